@@ -1,0 +1,48 @@
+//! Where time comes from: the machine, or the simulator's virtual time.
+//!
+//! `core` never asks; whoever calls it passes `now`. Everything else gets a [`Clock`] from outside. A virtual clock
+//! follows tokio's clock, so `tokio::time::pause` moves timers and timestamps together.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// A source of instants; cheap to clone.
+#[derive(Clone, Debug)]
+pub enum Clock {
+    /// The machine's wall clock.
+    System,
+    /// `epoch` plus what has passed on tokio's clock since `start`.
+    Virtual {
+        /// The instant at which the virtual clock started.
+        epoch: Timestamp,
+        /// Tokio's instant at that moment.
+        start: Instant,
+    },
+}
+
+impl Clock {
+    /// A clock that shows `epoch` now and moves with tokio's (possibly paused) time.
+    pub fn starting_at(epoch: Timestamp) -> Self {
+        Self::Virtual {
+            epoch,
+            start: Instant::now(),
+        }
+    }
+
+    /// The present instant.
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Self::System => Timestamp::now(),
+            Self::Virtual { epoch, start } => {
+                let passed =
+                    SignedDuration::try_from(start.elapsed()).unwrap_or(SignedDuration::MAX);
+                epoch.saturating_add(passed).unwrap_or(Timestamp::MAX)
+            }
+        }
+    }
+
+    /// The present instant as the wire has it (whole seconds).
+    pub fn time(&self) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
+        k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(self.now())
+    }
+}

@@ -1,0 +1,15 @@
+//! The heart: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
+
+pub mod fleet;
+pub mod names;
+pub mod plan;
+pub mod strategy;
+pub mod verdict;
+
+pub use fleet::{
+    Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, Readiness,
+    ResourceVersion, Revision, RevisionState, Targeting, Trouble,
+};
+pub use plan::{Action, Counts, Phase, Plan, PodRef, Stall};
+pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};
+pub use verdict::{Offline, Progress, Verdict};

@@ -1,0 +1,202 @@
+//! What is true now: one entry per node, with its readiness and its pods of one DaemonSet.
+//!
+//! A [`Fleet`] is built at the door (`crate::index`) from API objects and never changed afterwards. Instants in it are
+//! already corrected for nodes whose clocks are wrong: where the change was seen happening, it is the time of seeing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+macro_rules! text {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text! {
+    /// Name of a Node.
+    NodeName
+}
+text! {
+    /// Name of a Pod, unique in its namespace.
+    PodName
+}
+text! {
+    /// UID of a Pod: never used twice.
+    PodUid
+}
+text! {
+    /// Hash of a ControllerRevision, as in the label `controller-revision-hash`.
+    Revision
+}
+text! {
+    /// Opaque version of an API object; only good for comparing and for preconditions.
+    ResourceVersion
+}
+
+/// The fleet of one DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fleet {
+    /// What is known about the current revision.
+    pub revision: RevisionState,
+    /// Every node that should run a pod or holds one, sorted by name, each name once.
+    pub nodes: Vec<Node>,
+}
+
+/// What is known about the revision that the nodes should run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RevisionState {
+    /// The ControllerRevision of the present template is known.
+    Current(Revision),
+    /// Nothing may be replaced yet; the sentence says what is awaited.
+    Behind(Behind),
+}
+
+/// Why the current revision is not known (spec/openyurt-upgrade-model.md §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The native controller has not observed this generation of the DaemonSet.
+    NotObserved,
+    /// No ControllerRevision of this DaemonSet is known.
+    NoRevision,
+    /// Two revisions share the greatest number: the native controller is merging duplicates.
+    Tie,
+    /// The newest revision does not hold the present template: one of the two views is old.
+    Mismatch,
+    /// A pod carries a revision that is not known: this view may be old.
+    UnknownRevision,
+}
+
+/// A node and its pods of this DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub name: NodeName,
+    /// Whether the DaemonSet's pod belongs on it.
+    pub targeting: Targeting,
+    /// Whether it can run anything now.
+    pub readiness: Readiness,
+    /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.
+    pub pods: Vec<Pod>,
+    /// Since when the node is known to have no pod, while it has none.
+    pub podless_since: Option<Timestamp>,
+}
+
+/// Whether a DaemonSet's pod belongs on a node (the native controller's eligibility rules).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Targeting {
+    /// A pod belongs here.
+    Run,
+    /// A pod that is here stays, a new one would not be made (an untolerated `NoSchedule` taint).
+    Keep,
+    /// No pod belongs here.
+    No,
+}
+
+/// A node's Ready condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// `True`, since then.
+    Ready {
+        /// Since when, as far as known.
+        since: Timestamp,
+    },
+    /// `False`, `Unknown` or no such condition.
+    NotReady {
+        /// Since when, as far as known; `None` when the node never reported.
+        since: Option<Timestamp>,
+    },
+    /// There is no such Node object.
+    Gone,
+}
+
+/// A pod of the DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// Its name.
+    pub name: PodName,
+    /// Its UID.
+    pub uid: PodUid,
+    /// The version that was judged; a precondition of every deletion.
+    pub resource_version: ResourceVersion,
+    /// When the API server made it (the server's clock).
+    pub created: Timestamp,
+    /// Whether it runs the current revision.
+    pub revision: PodRevision,
+    /// Whether it is being deleted, or we asked for that and do not see it yet.
+    pub terminating: bool,
+    /// Since when its Ready condition is `True`; `None` when it is not.
+    pub ready_since: Option<Timestamp>,
+    /// When its kubelet accepted it (`status.startTime`).
+    pub started: Option<Timestamp>,
+    /// What keeps it from becoming Ready, as far as its containers tell.
+    pub trouble: Option<Trouble>,
+    /// The pod condition `PodNeedUpgrade`, when present.
+    pub need_upgrade: Option<OtaCondition>,
+    /// The pod condition `PodImageReady`, when present.
+    pub image_ready: Option<OtaCondition>,
+}
+
+/// Which revision a pod runs (spec/openyurt-upgrade-model.md §4.2, step 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodRevision {
+    /// The current one.
+    Current,
+    /// An older one.
+    Outdated,
+    /// One that is not known; has to be looked up before anything is done.
+    Unknown,
+}
+
+/// Signs of a container that does not come up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The container's waiting or termination reason (`CrashLoopBackOff`, `ErrImagePull`, `Error`, …).
+    pub reason: Arc<str>,
+    /// Restarts of that container.
+    pub restarts: u32,
+}
+
+/// `PodNeedUpgrade` or `PodImageReady` as found on a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtaCondition {
+    /// Whether `status` is `True`.
+    pub status: bool,
+    /// The hash in the message; `None` when the message has no such form.
+    pub revision: Option<Revision>,
+}
+
+impl Node {
+    /// Whether its Ready condition is `True`.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.readiness, Readiness::Ready { .. })
+    }
+}

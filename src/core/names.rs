@@ -1,0 +1,42 @@
+//! Every key, value and word that other programs read or write, each in one place, with who defined it.
+
+/// Prefix of all annotations of the upgrade model (OpenYurt).
+pub const ANNOTATION_PREFIX: &str = "apps.openyurt.io/";
+/// How the DaemonSet is rolled out: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, any letter case (OpenYurt).
+pub const UPDATE_STRATEGY: &str = "apps.openyurt.io/update-strategy";
+/// The same under the key of OpenYurt's proposal of 2022, read when the current key is absent.
+pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
+/// Integer or percent of the targeted nodes; see [`crate::core::Strategy`] (OpenYurt, ACK Edge).
+pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
+/// `true`, `false`, or an RFC 3339 time until which the pause holds (KEP "RollingUpdate enhancement", Kruise).
+pub const PAUSED: &str = "apps.openyurt.io/paused";
+/// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
+pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
+
+/// Server-managed annotation of `apps/v1` DaemonSets: +1 for every change of the template (Kubernetes).
+pub const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
+/// Pod label: the generation above when the pod was made (Kubernetes).
+pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
+/// Pod and ControllerRevision label: the hash of the revision (Kubernetes).
+pub const REVISION_HASH_LABEL: &str = "controller-revision-hash";
+
+/// Pod condition: `True` when a newer revision waits for the owner of the node (OpenYurt).
+pub const POD_NEED_UPGRADE: &str = "PodNeedUpgrade";
+/// Pod condition: state of the image pre-pull (OpenYurt).
+pub const POD_IMAGE_READY: &str = "PodImageReady";
+/// What the message of both conditions starts with, followed by the hash (OpenYurt).
+pub const CONDITION_MESSAGE_PREFIX: &str = "controllerrevision: ";
+
+/// DaemonSet condition: every targeted node that is online runs the current revision.
+pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";
+/// DaemonSet condition: the rollout is moving.
+pub const PROGRESSING: &str = "Progressing";
+/// DaemonSet condition: the rollout stopped by itself and needs a person.
+pub const STALLED: &str = "Stalled";
+/// DaemonSet condition: the settings cannot be used; the message names key, value and cure.
+pub const INVALID_SETTINGS: &str = "InvalidSettings";
+
+/// Name of the controller in Events, field managers and the Lease.
+pub const CONTROLLER: &str = "yurt-ds-controller";
+/// Name of the Lease that the replicas of the controller share.
+pub const LEASE: &str = "yurt-ds-controller";

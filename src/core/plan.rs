@@ -1,0 +1,112 @@
+//! What to do and why: the answer of [`decide`](crate::core::decide).
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::fleet::{PodName, PodUid, ResourceVersion, Revision};
+use super::verdict::Verdict;
+
+/// What to do now, what every node is told, and when to look again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What to write, in this order. Carrying it out twice is harmless.
+    pub actions: Vec<Action>,
+    /// One verdict per entry of `Fleet::nodes`, in the same order.
+    pub verdicts: Vec<Verdict>,
+    /// Numbers over the verdicts.
+    pub counts: Counts,
+    /// The state of the rollout as a whole.
+    pub phase: Phase,
+    /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
+    pub next_wake: Option<Timestamp>,
+}
+
+/// One write to one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Delete the pod, if it still is the one that was judged.
+    Delete(PodRef),
+    /// Set the pod condition `PodNeedUpgrade`.
+    SetNeedUpgrade {
+        /// The pod.
+        pod: PodRef,
+        /// The new status.
+        needed: bool,
+        /// The target revision, for the message.
+        revision: Revision,
+        /// Whether the status differs from the present one (then `lastTransitionTime` is set).
+        flips: bool,
+    },
+    /// Remove these of the two OTA conditions from the pod.
+    RemoveConditions {
+        /// The pod.
+        pod: PodRef,
+        /// Condition types.
+        types: Vec<&'static str>,
+    },
+}
+
+/// A pod as it was judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodRef {
+    /// Its name.
+    pub name: PodName,
+    /// Its UID.
+    pub uid: PodUid,
+    /// Its version.
+    pub resource_version: ResourceVersion,
+}
+
+/// Numbers of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Nodes where a pod belongs: the base of percentages.
+    pub targeted: usize,
+    /// `max-unavailable`, resolved for `targeted`.
+    pub allowed: usize,
+    /// Targeted nodes that occupy budget after this plan.
+    pub unavailable: usize,
+    /// Targeted nodes with an available pod of the current revision.
+    pub updated: usize,
+    /// Targeted nodes that are offline and not on the current revision.
+    pub offline_outdated: usize,
+    /// Targeted nodes that are offline.
+    pub offline: usize,
+    /// Nodes per word of [`Verdict::WORDS`].
+    pub by_word: [usize; Verdict::WORDS.len()],
+}
+
+/// The state of a rollout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Every targeted node runs the current revision, except those that are offline.
+    Complete {
+        /// Targeted nodes that are offline and outdated; they follow when they return.
+        offline: usize,
+    },
+    /// Moving, or about to.
+    Progressing,
+    /// Waits for the native controller or for a fresher view.
+    Behind(super::fleet::Behind),
+    /// Nothing moves before a person acts or a node recovers.
+    Stalled(Stall),
+    /// Paused, with nodes left.
+    Paused {
+        /// When it goes on by itself.
+        until: Option<Timestamp>,
+    },
+    /// OTA: outdated nodes wait for their owners.
+    AwaitingOwners,
+}
+
+/// Why a rollout stalls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// The whole budget is held by nodes that failed after they got the current revision.
+    FailedByRevision,
+    /// The whole budget is held by nodes whose pods do not come up (crashes, image errors).
+    PodsDoNotStart,
+    /// The whole budget is held by nodes for which the native controller makes no pod (quota, admission).
+    PodsNotCreated,
+    /// The whole budget is held by nodes that do not become available in time.
+    NoProgress,
+}

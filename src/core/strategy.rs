@@ -1,0 +1,90 @@
+//! What the owner of a DaemonSet asked for, read once from its annotations.
+
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+/// The settings of a DaemonSet that is ours, all of them valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strategy {
+    /// Who starts a replacement.
+    pub mode: Mode,
+    /// How many targeted nodes may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
+    pub max_unavailable: Share,
+    /// Whether, and until when, nothing is replaced.
+    pub pause: Option<Pause>,
+    /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
+    pub min_ready: Duration,
+    /// How long a node that returned has to be Ready before its pod is touched.
+    pub ready_settle: Duration,
+}
+
+/// Who starts a replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The controller does, within the budget.
+    AdvancedRollingUpdate,
+    /// The owner of the node does.
+    Ota,
+}
+
+/// An absolute number, or a percentage of the targeted nodes (rounded up).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// That many nodes.
+    Number(u32),
+    /// That many percent of the targeted nodes.
+    Percent(u32),
+}
+
+/// A pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Until a person resumes.
+    Indefinite,
+    /// Until that instant.
+    Until(Timestamp),
+}
+
+/// What the annotations of a DaemonSet say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// No update-strategy: not ours.
+    NotOurs,
+    /// Ours, but not usable.
+    Invalid(Invalid),
+    /// Ours.
+    Strategy {
+        /// The settings.
+        strategy: Strategy,
+        /// What the owner should know about them (an old key, a contradiction, an unused value).
+        notes: Vec<Note>,
+    },
+}
+
+/// A setting that cannot be used: key, value and what was expected. Its `Display` is one sentence with the cure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invalid {
+    /// The annotation or field.
+    pub key: String,
+    /// Its value as found.
+    pub value: String,
+    /// What is wrong and what was expected.
+    pub why: String,
+}
+
+/// Something about valid settings that the owner should know, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Whether it is a mistake (Event type `Warning`) or advice (`Normal`).
+    pub warning: bool,
+    /// One sentence.
+    pub text: String,
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {:?}: {}", self.key, self.value, self.why)
+    }
+}

@@ -1,0 +1,124 @@
+//! Why each node is where it is. `ctl`, Events, metrics, the simulator's report and the tests all speak these words.
+
+use k8s_openapi::jiff::Timestamp;
+
+/// What the engine thinks of one node, from the closed list of words in [`Verdict::WORDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Runs an available pod of the current revision.
+    Done,
+    /// On its way: occupies budget until its pod is available.
+    InProgress(Progress),
+    /// Outdated; its turn comes when a slot is free.
+    Budget {
+        /// Its present pod is not available anyway.
+        broken: bool,
+    },
+    /// Cannot be reached, or has not been back for long enough; does not hold up others.
+    Offline(Offline),
+    /// Turned NotReady soon after it got the current revision: keeps its slot.
+    FailedByRevision {
+        /// Since when it is NotReady.
+        since: Timestamp,
+    },
+    /// The rollout is paused.
+    Paused {
+        /// When it goes on by itself; `None` when a person has to resume it.
+        until: Option<Timestamp>,
+    },
+    /// OTA: a newer revision is there; the owner of the node decides when.
+    AwaitingOwner,
+    /// The native DaemonSet controller has not caught up with the DaemonSet; nothing may be touched.
+    NativeControllerBehind,
+    /// The DaemonSet's settings cannot be used.
+    Invalid,
+    /// No pod belongs here (any more); what is left is the native controller's to remove.
+    NotTargeted,
+}
+
+/// What a node in progress is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Its pod is being replaced by this very plan.
+    Replacing,
+    /// Its pod is terminating.
+    Terminating,
+    /// It has no pod; the native controller makes one.
+    Missing {
+        /// Since when, as far as known.
+        since: Option<Timestamp>,
+    },
+    /// Its new pod is not Ready.
+    Starting,
+    /// Its new pod is Ready, but not yet for `minReadySeconds`.
+    Young {
+        /// When it will be available.
+        available_at: Timestamp,
+    },
+    /// It has more than one pod; the native controller removes the surplus.
+    Surplus,
+}
+
+/// Why a node counts as offline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offline {
+    /// Its Ready condition is not `True`.
+    NotReady {
+        /// Since when; `None` when it never reported.
+        since: Option<Timestamp>,
+    },
+    /// As [`Offline::NotReady`], with a pod that cannot finish terminating before the node returns.
+    Terminating {
+        /// Since when the node is NotReady.
+        since: Option<Timestamp>,
+    },
+    /// Its Node object does not exist.
+    NoNode,
+    /// It returned a moment ago and may go again.
+    Settling {
+        /// When it counts as back.
+        until: Timestamp,
+    },
+    /// It is NotReady, and runs the current revision already.
+    Updated {
+        /// Since when the node is NotReady.
+        since: Option<Timestamp>,
+    },
+}
+
+impl Verdict {
+    /// Every word, in the order of tables.
+    pub const WORDS: [&'static str; 10] = [
+        "Done",
+        "InProgress",
+        "Budget",
+        "Offline",
+        "FailedByRevision",
+        "Paused",
+        "AwaitingOwner",
+        "NativeControllerBehind",
+        "Invalid",
+        "NotTargeted",
+    ];
+
+    /// Position of its word in [`Verdict::WORDS`].
+    pub fn index(&self) -> usize {
+        match self {
+            Self::Done => 0,
+            Self::InProgress(_) => 1,
+            Self::Budget { .. } => 2,
+            Self::Offline(_) => 3,
+            Self::FailedByRevision { .. } => 4,
+            Self::Paused { .. } => 5,
+            Self::AwaitingOwner => 6,
+            Self::NativeControllerBehind => 7,
+            Self::Invalid => 8,
+            Self::NotTargeted => 9,
+        }
+    }
+
+    /// Its word: a label for metrics, a cell of a table.
+    pub fn word(&self) -> &'static str {
+        Self::WORDS[self.index()]
+    }
+}

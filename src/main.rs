@@ -1,0 +1,3 @@
+//! Parses, dispatches, and turns results into exit codes.
+
+fn main() {}
