@@ -1,8 +1,11 @@
 //! The heart: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
 
+pub mod eligibility;
 pub mod fleet;
 pub mod names;
 pub mod plan;
+pub mod revision;
+pub mod selector;
 pub mod strategy;
 pub mod verdict;
 

@@ -12,6 +12,22 @@ pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
 pub const PAUSED: &str = "apps.openyurt.io/paused";
 /// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
+/// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
+pub const NOT_YET: [&str; 6] = [
+    "apps.openyurt.io/max-surge",
+    "apps.openyurt.io/partition",
+    "apps.openyurt.io/selector",
+    "apps.openyurt.io/rolling-update-type",
+    "apps.openyurt.io/lifecycle",
+    "apps.openyurt.io/image-predownload-parallelism",
+];
+/// `spec.updateStrategy.type` of a DaemonSet, which has to be [`ON_DELETE`] (Kubernetes).
+pub const UPDATE_STRATEGY_TYPE_FIELD: &str = "spec.updateStrategy.type";
+/// The update strategy under which the native controller leaves replacing to others (Kubernetes).
+pub const ON_DELETE: &str = "OnDelete";
+/// Left over from a rolling update of the native controller; stands in for an absent [`MAX_UNAVAILABLE`] (Kubernetes).
+pub const ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD: &str =
+    "spec.updateStrategy.rollingUpdate.maxUnavailable";
 
 /// Server-managed annotation of `apps/v1` DaemonSets: +1 for every change of the template (Kubernetes).
 pub const TEMPLATE_GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";

@@ -1,9 +1,19 @@
 //! What the owner of a DaemonSet asked for, read once from its annotations.
+//!
+//! `read` turns annotations into a [`Reading`], `value` knows how single values are spelled, `advice` knows the keys
+//! that have no effect. Nobody looks at a raw annotation after that.
+
+mod advice;
+mod read;
+mod value;
 
 use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+
+pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
+pub use value::Flaw;
 
 /// The settings of a DaemonSet that is ours, all of them valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,9 +78,9 @@ pub enum Reading {
 pub struct Invalid {
     /// The annotation or field.
     pub key: String,
-    /// Its value as found.
+    /// Its value as found, cut to a length that fits into an Event.
     pub value: String,
-    /// What is wrong and what was expected.
+    /// What is wrong and the cure; continues the sentence "KEY is VALUE, …".
     pub why: String,
 }
 
@@ -85,6 +95,6 @@ pub struct Note {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {:?}: {}", self.key, self.value, self.why)
+        write!(f, "{} is {:?}, {}", self.key, self.value, self.why)
     }
 }

@@ -1,0 +1,166 @@
+//! One fingerprint for all spellings of the same pod template.
+//!
+//! The API server and the native controller write the same template with different nothings: `null`, an empty
+//! `metadata`, an empty `resources`, `$patch` in front. Those count as absent. Everything else counts: order in lists,
+//! `{}` elsewhere (in an `emptyDir` it is the meaning), fields that are new to us.
+
+use std::fmt;
+
+use serde_json::{Map, Number, Value};
+
+/// What a pod template says, independent of its spelling. Equal fingerprints: equal templates.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TemplateFingerprint(u128);
+
+impl fmt::Debug for TemplateFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TemplateFingerprint({:032x})", self.0)
+    }
+}
+
+impl TemplateFingerprint {
+    /// The fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
+    pub fn of(template: &Value) -> Self {
+        let mut print = Print::default();
+        match template {
+            Value::Object(map) => print.object(map, Place::Template),
+            other => print.value(other, Place::Elsewhere),
+        }
+        Self(print.0)
+    }
+}
+
+/// Where in the template a value stands, as far as it matters for `{}`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The template itself.
+    Template,
+    /// `spec` of the template.
+    Spec,
+    /// A list of containers, or one of them.
+    Containers,
+    /// Anywhere else.
+    Elsewhere,
+}
+
+impl Place {
+    fn under(self, key: &str) -> Self {
+        match (self, key) {
+            (Self::Template, "spec") => Self::Spec,
+            (Self::Spec, "containers" | "initContainers" | "ephemeralContainers") => {
+                Self::Containers
+            }
+            _ => Self::Elsewhere,
+        }
+    }
+
+    /// Whether `{}` under this key is written by some and left out by others.
+    fn may_leave_out_empty(self, key: &str) -> bool {
+        matches!(
+            (self, key),
+            (Self::Template, "metadata") | (Self::Containers, "resources")
+        )
+    }
+}
+
+/// FNV-1a with 128 bits over an unambiguous encoding: every text has its length in front, every value its kind.
+struct Print(u128);
+
+impl Default for Print {
+    fn default() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Print {
+    fn bytes(&mut self, bytes: &[u8]) {
+        const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(PRIME);
+        }
+    }
+
+    fn value(&mut self, value: &Value, place: Place) {
+        match value {
+            Value::Null => self.bytes(b"n"),
+            Value::Bool(true) => self.bytes(b"t"),
+            Value::Bool(false) => self.bytes(b"f"),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => self.text(text),
+            Value::Array(list) => {
+                self.bytes(b"[");
+                for item in list {
+                    self.value(item, place);
+                }
+                self.bytes(b"]");
+            }
+            Value::Object(map) => self.object(map, place),
+        }
+    }
+
+    fn object(&mut self, map: &Map<String, Value>, place: Place) {
+        let mut fields: Vec<(&String, &Value)> = map
+            .iter()
+            .filter(|(key, value)| counts(key, value, place))
+            .collect();
+        // Sorted here, whatever order the map keeps.
+        fields.sort_by_key(|(key, _)| *key);
+        self.bytes(b"{");
+        for (key, value) in fields {
+            self.text(key);
+            self.value(value, place.under(key));
+        }
+        self.bytes(b"}");
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(b"\"");
+        self.bytes(&text.len().to_be_bytes());
+        self.bytes(text.as_bytes());
+    }
+
+    /// By value: `1`, `1.0` and `1e0` are the same number.
+    fn number(&mut self, number: &Number) {
+        if let Some(integer) = integer(number) {
+            self.bytes(b"i");
+            self.bytes(&integer.to_be_bytes());
+        } else {
+            self.bytes(b"d");
+            self.bytes(&number.as_f64().unwrap_or(f64::NAN).to_bits().to_be_bytes());
+        }
+    }
+}
+
+/// Whether a field says anything.
+fn counts(key: &str, value: &Value, place: Place) -> bool {
+    let is_directive = place == Place::Template && key == "$patch";
+    let is_nothing = value.is_null() || (place.may_leave_out_empty(key) && says_nothing(value));
+    !is_directive && !is_nothing
+}
+
+/// `{}`, or an object of nulls.
+fn says_nothing(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|map| map.values().all(Value::is_null))
+}
+
+/// The integer that a number is, when it is one. Beyond 53 bits a floating point number has no exact integer meaning.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the bounds are checked before"
+)]
+fn integer(number: &Number) -> Option<i128> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let of_float = || {
+        number
+            .as_f64()
+            .filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)
+            .map(|float| float as i128)
+    };
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
+        .or_else(of_float)
+}

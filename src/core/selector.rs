@@ -1,0 +1,210 @@
+//! Label selectors: from JSON to a test, and to the query of a list or watch request.
+//!
+//! A part that Kubernetes would not accept makes the whole selector unusable; guessing would select the wrong objects.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::Value;
+
+/// A label selector: all of its requirements have to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selector(Vec<Requirement>);
+
+/// What is asked of one label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requirement {
+    key: Box<str>,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    In(Vec<Box<str>>),
+    NotIn(Vec<Box<str>>),
+    Exists,
+    DoesNotExist,
+    Gt(i64),
+    Lt(i64),
+}
+
+/// Which operators a requirement may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operators {
+    /// Those of a LabelSelector.
+    Labels,
+    /// These and `Gt`, `Lt`, as in node affinity.
+    NodeAffinity,
+    /// `In` and `NotIn` with one value, as for fields in node affinity.
+    Fields,
+}
+
+/// A part of a selector that Kubernetes would not accept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// The part, as JSON.
+    pub part: String,
+    /// What was expected.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "selector: {} is not {}", self.part, self.expected)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+impl Selector {
+    /// Reads a LabelSelector (`matchLabels`, `matchExpressions`). `{}` selects everything.
+    ///
+    /// # Errors
+    /// The first part that Kubernetes would not accept; `null` is one, as it selects nothing there.
+    pub fn from_json(selector: &Value) -> Result<Self, Unusable> {
+        let Some(selector) = selector.as_object() else {
+            return Err(unusable(selector, "a LabelSelector"));
+        };
+        let mut requirements = match selector.get("matchLabels") {
+            None | Some(Value::Null) => Vec::new(),
+            Some(labels) => equal_to(labels)?,
+        };
+        match selector.get("matchExpressions") {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(expressions)) => {
+                for expression in expressions {
+                    requirements.push(Requirement::from_json(expression, Operators::Labels)?);
+                }
+            }
+            Some(other) => return Err(unusable(other, "a list of expressions")),
+        }
+        Ok(Self(requirements))
+    }
+
+    /// Whether an object with these labels is selected; `label` looks one up.
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.0.iter().all(|r| r.matches(label(&r.key)))
+    }
+
+    /// The value of `labelSelector` in a list or watch request, before it is percent-encoded.
+    pub fn to_query(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, requirement) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_char(',')?;
+            }
+            requirement.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Requirement {
+    /// Reads `{key, operator, values}`.
+    ///
+    /// # Errors
+    /// What Kubernetes would not accept.
+    pub fn from_json(expression: &Value, operators: Operators) -> Result<Self, Unusable> {
+        let Some(key) = expression["key"].as_str().filter(|key| !key.is_empty()) else {
+            return Err(unusable(expression, "an expression with a key"));
+        };
+        let values = match &expression["values"] {
+            Value::Null => Vec::new(),
+            Value::Array(values) => values.iter().map(text).collect::<Result<_, _>>()?,
+            other => return Err(unusable(other, "a list of values")),
+        };
+        let of_labels = operators != Operators::Fields;
+        let enough = values.len() == 1 || (of_labels && !values.is_empty());
+        let test = match (expression["operator"].as_str(), operators) {
+            (Some("In"), _) if enough => Test::In(values),
+            (Some("NotIn"), _) if enough => Test::NotIn(values),
+            (Some("Exists"), _) if of_labels && values.is_empty() => Test::Exists,
+            (Some("DoesNotExist"), _) if of_labels && values.is_empty() => Test::DoesNotExist,
+            (Some("Gt"), Operators::NodeAffinity) => Test::Gt(only_integer(expression, &values)?),
+            (Some("Lt"), Operators::NodeAffinity) => Test::Lt(only_integer(expression, &values)?),
+            _ => {
+                return Err(unusable(
+                    expression,
+                    "an expression with an operator and values that fit",
+                ));
+            }
+        };
+        let key = key.into();
+        Ok(Self { key, test })
+    }
+
+    /// The label that it is about.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Whether the label's value (`None`: no such label) satisfies it.
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        let among = |values: &[Box<str>]| value.is_some_and(|v| values.iter().any(|x| **x == *v));
+        let number = || value.and_then(|v| v.parse::<i64>().ok());
+        match &self.test {
+            Test::In(values) => among(values),
+            Test::NotIn(values) => !among(values),
+            Test::Exists => value.is_some(),
+            Test::DoesNotExist => value.is_none(),
+            Test::Gt(bound) => number().is_some_and(|n| n > *bound),
+            Test::Lt(bound) => number().is_some_and(|n| n < *bound),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        match &self.test {
+            Test::In(values) if values.len() == 1 => write!(f, "{key}={}", values[0]),
+            Test::In(values) => write!(f, "{key} in ({})", values.join(",")),
+            Test::NotIn(values) => write!(f, "{key} notin ({})", values.join(",")),
+            Test::Exists => write!(f, "{key}"),
+            Test::DoesNotExist => write!(f, "!{key}"),
+            Test::Gt(bound) => write!(f, "{key}>{bound}"),
+            Test::Lt(bound) => write!(f, "{key}<{bound}"),
+        }
+    }
+}
+
+/// One requirement per entry of a map from label to value.
+///
+/// # Errors
+/// When it is no such map.
+pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, Unusable> {
+    let Some(labels) = labels.as_object() else {
+        return Err(unusable(labels, "a map from label to value"));
+    };
+    let equal = |(key, value): (&String, &Value)| {
+        Ok(Requirement {
+            key: key.as_str().into(),
+            test: Test::In(vec![text(value)?]),
+        })
+    };
+    labels.iter().map(equal).collect()
+}
+
+fn text(value: &Value) -> Result<Box<str>, Unusable> {
+    value
+        .as_str()
+        .map(Into::into)
+        .ok_or_else(|| unusable(value, "a text"))
+}
+
+fn only_integer(expression: &Value, values: &[Box<str>]) -> Result<i64, Unusable> {
+    match values {
+        [value] => value.parse().ok(),
+        _ => None,
+    }
+    .ok_or_else(|| unusable(expression, "an expression with one integer as its value"))
+}
+
+fn unusable(part: &Value, expected: &'static str) -> Unusable {
+    let part = part.to_string().chars().take(100).collect();
+    Unusable { part, expected }
+}

@@ -1,0 +1,76 @@
+//! Annotations of our family that have no effect: planned ones, and slips of the pen.
+
+use std::collections::BTreeMap;
+
+use super::Note;
+use crate::core::names::{
+    ANNOTATION_PREFIX, MAX_UNAVAILABLE, NOT_YET, PAUSED, READY_SETTLE, UPDATE_STRATEGY,
+    UPGRADE_STRATEGY,
+};
+
+/// Keys that have an effect.
+const KNOWN: [&str; 5] = [
+    UPDATE_STRATEGY,
+    UPGRADE_STRATEGY,
+    MAX_UNAVAILABLE,
+    PAUSED,
+    READY_SETTLE,
+];
+/// So many slips are named; who makes more of them reads these first.
+const LIMIT: usize = 8;
+/// Edits between two names that look alike.
+const NEAR: usize = 2;
+
+/// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to
+/// other parts of OpenYurt look different and are left alone.
+pub(super) fn on_keys(annotations: &BTreeMap<String, String>) -> Vec<Note> {
+    annotations
+        .keys()
+        .filter_map(|key| advice(key))
+        .take(LIMIT)
+        .map(Note::warning)
+        .collect()
+}
+
+fn advice(key: &str) -> Option<String> {
+    let name = key.strip_prefix(ANNOTATION_PREFIX)?;
+    if KNOWN.contains(&key) {
+        return None;
+    }
+    if NOT_YET.contains(&key) {
+        return Some(format!(
+            "{key} has no effect: this version does not act on it; remove it, or use a version that does"
+        ));
+    }
+    let meant = KNOWN
+        .iter()
+        .chain(&NOT_YET)
+        .find(|known| looks_like(name, &known[ANNOTATION_PREFIX.len()..]))?;
+    Some(format!("{key} has no effect; {meant} may be meant"))
+}
+
+/// Equal but for letter case and separators, or a few edits away.
+fn looks_like(name: &str, known: &str) -> bool {
+    // Kubernetes limits names to 63 bytes; what is much longer than ours is no slip, and not worth comparing.
+    name.len().abs_diff(known.len()) <= NEAR && {
+        let plain = |text: &str| text.to_ascii_lowercase().replace(['_', '.'], "-");
+        let (name, known) = (plain(name), plain(known));
+        name.replace('-', "") == known.replace('-', "")
+            || distance(name.as_bytes(), known.as_bytes()) <= NEAR
+    }
+}
+
+/// Levenshtein's distance: insertions, deletions and replacements that turn `a` into `b`.
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

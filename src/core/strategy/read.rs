@@ -1,0 +1,224 @@
+//! From the annotations of a DaemonSet to a [`Reading`].
+//!
+//! One state for everything that cannot be used: [`Invalid`], which names the first such setting. What only is of no
+//! use (an old key, a value that the mode does not look at) becomes a [`Note`].
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::value::{Flaw, duration};
+use super::{Invalid, Mode, Note, Pause, Reading, Share, Strategy, advice};
+use crate::core::names::{
+    MAX_UNAVAILABLE, ON_DELETE, PAUSED, READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD,
+    UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
+};
+
+/// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
+pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
+/// `ready-settle` when nothing is set: a little less than the default time after which a silent node is NotReady.
+pub const DEFAULT_READY_SETTLE: Duration = Duration::from_secs(30);
+/// Nobody waits longer for a node to settle; a longer value is more likely a wrong unit.
+pub const READY_SETTLE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Longest value that is quoted whole; Events and conditions have limits.
+const QUOTED: usize = 64;
+
+/// Where the settings of a DaemonSet stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// `metadata.annotations`.
+    pub annotations: &'a BTreeMap<String, String>,
+    /// `spec.updateStrategy.type`; `None` stands for the API server's default, `RollingUpdate`.
+    pub update_strategy: Option<&'a str>,
+    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, left over from another type: used when the annotation is
+    /// absent.
+    pub rolling_update_max_unavailable: Option<&'a Value>,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i64,
+}
+
+/// Reads the settings of a DaemonSet.
+pub fn read(source: &Source<'_>) -> Reading {
+    let mut notes = Vec::new();
+    let mode = match read_mode(source.annotations, &mut notes) {
+        None => return Reading::NotOurs,
+        Some(Err(invalid)) => return Reading::Invalid(invalid),
+        Some(Ok(mode)) => mode,
+    };
+    match read_settings(source, mode, &mut notes) {
+        Err(invalid) => Reading::Invalid(invalid),
+        Ok(strategy) => {
+            notes.extend(advice::on_keys(source.annotations));
+            Reading::Strategy { strategy, notes }
+        }
+    }
+}
+
+/// The current key decides alone as soon as it is there, even when its value is bad: falling back to the old key would
+/// start something that nobody asked for.
+fn read_mode(
+    annotations: &BTreeMap<String, String>,
+    notes: &mut Vec<Note>,
+) -> Option<Result<Mode, Invalid>> {
+    let old = annotations.get(UPGRADE_STRATEGY);
+    let Some(text) = annotations.get(UPDATE_STRATEGY) else {
+        let mode = parse(UPGRADE_STRATEGY, old?);
+        if let Ok(mode) = mode {
+            notes.push(Note::advice(format!(
+                "{UPGRADE_STRATEGY} is an old key; use {UPDATE_STRATEGY}: {mode} instead"
+            )));
+        }
+        return Some(mode);
+    };
+    let mode = parse(UPDATE_STRATEGY, text);
+    if let (Ok(mode), Some(old)) = (&mode, old)
+        && old.parse() != Ok(*mode)
+    {
+        notes.push(Note::warning(format!(
+            "{UPDATE_STRATEGY} is {mode} and wins over {UPGRADE_STRATEGY}, which is {:?}; remove the latter",
+            quoted(old)
+        )));
+    }
+    Some(mode)
+}
+
+fn read_settings(
+    source: &Source<'_>,
+    mode: Mode,
+    notes: &mut Vec<Note>,
+) -> Result<Strategy, Invalid> {
+    require_on_delete(source.update_strategy)?;
+    let max_unavailable = read_max_unavailable(source, mode, notes);
+    let ready_settle = read_ready_settle(source.annotations);
+    Ok(Strategy {
+        mode,
+        max_unavailable: used_in(mode, max_unavailable, DEFAULT_MAX_UNAVAILABLE, notes)?,
+        pause: read_pause(source.annotations)?,
+        min_ready: min_ready(source.min_ready_seconds),
+        ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
+    })
+}
+
+/// OTA looks at neither the budget nor the settle time, so a bad value of these only deserves a warning there.
+fn used_in<T>(
+    mode: Mode,
+    setting: Result<T, Invalid>,
+    default: T,
+    notes: &mut Vec<Note>,
+) -> Result<T, Invalid> {
+    match (mode, setting) {
+        (Mode::Ota, Err(invalid)) => {
+            notes.push(Note::warning(format!("{invalid} (OTA does not use it)")));
+            Ok(default)
+        }
+        (_, setting) => setting,
+    }
+}
+
+fn require_on_delete(update_strategy: Option<&str>) -> Result<(), Invalid> {
+    // The API server's default.
+    let found = update_strategy.unwrap_or("RollingUpdate");
+    if found == ON_DELETE {
+        return Ok(());
+    }
+    Err(Invalid {
+        key: UPDATE_STRATEGY_TYPE_FIELD.into(),
+        value: quoted(found),
+        why: format!(
+            "so the native controller replaces the pods; set it to {ON_DELETE}, or remove the annotation \
+             {UPDATE_STRATEGY}"
+        ),
+    })
+}
+
+fn read_max_unavailable(
+    source: &Source<'_>,
+    mode: Mode,
+    notes: &mut Vec<Note>,
+) -> Result<Share, Invalid> {
+    let share = match source.annotations.get(MAX_UNAVAILABLE) {
+        Some(text) => parse(MAX_UNAVAILABLE, text)?,
+        None if mode == Mode::Ota => DEFAULT_MAX_UNAVAILABLE,
+        None => read_left_over(source.rolling_update_max_unavailable, notes)?,
+    };
+    Ok(if share.is_zero() {
+        DEFAULT_MAX_UNAVAILABLE
+    } else {
+        share
+    })
+}
+
+/// The native field as a fallback: whoever set it meant the same thing.
+fn read_left_over(value: Option<&Value>, notes: &mut Vec<Note>) -> Result<Share, Invalid> {
+    let text = match value {
+        None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let share = parse(ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, &text)?;
+    notes.push(Note::advice(format!(
+        "{ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD} is {share} and used because {MAX_UNAVAILABLE} is not set; set that instead"
+    )));
+    Ok(share)
+}
+
+fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {
+    match annotations.get(PAUSED) {
+        None => Ok(None),
+        Some(text) => Pause::parse(text).map_err(|flaw| invalid(PAUSED, text, flaw)),
+    }
+}
+
+fn read_ready_settle(annotations: &BTreeMap<String, String>) -> Result<Duration, Invalid> {
+    match annotations.get(READY_SETTLE) {
+        None => Ok(DEFAULT_READY_SETTLE),
+        Some(text) => {
+            duration(text, READY_SETTLE_LIMIT).map_err(|flaw| invalid(READY_SETTLE, text, flaw))
+        }
+    }
+}
+
+/// The API server refuses what is negative or exceeds 32 bits; the bounds keep later sums from overflowing.
+fn min_ready(seconds: i64) -> Duration {
+    let seconds = seconds.clamp(0, i64::from(i32::MAX));
+    Duration::from_secs(seconds.unsigned_abs())
+}
+
+fn parse<T: FromStr<Err = Flaw>>(key: &str, text: &str) -> Result<T, Invalid> {
+    text.parse().map_err(|flaw| invalid(key, text, flaw))
+}
+
+fn invalid(key: &str, value: &str, flaw: Flaw) -> Invalid {
+    Invalid {
+        key: key.into(),
+        value: quoted(value),
+        why: flaw.to_string(),
+    }
+}
+
+/// At most [`QUOTED`] characters of it.
+fn quoted(value: &str) -> String {
+    match value.char_indices().nth(QUOTED) {
+        None => value.into(),
+        Some((end, _)) => format!("{}…", &value[..end]),
+    }
+}
+
+impl Note {
+    fn advice(text: String) -> Self {
+        Self {
+            warning: false,
+            text,
+        }
+    }
+
+    pub(super) fn warning(text: String) -> Self {
+        Self {
+            warning: true,
+            text,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! How single values are spelled, and what is wrong with those that cannot be used.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Mode, Pause, Share};
+
+/// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// There is nothing in it.
+    Empty(Expected),
+    /// It starts or ends with white space; nobody guesses what was meant.
+    WhiteSpace(Expected),
+    /// It is something else.
+    Unknown(Expected),
+    /// It is below zero.
+    Negative(Expected),
+    /// It has a fraction.
+    Fraction(Expected),
+    /// A duration above the limit.
+    TooLong(Duration),
+}
+
+/// What was expected instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// A [`Mode`].
+    Mode,
+    /// A [`Share`].
+    Share,
+    /// A [`Pause`] or none.
+    Pause,
+    /// A duration.
+    Duration,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty(expected) => write!(f, "which is empty; {expected}"),
+            Self::WhiteSpace(expected) => {
+                write!(
+                    f,
+                    "which has surrounding white space: remove it; {expected}"
+                )
+            }
+            Self::Unknown(expected) => write!(f, "which is not known here; {expected}"),
+            Self::Negative(expected) => write!(f, "which is negative; {expected}"),
+            Self::Fraction(expected) => write!(f, "which is not a whole number; {expected}"),
+            Self::TooLong(limit) => write!(
+                f,
+                "which is too long; use at most {}",
+                humantime::format_duration(*limit)
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mode => "use AdvancedRollingUpdate (or its alias auto) or OTA",
+            Self::Share => "use a number of nodes such as 3 or a percentage such as 10%",
+            Self::Pause => {
+                "use true, false, or the time until which to pause such as 2030-01-31T18:00:00Z"
+            }
+            Self::Duration => "use a duration such as 30s or 5m",
+        })
+    }
+}
+
+/// Refuses what is empty or surrounded by white space, the two slips that look like nothing.
+fn bare(text: &str, expected: Expected) -> Result<&str, Flaw> {
+    if text.is_empty() {
+        Err(Flaw::Empty(expected))
+    } else if text.trim().len() != text.len() {
+        Err(Flaw::WhiteSpace(expected))
+    } else {
+        Ok(text)
+    }
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 2] = [Self::AdvancedRollingUpdate, Self::Ota];
+}
+
+impl FromStr for Mode {
+    type Err = Flaw;
+
+    /// Any letter case; `auto` is an exact synonym of `AdvancedRollingUpdate`.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let text = bare(text, Expected::Mode)?;
+        let is = |word: &str| text.eq_ignore_ascii_case(word);
+        if is("AdvancedRollingUpdate") || is("auto") {
+            Ok(Self::AdvancedRollingUpdate)
+        } else if is("OTA") {
+            Ok(Self::Ota)
+        } else {
+            Err(Flaw::Unknown(Expected::Mode))
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AdvancedRollingUpdate => "AdvancedRollingUpdate",
+            Self::Ota => "OTA",
+        })
+    }
+}
+
+impl Share {
+    /// How many of `targeted` nodes that is: percentages are rounded up, nothing exceeds `targeted`. Only a share of
+    /// zero gives zero as long as there are nodes.
+    pub fn resolve(self, targeted: usize) -> usize {
+        let nodes = match self {
+            Self::Number(nodes) => nodes as usize,
+            Self::Percent(percent) => {
+                let hundredths = (targeted as u128) * u128::from(percent);
+                usize::try_from(hundredths.div_ceil(100)).unwrap_or(usize::MAX)
+            }
+        };
+        nodes.min(targeted)
+    }
+
+    /// Whether it is a share of nothing.
+    pub fn is_zero(self) -> bool {
+        matches!(self, Self::Number(0) | Self::Percent(0))
+    }
+}
+
+impl FromStr for Share {
+    type Err = Flaw;
+
+    /// ASCII digits, optionally followed by `%`. What exceeds the type is the greatest there is: it means "all" anyway.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let text = bare(text, Expected::Share)?;
+        match text.strip_suffix('%') {
+            Some(percent) => whole(percent).map(Self::Percent),
+            None => whole(text).map(Self::Number),
+        }
+    }
+}
+
+fn whole(digits: &str) -> Result<u32, Flaw> {
+    let only_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if only_digits(digits) {
+        return Ok(digits.parse().unwrap_or(u32::MAX));
+    }
+    let (sign, size) = match digits.strip_prefix('-') {
+        Some(size) => (true, size),
+        None => (false, digits),
+    };
+    Err(match size.split_once('.') {
+        None if sign && only_digits(size) => Flaw::Negative(Expected::Share),
+        Some((a, b)) if only_digits(a) && only_digits(b) => Flaw::Fraction(Expected::Share),
+        _ => Flaw::Unknown(Expected::Share),
+    })
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(nodes) => write!(f, "{nodes}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl Pause {
+    /// `true` and `false` in any letter case, or the RFC 3339 time at which the pause ends.
+    ///
+    /// # Errors
+    /// Anything else, as a [`Flaw`].
+    pub fn parse(text: &str) -> Result<Option<Self>, Flaw> {
+        let text = bare(text, Expected::Pause)?;
+        if text.eq_ignore_ascii_case("true") {
+            return Ok(Some(Self::Indefinite));
+        }
+        if text.eq_ignore_ascii_case("false") {
+            return Ok(None);
+        }
+        match text.parse::<Timestamp>() {
+            Ok(until) => Ok(Some(Self::Until(until))),
+            Err(_) => Err(Flaw::Unknown(Expected::Pause)),
+        }
+    }
+}
+
+/// A duration such as `30s` or `1m 30s`, at most `limit`.
+pub(super) fn duration(text: &str, limit: Duration) -> Result<Duration, Flaw> {
+    let text = bare(text, Expected::Duration)?;
+    match humantime::parse_duration(text) {
+        Ok(duration) if duration <= limit => Ok(duration),
+        Ok(_) => Err(Flaw::TooLong(limit)),
+        Err(humantime::DurationError::NumberOverflow) => Err(Flaw::TooLong(limit)),
+        Err(_) => Err(Flaw::Unknown(Expected::Duration)),
+    }
+}
