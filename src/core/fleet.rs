@@ -67,6 +67,8 @@ text! {
 pub struct Fleet {
     /// What is known about the current revision.
     pub revision: RevisionState,
+    /// Whether an older revision than the current one is known: only then does a pod of the current one replace another.
+    pub replaces: bool,
     /// Every node that should run a pod or holds one, sorted by name, each name once.
     pub nodes: Vec<Node>,
 }

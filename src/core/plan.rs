@@ -67,7 +67,9 @@ pub struct Counts {
     pub unavailable: usize,
     /// Targeted nodes with an available pod of the current revision.
     pub updated: usize,
-    /// Targeted nodes that are offline and not on the current revision.
+    /// Targeted nodes that are online and outdated, this plan's replacements included.
+    pub outdated: usize,
+    /// Targeted nodes that are offline (or not back for long enough) and outdated.
     pub offline_outdated: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
@@ -98,8 +100,8 @@ pub enum Phase {
     AwaitingOwners,
 }
 
-/// Why a rollout stalls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a rollout stalls, the gravest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
     /// The whole budget is held by nodes that failed after they got the current revision.
     FailedByRevision,

@@ -1,0 +1,121 @@
+//! A DaemonSet: its settings, a fingerprint of its template, and where its pods belong.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::meta::{nullable, slim};
+use crate::core::eligibility::Scheduling;
+use crate::core::revision::TemplateFingerprint;
+
+/// The part of an `apps/v1` DaemonSet that is decided upon.
+#[derive(Clone, Debug, Deserialize)]
+pub struct DaemonSet {
+    /// Slim metadata.
+    #[serde(deserialize_with = "slim", default)]
+    pub metadata: ObjectMeta,
+    /// Slim spec.
+    pub spec: DaemonSetSpec,
+    /// Slim status.
+    #[serde(deserialize_with = "nullable", default)]
+    pub status: DaemonSetStatus,
+}
+
+super::resource!(DaemonSet, k8s_openapi::NamespaceResourceScope, "DaemonSet", "apps", "v1", "daemonsets");
+
+/// What the DaemonSet asks for.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "RawSpec")]
+pub struct DaemonSetSpec {
+    /// Selector of its pods, as written.
+    pub selector: Value,
+    /// How the native controller replaces pods.
+    pub update_strategy: UpdateStrategy,
+    /// How long a pod has to be Ready to be available.
+    pub min_ready: Duration,
+    /// Fingerprint of the template.
+    pub template: TemplateFingerprint,
+    /// Where its pods belong.
+    pub scheduling: Scheduling,
+}
+
+/// `spec.updateStrategy`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UpdateStrategy {
+    /// `OnDelete` or `RollingUpdate`.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Settings of `RollingUpdate`, which may be left over.
+    pub rolling_update: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSpec {
+    selector: Value,
+    #[serde(deserialize_with = "nullable")]
+    update_strategy: UpdateStrategy,
+    min_ready_seconds: Option<i64>,
+    template: Value,
+}
+
+impl From<RawSpec> for DaemonSetSpec {
+    fn from(raw: RawSpec) -> Self {
+        Self {
+            selector: raw.selector,
+            update_strategy: raw.update_strategy,
+            min_ready: Duration::from_secs(raw.min_ready_seconds.unwrap_or(0).try_into().unwrap_or(0)),
+            template: TemplateFingerprint::of(&raw.template),
+            scheduling: Scheduling::from_template(&raw.template),
+        }
+    }
+}
+
+/// What the native controller last said, and our conditions beside it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DaemonSetStatus {
+    /// The generation that the native controller has handled.
+    pub observed_generation: Option<i64>,
+    /// All conditions.
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A condition of any object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// Its type.
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// When `status` changed last, by the clock of whoever wrote it.
+    pub last_transition: Option<Time>,
+}
+
+impl<'de> Deserialize<'de> for Condition {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Raw {
+            #[serde(rename = "type", deserialize_with = "nullable")]
+            kind: String,
+            #[serde(deserialize_with = "nullable")]
+            status: String,
+            #[serde(deserialize_with = "nullable")]
+            reason: String,
+            #[serde(deserialize_with = "nullable")]
+            message: String,
+            last_transition_time: Option<Time>,
+        }
+        let Raw { kind, status, reason, message, last_transition_time } = Raw::deserialize(deserializer)?;
+        Ok(Self { kind, status, reason, message, last_transition: last_transition_time })
+    }
+}

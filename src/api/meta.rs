@@ -1,0 +1,50 @@
+//! `metadata` without `managedFields` and without foreign annotations: most of an object's bytes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer};
+
+use crate::core::names::{ANNOTATION_PREFIX, TEMPLATE_GENERATION_ANNOTATION};
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Slim {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+/// Reads `metadata`, keeping of the annotations only those that the engine knows.
+pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let slim = Slim::deserialize(deserializer)?;
+    let mut annotations = slim.annotations.unwrap_or_default();
+    annotations.retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || key == TEMPLATE_GENERATION_ANNOTATION);
+    Ok(ObjectMeta {
+        name: slim.name,
+        namespace: slim.namespace,
+        uid: slim.uid,
+        resource_version: slim.resource_version,
+        generation: slim.generation,
+        creation_timestamp: slim.creation_timestamp,
+        deletion_timestamp: slim.deletion_timestamp,
+        labels: slim.labels,
+        annotations: Some(annotations),
+        owner_references: slim.owner_references.map(|references| {
+            references.into_iter().filter(|reference| reference.controller == Some(true)).collect()
+        }),
+        ..ObjectMeta::default()
+    })
+}
+
+/// `null` and absent alike mean the default.
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}

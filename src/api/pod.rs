@@ -1,0 +1,138 @@
+//! A Pod: whose it is, where it runs, and how it is doing.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::Deserialize;
+
+use super::meta::{nullable, slim};
+
+/// The part of a `v1` Pod that is decided upon.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Pod {
+    /// Slim metadata.
+    #[serde(deserialize_with = "slim", default)]
+    pub metadata: ObjectMeta,
+    /// Slim spec.
+    #[serde(deserialize_with = "nullable", default)]
+    pub spec: PodSpec,
+    /// Slim status.
+    #[serde(deserialize_with = "nullable", default)]
+    pub status: PodStatus,
+}
+
+super::resource!(Pod, k8s_openapi::NamespaceResourceScope, "Pod", "", "v1", "pods");
+
+/// Where the pod runs, or is to run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// Name of the node it is bound to.
+    pub node_name: Option<String>,
+    /// The native controller names the node here before the scheduler binds the pod.
+    affinity: Option<Affinity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Affinity {
+    node_affinity: Option<NodeAffinity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeAffinity {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+    required: Option<NodeSelector>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeSelector {
+    #[serde(deserialize_with = "nullable")]
+    node_selector_terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Term {
+    #[serde(deserialize_with = "nullable")]
+    match_fields: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Requirement {
+    key: String,
+    operator: String,
+    #[serde(deserialize_with = "nullable")]
+    values: Vec<String>,
+}
+
+impl PodSpec {
+    /// The node it runs on, or the one it was made for.
+    pub fn target_node(&self) -> Option<&str> {
+        let bound = self.node_name.as_deref().filter(|name| !name.is_empty());
+        bound.or_else(|| {
+            let required = self.affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
+            let fields = required.node_selector_terms.iter().flat_map(|term| &term.match_fields);
+            let named = |field: &&Requirement| field.key == "metadata.name" && field.operator == "In";
+            fields.filter(named).find_map(|field| field.values.first()).map(String::as_str)
+        })
+    }
+}
+
+/// How the pod is doing, as its kubelet says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
+    #[serde(deserialize_with = "nullable")]
+    pub phase: String,
+    /// When the kubelet accepted it.
+    pub start_time: Option<Time>,
+    /// All conditions.
+    #[serde(deserialize_with = "nullable")]
+    pub conditions: Vec<super::Condition>,
+    /// One entry per container.
+    #[serde(deserialize_with = "nullable")]
+    pub container_statuses: Vec<ContainerStatus>,
+    /// One entry per init container.
+    #[serde(deserialize_with = "nullable")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+}
+
+/// How one container is doing.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    /// Whether it passes its readiness probe.
+    pub ready: bool,
+    /// How often it was started again.
+    pub restart_count: u32,
+    /// What it does now.
+    #[serde(deserialize_with = "nullable")]
+    pub state: ContainerState,
+    /// How it ended last.
+    #[serde(deserialize_with = "nullable")]
+    pub last_state: ContainerState,
+}
+
+/// At most one of the two is present; neither means running.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    /// Not started yet.
+    pub waiting: Option<StateDetail>,
+    /// Ended.
+    pub terminated: Option<StateDetail>,
+}
+
+/// Why a container waits or ended.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StateDetail {
+    /// A word such as `ErrImagePull`.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
+    /// Exit code, of a container that ended.
+    pub exit_code: Option<i32>,
+}

@@ -1,0 +1,56 @@
+//! How many more nodes may lose their pod now.
+//!
+//! Every targeted node that is online (or failed by the revision) and lacks an available pod occupies a slot: missing,
+//! terminating, starting, young, broken. Offline nodes never do (spec/openyurt-upgrade-model.md §3.8).
+
+use super::classify::Class;
+
+/// The native controller's limit per pass, kept for the same reason: no avalanche of writes (Kubernetes, `BurstReplicas`).
+pub(super) const BATCH: usize = 250;
+
+/// Numbers that the choice of nodes depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Budget {
+    /// Targeted nodes.
+    pub(super) targeted: usize,
+    /// `max-unavailable` for them.
+    pub(super) allowed: usize,
+    /// Nodes being replaced, waiting for a pod, or failed by the revision.
+    pub(super) in_flight: usize,
+    /// Online nodes whose present pod is outdated (or unknown) and not available.
+    pub(super) broken: usize,
+}
+
+impl Budget {
+    /// Counts the classes of a fleet; `charged` tells which nodes failed by the revision.
+    pub(super) fn count(classes: &[Class], charged: impl Fn(usize) -> bool, resolve: impl Fn(usize) -> usize) -> Self {
+        let mut budget = Self::default();
+        for (position, class) in classes.iter().enumerate() {
+            budget.targeted += usize::from(class.is_targeted());
+            match class {
+                Class::InProgress(_) => budget.in_flight += 1,
+                Class::Offline { .. } if charged(position) => budget.in_flight += 1,
+                Class::Outdated { available: false, .. } | Class::Unknown { available: false } => budget.broken += 1,
+                _ => {}
+            }
+        }
+        budget.allowed = resolve(budget.targeted);
+        budget
+    }
+
+    /// Slots that are occupied.
+    pub(super) fn used(&self) -> usize {
+        self.in_flight + self.broken
+    }
+
+    /// How many nodes with a broken old pod may be replaced now: at least one at a time, so that a bad old revision can
+    /// be repaired, and never the whole fleet in one moment of weakness (k/k#123232).
+    pub(super) fn for_broken(&self) -> usize {
+        self.allowed.max(1).saturating_sub(self.in_flight)
+    }
+
+    /// How many nodes with an available old pod may be replaced now.
+    pub(super) fn for_available(&self) -> usize {
+        self.allowed.saturating_sub(self.used())
+    }
+}

@@ -1,0 +1,119 @@
+//! In which state one node is: exactly one class per pass (spec/openyurt-upgrade-model.md §3.8).
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
+use super::strategy::Strategy;
+use super::verdict::{Offline, Progress, Verdict};
+
+/// The class of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// No pod belongs here.
+    NotTargeted,
+    /// There is no Node object, so nothing is known.
+    NoNode,
+    /// NotReady.
+    Offline {
+        /// Holds a pod of the current revision that is not terminating.
+        updated: bool,
+        /// Holds a pod that is terminating.
+        terminating: bool,
+        /// Since when the node is NotReady.
+        since: Option<Timestamp>,
+    },
+    /// On its way, or waiting for the native controller: occupies budget.
+    InProgress(Progress),
+    /// Runs an available pod of the current revision.
+    Done,
+    /// Runs an outdated pod.
+    Outdated {
+        /// Whether that pod is available.
+        available: bool,
+        /// Until when the node has to stay Ready before it is touched.
+        settling: Option<Timestamp>,
+    },
+    /// Runs a pod of an unknown revision.
+    Unknown {
+        /// Whether that pod is available.
+        available: bool,
+    },
+}
+
+impl Class {
+    /// Whether the node counts into the base of percentages.
+    pub(super) fn is_targeted(&self) -> bool {
+        !matches!(self, Self::NotTargeted | Self::NoNode)
+    }
+
+    /// The verdict of a node of which nothing else is known.
+    pub(super) fn verdict(&self) -> Verdict {
+        match *self {
+            Self::NotTargeted => Verdict::NotTargeted,
+            Self::NoNode => Verdict::Offline(Offline::NoNode),
+            Self::Offline { updated: true, since, .. } => Verdict::Offline(Offline::Updated { since }),
+            Self::Offline { terminating: true, since, .. } => Verdict::Offline(Offline::Terminating { since }),
+            Self::Offline { since, .. } => Verdict::Offline(Offline::NotReady { since }),
+            Self::InProgress(progress) => Verdict::InProgress(progress),
+            Self::Done => Verdict::Done,
+            Self::Outdated { settling: Some(until), .. } => Verdict::Offline(Offline::Settling { until }),
+            Self::Outdated { available, .. } => Verdict::Budget { broken: !available },
+            Self::Unknown { .. } => Verdict::NativeControllerBehind,
+        }
+    }
+}
+
+/// The class of `node` at `now`.
+pub(super) fn classify(strategy: &Strategy, node: &Node, now: Timestamp) -> Class {
+    let ready_since = match node.readiness {
+        Readiness::Gone => return Class::NoNode,
+        _ if node.targeting != Targeting::Run => return Class::NotTargeted,
+        Readiness::NotReady { since } => return offline(node, since),
+        Readiness::Ready { since } => since,
+    };
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    match (alive.next(), alive.next()) {
+        (None, _) if node.pods.is_empty() => Class::InProgress(Progress::Missing { since: node.podless_since }),
+        (None, _) => Class::InProgress(Progress::Terminating),
+        (Some(_), Some(_)) => Class::InProgress(Progress::Surplus),
+        (Some(pod), None) => single(strategy, pod, ready_since, now),
+    }
+}
+
+fn offline(node: &Node, since: Option<Timestamp>) -> Class {
+    Class::Offline {
+        updated: node.pods.iter().any(|pod| !pod.terminating && pod.revision == PodRevision::Current),
+        terminating: node.pods.iter().any(|pod| pod.terminating),
+        since,
+    }
+}
+
+fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Timestamp) -> Class {
+    let available_at = pod.ready_since.map(|since| later(since, strategy.min_ready));
+    let available = available_at.is_some_and(|at| at <= now);
+    match (pod.revision, available_at) {
+        (PodRevision::Current, Some(_)) if available => Class::Done,
+        (PodRevision::Current, Some(available_at)) => Class::InProgress(Progress::Young { available_at }),
+        (PodRevision::Current, None) => Class::InProgress(Progress::Starting),
+        (PodRevision::Unknown, _) => Class::Unknown { available },
+        (PodRevision::Outdated, _) => {
+            Class::Outdated { available, settling: settling(strategy, pod, node_ready_since).filter(|until| *until > now) }
+        }
+    }
+}
+
+/// Until when a node has to stay Ready, if its pod lived through an absence of the node.
+///
+/// A node that was Ready before the pod started did not go away meanwhile: nothing to settle.
+fn settling(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp) -> Option<Timestamp> {
+    let lived_through = pod.started.unwrap_or(pod.created) < node_ready_since;
+    lived_through.then(|| later(node_ready_since, strategy.ready_settle))
+}
+
+/// `instant + duration`, saturating.
+pub(super) fn later(instant: Timestamp, duration: Duration) -> Timestamp {
+    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+    instant.checked_add(duration).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,206 @@
+//! The decision: one pass over a fleet.
+//!
+//! ```text
+//! nodes ──classify──► classes ──guard──► charges ──budget──► slots ──choose──► actions + verdicts ──phase──► Plan
+//! ```
+//!
+//! # Guarantees
+//! - The same input gives the same plan; nothing but the arguments is looked at.
+//! - A plan that is carried out twice changes nothing more.
+//! - Nodes are served in a stated order: broken old pods first, then by name.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::budget::{BATCH, Budget};
+use super::classify::{Class, classify, later};
+use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
+use super::plan::{Action, Counts, Phase, Plan};
+use super::strategy::{Mode, Pause, Strategy};
+use super::verdict::{Progress, Verdict};
+use super::{guard, ota, phase};
+
+/// What to do with `fleet` at `now`, as `strategy` asks.
+///
+/// # Assumptions
+/// `fleet.nodes` is sorted by name and each pod of the DaemonSet stands in exactly one of them. `now` never runs
+/// backwards between calls; if it does, the worst is a later replacement.
+pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
+    let classes: Vec<Class> = fleet.nodes.iter().map(|node| classify(strategy, node, now)).collect();
+    let charges = guard::charges(strategy, fleet, &classes);
+    let resolve = |targeted| strategy.max_unavailable.resolve(targeted);
+    let budget = Budget::count(&classes, |position| charges[position].is_some(), resolve);
+    let mut draft = Draft { strategy, fleet, now, classes, charges, budget, actions: Vec::new(), verdicts: Vec::new() };
+    draft.judge();
+    match &fleet.revision {
+        RevisionState::Behind(behind) => draft.hold(*behind),
+        RevisionState::Current(_) if is_paused(strategy, now) => draft.pause(),
+        RevisionState::Current(revision) => match strategy.mode {
+            Mode::Ota => {
+                draft.actions = ota::announce(fleet, revision);
+                draft.await_owners()
+            }
+            Mode::AdvancedRollingUpdate => {
+                draft.roll();
+                draft.finish(None)
+            }
+        },
+    }
+}
+
+/// What to write to the pods of a DaemonSet that is ours no longer (annotation removed, or not usable for OTA).
+pub fn release(fleet: &Fleet) -> Vec<Action> {
+    ota::withdraw(fleet.nodes.iter().flat_map(|node| &node.pods))
+}
+
+fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
+    match strategy.pause {
+        None => false,
+        Some(Pause::Indefinite) => true,
+        Some(Pause::Until(until)) => now < until,
+    }
+}
+
+/// A plan in the making.
+struct Draft<'a> {
+    strategy: &'a Strategy,
+    fleet: &'a Fleet,
+    now: Timestamp,
+    classes: Vec<Class>,
+    charges: Vec<Option<Timestamp>>,
+    budget: Budget,
+    actions: Vec<Action>,
+    verdicts: Vec<Verdict>,
+}
+
+impl Draft<'_> {
+    /// Gives every node the verdict that follows from its own state.
+    fn judge(&mut self) {
+        let verdict = |(class, charge): (&Class, &Option<Timestamp>)| match *charge {
+            Some(since) => Verdict::FailedByRevision { since },
+            None => class.verdict(),
+        };
+        self.verdicts = self.classes.iter().zip(&self.charges).map(verdict).collect();
+    }
+
+    /// Nothing is replaced before the native controller and this view agree on the revision.
+    fn hold(mut self, behind: Behind) -> Plan {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
+            if matches!(class, Class::Done | Class::InProgress(_) | Class::Outdated { .. } | Class::Unknown { .. }) {
+                *verdict = Verdict::NativeControllerBehind;
+            }
+        }
+        self.finish(Some(Phase::Behind(behind)))
+    }
+
+    /// Nothing is written to any pod.
+    fn pause(mut self) -> Plan {
+        let until = match self.strategy.pause {
+            Some(Pause::Until(until)) => Some(until),
+            _ => None,
+        };
+        self.tell_outdated(Verdict::Paused { until });
+        let phase = (self.outdated() > 0).then_some(Phase::Paused { until });
+        let mut plan = self.finish(phase);
+        plan.next_wake = plan.next_wake.into_iter().chain(until).min();
+        plan
+    }
+
+    /// The owners of the nodes decide.
+    fn await_owners(mut self) -> Plan {
+        self.tell_outdated(Verdict::AwaitingOwner);
+        let phase = (self.outdated() > 0).then_some(Phase::AwaitingOwners);
+        self.finish(phase)
+    }
+
+    fn tell_outdated(&mut self, told: Verdict) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
+            if matches!(class, Class::Outdated { .. }) {
+                *verdict = told;
+            }
+        }
+    }
+
+    /// Replaces what the budget allows: broken old pods first, then available ones, each by name.
+    fn roll(&mut self) {
+        let broken = self.candidates(false);
+        let available = self.candidates(true);
+        let (for_broken, for_available) = (self.budget.for_broken(), self.budget.for_available());
+        let chosen = broken.into_iter().take(for_broken).chain(available.into_iter().take(for_available));
+        let chosen: Vec<usize> = chosen.take(BATCH).collect();
+        for position in chosen {
+            self.replace(position);
+        }
+        let kept = self.fleet.nodes.iter().zip(&self.verdicts);
+        let kept = kept.filter(|(_, verdict)| **verdict != Verdict::InProgress(Progress::Replacing));
+        let mut withdrawn = ota::withdraw(kept.flat_map(|(node, _)| &node.pods));
+        self.actions.append(&mut withdrawn);
+    }
+
+    fn candidates(&self, available: bool) -> Vec<usize> {
+        let wanted = Class::Outdated { available, settling: None };
+        (0..self.classes.len()).filter(|position| self.classes[*position] == wanted).collect()
+    }
+
+    fn replace(&mut self, position: usize) {
+        let mut pods = self.fleet.nodes[position].pods.iter();
+        let Some(pod) = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated) else { return };
+        self.actions.push(Action::Delete(ota::reference(pod)));
+        self.verdicts[position] = Verdict::InProgress(Progress::Replacing);
+    }
+
+    /// Targeted nodes that are online, settled and outdated.
+    fn outdated(&self) -> usize {
+        self.classes.iter().filter(|class| matches!(class, Class::Outdated { settling: None, .. })).count()
+    }
+
+    fn finish(self, phase: Option<Phase>) -> Plan {
+        let counts = self.counts();
+        let moving = self.actions.iter().any(|action| matches!(action, Action::Delete(_)));
+        let judged = || phase::of_rollout(self.fleet, &self.verdicts, &counts, moving, self.now);
+        let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
+        let next_wake = self.verdicts.iter().filter_map(wake_of).chain(self.turns()).chain(wake).min();
+        Plan { actions: self.actions, verdicts: self.verdicts, counts, phase, next_wake }
+    }
+
+    /// When outdated nodes change their class by time alone: back for long enough, or available for long enough.
+    fn turns(&self) -> impl Iterator<Item = Timestamp> {
+        let outdated = |(node, class): (&Node, &Class)| match *class {
+            Class::Outdated { settling: Some(until), .. } => Some(until),
+            Class::Outdated { available: false, .. } => {
+                let since = node.pods.iter().find(|pod| !pod.terminating)?.ready_since?;
+                Some(later(since, self.strategy.min_ready))
+            }
+            _ => None,
+        };
+        self.fleet.nodes.iter().zip(&self.classes).filter_map(outdated)
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts { targeted: self.budget.targeted, allowed: self.budget.allowed, ..Counts::default() };
+        counts.unavailable = self.budget.used();
+        counts.outdated = self.outdated();
+        for ((class, verdict), charge) in self.classes.iter().zip(&self.verdicts).zip(&self.charges) {
+            counts.by_word[verdict.index()] += 1;
+            counts.updated += usize::from(*class == Class::Done);
+            match *class {
+                Class::Offline { updated, .. } => {
+                    counts.offline += 1;
+                    counts.offline_outdated += usize::from(!updated && charge.is_none());
+                }
+                Class::Outdated { available: true, settling: None } => {
+                    counts.unavailable += usize::from(*verdict == Verdict::InProgress(Progress::Replacing));
+                }
+                Class::Outdated { settling: Some(_), .. } => counts.offline_outdated += 1,
+                _ => {}
+            }
+        }
+        counts
+    }
+}
+
+fn wake_of(verdict: &Verdict) -> Option<Timestamp> {
+    match *verdict {
+        Verdict::InProgress(Progress::Young { available_at }) => Some(available_at),
+        _ => None,
+    }
+}

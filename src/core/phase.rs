@@ -1,0 +1,91 @@
+//! The state of a rollout as a whole, from the verdicts of its nodes.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::later;
+use super::fleet::{Fleet, Node};
+use super::plan::{Counts, Phase, Stall};
+use super::verdict::{Progress, Verdict};
+
+/// The native controller makes a missing pod within a second or two; past this something refuses it.
+const MISSING_GRACE: Duration = Duration::from_secs(15);
+
+/// A node that takes longer than this is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
+const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
+
+/// Reasons with which a container does not start before somebody mends something (list of ExtendedDaemonSet).
+const UNSTARTABLE: [&str; 12] = [
+    "CrashLoopBackOff",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ImageInspectError",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "PreStartHookError",
+    "PostStartHookError",
+    "PreCreateHookError",
+];
+
+/// A container that ended this often is crashing, whatever its reason says: `CrashLoopBackOff` shows minutes late.
+const CRASHING_RESTARTS: u32 = 2;
+
+/// Why `node` does not move, if it does not; or when that has to be asked again.
+fn stuck(node: &Node, verdict: &Verdict, now: Timestamp) -> Result<Stall, Option<Timestamp>> {
+    let by_deadline = |since: Option<Timestamp>, grace: Duration, stall: Stall| match since.map(|at| later(at, grace)) {
+        Some(at) if at <= now => Ok(stall),
+        at => Err(at),
+    };
+    let created = node.pods.iter().map(|pod| pod.created).max();
+    match *verdict {
+        Verdict::FailedByRevision { .. } => Ok(Stall::FailedByRevision),
+        Verdict::InProgress(Progress::Missing { since }) => by_deadline(since, MISSING_GRACE, Stall::PodsNotCreated),
+        Verdict::InProgress(Progress::Starting) if is_unstartable(node) => Ok(Stall::PodsDoNotStart),
+        Verdict::InProgress(Progress::Starting) => by_deadline(created, PROGRESS_DEADLINE, Stall::NoProgress),
+        _ => Err(None),
+    }
+}
+
+fn is_unstartable(node: &Node) -> bool {
+    node.pods.iter().filter_map(|pod| pod.trouble.as_ref()).any(|trouble| {
+        trouble.restarts >= CRASHING_RESTARTS || UNSTARTABLE.contains(&&*trouble.reason)
+    })
+}
+
+/// The phase, and when it would change by time alone.
+///
+/// `moving` tells that this plan replaces something.
+pub(super) fn of_rollout(
+    fleet: &Fleet,
+    verdicts: &[Verdict],
+    counts: &Counts,
+    moving: bool,
+    now: Timestamp,
+) -> (Phase, Option<Timestamp>) {
+    if counts.outdated == 0 && counts.unavailable == 0 {
+        return (Phase::Complete { offline: counts.offline_outdated }, None);
+    }
+    if moving {
+        return (Phase::Progressing, None);
+    }
+    let waiting = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_) | Verdict::FailedByRevision { .. });
+    let holding = fleet.nodes.iter().zip(verdicts).filter(|(_, verdict)| waiting(verdict));
+    let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
+    for (node, verdict) in holding {
+        match stuck(node, verdict, now) {
+            Ok(stall) => worst = worst.into_iter().chain([stall]).min(),
+            Err(at) => {
+                all_stuck = false;
+                deadline = deadline.into_iter().chain(at).min();
+            }
+        }
+    }
+    match worst {
+        Some(stall) if all_stuck => (Phase::Stalled(stall), None),
+        _ => (Phase::Progressing, deadline),
+    }
+}
