@@ -23,7 +23,14 @@ pub struct DaemonSet {
     pub status: DaemonSetStatus,
 }
 
-super::resource!(DaemonSet, k8s_openapi::NamespaceResourceScope, "DaemonSet", "apps", "v1", "daemonsets");
+super::resource!(
+    DaemonSet,
+    k8s_openapi::NamespaceResourceScope,
+    "DaemonSet",
+    "apps",
+    "v1",
+    "daemonsets"
+);
 
 /// What the DaemonSet asks for.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,7 +74,9 @@ impl From<RawSpec> for DaemonSetSpec {
         Self {
             selector: raw.selector,
             update_strategy: raw.update_strategy,
-            min_ready: Duration::from_secs(raw.min_ready_seconds.unwrap_or(0).try_into().unwrap_or(0)),
+            min_ready: Duration::from_secs(
+                raw.min_ready_seconds.unwrap_or(0).try_into().unwrap_or(0),
+            ),
             template: TemplateFingerprint::of(&raw.template),
             scheduling: Scheduling::from_template(&raw.template),
         }
@@ -115,7 +124,19 @@ impl<'de> Deserialize<'de> for Condition {
             message: String,
             last_transition_time: Option<Time>,
         }
-        let Raw { kind, status, reason, message, last_transition_time } = Raw::deserialize(deserializer)?;
-        Ok(Self { kind, status, reason, message, last_transition: last_transition_time })
+        let Raw {
+            kind,
+            status,
+            reason,
+            message,
+            last_transition_time,
+        } = Raw::deserialize(deserializer)?;
+        Ok(Self {
+            kind,
+            status,
+            reason,
+            message,
+            last_transition: last_transition_time,
+        })
     }
 }

@@ -26,7 +26,9 @@ struct Slim {
 pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = Slim::deserialize(deserializer)?;
     let mut annotations = slim.annotations.unwrap_or_default();
-    annotations.retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || key == TEMPLATE_GENERATION_ANNOTATION);
+    annotations.retain(|key, _| {
+        key.starts_with(ANNOTATION_PREFIX) || key == TEMPLATE_GENERATION_ANNOTATION
+    });
     Ok(ObjectMeta {
         name: slim.name,
         namespace: slim.namespace,
@@ -38,13 +40,18 @@ pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         labels: slim.labels,
         annotations: Some(annotations),
         owner_references: slim.owner_references.map(|references| {
-            references.into_iter().filter(|reference| reference.controller == Some(true)).collect()
+            references
+                .into_iter()
+                .filter(|reference| reference.controller == Some(true))
+                .collect()
         }),
         ..ObjectMeta::default()
     })
 }
 
 /// `null` and absent alike mean the default.
-pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+pub(super) fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }

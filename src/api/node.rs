@@ -19,7 +19,14 @@ pub struct Node {
     pub status: NodeStatus,
 }
 
-super::resource!(Node, k8s_openapi::ClusterResourceScope, "Node", "", "v1", "nodes");
+super::resource!(
+    Node,
+    k8s_openapi::ClusterResourceScope,
+    "Node",
+    "",
+    "v1",
+    "nodes"
+);
 
 /// Taints of the node.
 #[derive(Clone, Debug, Default, Deserialize)]

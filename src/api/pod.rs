@@ -19,7 +19,14 @@ pub struct Pod {
     pub status: PodStatus,
 }
 
-super::resource!(Pod, k8s_openapi::NamespaceResourceScope, "Pod", "", "v1", "pods");
+super::resource!(
+    Pod,
+    k8s_openapi::NamespaceResourceScope,
+    "Pod",
+    "",
+    "v1",
+    "pods"
+);
 
 /// Where the pod runs, or is to run.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -72,10 +79,23 @@ impl PodSpec {
     pub fn target_node(&self) -> Option<&str> {
         let bound = self.node_name.as_deref().filter(|name| !name.is_empty());
         bound.or_else(|| {
-            let required = self.affinity.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
-            let fields = required.node_selector_terms.iter().flat_map(|term| &term.match_fields);
-            let named = |field: &&Requirement| field.key == "metadata.name" && field.operator == "In";
-            fields.filter(named).find_map(|field| field.values.first()).map(String::as_str)
+            let required = self
+                .affinity
+                .as_ref()?
+                .node_affinity
+                .as_ref()?
+                .required
+                .as_ref()?;
+            let fields = required
+                .node_selector_terms
+                .iter()
+                .flat_map(|term| &term.match_fields);
+            let named =
+                |field: &&Requirement| field.key == "metadata.name" && field.operator == "In";
+            fields
+                .filter(named)
+                .find_map(|field| field.values.first())
+                .map(String::as_str)
         })
     }
 }

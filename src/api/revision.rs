@@ -29,7 +29,9 @@ super::resource!(
     "controllerrevisions"
 );
 
-fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<TemplateFingerprint>, D::Error> {
+fn template<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<TemplateFingerprint>, D::Error> {
     let data = serde_json::Value::deserialize(deserializer)?;
     Ok(data.pointer("/spec/template").map(TemplateFingerprint::of))
 }

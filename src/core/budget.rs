@@ -23,14 +23,21 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Counts the classes of a fleet; `charged` tells which nodes failed by the revision.
-    pub(super) fn count(classes: &[Class], charged: impl Fn(usize) -> bool, resolve: impl Fn(usize) -> usize) -> Self {
+    pub(super) fn count(
+        classes: &[Class],
+        charged: impl Fn(usize) -> bool,
+        resolve: impl Fn(usize) -> usize,
+    ) -> Self {
         let mut budget = Self::default();
         for (position, class) in classes.iter().enumerate() {
             budget.targeted += usize::from(class.is_targeted());
             match class {
                 Class::InProgress(_) => budget.in_flight += 1,
                 Class::Offline { .. } if charged(position) => budget.in_flight += 1,
-                Class::Outdated { available: false, .. } | Class::Unknown { available: false } => budget.broken += 1,
+                Class::Outdated {
+                    available: false, ..
+                }
+                | Class::Unknown { available: false } => budget.broken += 1,
                 _ => {}
             }
         }

@@ -53,12 +53,23 @@ impl Class {
         match *self {
             Self::NotTargeted => Verdict::NotTargeted,
             Self::NoNode => Verdict::Offline(Offline::NoNode),
-            Self::Offline { updated: true, since, .. } => Verdict::Offline(Offline::Updated { since }),
-            Self::Offline { terminating: true, since, .. } => Verdict::Offline(Offline::Terminating { since }),
+            Self::Offline {
+                updated: true,
+                since,
+                ..
+            } => Verdict::Offline(Offline::Updated { since }),
+            Self::Offline {
+                terminating: true,
+                since,
+                ..
+            } => Verdict::Offline(Offline::Terminating { since }),
             Self::Offline { since, .. } => Verdict::Offline(Offline::NotReady { since }),
             Self::InProgress(progress) => Verdict::InProgress(progress),
             Self::Done => Verdict::Done,
-            Self::Outdated { settling: Some(until), .. } => Verdict::Offline(Offline::Settling { until }),
+            Self::Outdated {
+                settling: Some(until),
+                ..
+            } => Verdict::Offline(Offline::Settling { until }),
             Self::Outdated { available, .. } => Verdict::Budget { broken: !available },
             Self::Unknown { .. } => Verdict::NativeControllerBehind,
         }
@@ -75,7 +86,9 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, now: Timestamp) -> Clas
     };
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     match (alive.next(), alive.next()) {
-        (None, _) if node.pods.is_empty() => Class::InProgress(Progress::Missing { since: node.podless_since }),
+        (None, _) if node.pods.is_empty() => Class::InProgress(Progress::Missing {
+            since: node.podless_since,
+        }),
         (None, _) => Class::InProgress(Progress::Terminating),
         (Some(_), Some(_)) => Class::InProgress(Progress::Surplus),
         (Some(pod), None) => single(strategy, pod, ready_since, now),
@@ -84,23 +97,31 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, now: Timestamp) -> Clas
 
 fn offline(node: &Node, since: Option<Timestamp>) -> Class {
     Class::Offline {
-        updated: node.pods.iter().any(|pod| !pod.terminating && pod.revision == PodRevision::Current),
+        updated: node
+            .pods
+            .iter()
+            .any(|pod| !pod.terminating && pod.revision == PodRevision::Current),
         terminating: node.pods.iter().any(|pod| pod.terminating),
         since,
     }
 }
 
 fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Timestamp) -> Class {
-    let available_at = pod.ready_since.map(|since| later(since, strategy.min_ready));
+    let available_at = pod
+        .ready_since
+        .map(|since| later(since, strategy.min_ready));
     let available = available_at.is_some_and(|at| at <= now);
     match (pod.revision, available_at) {
         (PodRevision::Current, Some(_)) if available => Class::Done,
-        (PodRevision::Current, Some(available_at)) => Class::InProgress(Progress::Young { available_at }),
+        (PodRevision::Current, Some(available_at)) => {
+            Class::InProgress(Progress::Young { available_at })
+        }
         (PodRevision::Current, None) => Class::InProgress(Progress::Starting),
         (PodRevision::Unknown, _) => Class::Unknown { available },
-        (PodRevision::Outdated, _) => {
-            Class::Outdated { available, settling: settling(strategy, pod, node_ready_since).filter(|until| *until > now) }
-        }
+        (PodRevision::Outdated, _) => Class::Outdated {
+            available,
+            settling: settling(strategy, pod, node_ready_since).filter(|until| *until > now),
+        },
     }
 }
 

@@ -25,11 +25,24 @@ use super::{guard, ota, phase};
 /// `fleet.nodes` is sorted by name and each pod of the DaemonSet stands in exactly one of them. `now` never runs
 /// backwards between calls; if it does, the worst is a later replacement.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
-    let classes: Vec<Class> = fleet.nodes.iter().map(|node| classify(strategy, node, now)).collect();
+    let classes: Vec<Class> = fleet
+        .nodes
+        .iter()
+        .map(|node| classify(strategy, node, now))
+        .collect();
     let charges = guard::charges(strategy, fleet, &classes);
     let resolve = |targeted| strategy.max_unavailable.resolve(targeted);
     let budget = Budget::count(&classes, |position| charges[position].is_some(), resolve);
-    let mut draft = Draft { strategy, fleet, now, classes, charges, budget, actions: Vec::new(), verdicts: Vec::new() };
+    let mut draft = Draft {
+        strategy,
+        fleet,
+        now,
+        classes,
+        charges,
+        budget,
+        actions: Vec::new(),
+        verdicts: Vec::new(),
+    };
     draft.judge();
     match &fleet.revision {
         RevisionState::Behind(behind) => draft.hold(*behind),
@@ -79,13 +92,21 @@ impl Draft<'_> {
             Some(since) => Verdict::FailedByRevision { since },
             None => class.verdict(),
         };
-        self.verdicts = self.classes.iter().zip(&self.charges).map(verdict).collect();
+        self.verdicts = self
+            .classes
+            .iter()
+            .zip(&self.charges)
+            .map(verdict)
+            .collect();
     }
 
     /// Nothing is replaced before the native controller and this view agree on the revision.
     fn hold(mut self, behind: Behind) -> Plan {
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
-            if matches!(class, Class::Done | Class::InProgress(_) | Class::Outdated { .. } | Class::Unknown { .. }) {
+            if matches!(
+                class,
+                Class::Done | Class::InProgress(_) | Class::Outdated { .. } | Class::Unknown { .. }
+            ) {
                 *verdict = Verdict::NativeControllerBehind;
             }
         }
@@ -125,61 +146,105 @@ impl Draft<'_> {
         let broken = self.candidates(false);
         let available = self.candidates(true);
         let (for_broken, for_available) = (self.budget.for_broken(), self.budget.for_available());
-        let chosen = broken.into_iter().take(for_broken).chain(available.into_iter().take(for_available));
+        let chosen = broken
+            .into_iter()
+            .take(for_broken)
+            .chain(available.into_iter().take(for_available));
         let chosen: Vec<usize> = chosen.take(BATCH).collect();
         for position in chosen {
             self.replace(position);
         }
         let kept = self.fleet.nodes.iter().zip(&self.verdicts);
-        let kept = kept.filter(|(_, verdict)| **verdict != Verdict::InProgress(Progress::Replacing));
+        let kept =
+            kept.filter(|(_, verdict)| **verdict != Verdict::InProgress(Progress::Replacing));
         let mut withdrawn = ota::withdraw(kept.flat_map(|(node, _)| &node.pods));
         self.actions.append(&mut withdrawn);
     }
 
     fn candidates(&self, available: bool) -> Vec<usize> {
-        let wanted = Class::Outdated { available, settling: None };
-        (0..self.classes.len()).filter(|position| self.classes[*position] == wanted).collect()
+        let wanted = Class::Outdated {
+            available,
+            settling: None,
+        };
+        (0..self.classes.len())
+            .filter(|position| self.classes[*position] == wanted)
+            .collect()
     }
 
     fn replace(&mut self, position: usize) {
         let mut pods = self.fleet.nodes[position].pods.iter();
-        let Some(pod) = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated) else { return };
+        let Some(pod) = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated)
+        else {
+            return;
+        };
         self.actions.push(Action::Delete(ota::reference(pod)));
         self.verdicts[position] = Verdict::InProgress(Progress::Replacing);
     }
 
     /// Targeted nodes that are online, settled and outdated.
     fn outdated(&self) -> usize {
-        self.classes.iter().filter(|class| matches!(class, Class::Outdated { settling: None, .. })).count()
+        self.classes
+            .iter()
+            .filter(|class| matches!(class, Class::Outdated { settling: None, .. }))
+            .count()
     }
 
     fn finish(self, phase: Option<Phase>) -> Plan {
         let counts = self.counts();
-        let moving = self.actions.iter().any(|action| matches!(action, Action::Delete(_)));
+        let moving = self
+            .actions
+            .iter()
+            .any(|action| matches!(action, Action::Delete(_)));
         let judged = || phase::of_rollout(self.fleet, &self.verdicts, &counts, moving, self.now);
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
-        let next_wake = self.verdicts.iter().filter_map(wake_of).chain(self.turns()).chain(wake).min();
-        Plan { actions: self.actions, verdicts: self.verdicts, counts, phase, next_wake }
+        let next_wake = self
+            .verdicts
+            .iter()
+            .filter_map(wake_of)
+            .chain(self.turns())
+            .chain(wake)
+            .min();
+        Plan {
+            actions: self.actions,
+            verdicts: self.verdicts,
+            counts,
+            phase,
+            next_wake,
+        }
     }
 
     /// When outdated nodes change their class by time alone: back for long enough, or available for long enough.
     fn turns(&self) -> impl Iterator<Item = Timestamp> {
         let outdated = |(node, class): (&Node, &Class)| match *class {
-            Class::Outdated { settling: Some(until), .. } => Some(until),
-            Class::Outdated { available: false, .. } => {
+            Class::Outdated {
+                settling: Some(until),
+                ..
+            } => Some(until),
+            Class::Outdated {
+                available: false, ..
+            } => {
                 let since = node.pods.iter().find(|pod| !pod.terminating)?.ready_since?;
                 Some(later(since, self.strategy.min_ready))
             }
             _ => None,
         };
-        self.fleet.nodes.iter().zip(&self.classes).filter_map(outdated)
+        self.fleet
+            .nodes
+            .iter()
+            .zip(&self.classes)
+            .filter_map(outdated)
     }
 
     fn counts(&self) -> Counts {
-        let mut counts = Counts { targeted: self.budget.targeted, allowed: self.budget.allowed, ..Counts::default() };
+        let mut counts = Counts {
+            targeted: self.budget.targeted,
+            allowed: self.budget.allowed,
+            ..Counts::default()
+        };
         counts.unavailable = self.budget.used();
         counts.outdated = self.outdated();
-        for ((class, verdict), charge) in self.classes.iter().zip(&self.verdicts).zip(&self.charges) {
+        for ((class, verdict), charge) in self.classes.iter().zip(&self.verdicts).zip(&self.charges)
+        {
             counts.by_word[verdict.index()] += 1;
             counts.updated += usize::from(*class == Class::Done);
             match *class {
@@ -187,10 +252,16 @@ impl Draft<'_> {
                     counts.offline += 1;
                     counts.offline_outdated += usize::from(!updated && charge.is_none());
                 }
-                Class::Outdated { available: true, settling: None } => {
-                    counts.unavailable += usize::from(*verdict == Verdict::InProgress(Progress::Replacing));
+                Class::Outdated {
+                    available: true,
+                    settling: None,
+                } => {
+                    counts.unavailable +=
+                        usize::from(*verdict == Verdict::InProgress(Progress::Replacing));
                 }
-                Class::Outdated { settling: Some(_), .. } => counts.offline_outdated += 1,
+                Class::Outdated {
+                    settling: Some(_), ..
+                } => counts.offline_outdated += 1,
                 _ => {}
             }
         }

@@ -16,7 +16,11 @@ use super::strategy::Strategy;
 const FAILURE_WINDOW: Duration = Duration::from_secs(300);
 
 /// For each node whether, and since when, its absence is charged to the current revision.
-pub(super) fn charges(strategy: &Strategy, fleet: &Fleet, classes: &[Class]) -> Vec<Option<Timestamp>> {
+pub(super) fn charges(
+    strategy: &Strategy,
+    fleet: &Fleet,
+    classes: &[Class],
+) -> Vec<Option<Timestamp>> {
     let window = FAILURE_WINDOW.max(strategy.min_ready);
     let mut charges: Vec<Option<Timestamp>> = vec![None; classes.len()];
     if !fleet.replaces {
@@ -36,18 +40,35 @@ pub(super) fn charges(strategy: &Strategy, fleet: &Fleet, classes: &[Class]) -> 
 }
 
 fn charge_of(node: &Node, class: &Class, window: Duration) -> Option<Timestamp> {
-    let Class::Offline { updated: true, since: Some(since), .. } = *class else { return None };
-    let pod = node.pods.iter().find(|pod| !pod.terminating && pod.revision == PodRevision::Current)?;
+    let Class::Offline {
+        updated: true,
+        since: Some(since),
+        ..
+    } = *class
+    else {
+        return None;
+    };
+    let pod = node
+        .pods
+        .iter()
+        .find(|pod| !pod.terminating && pod.revision == PodRevision::Current)?;
     (pod.created <= since && since <= later(pod.created, window)).then_some(since)
 }
 
 /// Whether old-revision nodes went away at no smaller rate than updated ones, from one window before the first charge.
-fn is_network_event(classes: &[Class], charges: &[Option<Timestamp>], first: Timestamp, window: Duration) -> bool {
+fn is_network_event(
+    classes: &[Class],
+    charges: &[Option<Timestamp>],
+    first: Timestamp,
+    window: Duration,
+) -> bool {
     let charged = charges.iter().flatten().count();
     let (mut updated, mut old, mut old_lost) = (0, 0, 0);
     for class in classes {
         match *class {
-            Class::Offline { updated: true, .. } | Class::Done | Class::InProgress(_) => updated += 1,
+            Class::Offline { updated: true, .. } | Class::Done | Class::InProgress(_) => {
+                updated += 1
+            }
             Class::Offline { since, .. } => {
                 old += 1;
                 old_lost += usize::from(since.is_some_and(|since| later(since, window) >= first));

@@ -7,7 +7,12 @@ use super::plan::{Action, PodRef};
 /// What to write so that every pod tells the owner of its node whether `target` waits for it.
 pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     let mut actions = Vec::new();
-    for pod in fleet.nodes.iter().flat_map(|node| &node.pods).filter(|pod| !pod.terminating) {
+    for pod in fleet
+        .nodes
+        .iter()
+        .flat_map(|node| &node.pods)
+        .filter(|pod| !pod.terminating)
+    {
         let needed = match pod.revision {
             PodRevision::Current => false,
             PodRevision::Outdated => true,
@@ -16,10 +21,18 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
         let present = pod.need_upgrade.as_ref();
         let flips = present.is_none_or(|condition| condition.status != needed);
         if flips || present.and_then(|condition| condition.revision.as_ref()) != Some(target) {
-            actions.push(Action::SetNeedUpgrade { pod: reference(pod), needed, revision: target.clone(), flips });
+            actions.push(Action::SetNeedUpgrade {
+                pod: reference(pod),
+                needed,
+                revision: target.clone(),
+                flips,
+            });
         }
         if is_stale(pod, target) {
-            actions.push(Action::RemoveConditions { pod: reference(pod), types: vec![POD_IMAGE_READY] });
+            actions.push(Action::RemoveConditions {
+                pod: reference(pod),
+                types: vec![POD_IMAGE_READY],
+            });
         }
     }
     actions
@@ -27,13 +40,18 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
 
 /// A pre-pull of another revision than the target must not block the upgrade for ever (spec §5.2).
 fn is_stale(pod: &Pod, target: &Revision) -> bool {
-    let names_other = |condition: &OtaCondition| condition.revision.as_ref().map(|revision| revision != target);
+    let names_other = |condition: &OtaCondition| {
+        condition
+            .revision
+            .as_ref()
+            .map(|revision| revision != target)
+    };
     match &pod.image_ready {
         None => false,
         // A failed pull names its Job, not a revision: it belongs to the revision that was asked for then.
-        Some(image) => {
-            names_other(image).or_else(|| pod.need_upgrade.as_ref().and_then(names_other)).unwrap_or(false)
-        }
+        Some(image) => names_other(image)
+            .or_else(|| pod.need_upgrade.as_ref().and_then(names_other))
+            .unwrap_or(false),
     }
 }
 
@@ -41,10 +59,20 @@ fn is_stale(pod: &Pod, target: &Revision) -> bool {
 pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
     let mut actions = Vec::new();
     for pod in pods.filter(|pod| !pod.terminating) {
-        let present = [(POD_NEED_UPGRADE, pod.need_upgrade.is_some()), (POD_IMAGE_READY, pod.image_ready.is_some())];
-        let types: Vec<_> = present.iter().filter(|(_, present)| *present).map(|(name, _)| *name).collect();
+        let present = [
+            (POD_NEED_UPGRADE, pod.need_upgrade.is_some()),
+            (POD_IMAGE_READY, pod.image_ready.is_some()),
+        ];
+        let types: Vec<_> = present
+            .iter()
+            .filter(|(_, present)| *present)
+            .map(|(name, _)| *name)
+            .collect();
         if !types.is_empty() {
-            actions.push(Action::RemoveConditions { pod: reference(pod), types });
+            actions.push(Action::RemoveConditions {
+                pod: reference(pod),
+                types,
+            });
         }
     }
     actions
@@ -52,5 +80,9 @@ pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
 
 /// The pod as it was judged.
 pub(super) fn reference(pod: &Pod) -> PodRef {
-    PodRef { name: pod.name.clone(), uid: pod.uid.clone(), resource_version: pod.resource_version.clone() }
+    PodRef {
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+        resource_version: pod.resource_version.clone(),
+    }
 }

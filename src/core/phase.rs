@@ -36,24 +36,35 @@ const CRASHING_RESTARTS: u32 = 2;
 
 /// Why `node` does not move, if it does not; or when that has to be asked again.
 fn stuck(node: &Node, verdict: &Verdict, now: Timestamp) -> Result<Stall, Option<Timestamp>> {
-    let by_deadline = |since: Option<Timestamp>, grace: Duration, stall: Stall| match since.map(|at| later(at, grace)) {
+    let by_deadline = |since: Option<Timestamp>, grace: Duration, stall: Stall| match since
+        .map(|at| later(at, grace))
+    {
         Some(at) if at <= now => Ok(stall),
         at => Err(at),
     };
     let created = node.pods.iter().map(|pod| pod.created).max();
     match *verdict {
         Verdict::FailedByRevision { .. } => Ok(Stall::FailedByRevision),
-        Verdict::InProgress(Progress::Missing { since }) => by_deadline(since, MISSING_GRACE, Stall::PodsNotCreated),
-        Verdict::InProgress(Progress::Starting) if is_unstartable(node) => Ok(Stall::PodsDoNotStart),
-        Verdict::InProgress(Progress::Starting) => by_deadline(created, PROGRESS_DEADLINE, Stall::NoProgress),
+        Verdict::InProgress(Progress::Missing { since }) => {
+            by_deadline(since, MISSING_GRACE, Stall::PodsNotCreated)
+        }
+        Verdict::InProgress(Progress::Starting) if is_unstartable(node) => {
+            Ok(Stall::PodsDoNotStart)
+        }
+        Verdict::InProgress(Progress::Starting) => {
+            by_deadline(created, PROGRESS_DEADLINE, Stall::NoProgress)
+        }
         _ => Err(None),
     }
 }
 
 fn is_unstartable(node: &Node) -> bool {
-    node.pods.iter().filter_map(|pod| pod.trouble.as_ref()).any(|trouble| {
-        trouble.restarts >= CRASHING_RESTARTS || UNSTARTABLE.contains(&&*trouble.reason)
-    })
+    node.pods
+        .iter()
+        .filter_map(|pod| pod.trouble.as_ref())
+        .any(|trouble| {
+            trouble.restarts >= CRASHING_RESTARTS || UNSTARTABLE.contains(&&*trouble.reason)
+        })
 }
 
 /// The phase, and when it would change by time alone.
@@ -67,13 +78,27 @@ pub(super) fn of_rollout(
     now: Timestamp,
 ) -> (Phase, Option<Timestamp>) {
     if counts.outdated == 0 && counts.unavailable == 0 {
-        return (Phase::Complete { offline: counts.offline_outdated }, None);
+        return (
+            Phase::Complete {
+                offline: counts.offline_outdated,
+            },
+            None,
+        );
     }
     if moving {
         return (Phase::Progressing, None);
     }
-    let waiting = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_) | Verdict::FailedByRevision { .. });
-    let holding = fleet.nodes.iter().zip(verdicts).filter(|(_, verdict)| waiting(verdict));
+    let waiting = |verdict: &Verdict| {
+        matches!(
+            verdict,
+            Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+        )
+    };
+    let holding = fleet
+        .nodes
+        .iter()
+        .zip(verdicts)
+        .filter(|(_, verdict)| waiting(verdict));
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
     for (node, verdict) in holding {
         match stuck(node, verdict, now) {
