@@ -3,3 +3,4 @@
 pub mod api;
 pub mod clock;
 pub mod core;
+pub mod index;

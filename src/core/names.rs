@@ -49,6 +49,8 @@ pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 pub const PROGRESSING: &str = "Progressing";
 /// DaemonSet condition: the rollout stopped by itself and needs a person.
 pub const STALLED: &str = "Stalled";
+/// DaemonSet condition: the rollout is paused.
+pub const PAUSED_CONDITION: &str = "Paused";
 /// DaemonSet condition: the settings cannot be used; the message names key, value and cure.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
 

@@ -1,0 +1,309 @@
+//! What the watches have told: nodes, DaemonSets, their revisions and pods, in a form that a [`Fleet`] is made from.
+//!
+//! ```text
+//! api::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► Reading + Fleet ──► core::decide
+//!                                  own writes ──overlay──►
+//! ```
+//!
+//! No I/O and no clock: whoever feeds it passes `now`. Changes of readiness that are seen happening get the time of
+//! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
+//! is dated by the object, and even that never before the object's creation nor in the future.
+
+mod key;
+mod node;
+mod pod;
+mod set;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api;
+use crate::core::revision::{RevisionFacts, hash_of};
+use crate::core::{Fleet, Node, NodeName, Readiness, Reading, Revision, Targeting};
+
+pub use key::SetKey;
+pub use set::{Doubt, Overlay, SetRecord};
+
+use node::NodeRecord;
+
+/// Everything the engine remembers.
+#[derive(Debug, Default)]
+pub struct Index {
+    nodes: BTreeMap<NodeName, NodeRecord>,
+    sets: BTreeMap<SetKey, SetRecord>,
+    revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
+    labels: BTreeSet<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct OwnedRevision {
+    daemonset: SetKey,
+    facts: RevisionFacts,
+}
+
+/// What a change of a DaemonSet means for whoever watches its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetChange {
+    /// Nothing of interest.
+    Ignored,
+    /// Known already; decide again.
+    Updated,
+    /// Its pods have to be watched from now on, with this label selector.
+    Watch(String),
+    /// Its pods need not be watched any more.
+    Unwatch,
+}
+
+impl Index {
+    /// Takes in a Node; says which DaemonSets may be decided differently now.
+    pub fn apply_node(&mut self, node: &api::Node, now: Timestamp) -> Vec<SetKey> {
+        let Some(name) = node.metadata.name.as_deref().map(NodeName::from) else {
+            return Vec::new();
+        };
+        let record = NodeRecord::read(node, self.nodes.get(&name), &mut self.labels, now);
+        if self.nodes.get(&name) == Some(&record) {
+            return Vec::new();
+        }
+        let before = self.nodes.insert(name.clone(), record);
+        let after = self.nodes.get(&name);
+        self.sets_concerned(&name, before.as_ref(), after)
+    }
+
+    /// Forgets a Node; says which DaemonSets may be decided differently now.
+    pub fn delete_node(&mut self, name: &str) -> Vec<SetKey> {
+        let name = NodeName::from(name);
+        let before = self.nodes.remove(&name);
+        self.sets_concerned(&name, before.as_ref(), None)
+    }
+
+    /// Forgets the Nodes that a complete list did not contain.
+    pub fn retain_nodes(&mut self, seen: &BTreeSet<String>) -> Vec<SetKey> {
+        let gone: Vec<NodeName> = self
+            .nodes
+            .keys()
+            .filter(|name| !seen.contains(name.as_str()))
+            .cloned()
+            .collect();
+        let concerned: BTreeSet<SetKey> = gone
+            .iter()
+            .flat_map(|name| self.delete_node(name.as_str()))
+            .collect();
+        self.labels.retain(|text| Arc::strong_count(text) > 1);
+        concerned.into_iter().collect()
+    }
+
+    fn sets_concerned(
+        &self,
+        name: &NodeName,
+        before: Option<&NodeRecord>,
+        after: Option<&NodeRecord>,
+    ) -> Vec<SetKey> {
+        let wanted = |set: &SetRecord, node: Option<&NodeRecord>| {
+            node.is_some_and(|node| set.scheduling.targeting(&node.facts(name)) == Targeting::Run)
+        };
+        let concerned =
+            |set: &SetRecord| set.has_pods_on(name) || wanted(set, before) || wanted(set, after);
+        self.sets
+            .iter()
+            .filter(|(_, set)| concerned(set))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// Takes in a DaemonSet.
+    pub fn apply_set(&mut self, set: &api::DaemonSet) -> SetChange {
+        let Some(key) = SetKey::of(&set.metadata) else {
+            return SetChange::Ignored;
+        };
+        let record = SetRecord::read(set);
+        let known = self.sets.get_mut(&key);
+        if record.is_finished() || set.metadata.deletion_timestamp.is_some() {
+            let watched = known.is_some();
+            self.sets.remove(&key);
+            return if watched {
+                SetChange::Unwatch
+            } else {
+                SetChange::Ignored
+            };
+        }
+        match known {
+            Some(known) if known.uid == record.uid && known.selector == record.selector => {
+                known.update(record);
+                SetChange::Updated
+            }
+            _ => {
+                let selector = record.selector.clone();
+                self.sets.insert(key, record);
+                SetChange::Watch(selector)
+            }
+        }
+    }
+
+    /// Forgets a DaemonSet; true when its pods were watched.
+    pub fn delete_set(&mut self, key: &SetKey) -> bool {
+        self.sets.remove(key).is_some()
+    }
+
+    /// Takes in a ControllerRevision; names the DaemonSet that it belongs to.
+    pub fn apply_revision(&mut self, revision: &api::ControllerRevision) -> Option<SetKey> {
+        let meta = &revision.metadata;
+        let owner = meta
+            .owner_references
+            .iter()
+            .flatten()
+            .find(|owner| owner.kind == "DaemonSet")?;
+        let (namespace, name) = (meta.namespace.as_deref()?, meta.name.as_deref()?);
+        let label = meta
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(crate::core::names::REVISION_HASH_LABEL));
+        let facts = RevisionFacts {
+            number: revision.revision,
+            hash: hash_of(label.map(String::as_str), name, &owner.name),
+            template: revision.template?,
+        };
+        let daemonset = SetKey::new(namespace, &owner.name);
+        let owned = self.revisions.entry(owner.uid.as_str().into()).or_default();
+        owned.insert(
+            name.into(),
+            OwnedRevision {
+                daemonset: daemonset.clone(),
+                facts,
+            },
+        );
+        Some(daemonset)
+    }
+
+    /// Forgets a ControllerRevision; names the DaemonSet that it belonged to.
+    pub fn delete_revision(&mut self, revision: &api::ControllerRevision) -> Option<SetKey> {
+        let owner = revision.metadata.owner_references.iter().flatten().next()?;
+        let owned = self.revisions.get_mut(owner.uid.as_str())?;
+        let removed = owned.remove(revision.metadata.name.as_deref()?);
+        if owned.is_empty() {
+            self.revisions.remove(owner.uid.as_str());
+        }
+        removed.map(|revision| revision.daemonset)
+    }
+
+    /// Forgets the ControllerRevisions that a complete list did not contain; an entry is (owner UID, name).
+    pub fn retain_revisions(&mut self, seen: &BTreeSet<(String, String)>) -> Vec<SetKey> {
+        let mut concerned = BTreeSet::new();
+        for (owner, owned) in &mut self.revisions {
+            owned.retain(|name, revision| {
+                let kept = seen.contains(&(owner.to_string(), name.to_string()));
+                if !kept {
+                    concerned.insert(revision.daemonset.clone());
+                }
+                kept
+            });
+        }
+        self.revisions.retain(|_, owned| !owned.is_empty());
+        concerned.into_iter().collect()
+    }
+
+    /// The record of a DaemonSet.
+    pub fn set(&self, key: &SetKey) -> Option<&SetRecord> {
+        self.sets.get(key)
+    }
+
+    /// The record of a DaemonSet, to feed pods and own writes into.
+    pub fn set_mut(&mut self, key: &SetKey) -> Option<&mut SetRecord> {
+        self.sets.get_mut(key)
+    }
+
+    /// Every DaemonSet that is ours, or was and has something left to clean up.
+    pub fn keys(&self) -> impl Iterator<Item = &SetKey> {
+        self.sets.keys()
+    }
+
+    /// The revisions of a DaemonSet.
+    pub fn revisions_of(&self, uid: &str) -> Vec<RevisionFacts> {
+        self.revisions
+            .get(uid)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .map(|owned| owned.facts.clone())
+            .collect()
+    }
+
+    /// Names of all nodes, in order.
+    pub fn node_names(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
+    }
+
+    /// The fleet of a DaemonSet as it is now, with what we wrote laid over what we see.
+    pub fn fleet(&mut self, key: &SetKey, now: Timestamp) -> Option<Fleet> {
+        let uid = self.sets.get(key)?.uid.clone();
+        let revisions = self.revisions_of(&uid);
+        let set = self.sets.get_mut(key)?;
+        let mut revision = set.current_revision(&revisions);
+        let judged = set.judge_pods(&revision, &revisions);
+        if judged.any_unknown {
+            revision = crate::core::RevisionState::Behind(crate::core::Behind::UnknownRevision);
+        }
+        let nodes = join(&self.nodes, set, judged.pods, now);
+        Some(Fleet {
+            revision,
+            replaces: revisions.len() > 1,
+            nodes,
+        })
+    }
+
+    /// What the annotations of a DaemonSet say.
+    pub fn reading(&self, key: &SetKey) -> Option<&Reading> {
+        self.sets.get(key).map(|set| &set.reading)
+    }
+
+    /// The hashes of pods of this DaemonSet whose revision nobody has seen.
+    pub fn unknown_hashes(&self, key: &SetKey) -> Vec<Revision> {
+        let Some(set) = self.sets.get(key) else {
+            return Vec::new();
+        };
+        let revisions = self.revisions_of(&set.uid);
+        set.unknown_hashes(&revisions)
+    }
+}
+
+/// Joins nodes and pods, both in the order of node names.
+fn join(
+    nodes: &BTreeMap<NodeName, NodeRecord>,
+    set: &mut SetRecord,
+    pods: Vec<(NodeName, Vec<crate::core::Pod>)>,
+    now: Timestamp,
+) -> Vec<Node> {
+    let mut joined = Vec::with_capacity(nodes.len());
+    let mut pods = pods.into_iter().peekable();
+    let lost = |(name, pods): (NodeName, Vec<crate::core::Pod>)| Node {
+        name,
+        targeting: Targeting::No,
+        readiness: Readiness::Gone,
+        pods,
+        podless_since: None,
+    };
+    for (name, record) in nodes {
+        while let Some(gone) = pods.next_if(|(on, _)| on < name) {
+            joined.push(lost(gone));
+        }
+        let own = pods
+            .next_if(|(on, _)| on == name)
+            .map(|(_, pods)| pods)
+            .unwrap_or_default();
+        let targeting = set.scheduling.targeting(&record.facts(name));
+        if own.is_empty() && targeting != Targeting::Run {
+            set.podless.remove(name);
+            continue;
+        }
+        let podless_since = set.note_podless(name, own.is_empty(), now);
+        joined.push(Node {
+            name: name.clone(),
+            targeting,
+            readiness: record.readiness,
+            pods: own,
+            podless_since,
+        });
+    }
+    joined.extend(pods.map(lost));
+    joined
+}

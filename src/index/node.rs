@@ -1,0 +1,103 @@
+//! What is remembered of a Node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api;
+use crate::core::eligibility::{Effect, NodeFacts, Taint};
+use crate::core::{NodeName, Readiness};
+
+/// A Node, as far as anything depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeRecord {
+    labels: BTreeMap<Arc<str>, Arc<str>>,
+    taints: Vec<Taint>,
+    pub(super) readiness: Readiness,
+    /// The condition's own `lastTransitionTime`: tells a change that was missed while a watch was away.
+    stamped: Option<Timestamp>,
+}
+
+impl NodeRecord {
+    /// Reads a Node; `before` is what was known of it, `texts` holds label texts that nodes share.
+    pub(super) fn read(
+        node: &api::Node,
+        before: Option<&Self>,
+        texts: &mut BTreeSet<Arc<str>>,
+        now: Timestamp,
+    ) -> Self {
+        let ready = node
+            .status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == "Ready");
+        let stamped = ready
+            .and_then(|condition| condition.last_transition.as_ref())
+            .map(|time| time.0);
+        let is_ready = ready.is_some_and(|condition| condition.status == "True");
+        let taints = node.spec.taints.iter().filter_map(|taint| {
+            let effect = Effect::from_word(&taint.effect)?;
+            Some(Taint {
+                key: share(texts, &taint.key),
+                value: share(texts, &taint.value),
+                effect,
+            })
+        });
+        let taints = taints.collect();
+        let labels = node.metadata.labels.iter().flatten();
+        Self {
+            labels: labels
+                .map(|(key, value)| (share(texts, key), share(texts, value)))
+                .collect(),
+            taints,
+            readiness: readiness(before, is_ready, stamped, now),
+            stamped,
+        }
+    }
+
+    /// The node as eligibility looks at it.
+    pub(super) fn facts<'a>(&'a self, name: &'a NodeName) -> NodeFacts<'a> {
+        NodeFacts {
+            name: name.as_str(),
+            labels: &self.labels,
+            taints: &self.taints,
+        }
+    }
+}
+
+fn readiness(
+    before: Option<&NodeRecord>,
+    ready: bool,
+    stamped: Option<Timestamp>,
+    now: Timestamp,
+) -> Readiness {
+    match before {
+        // Nothing happened.
+        Some(before)
+            if before.stamped == stamped
+                && matches!(before.readiness, Readiness::Ready { .. }) == ready =>
+        {
+            before.readiness
+        }
+        // It happened before our eyes: our clock, not the node's.
+        Some(_) if ready => Readiness::Ready { since: now },
+        Some(_) => Readiness::NotReady { since: Some(now) },
+        None if ready => Readiness::Ready {
+            since: stamped.map_or(Timestamp::UNIX_EPOCH, |at| at.min(now)),
+        },
+        None => Readiness::NotReady {
+            since: stamped.map(|at| at.min(now)),
+        },
+    }
+}
+
+/// The one copy of `text`: thousands of nodes carry the same labels.
+fn share(texts: &mut BTreeSet<Arc<str>>, text: &str) -> Arc<str> {
+    if let Some(shared) = texts.get(text) {
+        return shared.clone();
+    }
+    let shared: Arc<str> = text.into();
+    texts.insert(shared.clone());
+    shared
+}

@@ -1,0 +1,376 @@
+//! What is remembered of a DaemonSet that is ours: its settings, its pods, and what we wrote and do not see yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::pod::PodRecord;
+use crate::api;
+use crate::core::eligibility::Scheduling;
+use crate::core::names::{
+    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+    TEMPLATE_GENERATION_ANNOTATION,
+};
+use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge};
+use crate::core::selector::Selector;
+use crate::core::strategy::{Source, read};
+use crate::core::{
+    Behind, NodeName, Pod, PodRevision, PodUid, Reading, ResourceVersion, Revision, RevisionState,
+};
+
+/// Conditions on a DaemonSet's status that are ours.
+pub(crate) const OWN_CONDITIONS: [&str; 5] = [
+    ROLLOUT_COMPLETE,
+    PROGRESSING,
+    STALLED,
+    PAUSED_CONDITION,
+    INVALID_SETTINGS,
+];
+
+/// A DaemonSet.
+#[derive(Debug)]
+pub struct SetRecord {
+    /// Its UID.
+    pub uid: Arc<str>,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// `status.observedGeneration`.
+    pub observed: i64,
+    /// What its annotations say.
+    pub reading: Reading,
+    /// Its template.
+    pub template: TemplateFingerprint,
+    /// Our conditions as they stand on it.
+    pub conditions: Vec<api::Condition>,
+    /// The label selector of its pods, as a query.
+    pub selector: String,
+    /// Whether the pods are known completely.
+    pub synced: bool,
+    pub(super) scheduling: Scheduling,
+    pub(super) podless: BTreeMap<NodeName, Timestamp>,
+    template_generation: Option<String>,
+    pods: BTreeMap<NodeName, Vec<PodRecord>>,
+    places: BTreeMap<PodUid, NodeName>,
+    overlay: BTreeMap<PodUid, Overlay>,
+    absent: BTreeSet<Revision>,
+    trusted: Option<i64>,
+}
+
+/// A deletion that we asked for and do not see yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlay {
+    /// When we asked.
+    pub at: Timestamp,
+    /// What the API server said.
+    pub doubt: Doubt,
+}
+
+/// How sure we are of a write of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Under way, or accepted: it shows in the watch before long.
+    Accepted,
+    /// Refused because our view of the pod was old: judge again when the view has moved past this version.
+    Conflict(ResourceVersion),
+    /// No answer: it may have happened. Asking again is harmless.
+    Unanswered,
+}
+
+/// Pods per node, in order, with their revisions judged.
+pub(super) struct Judged {
+    pub(super) pods: Vec<(NodeName, Vec<Pod>)>,
+    pub(super) any_unknown: bool,
+}
+
+impl SetRecord {
+    pub(super) fn read(set: &api::DaemonSet) -> Self {
+        let meta = &set.metadata;
+        let no_annotations = BTreeMap::new();
+        let strategy = &set.spec.update_strategy;
+        let reading = read(&Source {
+            annotations: meta.annotations.as_ref().unwrap_or(&no_annotations),
+            update_strategy: strategy.kind.as_deref(),
+            rolling_update_max_unavailable: strategy
+                .rolling_update
+                .as_ref()
+                .and_then(|block| block.get("maxUnavailable")),
+            min_ready_seconds: i64::try_from(set.spec.min_ready.as_secs()).unwrap_or(i64::MAX),
+        });
+        let own = |condition: &&api::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
+        let annotation = |key| {
+            meta.annotations
+                .as_ref()
+                .and_then(|annotations| annotations.get(key))
+                .cloned()
+        };
+        Self {
+            uid: meta.uid.as_deref().unwrap_or_default().into(),
+            generation: meta.generation.unwrap_or_default(),
+            observed: set.status.observed_generation.unwrap_or_default(),
+            reading,
+            template: set.spec.template,
+            conditions: set.status.conditions.iter().filter(own).cloned().collect(),
+            selector: Selector::from_json(&set.spec.selector)
+                .map(|selector| selector.to_query())
+                .unwrap_or_default(),
+            synced: false,
+            scheduling: set.spec.scheduling.clone(),
+            podless: BTreeMap::new(),
+            template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
+            pods: BTreeMap::new(),
+            places: BTreeMap::new(),
+            overlay: BTreeMap::new(),
+            absent: BTreeSet::new(),
+            trusted: None,
+        }
+    }
+
+    /// Whether there is nothing (left) for us to do: not ours, and no condition of ours on it.
+    pub(super) fn is_finished(&self) -> bool {
+        self.reading == Reading::NotOurs && self.conditions.is_empty()
+    }
+
+    /// Takes over what a newer version of the same object says.
+    pub(super) fn update(&mut self, newer: Self) {
+        self.generation = newer.generation;
+        self.observed = newer.observed;
+        self.reading = newer.reading;
+        self.template = newer.template;
+        self.conditions = newer.conditions;
+        self.scheduling = newer.scheduling;
+        self.template_generation = newer.template_generation;
+    }
+
+    /// Takes in a pod; false when it is not a pod of this DaemonSet or nothing about it changed.
+    pub fn apply_pod(&mut self, pod: &api::Pod, now: Timestamp) -> bool {
+        let controller = pod
+            .metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .find(|owner| owner.controller == Some(true));
+        if controller.is_none_or(|owner| *owner.uid != *self.uid) {
+            return pod
+                .metadata
+                .uid
+                .as_deref()
+                .is_some_and(|uid| self.forget(&uid.into()));
+        }
+        let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
+        let before = self.places.get(&uid).and_then(|node| self.pods.get(node));
+        let before = before
+            .and_then(|pods| pods.iter().find(|known| *known.uid() == uid))
+            .cloned();
+        let Some((node, record)) = PodRecord::read(pod, before.as_ref(), now) else {
+            return false;
+        };
+        if before.as_ref() == Some(&record) {
+            return false;
+        }
+        let settled = self.settle(&record);
+        let same = |before: &PodRecord| before.is_alike(&record);
+        let alike = before.as_ref().is_some_and(same) && !settled;
+        self.remove(&uid);
+        self.places.insert(uid, node.clone());
+        let pods = self.pods.entry(node).or_default();
+        pods.push(record);
+        pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
+        true
+    }
+
+    /// Forgets a pod that is gone; false when it was not known.
+    pub fn delete_pod(&mut self, uid: &str) -> bool {
+        self.forget(&uid.into())
+    }
+
+    /// Forgets the pods that a complete list did not contain.
+    pub fn retain_pods(&mut self, seen: &BTreeSet<String>) {
+        let gone: Vec<PodUid> = self
+            .places
+            .keys()
+            .filter(|uid| !seen.contains(uid.as_str()))
+            .cloned()
+            .collect();
+        for uid in gone {
+            self.forget(&uid);
+        }
+        self.synced = true;
+    }
+
+    fn forget(&mut self, uid: &PodUid) -> bool {
+        self.overlay.remove(uid);
+        self.remove(uid)
+    }
+
+    fn remove(&mut self, uid: &PodUid) -> bool {
+        let Some(node) = self.places.remove(uid) else {
+            return false;
+        };
+        if let Some(pods) = self.pods.get_mut(&node) {
+            pods.retain(|known| known.uid() != uid);
+            if pods.is_empty() {
+                self.pods.remove(&node);
+            }
+        }
+        true
+    }
+
+    /// Drops what was laid over a pod once the watch shows it, or shows that it did not happen.
+    fn settle(&mut self, seen: &PodRecord) -> bool {
+        let settled = match self.overlay.get(seen.uid()).map(|overlay| &overlay.doubt) {
+            Some(Doubt::Accepted | Doubt::Unanswered) => seen.pod.terminating,
+            Some(Doubt::Conflict(version)) => seen.pod.resource_version != *version,
+            None => false,
+        };
+        if settled {
+            self.overlay.remove(seen.uid());
+        }
+        settled
+    }
+
+    /// Remembers a deletion that was asked for.
+    pub fn lay_over(&mut self, uid: PodUid, overlay: Overlay) {
+        if self.places.contains_key(&uid) {
+            self.overlay.insert(uid, overlay);
+        }
+    }
+
+    /// Forgets that a deletion was asked for: it certainly did not happen.
+    pub fn lift(&mut self, uid: &PodUid) {
+        self.overlay.remove(uid);
+    }
+
+    /// Forgets what was laid over before `limit` and never showed; true when there was something.
+    ///
+    /// A watch that missed an event must not block a node for ever; every write has a precondition, so asking again is safe.
+    pub fn expire_overlay(&mut self, limit: Timestamp) -> bool {
+        let before = self.overlay.len();
+        self.overlay.retain(|_, overlay| overlay.at > limit);
+        self.overlay.len() < before
+    }
+
+    /// When the oldest unseen write of ours was made.
+    pub fn oldest_overlay(&self) -> Option<Timestamp> {
+        self.overlay.values().map(|overlay| overlay.at).min()
+    }
+
+    /// Remembers that no revision of that hash exists: its pods are outdated.
+    pub fn note_absent(&mut self, hash: Revision) {
+        self.absent.insert(hash);
+    }
+
+    /// From now on the greatest revision of this generation is trusted, whatever template it seems to hold.
+    pub fn trust_greatest(&mut self, generation: i64) {
+        self.trusted = Some(generation);
+    }
+
+    /// Whether the greatest revision of the present generation is trusted without comparing templates.
+    pub fn trusts_greatest(&self) -> bool {
+        self.trusted == Some(self.generation)
+    }
+
+    /// Whether the native controller has handled the present generation.
+    pub fn is_observed(&self) -> bool {
+        self.observed >= self.generation
+    }
+
+    pub(super) fn has_pods_on(&self, node: &NodeName) -> bool {
+        self.pods.contains_key(node)
+    }
+
+    /// Names and uids of its pods, with the node of each.
+    pub fn pods(&self) -> impl Iterator<Item = (&NodeName, &Pod)> {
+        self.pods
+            .iter()
+            .flat_map(|(node, pods)| pods.iter().map(move |record| (node, &record.pod)))
+    }
+
+    pub(super) fn current_revision(&self, revisions: &[RevisionFacts]) -> RevisionState {
+        if !self.synced {
+            return RevisionState::Behind(Behind::NotObserved);
+        }
+        current(
+            revisions,
+            &self.template,
+            self.is_observed(),
+            self.trusts_greatest(),
+        )
+    }
+
+    pub(super) fn unknown_hashes(&self, revisions: &[RevisionFacts]) -> Vec<Revision> {
+        let RevisionState::Current(target) = self.current_revision(revisions) else {
+            return Vec::new();
+        };
+        let unknown =
+            self.pods.values().flatten().filter(|record| {
+                self.revision_of(record, &target, revisions) == PodRevision::Unknown
+            });
+        let hashes: BTreeSet<Revision> = unknown
+            .filter_map(|record| record.hash.as_deref().map(Revision::from))
+            .collect();
+        hashes.into_iter().collect()
+    }
+
+    fn revision_of(
+        &self,
+        record: &PodRecord,
+        target: &Revision,
+        revisions: &[RevisionFacts],
+    ) -> PodRevision {
+        let (hash, generation) = (record.hash.as_deref(), record.generation.as_deref());
+        match judge(
+            hash,
+            generation,
+            target,
+            revisions,
+            self.template_generation.as_deref(),
+        ) {
+            PodRevision::Unknown
+                if hash.is_some_and(|hash| self.absent.contains(&Revision::from(hash))) =>
+            {
+                PodRevision::Outdated
+            }
+            judged => judged,
+        }
+    }
+
+    pub(super) fn judge_pods(&self, state: &RevisionState, revisions: &[RevisionFacts]) -> Judged {
+        let mut any_unknown = false;
+        let mut judge = |record: &PodRecord| {
+            let revision = match state {
+                RevisionState::Current(target) => self.revision_of(record, target, revisions),
+                RevisionState::Behind(_) => PodRevision::Unknown,
+            };
+            any_unknown |=
+                revision == PodRevision::Unknown && matches!(state, RevisionState::Current(_));
+            let terminating = record.pod.terminating || self.overlay.contains_key(record.uid());
+            Pod {
+                revision,
+                terminating,
+                ..record.pod.clone()
+            }
+        };
+        let pods = self
+            .pods
+            .iter()
+            .map(|(node, pods)| (node.clone(), pods.iter().map(&mut judge).collect()));
+        let pods = pods.collect();
+        Judged { pods, any_unknown }
+    }
+
+    pub(super) fn note_podless(
+        &mut self,
+        node: &NodeName,
+        podless: bool,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        if !podless {
+            if !self.podless.is_empty() {
+                self.podless.remove(node);
+            }
+            return None;
+        }
+        Some(*self.podless.entry(node.clone()).or_insert(now))
+    }
+}
