@@ -5,6 +5,8 @@
 
 mod advice;
 mod read;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::fmt;

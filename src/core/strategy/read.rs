@@ -158,7 +158,10 @@ fn read_left_over(value: Option<&Value>, notes: &mut Vec<Note>) -> Result<Share,
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
     };
-    let share = parse(ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, &text)?;
+    let share: Share = parse(ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, &text)?;
+    if share.is_zero() {
+        return Ok(DEFAULT_MAX_UNAVAILABLE);
+    }
     notes.push(Note::advice(format!(
         "{ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD} is {share} and used because {MAX_UNAVAILABLE} is not set; set that instead"
     )));

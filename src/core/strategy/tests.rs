@@ -1,0 +1,516 @@
+//! The tables of the upgrade model's annotations, row by row.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::core::names::{
+    MAX_UNAVAILABLE, NOT_YET, PAUSED, READY_SETTLE, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+};
+
+/// A DaemonSet that says nothing but `OnDelete` and the given annotations.
+fn read_annotations(annotations: &[(&str, &str)]) -> Reading {
+    read_with(annotations, Some("OnDelete"), None)
+}
+
+fn read_with(
+    annotations: &[(&str, &str)],
+    update_strategy: Option<&str>,
+    left_over: Option<&Value>,
+) -> Reading {
+    let annotations: BTreeMap<String, String> = annotations
+        .iter()
+        .map(|(key, value)| ((*key).into(), (*value).into()))
+        .collect();
+    read(&Source {
+        annotations: &annotations,
+        update_strategy,
+        rolling_update_max_unavailable: left_over,
+        min_ready_seconds: 0,
+    })
+}
+
+fn rolling(extra: &[(&str, &str)]) -> Reading {
+    read_annotations(&[&[(UPDATE_STRATEGY, "AdvancedRollingUpdate")], extra].concat())
+}
+
+#[track_caller]
+fn settings(reading: Reading) -> (Strategy, Vec<Note>) {
+    match reading {
+        Reading::Strategy { strategy, notes } => (strategy, notes),
+        other => panic!("not a strategy: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn without_notes(reading: Reading) -> Strategy {
+    let (strategy, notes) = settings(reading);
+    assert_eq!(notes, []);
+    strategy
+}
+
+#[track_caller]
+fn only_note(reading: Reading) -> Note {
+    let (_, notes) = settings(reading);
+    let [note] = notes.as_slice() else {
+        panic!("not one note: {notes:?}")
+    };
+    note.clone()
+}
+
+#[track_caller]
+fn refusal(reading: Reading) -> Invalid {
+    match reading {
+        Reading::Invalid(invalid) => invalid,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[test]
+fn a_daemonset_without_the_annotation_is_not_ours() {
+    assert_eq!(read_annotations(&[]), Reading::NotOurs);
+    assert_eq!(
+        read_annotations(&[(MAX_UNAVAILABLE, "abc")]),
+        Reading::NotOurs
+    );
+    assert_eq!(
+        read_with(&[], Some("RollingUpdate"), None),
+        Reading::NotOurs
+    );
+    // Keys are case-sensitive, as Kubernetes keys are.
+    let other_case = [("apps.openyurt.io/Update-Strategy", "OTA")];
+    assert_eq!(read_annotations(&other_case), Reading::NotOurs);
+}
+
+#[test]
+fn every_spelling_of_every_mode_works() {
+    let cases = [
+        ("auto", Mode::AdvancedRollingUpdate),
+        ("Auto", Mode::AdvancedRollingUpdate),
+        ("AUTO", Mode::AdvancedRollingUpdate),
+        ("AdvancedRollingUpdate", Mode::AdvancedRollingUpdate),
+        ("advancedrollingupdate", Mode::AdvancedRollingUpdate),
+        ("ADVANCEDROLLINGUPDATE", Mode::AdvancedRollingUpdate),
+        ("ota", Mode::Ota),
+        ("OTA", Mode::Ota),
+        ("Ota", Mode::Ota),
+    ];
+    for (text, mode) in cases {
+        let strategy = without_notes(read_annotations(&[(UPDATE_STRATEGY, text)]));
+        assert_eq!(strategy.mode, mode, "{text}");
+    }
+}
+
+#[test]
+fn nothing_but_the_mode_means_the_defaults() {
+    let expected = Strategy {
+        mode: Mode::AdvancedRollingUpdate,
+        max_unavailable: Share::Percent(10),
+        pause: None,
+        min_ready: Duration::ZERO,
+        ready_settle: Duration::from_secs(30),
+    };
+    assert_eq!(without_notes(rolling(&[])), expected);
+}
+
+#[test]
+fn the_old_key_works_and_a_note_advises_the_current_one() {
+    let reading = read_annotations(&[(UPGRADE_STRATEGY, "AdvancedRollingUpdate")]);
+    assert_eq!(
+        settings(reading.clone()).0.mode,
+        Mode::AdvancedRollingUpdate
+    );
+    let note = only_note(reading);
+    assert!(!note.warning);
+    assert_eq!(
+        note.text,
+        "apps.openyurt.io/upgrade-strategy is an old key; \
+         use apps.openyurt.io/update-strategy: AdvancedRollingUpdate instead"
+    );
+}
+
+#[test]
+fn two_keys_of_one_meaning_are_fine() {
+    let both = [
+        (UPDATE_STRATEGY, "auto"),
+        (UPGRADE_STRATEGY, "AdvancedRollingUpdate"),
+    ];
+    assert_eq!(
+        without_notes(read_annotations(&both)).mode,
+        Mode::AdvancedRollingUpdate
+    );
+}
+
+#[test]
+fn the_current_key_wins_with_a_warning_when_the_old_one_differs() {
+    for old in ["AdvancedRollingUpdate", "BlueGreen", "", " OTA"] {
+        let both = [(UPDATE_STRATEGY, "OTA"), (UPGRADE_STRATEGY, old)];
+        let reading = read_annotations(&both);
+        assert_eq!(settings(reading.clone()).0.mode, Mode::Ota);
+        let note = only_note(reading);
+        assert!(note.warning);
+        assert!(note.text.contains(UPDATE_STRATEGY) && note.text.contains(UPGRADE_STRATEGY));
+    }
+}
+
+#[test]
+fn a_bad_current_key_does_not_fall_back_to_a_good_old_one() {
+    let both = [(UPDATE_STRATEGY, "BlueGreen"), (UPGRADE_STRATEGY, "OTA")];
+    assert_eq!(refusal(read_annotations(&both)).key, UPDATE_STRATEGY);
+}
+
+#[test]
+fn an_unknown_mode_is_named_with_its_cure() {
+    assert_eq!(
+        refusal(read_annotations(&[(UPDATE_STRATEGY, "BlueGreen")])).to_string(),
+        "apps.openyurt.io/update-strategy is \"BlueGreen\", which is not known here; \
+         use AdvancedRollingUpdate (or its alias auto) or OTA"
+    );
+    let old = refusal(read_annotations(&[(UPGRADE_STRATEGY, "BlueGreen")]));
+    assert_eq!(old.key, UPGRADE_STRATEGY);
+}
+
+#[test]
+fn surrounding_white_space_is_named_and_not_trimmed() {
+    let cases = [
+        (UPDATE_STRATEGY, " OTA"),
+        (UPDATE_STRATEGY, "OTA\n"),
+        (UPDATE_STRATEGY, "\u{a0}OTA"),
+        (MAX_UNAVAILABLE, " 5"),
+        (MAX_UNAVAILABLE, "5% "),
+        (PAUSED, "true "),
+        (READY_SETTLE, "\t30s"),
+    ];
+    for (key, value) in cases {
+        let reading = match key {
+            UPDATE_STRATEGY => read_annotations(&[(key, value)]),
+            _ => rolling(&[(key, value)]),
+        };
+        let invalid = refusal(reading);
+        assert_eq!(invalid.key, key);
+        assert!(invalid.why.contains("surrounding white space"), "{invalid}");
+    }
+}
+
+#[test]
+fn max_unavailable_means_what_the_table_says() {
+    // Nodes, value, nodes that may be unavailable.
+    let cases = [
+        (10, Some("10%"), 1),
+        (10, Some("20%"), 2),
+        (10, Some("90%"), 9),
+        (10, Some("95%"), 10),
+        (10, Some("100%"), 10),
+        (10, Some("0"), 1),
+        (10, Some("0%"), 1),
+        (10, Some("00"), 1),
+        (10, Some("00%"), 1),
+        (10, None, 1),
+        (3, Some("50%"), 2),
+        (3, Some("30%"), 1),
+        (3, None, 1),
+        (10, Some("30%"), 3),
+        (10, Some("150%"), 10),
+        (10, Some("500"), 10),
+        (10, Some("05"), 5),
+        (10, Some("4294967296"), 10),
+        (10, Some("18446744073709551616%"), 10),
+        (0, Some("5"), 0),
+        (1, Some("1%"), 1),
+        (usize::MAX, Some("100%"), usize::MAX),
+    ];
+    for (nodes, value, expected) in cases {
+        let annotation: Vec<_> = value
+            .map(|text| (MAX_UNAVAILABLE, text))
+            .into_iter()
+            .collect();
+        let share = without_notes(rolling(&annotation)).max_unavailable;
+        assert_eq!(share.resolve(nodes), expected, "{value:?} of {nodes}");
+    }
+}
+
+#[test]
+fn bad_max_unavailable_is_refused_with_key_value_and_cure() {
+    let cases = [
+        ("abc", "which is not known here"),
+        ("0.5%", "which is not a whole number"),
+        ("1.5", "which is not a whole number"),
+        ("-1", "which is negative"),
+        ("-5%", "which is negative"),
+        ("", "which is empty"),
+        ("%", "which is not known here"),
+        ("+5", "which is not known here"),
+        ("1e3", "which is not known here"),
+        ("0x10", "which is not known here"),
+        ("10 %", "which is not known here"),
+        ("10%%", "which is not known here"),
+        ("٣", "which is not known here"),
+        ("５%", "which is not known here"),
+        ("5\0", "which is not known here"),
+        ("--5", "which is not known here"),
+        ("1,000", "which is not known here"),
+    ];
+    for (value, why) in cases {
+        let invalid = refusal(rolling(&[(MAX_UNAVAILABLE, value)]));
+        assert_eq!(
+            (invalid.key.as_str(), invalid.value.as_str()),
+            (MAX_UNAVAILABLE, value)
+        );
+        let cure = "use a number of nodes such as 3 or a percentage such as 10%";
+        assert_eq!(invalid.why, format!("{why}; {cure}"), "{value:?}");
+    }
+}
+
+#[test]
+fn ota_works_with_bad_values_that_it_does_not_use_and_warns() {
+    for (key, value) in [(MAX_UNAVAILABLE, "abc"), (READY_SETTLE, "soon")] {
+        let reading = read_annotations(&[(UPDATE_STRATEGY, "OTA"), (key, value)]);
+        assert_eq!(settings(reading.clone()).0.mode, Mode::Ota);
+        let note = only_note(reading);
+        assert!(note.warning && note.text.contains(key) && note.text.contains(value));
+    }
+    let left_over = json!("abc");
+    let ota = [(UPDATE_STRATEGY, "OTA")];
+    without_notes(read_with(&ota, Some("OnDelete"), Some(&left_over)));
+}
+
+#[test]
+fn any_type_but_on_delete_is_refused_with_its_cure() {
+    let auto = [(UPDATE_STRATEGY, "auto")];
+    for update_strategy in [Some("RollingUpdate"), None] {
+        assert_eq!(
+            refusal(read_with(&auto, update_strategy, None)).to_string(),
+            "spec.updateStrategy.type is \"RollingUpdate\", so the native controller replaces the pods; \
+             set it to OnDelete, or remove the annotation apps.openyurt.io/update-strategy"
+        );
+    }
+    assert_eq!(
+        refusal(read_with(&auto, Some("ondelete"), None)).value,
+        "ondelete"
+    );
+}
+
+#[test]
+fn a_left_over_rolling_update_stands_in_for_an_absent_annotation() {
+    let auto = [(UPDATE_STRATEGY, "auto")];
+    for (left_over, share) in [
+        (json!(2), Share::Number(2)),
+        (json!("25%"), Share::Percent(25)),
+    ] {
+        let reading = read_with(&auto, Some("OnDelete"), Some(&left_over));
+        assert_eq!(settings(reading.clone()).0.max_unavailable, share);
+        assert!(!only_note(reading).warning);
+    }
+    let nothing = without_notes(read_with(&auto, Some("OnDelete"), Some(&Value::Null)));
+    assert_eq!(nothing.max_unavailable, DEFAULT_MAX_UNAVAILABLE);
+    let zero = without_notes(read_with(&auto, Some("OnDelete"), Some(&json!(0))));
+    assert_eq!(zero.max_unavailable, DEFAULT_MAX_UNAVAILABLE);
+}
+
+#[test]
+fn the_annotation_wins_over_the_left_over_field() {
+    let both = [(UPDATE_STRATEGY, "auto"), (MAX_UNAVAILABLE, "3")];
+    for left_over in [json!(2), json!("nonsense"), json!({"a": [1]})] {
+        let strategy = without_notes(read_with(&both, Some("OnDelete"), Some(&left_over)));
+        assert_eq!(strategy.max_unavailable, Share::Number(3));
+    }
+}
+
+#[test]
+fn a_left_over_field_that_cannot_be_used_is_named() {
+    let auto = [(UPDATE_STRATEGY, "auto")];
+    for left_over in [json!("abc"), json!(-1), json!(1.5), json!({}), json!(true)] {
+        let invalid = refusal(read_with(&auto, Some("OnDelete"), Some(&left_over)));
+        assert_eq!(
+            invalid.key,
+            "spec.updateStrategy.rollingUpdate.maxUnavailable"
+        );
+    }
+}
+
+#[test]
+fn a_pause_is_true_false_or_a_time() {
+    let time = |text: &str| Some(Pause::Until(text.parse().unwrap()));
+    let cases = [
+        ("true", Some(Pause::Indefinite)),
+        ("True", Some(Pause::Indefinite)),
+        ("TRUE", Some(Pause::Indefinite)),
+        ("false", None),
+        ("False", None),
+        ("2030-01-31T18:00:00Z", time("2030-01-31T18:00:00Z")),
+        ("2030-01-31T18:00:00+01:00", time("2030-01-31T17:00:00Z")),
+    ];
+    for (text, pause) in cases {
+        assert_eq!(
+            without_notes(rolling(&[(PAUSED, text)])).pause,
+            pause,
+            "{text}"
+        );
+    }
+    for text in [
+        "",
+        "yes",
+        "1",
+        "2030-01-31",
+        "18:00",
+        "2030-01-31T18:00:00",
+        "2030-02-31T18:00:00Z",
+    ] {
+        assert_eq!(refusal(rolling(&[(PAUSED, text)])).key, PAUSED, "{text}");
+    }
+    // Nobody knows whether a bad pause is one, so OTA stops for it too.
+    let ota = [(UPDATE_STRATEGY, "OTA"), (PAUSED, "maybe")];
+    assert_eq!(refusal(read_annotations(&ota)).key, PAUSED);
+}
+
+#[test]
+fn ready_settle_is_a_duration_of_at_most_a_day() {
+    for (text, seconds) in [
+        ("0s", 0),
+        ("45s", 45),
+        ("1m 30s", 90),
+        ("5m", 300),
+        ("1d", 86_400),
+    ] {
+        let settle = without_notes(rolling(&[(READY_SETTLE, text)])).ready_settle;
+        assert_eq!(settle, Duration::from_secs(seconds), "{text}");
+    }
+    for text in [
+        "",
+        "30",
+        "-30s",
+        "soon",
+        "٣s",
+        "3\0s",
+        "25h",
+        "99999999999999999999s",
+        "1e3s",
+    ] {
+        assert_eq!(
+            refusal(rolling(&[(READY_SETTLE, text)])).key,
+            READY_SETTLE,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn min_ready_seconds_is_kept_within_sane_bounds() {
+    let annotations = BTreeMap::from([(UPDATE_STRATEGY.to_owned(), "auto".to_owned())]);
+    for (seconds, expected) in [
+        (0, 0),
+        (30, 30),
+        (-5, 0),
+        (i64::MAX, i32::MAX as u64),
+        (i64::MIN, 0),
+    ] {
+        let reading = read(&Source {
+            annotations: &annotations,
+            update_strategy: Some("OnDelete"),
+            rolling_update_max_unavailable: None,
+            min_ready_seconds: seconds,
+        });
+        assert_eq!(
+            without_notes(reading).min_ready,
+            Duration::from_secs(expected)
+        );
+    }
+}
+
+#[test]
+fn planned_annotations_are_named_as_without_effect() {
+    for key in NOT_YET {
+        let note = only_note(rolling(&[(key, "1")]));
+        assert!(note.warning);
+        assert!(
+            note.text.starts_with(&format!("{key} has no effect: ")),
+            "{}",
+            note.text
+        );
+    }
+}
+
+#[test]
+fn slips_of_the_pen_are_named_with_what_was_meant() {
+    let cases = [
+        ("max-unavailabe", MAX_UNAVAILABLE),
+        ("maxUnavailable", MAX_UNAVAILABLE),
+        ("max_unavailable", MAX_UNAVAILABLE),
+        ("Max-Unavailable", MAX_UNAVAILABLE),
+        ("pause", PAUSED),
+        ("ready-setle", READY_SETTLE),
+        ("upgrade-stratgy", UPGRADE_STRATEGY),
+        ("max-surges", NOT_YET[0]),
+    ];
+    for (name, meant) in cases {
+        let key = format!("apps.openyurt.io/{name}");
+        assert_eq!(
+            only_note(rolling(&[(&key, "1")])).text,
+            format!("{key} has no effect; {meant} may be meant")
+        );
+    }
+}
+
+#[test]
+fn annotations_of_others_are_left_alone() {
+    without_notes(rolling(&[
+        ("apps.openyurt.io/binding", "true"),
+        ("apps.openyurt.io/", "x"),
+        ("apps.openyurt.io", "x"),
+        ("max-unavailabe", "x"),
+        ("deprecated.daemonset.template.generation", "1"),
+    ]));
+}
+
+#[test]
+fn hostile_values_end_in_a_short_sentence_and_never_in_a_panic() {
+    let million = "x".repeat(1 << 20);
+    let nines = "9".repeat(1 << 20);
+    let wide = "ｘ\u{202e}\0".repeat(1 << 18);
+    for value in [&million, &nines, &wide] {
+        for key in [UPDATE_STRATEGY, UPGRADE_STRATEGY] {
+            let text = refusal(read_annotations(&[(key, value)])).to_string();
+            assert!(text.len() < 1024, "{} bytes", text.len());
+        }
+        for key in [PAUSED, READY_SETTLE] {
+            let text = refusal(rolling(&[(key, value)])).to_string();
+            assert!(text.len() < 1024, "{} bytes", text.len());
+        }
+    }
+    let all = without_notes(rolling(&[(MAX_UNAVAILABLE, &nines)]));
+    assert_eq!(all.max_unavailable, Share::Number(u32::MAX));
+    let both = [
+        (UPDATE_STRATEGY, "OTA"),
+        (UPGRADE_STRATEGY, million.as_str()),
+    ];
+    assert!(only_note(read_annotations(&both)).text.len() < 1024);
+    let many: Vec<String> = ('a'..='z')
+        .map(|c| format!("apps.openyurt.io/paused{c}"))
+        .collect();
+    let many: Vec<_> = many.iter().map(|key| (key.as_str(), "true")).collect();
+    assert_eq!(settings(rolling(&many)).1.len(), 8);
+}
+
+#[test]
+fn every_mode_and_share_reads_back_what_it_prints() {
+    for mode in Mode::ALL {
+        assert_eq!(mode.to_string().parse(), Ok(mode));
+    }
+    for number in [0, 1, 5, 10, 100, u32::MAX] {
+        for share in [Share::Number(number), Share::Percent(number)] {
+            assert_eq!(share.to_string().parse(), Ok(share));
+        }
+    }
+}
+
+#[test]
+fn a_pause_until_a_time_keeps_the_instant() {
+    let until = Timestamp::from_second(1_900_000_000).unwrap();
+    assert_eq!(
+        Pause::parse(&until.to_string()),
+        Ok(Some(Pause::Until(until)))
+    );
+}
