@@ -1,7 +1,11 @@
-//! Where the pods of a DaemonSet belong: the native controller's rules, exactly.
+//! Where the pods of a DaemonSet belong: the native controller's rules, with one difference.
 //!
-//! Read once from the template, then asked for every node without allocating. A node's readiness is no part of it, nor
-//! is being cordoned. What the API server would have refused cannot be in a template; should it be there, then a node
+//! The difference: being NotReady is no part of it. The node lifecycle controller taints such nodes `not-ready` or
+//! `unreachable`, once with `NoExecute` and once with `NoSchedule`; the native controller tolerates the former only,
+//! so the nodes leave its `desiredNumberScheduled` while they are away (seen on 1.36). Here they stay targeted: a
+//! percentage must not shrink because nodes went offline, and they have to be finished when they return.
+//!
+//! Read once from the template, then asked for every node without allocating. What the API server would have refused cannot be in a template; should it be there, then a node
 //! affinity term with such a part matches nothing (as in Kubernetes), a node selector with such a part matches nothing,
 //! and such a toleration tolerates nothing.
 
@@ -74,18 +78,20 @@ struct Toleration {
     effect: Option<Effect>,
 }
 
-/// Tolerations that the native controller adds to every daemon pod.
-const ADDED: [(&str, Effect); 6] = [
-    ("node.kubernetes.io/not-ready", Effect::NoExecute),
-    ("node.kubernetes.io/unreachable", Effect::NoExecute),
-    ("node.kubernetes.io/disk-pressure", Effect::NoSchedule),
-    ("node.kubernetes.io/memory-pressure", Effect::NoSchedule),
-    ("node.kubernetes.io/pid-pressure", Effect::NoSchedule),
-    ("node.kubernetes.io/unschedulable", Effect::NoSchedule),
+/// Taints that are another spelling of the Ready condition (tolerated whatever their effect, see above).
+const READINESS: [&str; 2] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
 ];
-/// … and this one to those on the host's network.
-const ADDED_ON_HOST_NETWORK: (&str, Effect) =
-    ("node.kubernetes.io/network-unavailable", Effect::NoSchedule);
+/// Taints of which the native controller makes every daemon pod tolerate `NoSchedule`, …
+const PRESSURE: [&str; 4] = [
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/pid-pressure",
+    "node.kubernetes.io/unschedulable",
+];
+/// … and this one if it is on the host's network.
+const NETWORK: &str = "node.kubernetes.io/network-unavailable";
 
 impl Scheduling {
     /// Reads `spec.template` of a DaemonSet.
@@ -185,6 +191,14 @@ impl Term {
 }
 
 impl Toleration {
+    fn of(key: &str, effect: Option<Effect>) -> Self {
+        Self {
+            key: Some(key.into()),
+            value: None,
+            effect,
+        }
+    }
+
     fn from_json(toleration: &Value) -> Option<Self> {
         let effect = match non_empty(&toleration["effect"]) {
             Some(word) => Some(Effect::from_word(&word)?),
@@ -243,15 +257,12 @@ fn read_affinity(spec: &Value) -> Option<Vec<Term>> {
 fn read_tolerations(spec: &Value) -> Vec<Toleration> {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let on_host_network = spec["hostNetwork"] == Value::Bool(true);
-    let added = ADDED
+    let no_schedule = PRESSURE
         .into_iter()
-        .chain(on_host_network.then_some(ADDED_ON_HOST_NETWORK));
+        .chain(on_host_network.then_some(NETWORK));
     own.filter_map(Toleration::from_json)
-        .chain(added.map(|(key, effect)| Toleration {
-            key: Some(key.into()),
-            value: None,
-            effect: Some(effect),
-        }))
+        .chain(READINESS.map(|key| Toleration::of(key, None)))
+        .chain(no_schedule.map(|key| Toleration::of(key, Some(Effect::NoSchedule))))
         .collect()
 }
 
@@ -260,4 +271,281 @@ fn non_empty(value: &Value) -> Option<Box<str>> {
         .as_str()
         .filter(|text| !text.is_empty())
         .map(Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(spec: Value, labels: &[(&str, &str)], taints: &[(&str, &str, Effect)]) -> Targeting {
+        let labels = labels
+            .iter()
+            .map(|(k, v)| ((*k).into(), (*v).into()))
+            .collect();
+        let taints: Vec<Taint> = taints
+            .iter()
+            .map(|(key, value, effect)| Taint {
+                key: (*key).into(),
+                value: (*value).into(),
+                effect: *effect,
+            })
+            .collect();
+        let scheduling = Scheduling::from_template(&json!({ "spec": spec }));
+        scheduling.targeting(&NodeFacts {
+            name: "n1",
+            labels: &labels,
+            taints: &taints,
+        })
+    }
+
+    fn labelled(spec: Value, labels: &[(&str, &str)]) -> Targeting {
+        node(spec, labels, &[])
+    }
+
+    fn tainted(spec: Value, taints: &[(&str, &str, Effect)]) -> Targeting {
+        node(spec, &[], taints)
+    }
+
+    fn affinity(terms: Value) -> Value {
+        let required = json!({"nodeSelectorTerms": terms});
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
+    }
+
+    fn expression(key: &str, operator: &str, values: Value) -> Value {
+        json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]})
+    }
+
+    #[test]
+    fn a_template_that_asks_for_nothing_belongs_everywhere() {
+        assert_eq!(labelled(json!({}), &[]), Targeting::Run);
+        let nothing = json!({"nodeName": "", "nodeSelector": {}, "tolerations": [], "affinity": {"nodeAffinity": {}}});
+        assert_eq!(labelled(nothing, &[]), Targeting::Run);
+    }
+
+    #[test]
+    fn a_node_name_belongs_to_that_node_only() {
+        assert_eq!(labelled(json!({"nodeName": "n1"}), &[]), Targeting::Run);
+        assert_eq!(labelled(json!({"nodeName": "n2"}), &[]), Targeting::No);
+    }
+
+    #[test]
+    fn every_label_of_the_node_selector_has_to_match() {
+        let spec = || json!({"nodeSelector": {"a": "1", "b": ""}});
+        assert_eq!(labelled(spec(), &[("a", "1"), ("b", "")]), Targeting::Run);
+        assert_eq!(labelled(spec(), &[("a", "1")]), Targeting::No);
+        assert_eq!(labelled(spec(), &[("a", "2"), ("b", "")]), Targeting::No);
+    }
+
+    #[test]
+    fn node_affinity_knows_every_operator() {
+        let yes = [
+            expression("a", "In", json!(["5", "6"])),
+            expression("a", "NotIn", json!(["6"])),
+            expression("b", "NotIn", json!(["6"])),
+            expression("a", "Exists", json!([])),
+            expression("b", "DoesNotExist", json!([])),
+            expression("a", "Gt", json!(["4"])),
+            expression("a", "Lt", json!(["6"])),
+        ];
+        let no = [
+            expression("a", "In", json!(["6"])),
+            expression("b", "In", json!(["5"])),
+            expression("a", "NotIn", json!(["5"])),
+            expression("b", "Exists", json!([])),
+            expression("a", "DoesNotExist", json!([])),
+            expression("a", "Gt", json!(["5"])),
+            expression("a", "Lt", json!(["5"])),
+            expression("b", "Gt", json!(["0"])),
+        ];
+        for (terms, expected) in [(yes, Targeting::Run), (no, Targeting::No)] {
+            for term in terms {
+                let found = labelled(affinity(json!([term])), &[("a", "5")]);
+                assert_eq!(found, expected, "{term}");
+            }
+        }
+    }
+
+    #[test]
+    fn terms_are_alternatives_and_their_parts_are_not() {
+        let has = |key: &str| expression(key, "Exists", json!([]));
+        let either = affinity(json!([has("a"), has("b")]));
+        let both = affinity(json!([{"matchExpressions": [
+            {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]}]));
+        assert_eq!(labelled(either, &[("b", "")]), Targeting::Run);
+        assert_eq!(labelled(both, &[("b", "")]), Targeting::No);
+    }
+
+    #[test]
+    fn the_node_selector_and_the_affinity_have_to_match() {
+        let mut spec = affinity(json!([expression("a", "Exists", json!([]))]));
+        spec["nodeSelector"] = json!({"b": "1"});
+        assert_eq!(labelled(spec.clone(), &[("a", "")]), Targeting::No);
+        assert_eq!(labelled(spec.clone(), &[("b", "1")]), Targeting::No);
+        assert_eq!(labelled(spec, &[("a", ""), ("b", "1")]), Targeting::Run);
+    }
+
+    #[test]
+    fn the_name_is_a_field_that_affinity_can_ask_for() {
+        let field = |operator: &str, values: Value| {
+            affinity(json!([{"matchFields":
+                [{"key": "metadata.name", "operator": operator, "values": values}]}]))
+        };
+        assert_eq!(labelled(field("In", json!(["n1"])), &[]), Targeting::Run);
+        assert_eq!(labelled(field("In", json!(["n2"])), &[]), Targeting::No);
+        assert_eq!(labelled(field("NotIn", json!(["n1"])), &[]), Targeting::No);
+        assert_eq!(labelled(field("NotIn", json!(["n2"])), &[]), Targeting::Run);
+        // As in Kubernetes, one value and no other operator.
+        assert_eq!(
+            labelled(field("In", json!(["n1", "n2"])), &[]),
+            Targeting::No
+        );
+        assert_eq!(labelled(field("Exists", json!([])), &[]), Targeting::No);
+    }
+
+    #[test]
+    fn what_cannot_match_matches_nothing() {
+        let broken = [
+            affinity(json!([])),
+            affinity(json!(null)),
+            affinity(json!([{}])),
+            affinity(json!([null, 1, "x"])),
+            affinity(json!([{"matchExpressions": {}}])),
+            affinity(json!([{"matchExpressions": [null]}])),
+            affinity(json!([expression("a", "Near", json!(["5"]))])),
+            affinity(json!([expression("a", "Gt", json!(["five"]))])),
+            // Smaller, but no label value.
+            affinity(json!([expression("a", "Gt", json!(["-1"]))])),
+            affinity(json!([expression("a", "In", json!([5]))])),
+            affinity(json!([expression("a", "NotIn", json!(["not a value"]))])),
+            json!({"nodeSelector": {"a": 5}}),
+            json!({"nodeSelector": ["a"]}),
+        ];
+        for spec in broken {
+            assert_eq!(
+                labelled(spec.clone(), &[("a", "5")]),
+                Targeting::No,
+                "{spec}"
+            );
+        }
+        let second_term = affinity(json!([
+            expression("a", "Near", json!([])),
+            expression("a", "Exists", json!([]))
+        ]));
+        assert_eq!(labelled(second_term, &[("a", "5")]), Targeting::Run);
+    }
+
+    #[test]
+    fn a_taint_does_what_its_effect_says() {
+        let taint = |effect| [("dedicated", "gpu", effect)];
+        let cases = [
+            (Effect::NoSchedule, Targeting::Keep),
+            (Effect::PreferNoSchedule, Targeting::Run),
+            (Effect::NoExecute, Targeting::No),
+        ];
+        for (effect, expected) in cases {
+            assert_eq!(tainted(json!({}), &taint(effect)), expected);
+        }
+        let both = [taint(Effect::NoSchedule)[0], taint(Effect::NoExecute)[0]];
+        assert_eq!(tainted(json!({}), &both), Targeting::No);
+    }
+
+    #[test]
+    fn tolerations_match_as_in_kubernetes() {
+        let cases = [
+            (json!({"operator": "Exists"}), true),
+            (json!({"key": "k", "operator": "Exists"}), true),
+            (json!({"key": "k", "value": "v"}), true),
+            (
+                json!({"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}),
+                true,
+            ),
+            (
+                json!({"key": "k", "operator": "", "value": "v", "effect": ""}),
+                true,
+            ),
+            (json!({"key": "k"}), false),
+            (json!({"key": "k", "value": "w"}), false),
+            (json!({"key": "l", "operator": "Exists"}), false),
+            (
+                json!({"key": "k", "operator": "Exists", "effect": "NoExecute"}),
+                false,
+            ),
+            (json!({"key": "k", "operator": "Near", "value": "v"}), false),
+            (
+                json!({"key": "k", "operator": "Exists", "effect": "Unheard"}),
+                false,
+            ),
+            (json!(null), false),
+            (json!("Exists"), false),
+        ];
+        for (toleration, tolerates) in cases {
+            let expected = if tolerates {
+                Targeting::Run
+            } else {
+                Targeting::Keep
+            };
+            let spec = json!({ "tolerations": [toleration] });
+            let found = tainted(spec.clone(), &[("k", "v", Effect::NoSchedule)]);
+            assert_eq!(found, expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn readiness_and_cordons_are_no_part_of_it() {
+        let all = [
+            ("node.kubernetes.io/not-ready", "", Effect::NoExecute),
+            ("node.kubernetes.io/not-ready", "", Effect::NoSchedule),
+            ("node.kubernetes.io/unreachable", "", Effect::NoExecute),
+            ("node.kubernetes.io/unreachable", "", Effect::NoSchedule),
+            ("node.kubernetes.io/disk-pressure", "", Effect::NoSchedule),
+            ("node.kubernetes.io/memory-pressure", "", Effect::NoSchedule),
+            ("node.kubernetes.io/pid-pressure", "", Effect::NoSchedule),
+            ("node.kubernetes.io/unschedulable", "", Effect::NoSchedule),
+        ];
+        assert_eq!(tainted(json!({}), &all), Targeting::Run);
+        let evicting = [("node.kubernetes.io/disk-pressure", "", Effect::NoExecute)];
+        assert_eq!(tainted(json!({}), &evicting), Targeting::No);
+    }
+
+    #[test]
+    fn only_pods_on_the_hosts_network_do_without_a_network() {
+        let taint = [(
+            "node.kubernetes.io/network-unavailable",
+            "",
+            Effect::NoSchedule,
+        )];
+        assert_eq!(
+            tainted(json!({"hostNetwork": true}), &taint),
+            Targeting::Run
+        );
+        assert_eq!(
+            tainted(json!({"hostNetwork": false}), &taint),
+            Targeting::Keep
+        );
+    }
+
+    #[test]
+    fn a_template_of_any_shape_is_read_without_a_panic() {
+        let labels = BTreeMap::new();
+        let facts = NodeFacts {
+            name: "n1",
+            labels: &labels,
+            taints: &[],
+        };
+        for template in [
+            json!(null),
+            json!([]),
+            json!("x"),
+            json!({"spec": [1]}),
+            json!({"spec": {
+            "nodeName": 1, "affinity": [], "tolerations": {"a": 1}, "hostNetwork": "true"}}),
+        ] {
+            assert_eq!(
+                Scheduling::from_template(&template).targeting(&facts),
+                Targeting::Run
+            );
+        }
+    }
 }

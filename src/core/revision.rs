@@ -88,3 +88,149 @@ pub fn judge(
 fn non_empty(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const A: u8 = 1;
+    const B: u8 = 2;
+
+    fn template(image: u8) -> TemplateFingerprint {
+        TemplateFingerprint::of(&json!({"spec": {"image": image}}))
+    }
+
+    fn revision(number: i64, hash: &str, image: u8) -> RevisionFacts {
+        RevisionFacts {
+            number,
+            hash: hash.into(),
+            template: template(image),
+        }
+    }
+
+    fn now_current(revisions: &[RevisionFacts], image: u8) -> RevisionState {
+        current(revisions, &template(image), true, false)
+    }
+
+    fn judged(hash: Option<&str>, generation: Option<&str>) -> PodRevision {
+        let revisions = [revision(1, "old", A), revision(2, "new", B)];
+        judge(hash, generation, &"new".into(), &revisions, Some("7"))
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_native_controller_has_observed() {
+        let state = current(&[revision(1, "a", A)], &template(A), false, true);
+        assert_eq!(state, RevisionState::Behind(Behind::NotObserved));
+    }
+
+    #[test]
+    fn without_a_revision_nothing_is_current() {
+        assert_eq!(
+            now_current(&[], A),
+            RevisionState::Behind(Behind::NoRevision)
+        );
+    }
+
+    #[test]
+    fn the_greatest_number_is_current_in_any_order() {
+        let [a, b] = [revision(1, "a", A), revision(2, "b", B)];
+        let expected = RevisionState::Current("b".into());
+        assert_eq!(now_current(&[a.clone(), b.clone()], B), expected);
+        assert_eq!(now_current(&[b, a], B), expected);
+    }
+
+    #[test]
+    fn a_tie_at_the_greatest_holds() {
+        let tied = [
+            revision(1, "a", A),
+            revision(2, "b", B),
+            revision(2, "c", B),
+        ];
+        assert_eq!(now_current(&tied, B), RevisionState::Behind(Behind::Tie));
+        assert_eq!(
+            current(&tied, &template(B), true, true),
+            RevisionState::Behind(Behind::Tie)
+        );
+        let below = [
+            revision(1, "a", A),
+            revision(1, "c", A),
+            revision(2, "b", B),
+        ];
+        assert_eq!(now_current(&below, B), RevisionState::Current("b".into()));
+    }
+
+    #[test]
+    fn a_daemonset_ahead_of_its_revisions_holds() {
+        let state = now_current(&[revision(1, "a", A)], B);
+        assert_eq!(state, RevisionState::Behind(Behind::Mismatch));
+    }
+
+    #[test]
+    fn revisions_ahead_of_the_daemonset_hold() {
+        let state = now_current(&[revision(1, "a", A), revision(2, "b", B)], A);
+        assert_eq!(state, RevisionState::Behind(Behind::Mismatch));
+    }
+
+    #[test]
+    fn after_a_live_look_the_greatest_number_decides_alone() {
+        let state = current(&[revision(1, "a", A)], &template(B), true, true);
+        assert_eq!(state, RevisionState::Current("a".into()));
+    }
+
+    #[test]
+    fn a_rollback_raises_the_number_of_the_old_revision() {
+        let after_a_b_a = [revision(3, "a", A), revision(2, "b", B)];
+        assert_eq!(
+            now_current(&after_a_b_a, A),
+            RevisionState::Current("a".into())
+        );
+        let judge = |hash| judge(Some(hash), Some("1"), &"a".into(), &after_a_b_a, Some("3"));
+        assert_eq!(judge("a"), PodRevision::Current);
+        assert_eq!(judge("b"), PodRevision::Outdated);
+    }
+
+    #[test]
+    fn the_label_names_the_hash_and_else_the_name_does() {
+        assert_eq!(hash_of(Some("abc"), "ds-xyz", "ds"), "abc".into());
+        assert_eq!(hash_of(None, "ds-xyz", "ds"), "xyz".into());
+        assert_eq!(hash_of(Some(""), "a-b-xyz", "a-b"), "xyz".into());
+        assert_eq!(hash_of(None, "other", "ds"), "other".into());
+    }
+
+    #[test]
+    fn the_current_hash_is_up_to_date_whatever_the_generation_says() {
+        for generation in [None, Some("7"), Some("1")] {
+            assert_eq!(judged(Some("new"), generation), PodRevision::Current);
+        }
+    }
+
+    #[test]
+    fn another_known_hash_is_outdated_even_with_the_current_generation() {
+        assert_eq!(judged(Some("old"), Some("7")), PodRevision::Outdated);
+    }
+
+    #[test]
+    fn an_unknown_hash_has_to_be_looked_up() {
+        assert_eq!(judged(Some("newer"), Some("7")), PodRevision::Unknown);
+    }
+
+    #[test]
+    fn without_a_hash_the_generation_decides() {
+        for hash in [None, Some("")] {
+            assert_eq!(judged(hash, Some("7")), PodRevision::Current);
+            assert_eq!(judged(hash, Some("6")), PodRevision::Outdated);
+            assert_eq!(judged(hash, Some("")), PodRevision::Outdated);
+            assert_eq!(judged(hash, None), PodRevision::Outdated);
+        }
+        assert_eq!(
+            judge(None, None, &"new".into(), &[], None),
+            PodRevision::Outdated
+        );
+        assert_eq!(
+            judge(None, Some(""), &"new".into(), &[], Some("")),
+            PodRevision::Outdated
+        );
+    }
+}

@@ -117,6 +117,9 @@ impl Requirement {
             Value::Array(values) => values.iter().map(text).collect::<Result<_, _>>()?,
             other => return Err(unusable(other, "a list of values")),
         };
+        if operators != Operators::Fields && !values.iter().all(|v| is_label_value(v)) {
+            return Err(unusable(expression, "an expression with label values"));
+        }
         let of_labels = operators != Operators::Fields;
         let enough = values.len() == 1 || (of_labels && !values.is_empty());
         let test = match (expression["operator"].as_str(), operators) {
@@ -196,6 +199,16 @@ fn text(value: &Value) -> Result<Box<str>, Unusable> {
         .ok_or_else(|| unusable(value, "a text"))
 }
 
+/// At most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both ends; or nothing.
+fn is_label_value(value: &str) -> bool {
+    let ends = [value.chars().next(), value.chars().next_back()];
+    value.len() <= 63
+        && value
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        && ends.iter().flatten().all(char::is_ascii_alphanumeric)
+}
+
 fn only_integer(expression: &Value, values: &[Box<str>]) -> Result<i64, Unusable> {
     match values {
         [value] => value.parse().ok(),
@@ -207,4 +220,106 @@ fn only_integer(expression: &Value, values: &[Box<str>]) -> Result<i64, Unusable
 fn unusable(part: &Value, expected: &'static str) -> Unusable {
     let part = part.to_string().chars().take(100).collect();
     Unusable { part, expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn selector(selector: Value) -> Selector {
+        Selector::from_json(&selector).unwrap()
+    }
+
+    /// Looks labels up in pairs.
+    fn labels<'a>(pairs: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {
+        |key| pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| *v)
+    }
+
+    #[test]
+    fn all_requirements_have_to_hold() {
+        let selector = selector(json!({
+            "matchLabels": {"app": "a"},
+            "matchExpressions": [{"key": "tier", "operator": "In", "values": ["x", "y"]}],
+        }));
+        assert!(selector.matches(labels(&[("app", "a"), ("tier", "y"), ("other", "")])));
+        assert!(!selector.matches(labels(&[("app", "a"), ("tier", "z")])));
+        assert!(!selector.matches(labels(&[("app", "b"), ("tier", "y")])));
+        assert!(!selector.matches(labels(&[])));
+    }
+
+    #[test]
+    fn every_operator_treats_an_absent_label_as_kubernetes_does() {
+        // Operator and values, with k=1, with k=2, without k.
+        let cases = [
+            ("In", json!(["1"]), [true, false, false]),
+            ("NotIn", json!(["1"]), [false, true, true]),
+            ("Exists", json!([]), [true, true, false]),
+            ("DoesNotExist", json!(null), [false, false, true]),
+            ("Gt", json!(["1"]), [false, true, false]),
+            ("Lt", json!(["2"]), [true, false, false]),
+        ];
+        for (operator, values, expected) in cases {
+            let expression = json!({"key": "k", "operator": operator, "values": values});
+            let requirement = Requirement::from_json(&expression, Operators::NodeAffinity).unwrap();
+            let found = [Some("1"), Some("2"), None].map(|value| requirement.matches(value));
+            assert_eq!(found, expected, "{operator}");
+        }
+    }
+
+    #[test]
+    fn an_empty_selector_selects_everything() {
+        assert!(selector(json!({})).matches(labels(&[])));
+        assert_eq!(selector(json!({"matchLabels": null})).to_query(), "");
+    }
+
+    #[test]
+    fn the_query_says_the_same_in_kubernetes_words() {
+        let selector = selector(json!({
+            "matchLabels": {"b": "2", "a": ""},
+            "matchExpressions": [
+                {"key": "c", "operator": "In", "values": ["x", "y"]},
+                {"key": "d", "operator": "NotIn", "values": ["z"]},
+                {"key": "example.com/e", "operator": "Exists"},
+                {"key": "f", "operator": "DoesNotExist"},
+            ],
+        }));
+        assert_eq!(
+            selector.to_query(),
+            "a=,b=2,c in (x,y),d notin (z),example.com/e,!f"
+        );
+    }
+
+    #[test]
+    fn what_kubernetes_would_refuse_is_refused_and_named() {
+        let expression = |expression: Value| json!({"matchExpressions": [expression]});
+        let cases = [
+            json!(null),
+            json!([]),
+            json!("app=a"),
+            json!({"matchLabels": []}),
+            json!({"matchLabels": {"a": 1}}),
+            json!({"matchExpressions": {}}),
+            expression(json!(null)),
+            expression(json!({"operator": "Exists"})),
+            expression(json!({"key": "", "operator": "Exists"})),
+            expression(json!({"key": "a"})),
+            expression(json!({"key": "a", "operator": "in", "values": ["1"]})),
+            expression(json!({"key": "a", "operator": "In"})),
+            expression(json!({"key": "a", "operator": "In", "values": []})),
+            expression(json!({"key": "a", "operator": "In", "values": [1]})),
+            expression(json!({"key": "a", "operator": "In", "values": "1"})),
+            expression(json!({"key": "a", "operator": "NotIn", "values": ["a b"]})),
+            expression(json!({"key": "a", "operator": "NotIn", "values": ["-a"]})),
+            expression(json!({"key": "a", "operator": "Exists", "values": ["1"]})),
+            expression(json!({"key": "a", "operator": "Gt", "values": ["1"]})),
+        ];
+        for case in cases {
+            let error = Selector::from_json(&case).unwrap_err();
+            assert!(error.to_string().starts_with("selector: "), "{case}");
+        }
+        let long = json!("x".repeat(1 << 20));
+        assert!(Selector::from_json(&long).unwrap_err().to_string().len() < 200);
+    }
 }

@@ -56,10 +56,8 @@ impl Place {
 
     /// Whether `{}` under this key is written by some and left out by others.
     fn may_leave_out_empty(self, key: &str) -> bool {
-        matches!(
-            (self, key),
-            (Self::Template, "metadata") | (Self::Containers, "resources")
-        )
+        // `metadata` also stands in the claim templates of volumes; a map of texts cannot hold an object.
+        key == "metadata" || (self == Self::Containers && key == "resources")
     }
 }
 
@@ -163,4 +161,130 @@ fn integer(number: &Number) -> Option<i128> {
         .map(i128::from)
         .or_else(|| number.as_u64().map(i128::from))
         .or_else(of_float)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(template: Value) -> TemplateFingerprint {
+        TemplateFingerprint::of(&template)
+    }
+
+    /// A template with one container of these fields.
+    fn container(container: Value) -> Value {
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}})
+    }
+
+    #[test]
+    fn spellings_of_the_same_template_are_equal() {
+        let template = container(json!({"name": "c", "image": "i:1"}));
+        let with = |key: &str, value: Value| {
+            let mut template = template.clone();
+            template[key] = value;
+            template
+        };
+        assert_eq!(of(template.clone()), of(with("$patch", json!("replace"))));
+        assert_eq!(of(template.clone()), of(with("new", json!(null))));
+        for spelling in [
+            json!({"name": "c", "image": "i:1", "resources": {}}),
+            json!({"name": "c", "image": "i:1", "resources": {"limits": null}}),
+            json!({"image": "i:1", "name": "c", "args": null}),
+        ] {
+            assert_eq!(of(template.clone()), of(container(spelling)));
+        }
+    }
+
+    #[test]
+    fn empty_metadata_equals_none() {
+        for metadata in [json!({}), json!(null), json!({"creationTimestamp": null})] {
+            let template = json!({"metadata": metadata, "spec": {}});
+            assert_eq!(of(template), of(json!({"spec": {}})));
+        }
+        let claim = |claim: Value| json!({"spec": {"volumes": [{"ephemeral": {"volumeClaimTemplate": claim}}]}});
+        assert_eq!(
+            of(claim(
+                json!({"metadata": {"creationTimestamp": null}, "spec": {}})
+            )),
+            of(claim(json!({"spec": {}})))
+        );
+    }
+
+    #[test]
+    fn an_empty_object_elsewhere_has_a_meaning() {
+        let spec = |spec: Value| of(json!({"spec": spec}));
+        assert_ne!(
+            spec(json!({"volumes": [{"name": "v", "emptyDir": {}}]})),
+            spec(json!({"volumes": [{"name": "v"}]}))
+        );
+        assert_ne!(
+            spec(json!({"term": {"labelSelector": {}}})),
+            spec(json!({"term": {}}))
+        );
+        assert_ne!(spec(json!({"resources": {}})), spec(json!({})));
+        assert_ne!(spec(json!({"securityContext": {}})), spec(json!({})));
+    }
+
+    #[test]
+    fn the_order_of_keys_is_irrelevant_and_that_of_lists_is_not() {
+        let one: Value = serde_json::from_str(r#"{"spec":{"a":1,"b":[1,2]}}"#).unwrap();
+        let other: Value = serde_json::from_str(r#"{"spec":{"b":[1,2],"a":1}}"#).unwrap();
+        let turned: Value = serde_json::from_str(r#"{"spec":{"a":1,"b":[2,1]}}"#).unwrap();
+        assert_eq!(of(one.clone()), of(other));
+        assert_ne!(of(one), of(turned));
+    }
+
+    #[test]
+    fn fields_that_no_library_here_knows_count() {
+        let with = |value: Value| of(container(json!({"name": "c", "fromTheFuture": value})));
+        assert_ne!(with(json!(null)), with(json!(true)));
+        assert_ne!(with(json!({"a": 1})), with(json!({"a": 2})));
+        assert_ne!(with(json!([null])), with(json!([])));
+    }
+
+    #[test]
+    fn numbers_are_compared_by_value() {
+        let number = |text: &str| of(serde_json::from_str(&format!("[{text}]")).unwrap());
+        assert_eq!(number("1"), number("1.0"));
+        assert_eq!(number("100"), number("1e2"));
+        assert_eq!(number("0"), number("-0.0"));
+        assert_ne!(number("1"), number("1.5"));
+        assert_ne!(number("18446744073709551615"), number("-1"));
+        assert_ne!(number("1"), of(json!(["1"])));
+    }
+
+    #[test]
+    fn texts_cannot_run_into_each_other() {
+        assert_ne!(
+            of(json!({"a": "b", "c": "d"})),
+            of(json!({"a": "bc", "": "d"}))
+        );
+        assert_ne!(of(json!(["ab", "c"])), of(json!(["a", "bc"])));
+        assert_ne!(of(json!([["a"], "b"])), of(json!([["a", "b"]])));
+    }
+
+    #[test]
+    fn a_directive_only_is_one_at_the_top() {
+        let deep = |value: Value| of(json!({"spec": {"$patch": value}}));
+        assert_ne!(deep(json!("replace")), deep(json!(null)));
+    }
+
+    #[test]
+    fn anything_has_a_fingerprint() {
+        let values = [
+            json!(null),
+            json!(1),
+            json!("x"),
+            json!([]),
+            json!({}),
+            json!({"spec": 1}),
+        ];
+        for (i, a) in values.iter().enumerate() {
+            for b in &values[i + 1..] {
+                assert_ne!(TemplateFingerprint::of(a), TemplateFingerprint::of(b));
+            }
+        }
+    }
 }
