@@ -359,7 +359,7 @@ mod tests {
             expression("a", "Lt", json!(["5"])),
             expression("b", "Gt", json!(["0"])),
         ];
-        for (terms, expected) in [(yes, Targeting::Run), (no, Targeting::No)] {
+        for (terms, expected) in [(yes.as_slice(), Targeting::Run), (&no, Targeting::No)] {
             for term in terms {
                 let found = labelled(affinity(json!([term])), &[("a", "5")]);
                 assert_eq!(found, expected, "{term}");
