@@ -23,3 +23,42 @@ pub use fleet::{
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Stall};
 pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};
 pub use verdict::{Offline, Progress, Verdict};
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Every file below `folder`, with its text.
+    fn files(folder: &Path) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                found.extend(files(&path));
+            } else {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path.display().to_string(), text));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn core_knows_no_runtime_no_client_and_no_clock() {
+        let files = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/core"));
+        assert!(files.len() > 10, "found only {} files", files.len());
+        for (path, text) in files {
+            for word in [
+                "async",
+                "tokio",
+                "kube::",
+                "::now(",
+                "std::env",
+                "std::net",
+                "tracing::",
+            ] {
+                assert!(!text.contains(word), "{path} contains {word}");
+            }
+        }
+    }
+}
