@@ -4,3 +4,4 @@ pub mod api;
 pub mod clock;
 pub mod core;
 pub mod index;
+pub mod sim;

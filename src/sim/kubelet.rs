@@ -1,0 +1,187 @@
+//! Fake kubelets: nodes whose pods start, stop, restart and pull images as told, for any API server.
+//!
+//! ```text
+//! Kubelets (handle) ── commands ──► one task for all nodes ── status patches, deletions ──► API server
+//!                                     ▲        │ one ordered queue of what is due           │
+//!                                     └────────┴──────────── one watch of bound pods ◄──────┘
+//! ```
+//!
+//! They are ordinary clients: on the embedded cluster and on a real kube-apiserver the same code runs. They bind no
+//! pods; the scheduler does. What containers do is data ([`Behaviour`]), looked up by image and node.
+
+mod args;
+mod behaviour;
+mod engine;
+mod node;
+mod pod;
+mod queue;
+mod status;
+mod view;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::Client;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+pub use self::args::{KubeletsArgs, run_kubelets};
+pub use self::behaviour::{Behaviour, Rule};
+use self::engine::{Command, Engine};
+pub use self::node::{NodeSpec, Offline};
+use self::write::Ack;
+use crate::clock::Clock;
+use crate::sim::pulse::Pulse;
+
+/// How many commands may wait: they come from people and scenarios, one after the other.
+const COMMANDS: usize = 64;
+
+/// How all the kubelets behave unless told otherwise.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What containers do for which no rule was made.
+    pub behaviour: Behaviour,
+    /// How long containers take to end after a deletion (never longer than the pod's grace period).
+    pub terminate: Duration,
+    /// What flapping nodes and nodes that die do besides falling silent.
+    pub offline: Offline,
+    /// How pod status is written.
+    pub status_write: StatusWrite,
+    /// Whether the last status of a pod is written before the object is deleted, as kubelets do.
+    pub final_status: bool,
+    /// How often a node renews its Lease; `None`: never, for clusters that do not look.
+    pub lease: Option<Duration>,
+    /// Heartbeats for our own node lifecycle controller that cost no requests.
+    pub pulse: Option<Pulse>,
+    /// How many requests may be under way at once.
+    pub parallel_writes: usize,
+    /// Every step takes up to this much longer.
+    pub jitter: Duration,
+    /// Decides the jitter.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            behaviour: Behaviour::default(),
+            terminate: Duration::from_secs(1),
+            offline: Offline::default(),
+            status_write: StatusWrite::Patch,
+            final_status: true,
+            lease: None,
+            pulse: None,
+            parallel_writes: 64,
+            jitter: Duration::ZERO,
+            seed: 0,
+        }
+    }
+}
+
+/// How a kubelet writes the status of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusWrite {
+    /// A strategic merge patch of its own conditions, as kubelets have done for years.
+    #[default]
+    Patch,
+    /// The whole status, built on what was read `age` earlier: others may have written meanwhile.
+    Put {
+        /// From reading to writing.
+        age: Duration,
+        /// Without a resource version: what others wrote meanwhile is overwritten instead of refused.
+        blind: bool,
+    },
+}
+
+/// The running kubelets; clones steer the same ones, and they stop when the last clone is dropped.
+///
+/// Every method returns when its effect has been written to the API server.
+#[derive(Clone)]
+pub struct Kubelets {
+    commands: mpsc::Sender<(Command, Ack)>,
+    _task: Arc<Task>,
+}
+
+/// Ends the task with the last handle, also in the middle of a request.
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Kubelets {
+    /// Starts without nodes; add them.
+    pub fn start(client: Client, clock: Clock, options: Options) -> Self {
+        let (commands, receiver) = mpsc::channel(COMMANDS);
+        let engine = Engine::new(client, clock, options);
+        let task = tokio::spawn(engine.run(receiver));
+        Self {
+            commands,
+            _task: Arc::new(Task(task)),
+        }
+    }
+
+    /// Registers a node; its kubelet is online.
+    pub async fn add_node(&self, node: NodeSpec) -> anyhow::Result<()> {
+        self.add_nodes(vec![node]).await
+    }
+
+    /// Registers many nodes at once.
+    pub async fn add_nodes(&self, nodes: Vec<NodeSpec>) -> anyhow::Result<()> {
+        self.ask(Command::Add(nodes)).await
+    }
+
+    /// Stops a node's kubelet: from now on nothing happens there.
+    pub async fn set_offline(&self, name: &str, how: Offline) -> anyhow::Result<()> {
+        self.ask(Command::Offline(name.to_owned(), how)).await
+    }
+
+    /// Lets a node's kubelet return; it finishes what was asked for meanwhile.
+    pub async fn set_online(&self, name: &str) -> anyhow::Result<()> {
+        self.ask(Command::Online(name.to_owned())).await
+    }
+
+    /// Takes a node away for good: kubelet and Node object. Its pods are left to the pod garbage collector.
+    pub async fn remove_node(&self, name: &str) -> anyhow::Result<()> {
+        self.ask(Command::Remove(name.to_owned())).await
+    }
+
+    /// Lets a node go down and up by itself until `set_online` or `set_offline`.
+    pub async fn flap(&self, name: &str, up: Duration, down: Duration) -> anyhow::Result<()> {
+        self.ask(Command::Flap(name.to_owned(), up, down)).await
+    }
+
+    /// From now on containers of images that match `image` (`*` for any text) behave so, on every node.
+    pub async fn behaviour(&self, image: &str, behaviour: Behaviour) -> anyhow::Result<()> {
+        let node = "*".to_owned();
+        let image = image.to_owned();
+        self.rule(Rule {
+            image,
+            node,
+            behaviour,
+        })
+        .await
+    }
+
+    /// The same for some nodes only. Of several rules that match, the one added last holds.
+    pub async fn rule(&self, rule: Rule) -> anyhow::Result<()> {
+        self.ask(Command::Rule(rule)).await
+    }
+
+    /// From now on containers on this node take this long to end.
+    pub async fn terminate_in(&self, name: &str, time: Duration) -> anyhow::Result<()> {
+        self.ask(Command::Terminate(name.to_owned(), time)).await
+    }
+
+    async fn ask(&self, command: Command) -> anyhow::Result<()> {
+        let (ack, done) = Ack::new();
+        let sent = self.commands.send((command, ack)).await;
+        sent.ok().context("the fake kubelets have stopped")?;
+        let result = done.await.context("the fake kubelets have stopped")?;
+        result.map_err(anyhow::Error::msg)
+    }
+}

@@ -1,0 +1,207 @@
+//! `yurt-ds sim kubelets`: the fake kubelets as a program of their own, against any API server.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::{Behaviour, Kubelets, NodeSpec, Offline, Options};
+use crate::clock::Clock;
+
+/// A read that takes longer than this has lost its server: watches are renewed every 290 s.
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Play the kubelets of many nodes against a real API server
+///
+/// Lines on standard input steer them: `offline NODE`, `online NODE`, `remove NODE`, `flap NODE UP DOWN`, and
+/// `image PATTERN [pull=5s] [start=1s] [ready-after=3s] [crash-after=1s] [kills-node-after=2s] [error] [never-ready]`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct KubeletsArgs {
+    /// Which cluster; by default the usual rules of kubectl
+    #[arg(long, value_name = "FILE", env = "YURT_DS_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How many nodes
+    #[arg(long, default_value_t = 10, env = "YURT_DS_NODES")]
+    pub nodes: usize,
+    /// What their names begin with
+    #[arg(long, default_value = "fake-", env = "YURT_DS_PREFIX")]
+    pub prefix: String,
+    /// Their labels, as KEY=VALUE, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = label, env = "YURT_DS_LABELS")]
+    pub labels: Vec<(String, String)>,
+    /// How long a container takes to start once its image is there
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, env = "YURT_DS_START")]
+    pub start: Duration,
+    /// How long a node pulls an image that it does not have
+    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, env = "YURT_DS_PULL")]
+    pub pull: Duration,
+    /// How long a container takes to end
+    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, env = "YURT_DS_TERMINATE")]
+    pub terminate: Duration,
+    /// Every step takes up to this much longer
+    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, env = "YURT_DS_JITTER")]
+    pub jitter: Duration,
+    /// Decides the jitter
+    #[arg(long, default_value_t = 0, env = "YURT_DS_SEED")]
+    pub seed: u64,
+    /// Renew every node's Lease this often; needed where the node lifecycle controller looks for it (40 s by default)
+    #[arg(long, value_parser = humantime::parse_duration, env = "YURT_DS_LEASE")]
+    pub lease: Option<Duration>,
+    /// A node that goes offline and its pods are marked so at once, instead of after the grace period
+    #[arg(long, env = "YURT_DS_MARK")]
+    pub mark: bool,
+    /// Delete the nodes at the end
+    #[arg(long, env = "YURT_DS_CLEANUP")]
+    pub cleanup: bool,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("`{text}` is no label: write KEY=VALUE")),
+    }
+}
+
+impl KubeletsArgs {
+    fn options(&self) -> Options {
+        Options {
+            behaviour: Behaviour {
+                pull: self.pull,
+                start: self.start,
+                ..Behaviour::default()
+            },
+            terminate: self.terminate,
+            offline: self.offline(),
+            lease: self.lease,
+            jitter: self.jitter,
+            seed: self.seed,
+            ..Options::default()
+        }
+    }
+
+    fn offline(&self) -> Offline {
+        match self.mark {
+            true => Offline::MARKED,
+            false => Offline::default(),
+        }
+    }
+
+    /// The nodes, with names that sort as they count.
+    fn specs(&self) -> Vec<NodeSpec> {
+        let width = self.nodes.to_string().len();
+        let labels: BTreeMap<String, String> = self.labels.iter().cloned().collect();
+        (1..=self.nodes)
+            .map(|number| NodeSpec {
+                labels: labels.clone(),
+                ..NodeSpec::named(format!("{}{number:0width$}", self.prefix))
+            })
+            .collect()
+    }
+}
+
+/// Runs the kubelets until SIGTERM or Ctrl-C.
+pub async fn run_kubelets(args: KubeletsArgs) -> anyhow::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    let client = client(&args).await?;
+    let kubelets = Kubelets::start(client, Clock::System, args.options());
+    kubelets
+        .add_nodes(args.specs())
+        .await
+        .context("add the fake nodes")?;
+    println!("{} fake nodes are ready", args.nodes);
+    let mut lines = lines();
+    loop {
+        tokio::select! {
+            _ = terminated.recv() => break,
+            _ = tokio::signal::ctrl_c() => break,
+            Some(line) = lines.recv() => {
+                if let Err(error) = steer(&kubelets, &args, &line).await {
+                    eprintln!("{line}: {error:#}");
+                }
+            }
+        }
+    }
+    if args.cleanup {
+        for node in args.specs() {
+            kubelets.remove_node(&node.name).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn client(args: &KubeletsArgs) -> anyhow::Result<Client> {
+    let mut config = match &args.kubeconfig {
+        Some(file) => {
+            let read = Kubeconfig::read_from(file);
+            let read = read.with_context(|| format!("read --kubeconfig {}", file.display()))?;
+            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
+        }
+        None => Config::infer().await.context("find a kubeconfig")?,
+    };
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.headers.push((
+        http::header::USER_AGENT,
+        http::HeaderValue::from_static("yurt-ds-fake-kubelet"),
+    ));
+    Ok(Client::try_from(config)?)
+}
+
+/// The lines of standard input. A thread reads them, since a read of a terminal cannot be called off at the end.
+fn lines() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+async fn steer(kubelets: &Kubelets, args: &KubeletsArgs, line: &str) -> anyhow::Result<()> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    match words.as_slice() {
+        [] => Ok(()),
+        ["offline", node] => kubelets.set_offline(node, args.offline()).await,
+        ["online", node] => kubelets.set_online(node).await,
+        ["remove", node] => kubelets.remove_node(node).await,
+        ["flap", node, up, down] => {
+            let (up, down) = (
+                humantime::parse_duration(up)?,
+                humantime::parse_duration(down)?,
+            );
+            kubelets.flap(node, up, down).await
+        }
+        ["image", pattern, words @ ..] => {
+            kubelets
+                .behaviour(pattern, behaviour(args.options().behaviour, words)?)
+                .await
+        }
+        _ => anyhow::bail!("unknown: write offline, online, remove, flap or image"),
+    }
+}
+
+fn behaviour(mut from: Behaviour, words: &[&str]) -> anyhow::Result<Behaviour> {
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let time = || humantime::parse_duration(value).with_context(|| format!("`{word}`"));
+        match key {
+            "pull" => from.pull = time()?,
+            "start" => from.start = time()?,
+            "ready-after" => from.ready_after = time()?,
+            "crash-after" => from.crash_after = Some(time()?),
+            "completes-after" => from.completes_after = Some(time()?),
+            "kills-node-after" => from.kills_node_after = Some(time()?),
+            "error" => from.image_error = true,
+            "never-ready" => from.never_ready = true,
+            _ => anyhow::bail!("`{word}` is no behaviour of an image"),
+        }
+    }
+    Ok(from)
+}

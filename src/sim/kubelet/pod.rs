@@ -1,0 +1,559 @@
+//! One pod on its node: from bound to running to gone, as steps between which time passes.
+//!
+//! No I/O and no clock: the engine says what happened and what time the node's clock shows, the pod says what will
+//! happen next and whether its status has to be written. [`super::status`] turns it into the status on the wire.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::behaviour::{Behaviour, Rules};
+use super::view::PodView;
+
+/// First back-off of a failing pull or container; it doubles up to [`BACK_OFF_MAX`] (the kubelet's values).
+const BACK_OFF: Duration = Duration::from_secs(10);
+const BACK_OFF_MAX: Duration = Duration::from_secs(300);
+/// A container that ran this long starts over with its back-off (the kubelet's value).
+const BACK_OFF_RESET: Duration = Duration::from_secs(600);
+/// How long a failure is shown as such before the status speaks of backing off.
+const FAILURE_SHOWN: Duration = Duration::from_secs(1);
+
+/// A pod as its kubelet knows it.
+pub(super) struct Pod {
+    /// The newest version that the watch delivered.
+    pub(super) seen: PodView,
+    pub(super) stage: Stage,
+    pub(super) containers: Vec<Container>,
+    /// When the kubelet accepted it.
+    pub(super) started: Option<Timestamp>,
+    pub(super) ip: String,
+    pub(super) initialized: Flag,
+    pub(super) containers_ready: Flag,
+    pub(super) ready: Flag,
+    /// The status has to be written.
+    pub(super) dirty: bool,
+    /// A write is under way; one at a time.
+    pub(super) writing: bool,
+    /// Version that the last write made: what the watch says about older ones is history.
+    pub(super) written: u64,
+}
+
+/// Where a pod is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Bound, and the kubelet has not looked at it yet.
+    New,
+    /// Its containers are being started, run, or ended by themselves.
+    Live,
+    /// Being deleted: its containers are asked to end.
+    Stopping,
+    /// Its containers are gone; the object is to be deleted.
+    Stopped,
+    /// The kubelet has nothing more to do with it.
+    Gone,
+}
+
+/// A condition's status and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Flag {
+    pub(super) is: bool,
+    pub(super) since: Timestamp,
+}
+
+impl Flag {
+    fn set(&mut self, is: bool, now: Timestamp) -> bool {
+        let changed = self.is != is;
+        if changed {
+            *self = Self { is, since: now };
+        }
+        changed
+    }
+}
+
+/// A container of the pod.
+#[derive(Clone, Debug)]
+pub(super) struct Container {
+    pub(super) name: String,
+    /// The image it runs, or will run next.
+    pub(super) image: String,
+    pub(super) state: State,
+    pub(super) last: Option<Exit>,
+    pub(super) restarts: i32,
+    pub(super) ready: bool,
+    /// It ran at least once.
+    pub(super) ran: bool,
+    /// Failures in a row, for the back-off.
+    failures: u32,
+    /// Counts its lives: a step that was planned for an earlier one is void.
+    life: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting(&'static str),
+    Running { since: Timestamp },
+    Terminated(Exit),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Exit {
+    pub(super) code: i32,
+    pub(super) started: Timestamp,
+    pub(super) finished: Timestamp,
+}
+
+/// What happens to a pod after some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// To the container with this index, in this life.
+    Container(usize, u32, Act),
+    /// The pod's containers have ended after its deletion.
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Act {
+    Pulled,
+    Start,
+    BecomeReady,
+    Fail,
+    Complete,
+    /// The status turns to backing off.
+    BackOff,
+    PullAgain,
+    /// It ended because its image was changed in place.
+    Replaced,
+}
+
+/// What the pod wants done after a step.
+#[derive(Default)]
+pub(super) struct Next {
+    pub(super) steps: Vec<(Duration, Step)>,
+    /// The node goes down after this time.
+    pub(super) node_dies: Option<Duration>,
+}
+
+/// What a pod can ask its node.
+pub(super) struct Host<'a> {
+    pub(super) name: &'a str,
+    pub(super) rules: &'a Rules,
+    pub(super) images: &'a mut BTreeSet<String>,
+    pub(super) terminate: Duration,
+    /// What the node's clock shows.
+    pub(super) now: Timestamp,
+    pub(super) next: &'a mut Next,
+}
+
+impl Host<'_> {
+    fn behaviour(&self, image: &str) -> Behaviour {
+        self.rules.of(self.name, image).clone()
+    }
+
+    fn after(&mut self, delay: Duration, step: Step) {
+        self.next.steps.push((delay, step));
+    }
+}
+
+impl Container {
+    fn new(name: &str, image: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            image: image.to_owned(),
+            state: State::Waiting("ContainerCreating"),
+            last: None,
+            restarts: 0,
+            ready: false,
+            ran: false,
+            failures: 0,
+            life: 0,
+        }
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+
+    /// Ends it, if it runs.
+    fn end(&mut self, code: i32, now: Timestamp) {
+        self.life += 1;
+        self.ready = false;
+        if let State::Running { since } = self.state {
+            let exit = Exit {
+                code,
+                started: since,
+                finished: now,
+            };
+            self.state = State::Terminated(exit);
+        }
+    }
+
+    fn back_off(&self) -> Duration {
+        let doublings = self.failures.saturating_sub(1).min(10);
+        (BACK_OFF * 2_u32.pow(doublings)).min(BACK_OFF_MAX)
+    }
+}
+
+impl Pod {
+    pub(super) fn new(seen: PodView, ip: String, now: Timestamp) -> Self {
+        let flag = Flag {
+            is: false,
+            since: now,
+        };
+        Self {
+            seen,
+            stage: Stage::New,
+            containers: Vec::new(),
+            started: None,
+            ip,
+            initialized: flag,
+            containers_ready: flag,
+            ready: flag,
+            dirty: false,
+            writing: false,
+            written: 0,
+        }
+    }
+
+    /// Brings the pod in line with what its object says; called for every version seen and when the node returns.
+    pub(super) fn sync(&mut self, host: &mut Host<'_>) {
+        match (self.stage, self.seen.is_deleted()) {
+            (Stage::New, _) if self.seen.is_finished() && !self.seen.is_deleted() => {}
+            (Stage::New, false) => self.admit(host),
+            (Stage::New | Stage::Live, true) => self.stop(host),
+            (Stage::Live, false) => self.follow(host),
+            (Stage::Stopping | Stage::Stopped | Stage::Gone, _) => {}
+        }
+    }
+
+    fn admit(&mut self, host: &mut Host<'_>) {
+        self.stage = Stage::Live;
+        self.started = Some(host.now);
+        self.initialized.set(true, host.now);
+        if self.adopt(host) {
+            return;
+        }
+        for index in 0..self.seen.spec.containers.len() {
+            let wanted = &self.seen.spec.containers[index];
+            self.containers
+                .push(Container::new(&wanted.name, &wanted.image));
+            self.pull(index, host);
+        }
+    }
+
+    /// Goes on with a pod that an earlier run of this program had started.
+    fn adopt(&mut self, host: &mut Host<'_>) -> bool {
+        let status = &self.seen.status;
+        let running = |c: &&super::view::ContainerStatus| c.state.running.is_some();
+        if status.container_statuses.iter().filter(running).count()
+            != self.seen.spec.containers.len()
+        {
+            return false;
+        }
+        for old in &status.container_statuses {
+            let since = old
+                .state
+                .running
+                .as_ref()
+                .and_then(|r| r.started_at.as_ref());
+            host.images.insert(old.image.clone());
+            self.containers.push(Container {
+                state: State::Running {
+                    since: since.map_or(host.now, |time| time.0),
+                },
+                restarts: old.restart_count,
+                ready: old.ready,
+                ran: true,
+                ..Container::new(&old.name, &old.image)
+            });
+        }
+        self.started = status.start_time.as_ref().map(|time| time.0);
+        self.ip = status.pod_ip.clone().unwrap_or_else(|| self.ip.clone());
+        self.initialized = self.flag_seen("Initialized", host.now);
+        self.containers_ready = self.flag_seen("ContainersReady", host.now);
+        self.ready = self.flag_seen("Ready", host.now);
+        self.follow(host);
+        true
+    }
+
+    fn flag_seen(&self, kind: &str, now: Timestamp) -> Flag {
+        let seen = self.seen.condition(kind);
+        let since = seen.and_then(|c| c.last_transition_time.as_ref());
+        Flag {
+            is: self.seen.is_true(kind),
+            since: since.map_or(now, |time| time.0),
+        }
+    }
+
+    /// Follows changes of a live pod's object: images, readiness gates, and what others wrote into its status.
+    fn follow(&mut self, host: &mut Host<'_>) {
+        for index in 0..self.containers.len() {
+            let wanted = &self.seen.spec.containers;
+            let Some(wanted) = wanted
+                .iter()
+                .find(|c| c.name == self.containers[index].name)
+            else {
+                continue;
+            };
+            if wanted.image != self.containers[index].image {
+                let image = wanted.image.clone();
+                self.replace(index, image, host);
+            }
+        }
+        self.judge(host.now);
+        let overwritten = self.seen.version() > self.written
+            && self.seen.condition("Ready").is_some()
+            && self.seen.is_true("Ready") != self.ready.is;
+        if overwritten && !self.dirty {
+            self.ready.since = host.now;
+            self.dirty = true;
+        }
+    }
+
+    fn replace(&mut self, index: usize, image: String, host: &mut Host<'_>) {
+        let container = &mut self.containers[index];
+        container.image = image;
+        container.failures = 0;
+        container.life += 1;
+        let step = Step::Container(index, container.life, Act::Replaced);
+        if container.is_running() {
+            host.after(host.terminate, step);
+        } else {
+            self.pull(index, host);
+        }
+    }
+
+    fn stop(&mut self, host: &mut Host<'_>) {
+        let runs = self.containers.iter().any(Container::is_running);
+        self.stage = Stage::Stopping;
+        let grace = self.seen.metadata.deletion_grace_period_seconds;
+        let grace = Duration::from_secs(grace.and_then(|s| s.try_into().ok()).unwrap_or(30));
+        let delay = if runs {
+            host.terminate.min(grace)
+        } else {
+            Duration::ZERO
+        };
+        host.after(delay, Step::End);
+    }
+
+    /// Lets happen what was planned. Steps of an earlier life do nothing.
+    pub(super) fn step(&mut self, step: Step, host: &mut Host<'_>) {
+        match step {
+            Step::End => self.end(host.now),
+            Step::Container(index, life, act) => {
+                let current = self.containers.get(index).map(|c| c.life);
+                if self.stage == Stage::Live && current == Some(life) {
+                    self.act(index, act, host);
+                    self.judge(host.now);
+                }
+            }
+        }
+    }
+
+    fn act(&mut self, index: usize, act: Act, host: &mut Host<'_>) {
+        match act {
+            Act::Pulled => self.pulled(index, host),
+            Act::PullAgain => self.pull(index, host),
+            Act::Start => self.start(index, host),
+            Act::BecomeReady => self.containers[index].ready = true,
+            Act::Fail => self.fail(index, host),
+            Act::Complete => {
+                self.containers[index].end(0, host.now);
+                if self.restarts_always() {
+                    self.restart_later(index, host);
+                }
+            }
+            Act::BackOff => self.back_off(index),
+            Act::Replaced => {
+                self.containers[index].end(0, host.now);
+                self.pull(index, host);
+            }
+        }
+        self.dirty |= act != Act::PullAgain;
+    }
+
+    /// Pulls the image of a container unless the node has it, then starts it.
+    fn pull(&mut self, index: usize, host: &mut Host<'_>) {
+        let container = &mut self.containers[index];
+        let behaviour = host.behaviour(&container.image);
+        let life = container.life;
+        if host.images.contains(&container.image) && !behaviour.image_error {
+            return host.after(behaviour.start, Step::Container(index, life, Act::Start));
+        }
+        if behaviour.pull > Duration::ZERO || behaviour.image_error {
+            self.dirty = true;
+            host.after(behaviour.pull, Step::Container(index, life, Act::Pulled));
+        } else {
+            self.pulled(index, host);
+        }
+    }
+
+    fn pulled(&mut self, index: usize, host: &mut Host<'_>) {
+        let container = &mut self.containers[index];
+        let behaviour = host.behaviour(&container.image);
+        let life = container.life;
+        if behaviour.image_error {
+            container.failures += 1;
+            set_waiting(container, "ErrImagePull");
+            host.after(FAILURE_SHOWN, Step::Container(index, life, Act::BackOff));
+            let again = container.back_off();
+            return host.after(again, Step::Container(index, life, Act::PullAgain));
+        }
+        host.images.insert(container.image.clone());
+        if container.failures > 0 {
+            container.failures = 0;
+            set_waiting(container, "ContainerCreating");
+        }
+        host.after(behaviour.start, Step::Container(index, life, Act::Start));
+    }
+
+    fn start(&mut self, index: usize, host: &mut Host<'_>) {
+        let always = self.restarts_always();
+        let container = &mut self.containers[index];
+        let behaviour = host.behaviour(&container.image);
+        if let State::Terminated(exit) = &container.state {
+            container.last = Some(exit.clone());
+        }
+        container.restarts += i32::from(container.ran);
+        container.ran = true;
+        container.state = State::Running { since: host.now };
+        container.ready = behaviour.ready_after.is_zero() && !behaviour.never_ready;
+        let life = container.life;
+        let plan = |delay, act| (delay, Step::Container(index, life, act));
+        if !container.ready && !behaviour.never_ready {
+            let step = plan(behaviour.ready_after, Act::BecomeReady);
+            host.next.steps.push(step);
+        }
+        let end = match (behaviour.crash_after, behaviour.completes_after) {
+            (Some(delay), _) => Some(plan(delay, Act::Fail)),
+            (None, Some(delay)) => Some(plan(delay, Act::Complete)),
+            (None, None) if !always => Some(plan(Duration::ZERO, Act::Complete)),
+            (None, None) => None,
+        };
+        host.next.steps.extend(end);
+        host.next.node_dies = behaviour.kills_node_after.or(host.next.node_dies);
+    }
+
+    fn fail(&mut self, index: usize, host: &mut Host<'_>) {
+        self.containers[index].end(1, host.now);
+        if self.seen.spec.restart_policy.as_deref() != Some("Never") {
+            self.restart_later(index, host);
+        }
+    }
+
+    /// Plans the next start of a container that ended: at once the first time, then with a growing back-off.
+    fn restart_later(&mut self, index: usize, host: &mut Host<'_>) {
+        let container = &mut self.containers[index];
+        let lasted = match &container.state {
+            State::Terminated(exit) => exit.finished.duration_since(exit.started),
+            State::Waiting(_) | State::Running { .. } => return,
+        };
+        if lasted.unsigned_abs() >= BACK_OFF_RESET {
+            container.failures = 0;
+        }
+        let start = host.rules.of(host.name, &container.image).start;
+        let life = container.life;
+        let wait = if container.failures == 0 {
+            Duration::ZERO
+        } else {
+            host.after(FAILURE_SHOWN, Step::Container(index, life, Act::BackOff));
+            container.back_off()
+        };
+        container.failures += 1;
+        host.after(wait + start, Step::Container(index, life, Act::Start));
+    }
+
+    fn back_off(&mut self, index: usize) {
+        let container = &mut self.containers[index];
+        match container.state.clone() {
+            State::Terminated(exit) => {
+                container.last = Some(exit);
+                container.state = State::Waiting("CrashLoopBackOff");
+            }
+            State::Waiting("ErrImagePull") => set_waiting(container, "ImagePullBackOff"),
+            State::Waiting(_) | State::Running { .. } => {}
+        }
+    }
+
+    /// The node was restarted: every container starts anew.
+    pub(super) fn reboot(&mut self, host: &mut Host<'_>) {
+        if self.stage != Stage::Live {
+            return;
+        }
+        for index in 0..self.containers.len() {
+            self.containers[index].end(255, host.now);
+            let ended = matches!(self.containers[index].state, State::Terminated(_));
+            if ended && !self.restarts_always() {
+                continue;
+            }
+            self.pull(index, host);
+        }
+        self.dirty = true;
+        self.judge(host.now);
+    }
+
+    fn end(&mut self, now: Timestamp) {
+        for container in &mut self.containers {
+            container.end(0, now);
+        }
+        self.stage = Stage::Stopped;
+        self.judge(now);
+    }
+
+    /// Recomputes the readiness conditions.
+    fn judge(&mut self, now: Timestamp) {
+        let all = !self.containers.is_empty() && self.containers.iter().all(|c| c.ready);
+        self.dirty |= self.containers_ready.set(all, now);
+        let ready = all && self.closed_gates().next().is_none();
+        self.dirty |= self.ready.set(ready, now);
+    }
+
+    /// The readiness gates whose condition is not `True`.
+    pub(super) fn closed_gates(&self) -> impl Iterator<Item = &str> {
+        let gates = self.seen.spec.readiness_gates.iter();
+        gates
+            .map(|gate| gate.condition_type.as_str())
+            .filter(|gate| !self.seen.is_true(gate))
+    }
+
+    fn restarts_always(&self) -> bool {
+        matches!(
+            self.seen.spec.restart_policy.as_deref(),
+            None | Some("Always")
+        )
+    }
+
+    /// The pod's phase as the kubelet computes it from the containers.
+    pub(super) fn phase(&self) -> &'static str {
+        let codes: Vec<Option<i32>> = self.containers.iter().map(exit_code).collect();
+        let ended = !codes.is_empty() && codes.iter().all(Option::is_some);
+        let failed = codes.iter().flatten().any(|&code| code != 0);
+        let stopped = self.stage == Stage::Stopped;
+        let final_failure = stopped || self.seen.spec.restart_policy.as_deref() == Some("Never");
+        if ended && (stopped || !self.restarts_always()) && (!failed || final_failure) {
+            return if failed { "Failed" } else { "Succeeded" };
+        }
+        if stopped {
+            return "Failed";
+        }
+        match self.containers.iter().all(|c| c.ran) && !self.containers.is_empty() {
+            true => "Running",
+            false => "Pending",
+        }
+    }
+}
+
+fn exit_code(container: &Container) -> Option<i32> {
+    match &container.state {
+        State::Terminated(exit) => Some(exit.code),
+        State::Waiting(_) | State::Running { .. } => None,
+    }
+}
+
+/// Shows why a container waits; what it ended with before is kept.
+fn set_waiting(container: &mut Container, reason: &'static str) {
+    if let State::Terminated(exit) = &container.state {
+        container.last = Some(exit.clone());
+    }
+    container.state = State::Waiting(reason);
+}

@@ -1,0 +1,43 @@
+//! What is due when: one ordered queue for all nodes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Instants and what happens then; entries of the same instant keep the order in which they were added.
+pub(super) struct Queue<T> {
+    entries: BTreeMap<(Instant, u64), T>,
+    added: u64,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            added: 0,
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    pub(super) fn add(&mut self, delay: Duration, entry: T) {
+        self.added += 1;
+        self.entries
+            .insert((Instant::now() + delay, self.added), entry);
+    }
+
+    /// Waits for the next entry; for ever when there is none.
+    pub(super) async fn wait(&self) {
+        match self.entries.first_key_value() {
+            Some((&(at, _), _)) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes an entry that is due.
+    pub(super) fn take(&mut self) -> Option<T> {
+        let entry = self.entries.first_entry()?;
+        (entry.key().0 <= Instant::now()).then(|| entry.remove())
+    }
+}

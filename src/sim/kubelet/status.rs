@@ -1,0 +1,163 @@
+//! What a kubelet writes into `status`: conditions, container statuses, addresses.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::pod::{Container, Exit, Flag, Pod, Stage, State};
+
+/// The status of a pod, as a strategic merge patch: it names the kubelet's own conditions and leaves those of others.
+pub(super) fn pod(pod: &Pod, host_ip: &str) -> Value {
+    let statuses: Vec<Value> = pod.containers.iter().map(container).collect();
+    json!({
+        "phase": pod.phase(),
+        "startTime": pod.started.map(Time),
+        "hostIP": host_ip,
+        "hostIPs": [{ "ip": host_ip }],
+        "podIP": pod.ip,
+        "podIPs": [{ "ip": pod.ip }],
+        "conditions": conditions(pod),
+        "containerStatuses": statuses,
+        "initContainerStatuses": init_containers(pod),
+    })
+}
+
+fn conditions(pod: &Pod) -> Value {
+    let finished = pod.phase() == "Succeeded" || pod.stage == Stage::Stopped;
+    let unready: Vec<&str> = pod
+        .containers
+        .iter()
+        .filter(|c| !c.ready)
+        .map(|c| c.name.as_str())
+        .collect();
+    let not_ready = match finished {
+        true => ("PodCompleted", String::new()),
+        false => (
+            "ContainersNotReady",
+            format!("containers with unready status: [{}]", unready.join(" ")),
+        ),
+    };
+    let not_open = match pod.closed_gates().next() {
+        Some(gate) if pod.containers_ready.is => (
+            "ReadinessGatesNotReady",
+            format!("the status of pod readiness gate \"{gate}\" is not \"True\""),
+        ),
+        _ => not_ready.clone(),
+    };
+    json!([
+        condition("PodScheduled", pod.initialized, Default::default()),
+        condition("Initialized", pod.initialized, Default::default()),
+        condition("ContainersReady", pod.containers_ready, not_ready),
+        condition("Ready", pod.ready, not_open),
+    ])
+}
+
+/// A condition; the reason and message only show while it is not `True`.
+fn condition(kind: &str, flag: Flag, (reason, message): (&str, String)) -> Value {
+    let shown = |text: &str| (!flag.is && !text.is_empty()).then(|| text.to_owned());
+    json!({
+        "type": kind,
+        "status": if flag.is { "True" } else { "False" },
+        "lastTransitionTime": Time(flag.since),
+        "reason": shown(reason),
+        "message": shown(&message),
+    })
+}
+
+fn container(container: &Container) -> Value {
+    let state = match &container.state {
+        State::Waiting(reason) => json!({ "waiting": waiting(reason, &container.image) }),
+        State::Running { since } => json!({ "running": { "startedAt": Time(*since) } }),
+        State::Terminated(exit) => json!({ "terminated": terminated(exit, container) }),
+    };
+    let last = match &container.last {
+        Some(exit) => json!({ "terminated": terminated(exit, container) }),
+        None => json!({}),
+    };
+    let since = match &container.state {
+        State::Running { since } => Some(*since),
+        State::Terminated(exit) => Some(exit.started),
+        State::Waiting(_) => container.last.as_ref().map(|exit| exit.started),
+    };
+    json!({
+        "name": container.name,
+        "image": container.image,
+        "imageID": if container.ran { image_id(&container.image) } else { String::new() },
+        "ready": container.ready,
+        "containerID": since.map(|since| container_id(container, since)),
+        "started": matches!(container.state, State::Running { .. }),
+        "restartCount": container.restarts,
+        "state": state,
+        "lastState": last,
+    })
+}
+
+fn waiting(reason: &str, image: &str) -> Value {
+    let message = match reason {
+        "ErrImagePull" => format!("failed to pull and unpack image \"{image}\": not found"),
+        "ImagePullBackOff" => format!("Back-off pulling image \"{image}\""),
+        "CrashLoopBackOff" => "back-off restarting failed container".to_owned(),
+        _ => return json!({ "reason": reason }),
+    };
+    json!({ "reason": reason, "message": message })
+}
+
+fn terminated(exit: &Exit, container: &Container) -> Value {
+    json!({
+        "exitCode": exit.code,
+        "reason": if exit.code == 0 { "Completed" } else { "Error" },
+        "startedAt": Time(exit.started),
+        "finishedAt": Time(exit.finished),
+        "containerID": container_id(container, exit.started),
+    })
+}
+
+/// Another one for every start of the container.
+fn container_id(container: &Container, started: Timestamp) -> String {
+    format!(
+        "fake://{:016x}",
+        fnv(&[&container.name, &started.to_string()])
+    )
+}
+
+/// The init containers have ended by the time a kubelet first writes: they take no time here.
+fn init_containers(pod: &Pod) -> Value {
+    let at = pod.started.unwrap_or(Timestamp::UNIX_EPOCH);
+    let exit = json!({
+        "exitCode": 0, "reason": "Completed", "startedAt": Time(at), "finishedAt": Time(at),
+    });
+    let statuses = pod.seen.spec.init_containers.iter().map(|c| {
+        json!({
+            "name": c.name, "image": c.image, "imageID": image_id(&c.image), "ready": true, "started": false,
+            "restartCount": 0, "state": { "terminated": exit }, "lastState": {},
+        })
+    });
+    match statuses.collect::<Vec<Value>>() {
+        none if none.is_empty() => Value::Null,
+        some => Value::Array(some),
+    }
+}
+
+/// A digest that every node derives alike from the image's name.
+fn image_id(image: &str) -> String {
+    let repository = match image.rsplit_once(':') {
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => image,
+    };
+    let part = |salt: &str| fnv(&[salt, image]);
+    format!(
+        "{repository}@sha256:{:016x}{:016x}{:016x}{:016x}",
+        part("a"),
+        part("b"),
+        part("c"),
+        part("d")
+    )
+}
+
+/// FNV-1a with 64 bits over the texts, a zero byte between them.
+fn fnv(texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -1,0 +1,195 @@
+//! What a kubelet reads of a Pod: a slim type, so that thousands of nodes cost little to watch for.
+
+use std::borrow::Cow;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource;
+use kube::api::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+/// A Pod, as far as a kubelet needs it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct PodView {
+    #[serde(deserialize_with = "slim")]
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(super) spec: Spec,
+    #[serde(default)]
+    pub(super) status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Spec {
+    #[serde(default)]
+    pub(super) node_name: String,
+    #[serde(default)]
+    pub(super) containers: Vec<Container>,
+    #[serde(default)]
+    pub(super) init_containers: Vec<Container>,
+    #[serde(default)]
+    pub(super) readiness_gates: Vec<Gate>,
+    pub(super) restart_policy: Option<String>,
+    #[serde(default)]
+    pub(super) host_network: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Container {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) image: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Gate {
+    pub(super) condition_type: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Status {
+    pub(super) phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pub(super) pod_ip: Option<String>,
+    pub(super) start_time: Option<Time>,
+    #[serde(default)]
+    pub(super) conditions: Vec<Condition>,
+    #[serde(default)]
+    pub(super) container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) last_transition_time: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ContainerStatus {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) image: String,
+    #[serde(default)]
+    pub(super) ready: bool,
+    #[serde(default)]
+    pub(super) restart_count: i32,
+    #[serde(default)]
+    pub(super) state: ContainerState,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct ContainerState {
+    pub(super) running: Option<Running>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Running {
+    pub(super) started_at: Option<Time>,
+}
+
+/// The few fields of the metadata that a kubelet needs, as they are on the wire.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+}
+
+fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let meta = SlimMeta::deserialize(from)?;
+    Ok(ObjectMeta {
+        name: meta.name,
+        namespace: meta.namespace,
+        uid: meta.uid,
+        resource_version: meta.resource_version,
+        deletion_timestamp: meta.deletion_timestamp,
+        deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
+        ..ObjectMeta::default()
+    })
+}
+
+impl PodView {
+    pub(super) fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The version as a number; they only ever grow.
+    pub(super) fn version(&self) -> u64 {
+        version(&self.metadata)
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether all its containers ended for good.
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    pub(super) fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.status.conditions.iter().find(|c| c.kind == kind)
+    }
+
+    /// Whether the condition is there and `True`.
+    pub(super) fn is_true(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|c| c.status == "True")
+    }
+}
+
+/// The resource version as a number, the greatest one if it is none.
+pub(super) fn version(meta: &ObjectMeta) -> u64 {
+    meta.resource_version
+        .as_deref()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(u64::MAX)
+}
+
+impl Resource for PodView {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Pod".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "pods".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

@@ -1,0 +1,324 @@
+//! The requests of the fake kubelets, and how the one who asked for something learns that it is done.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Client, Error, Resource};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::StatusWrite;
+use super::view::{PodView, version};
+
+/// No request may take longer.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What a request was for.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    /// The status of the pod with this UID.
+    Status(String),
+    /// The removal of the pod with this UID.
+    Removal(String),
+    /// The status of the node with this name.
+    Node(String),
+    /// Nothing that the engine has to follow up.
+    Other,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Done; the version it made.
+    Done(u64),
+    /// The object is gone or is another one by now.
+    Moot,
+    /// It has to be tried again.
+    Failed,
+}
+
+pub(super) type Request = BoxFuture<'static, (Subject, Outcome)>;
+
+/// Completes when all requests made for one command have ended.
+#[derive(Clone)]
+pub(super) struct Ack(Arc<Shared>);
+
+struct Shared {
+    failure: Mutex<Option<String>>,
+    done: Mutex<Option<oneshot::Sender<Result<(), String>>>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let failure = self
+            .failure
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        let result = failure.take().map_or(Ok(()), Err);
+        let done = self.done.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = done.take() {
+            // Whoever asked may have stopped waiting.
+            let _ = done.send(result);
+        }
+    }
+}
+
+impl Ack {
+    pub(super) fn new() -> (Self, oneshot::Receiver<Result<(), String>>) {
+        let (sender, receiver) = oneshot::channel();
+        let shared = Shared {
+            failure: Mutex::new(None),
+            done: Mutex::new(Some(sender)),
+        };
+        (Self(Arc::new(shared)), receiver)
+    }
+
+    pub(super) fn fail(&self, why: String) {
+        let mut failure = self
+            .0
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(why);
+    }
+}
+
+/// Which pod, for a request.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    namespace: String,
+    name: String,
+    uid: String,
+}
+
+impl From<&PodView> for Key {
+    fn from(pod: &PodView) -> Self {
+        Self {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().to_owned(),
+        }
+    }
+}
+
+/// Writes the status of a pod.
+pub(super) fn pod_status(client: Client, key: Key, status: Value, how: StatusWrite) -> Request {
+    Box::pin(async move {
+        let result = within(write_status(&client, &key, status, how)).await;
+        (Subject::Status(key.uid), outcome(result))
+    })
+}
+
+async fn write_status(
+    client: &Client,
+    key: &Key,
+    status: Value,
+    how: StatusWrite,
+) -> kube::Result<u64> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &key.namespace);
+    let StatusWrite::Put { age, blind } = how else {
+        let patch = json!({ "metadata": { "uid": key.uid }, "status": status });
+        let api: Api<PodView> = Api::namespaced(client.clone(), &key.namespace);
+        let pod = api
+            .patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(patch))
+            .await?;
+        return Ok(pod.version());
+    };
+    let mut pod = pods.get(&key.name).await?;
+    tokio::time::sleep(age).await;
+    put_into(&mut pod, status);
+    if blind {
+        pod.metadata.resource_version = None;
+    }
+    pod.metadata.uid = Some(key.uid.clone());
+    let pod = pods
+        .replace_status(&key.name, &PostParams::default(), &pod)
+        .await?;
+    Ok(version(pod.meta()))
+}
+
+/// Puts our status over that of a pod that was read, keeping the conditions of others that were on it then.
+fn put_into(pod: &mut Pod, status: Value) {
+    let Ok(mut ours) = serde_json::from_value::<k8s_openapi::api::core::v1::PodStatus>(status)
+    else {
+        return;
+    };
+    let old = pod.status.take().and_then(|status| status.conditions);
+    let mut conditions = ours.conditions.take().unwrap_or_default();
+    for other in old.unwrap_or_default() {
+        if !conditions.iter().any(|c| c.type_ == other.type_) {
+            conditions.push(other);
+        }
+    }
+    ours.conditions = Some(conditions);
+    pod.status = Some(ours);
+}
+
+/// Writes the last status of a pod whose containers have ended, then deletes the object.
+pub(super) fn pod_removal(client: Client, key: Key, status: Option<Value>) -> Request {
+    Box::pin(async move {
+        let result = within(remove(&client, &key, status)).await;
+        (Subject::Removal(key.uid), outcome(result))
+    })
+}
+
+async fn remove(client: &Client, key: &Key, status: Option<Value>) -> kube::Result<u64> {
+    if let Some(status) = status {
+        write_status(client, key, status, StatusWrite::Patch).await?;
+    }
+    let api: Api<PodView> = Api::namespaced(client.clone(), &key.namespace);
+    let params = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions {
+            uid: Some(key.uid.clone()),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    api.delete(&key.name, &params).await.map(|_| 0)
+}
+
+/// Marks a pod not ready in place of the node lifecycle controller.
+pub(super) fn mark_not_ready(client: Client, key: Key, now: Timestamp, ack: Ack) -> Request {
+    let condition = json!({ "type": "Ready", "status": "False", "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now) });
+    let status = json!({ "conditions": [condition] });
+    Box::pin(async move {
+        let result = within(write_status(&client, &key, status, StatusWrite::Patch)).await;
+        settle(
+            &ack,
+            &format!("mark pod {}/{} not ready", key.namespace, key.name),
+            &result,
+        );
+        (Subject::Other, outcome(result))
+    })
+}
+
+/// Registers a node; one that exists gets our labels and status.
+pub(super) fn register(client: Client, name: String, object: Value, ack: Ack) -> Request {
+    Box::pin(async move {
+        let result = within(create_node(&client, &name, object)).await;
+        settle(&ack, &format!("register node {name}"), &result);
+        (Subject::Node(name), outcome(result))
+    })
+}
+
+async fn create_node(client: &Client, name: &str, object: Value) -> kube::Result<u64> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node: Node = serde_json::from_value(object.clone()).map_err(Error::SerdeError)?;
+    let made = match nodes.create(&PostParams::default(), &node).await {
+        Err(Error::Api(status)) if status.is_already_exists() => {
+            let meta = json!({ "metadata": {
+                "labels": object["metadata"]["labels"], "annotations": object["metadata"]["annotations"],
+            } });
+            nodes
+                .patch(name, &PatchParams::default(), &Patch::Merge(meta))
+                .await?;
+            None
+        }
+        made => Some(made?),
+    };
+    let reported = made.as_ref().and_then(|node| node.status.as_ref());
+    if reported.is_some_and(|status| status.conditions.is_some()) {
+        return Ok(made.map_or(0, |node| version(&node.metadata)));
+    }
+    patch_node(client, name, &object["status"]).await
+}
+
+async fn patch_node(client: &Client, name: &str, status: &Value) -> kube::Result<u64> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let patch = Patch::Strategic(json!({ "status": status }));
+    let node = nodes
+        .patch_status(name, &PatchParams::default(), &patch)
+        .await?;
+    Ok(version(&node.metadata))
+}
+
+/// Writes the status of a node.
+pub(super) fn node_status(
+    client: Client,
+    name: String,
+    status: Value,
+    ack: Option<Ack>,
+) -> Request {
+    Box::pin(async move {
+        let result = within(patch_node(&client, &name, &status)).await;
+        if let Some(ack) = ack {
+            settle(&ack, &format!("write the status of node {name}"), &result);
+        }
+        (Subject::Node(name), outcome(result))
+    })
+}
+
+/// Deletes a node object and its lease.
+pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
+    Box::pin(async move {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
+        let gone = |result: kube::Result<()>| match result {
+            Err(Error::Api(status)) if status.is_not_found() => Ok(0),
+            other => other.map(|()| 0),
+        };
+        let params = DeleteParams::default();
+        let result = within(async { gone(nodes.delete(&name, &params).await.map(drop)) }).await;
+        settle(&ack, &format!("delete node {name}"), &result);
+        // The real ones go with their node by owner reference; here the node may never have had one.
+        let _ = within(async { gone(leases.delete(&name, &params).await.map(drop)) }).await;
+        (Subject::Other, outcome(result))
+    })
+}
+
+/// Renews the lease of a node.
+pub(super) fn renew(client: Client, name: String, now: Timestamp) -> Request {
+    Box::pin(async move {
+        let result = within(write_lease(&client, &name, now)).await;
+        (Subject::Other, outcome(result))
+    })
+}
+
+async fn write_lease(client: &Client, name: &str, now: Timestamp) -> kube::Result<u64> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let spec =
+        json!({ "holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": MicroTime(now) });
+    let patch = Patch::Merge(json!({ "spec": spec }));
+    match leases.patch(name, &PatchParams::default(), &patch).await {
+        Err(Error::Api(status)) if status.is_not_found() => {
+            let lease = json!({ "metadata": { "name": name }, "spec": spec });
+            let lease = serde_json::from_value(lease).map_err(Error::SerdeError)?;
+            leases
+                .create(&PostParams::default(), &lease)
+                .await
+                .map(|_| 0)
+        }
+        other => other.map(|_| 0),
+    }
+}
+
+async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
+    match tokio::time::timeout(DEADLINE, request).await {
+        Ok(result) => result,
+        Err(late) => Err(Error::Service(Box::new(late))),
+    }
+}
+
+fn outcome(result: kube::Result<u64>) -> Outcome {
+    match result {
+        Ok(version) => Outcome::Done(version),
+        Err(Error::Api(status)) if status.is_not_found() => Outcome::Moot,
+        Err(error) => {
+            tracing::debug!(%error, "A fake kubelet's request failed");
+            Outcome::Failed
+        }
+    }
+}
+
+fn settle(ack: &Ack, what: &str, result: &kube::Result<u64>) {
+    if let Err(error) = result {
+        ack.fail(format!("{what}: {error}"));
+    }
+}
