@@ -7,6 +7,7 @@ pub mod eligibility;
 pub mod fleet;
 mod guard;
 pub mod names;
+pub mod near;
 mod ota;
 mod phase;
 pub mod plan;
@@ -20,6 +21,7 @@ pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, Readiness,
     ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
+pub use phase::stall_of;
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Stall};
 pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};
 pub use verdict::{Offline, Progress, Verdict};

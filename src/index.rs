@@ -20,6 +20,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
+use crate::core::eligibility::Obstacle;
 use crate::core::revision::{RevisionFacts, hash_of};
 use crate::core::{Fleet, Node, NodeName, Readiness, Reading, Revision, Targeting};
 
@@ -254,6 +255,12 @@ impl Index {
     /// What the annotations of a DaemonSet say.
     pub fn reading(&self, key: &SetKey) -> Option<&Reading> {
         self.sets.get(key).map(|set| &set.reading)
+    }
+
+    /// What keeps the pod of a DaemonSet off a node; `None` when it belongs there or one of the two is not known.
+    pub fn obstacle(&self, key: &SetKey, node: &NodeName) -> Option<Obstacle> {
+        let facts = self.nodes.get(node)?.facts(node);
+        self.sets.get(key)?.scheduling.obstacle(&facts)
     }
 
     /// The hashes of pods of this DaemonSet whose revision nobody has seen.

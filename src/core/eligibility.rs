@@ -9,6 +9,8 @@
 //! affinity term with such a part matches nothing (as in Kubernetes), a node selector with such a part matches nothing,
 //! and such a toleration tolerates nothing.
 
+mod obstacle;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ use serde_json::Value;
 
 use super::fleet::Targeting;
 use super::selector::{Operators, Requirement, equal_to};
+
+pub use obstacle::Obstacle;
 
 /// What of a pod template decides about nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,6 +34,11 @@ const UNSTARTABLE: [&str; 12] = [
 /// A container that ended this often is crashing, whatever its reason says: `CrashLoopBackOff` shows minutes late.
 const CRASHING_RESTARTS: u32 = 2;
 
+/// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
+pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
+    stuck(node, verdict, now).ok()
+}
+
 /// Why `node` does not move, if it does not; or when that has to be asked again.
 fn stuck(node: &Node, verdict: &Verdict, now: Timestamp) -> Result<Stall, Option<Timestamp>> {
     let by_deadline = |since: Option<Timestamp>, grace: Duration, stall: Stall| match since

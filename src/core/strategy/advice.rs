@@ -7,6 +7,7 @@ use crate::core::names::{
     ANNOTATION_PREFIX, MAX_UNAVAILABLE, NOT_YET, PAUSED, READY_SETTLE, UPDATE_STRATEGY,
     UPGRADE_STRATEGY,
 };
+use crate::core::near::distance;
 
 /// Keys that have an effect.
 const KNOWN: [&str; 5] = [
@@ -55,22 +56,6 @@ fn looks_like(name: &str, known: &str) -> bool {
     name.len().abs_diff(known.len()) <= NEAR && {
         let plain = |text: &str| text.to_ascii_lowercase().replace(['_', '.'], "-");
         let (name, known) = (plain(name), plain(known));
-        name.replace('-', "") == known.replace('-', "")
-            || distance(name.as_bytes(), known.as_bytes()) <= NEAR
+        name.replace('-', "") == known.replace('-', "") || distance(&name, &known) <= NEAR
     }
-}
-
-/// Levenshtein's distance: insertions, deletions and replacements that turn `a` into `b`.
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
