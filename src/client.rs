@@ -1,0 +1,324 @@
+//! The door to the API server: one way to build a client, one way to bound a call, one way to read its failure.
+//!
+//! `kube` leaves three doors open that are deadly behind a slow tunnel, and this file closes them: connections that
+//! accept and never answer (`read_timeout`), writes that wait for ever ([`within`]), and retries nobody asked for
+//! (`default_retry`), which would hold a lease renewal past its end.
+
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// What the API server is asked to end a watch after, for `watcher::Config::timeout`.
+///
+/// Two minutes: a watch that ends is resumed with one request and no list, so a short one costs little, and it is the
+/// longest that a connection which silently died can go unnoticed.
+pub const WATCH_TIMEOUT_SECONDS: u32 = 120;
+
+/// Silence on a connection after which it is given up: a little more than a quiet watch may last.
+const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
+
+/// The longest that one write may take.
+///
+/// Below the 5 s between the end of leadership and the end of the lease (`controller::lease`), so that a write which
+/// began as leader is over before anybody else can be the leader.
+pub const WRITE_DEADLINE: Duration = Duration::from_secs(4);
+
+/// Who is calling, for the user agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// `yurt-ds controller`.
+    Controller,
+    /// `yurt-ds ctl`.
+    Ctl,
+    /// `yurt-ds sim`.
+    Sim,
+}
+
+impl Role {
+    /// What every request of this role says about itself.
+    pub fn user_agent(self) -> String {
+        let role = match self {
+            Self::Controller => "controller",
+            Self::Ctl => "ctl",
+            Self::Sim => "sim",
+        };
+        format!("yurt-ds/{} ({role})", env!("CARGO_PKG_VERSION"))
+    }
+}
+
+/// Where the address and the credentials come from.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// This file, and nothing else.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context other than the kubeconfig's current one.
+    pub context: Option<String>,
+    /// Without a file: take only what a pod gets (`true`), or look as kubectl does (`$KUBECONFIG`, `~/.kube/config`)
+    /// and then as a pod does (`false`).
+    pub in_cluster: bool,
+}
+
+/// A client for that source. Does not talk to the server yet.
+///
+/// # Errors
+/// Names the file or the variable that is missing or unusable, and why.
+pub async fn connect(source: &Source, role: Role) -> Result<Client> {
+    from_config(config(source).await?, role)
+}
+
+/// A client from a configuration that is already there.
+///
+/// # Errors
+/// When the configuration's certificates cannot be used.
+pub fn from_config(mut config: Config, role: Role) -> Result<Client> {
+    config.read_timeout = Some(READ_TIMEOUT);
+    config.reset_reader_on_write = true;
+    config.default_retry = false;
+    if config.cluster_url.scheme_str() == Some("http") && config.root_cert.is_none() {
+        config.root_cert = Some(Vec::new()); // no certificates needed; the machine may have none
+    }
+    let agent = HeaderValue::from_str(&role.user_agent()).context("user agent")?;
+    config.headers.push((USER_AGENT, agent));
+    let url = config.cluster_url.clone();
+    Client::try_from(config).with_context(|| format!("cannot make a client for {url}"))
+}
+
+/// The configuration of that source.
+async fn config(source: &Source) -> Result<Config> {
+    let options = KubeConfigOptions {
+        context: source.context.clone(),
+        ..KubeConfigOptions::default()
+    };
+    if let Some(path) = &source.kubeconfig {
+        let what = || format!("cannot use kubeconfig {}", path.display());
+        let file = Kubeconfig::read_from(path).with_context(what)?;
+        return Config::from_custom_kubeconfig(file, &options)
+            .await
+            .with_context(what);
+    }
+    if source.in_cluster {
+        return Config::incluster().context(
+            "this is not a pod with a service account: outside of a cluster, name a kubeconfig by --kubeconfig",
+        );
+    }
+    match Config::from_kubeconfig(&options).await {
+        Ok(config) => Ok(config),
+        Err(error) => Config::incluster().map_err(|_| {
+            anyhow::Error::from(error).context(
+                "no usable kubeconfig: name one by --kubeconfig or $KUBECONFIG, or have ~/.kube/config",
+            )
+        }),
+    }
+}
+
+/// Why a call to the API server has no result.
+#[derive(Debug)]
+pub enum CallError {
+    /// No answer within the deadline. A write may have happened or may still happen.
+    TimedOut(Duration),
+    /// An answer that is a failure, or no connection.
+    Kube(kube::Error),
+}
+
+/// A [`CallError`] by its meaning: what to do next depends on nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The object does not exist (any more).
+    Gone,
+    /// Somebody else was faster, or a precondition does not hold.
+    Conflict,
+    /// The credentials do not allow it.
+    Forbidden,
+    /// The server understood and says no (quota, admission, validation).
+    Refused,
+    /// The server asks for fewer requests.
+    Throttled,
+    /// No answer, or one that says the server is not well; the write may have happened.
+    Unreachable,
+}
+
+impl Failure {
+    /// Every meaning.
+    pub const ALL: [Self; 6] = [
+        Self::Gone,
+        Self::Conflict,
+        Self::Forbidden,
+        Self::Refused,
+        Self::Throttled,
+        Self::Unreachable,
+    ];
+
+    /// Its word in metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Conflict => "conflict",
+            Self::Forbidden => "forbidden",
+            Self::Refused => "refused",
+            Self::Throttled => "throttled",
+            Self::Unreachable => "unreachable",
+        }
+    }
+
+    /// The meaning of an HTTP status that is not a success.
+    fn of_status(code: u16) -> Self {
+        match code {
+            404 | 410 => Self::Gone,
+            409 | 412 => Self::Conflict,
+            401 | 403 => Self::Forbidden,
+            429 => Self::Throttled,
+            400..=499 => Self::Refused,
+            _ => Self::Unreachable,
+        }
+    }
+}
+
+impl CallError {
+    /// What it means.
+    pub fn failure(&self) -> Failure {
+        match self {
+            Self::TimedOut(_) => Failure::Unreachable,
+            Self::Kube(error) => failure(error),
+        }
+    }
+}
+
+/// What an error of `kube` means.
+pub fn failure(error: &kube::Error) -> Failure {
+    match error {
+        kube::Error::Api(status) => Failure::of_status(status.code),
+        _ => Failure::Unreachable,
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut(deadline) => write!(f, "no answer within {deadline:?}"),
+            Self::Kube(kube::Error::Api(status)) => {
+                write!(f, "{} (HTTP {})", status.message, status.code)
+            }
+            Self::Kube(error) => chain(f, error),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<kube::Error> for CallError {
+    fn from(error: kube::Error) -> Self {
+        Self::Kube(error)
+    }
+}
+
+/// Writes an error and everything below it; `kube` says of a refused TLS handshake only "client error (Connect)".
+fn chain(f: &mut fmt::Formatter<'_>, error: &dyn std::error::Error) -> fmt::Result {
+    let mut last = error.to_string();
+    write!(f, "{last}")?;
+    let mut next = error.source();
+    while let Some(source) = next {
+        let text = source.to_string();
+        if !last.contains(&text) {
+            write!(f, ": {text}")?;
+        }
+        last = text;
+        next = source.source();
+    }
+    Ok(())
+}
+
+/// Waits for a call at most that long.
+///
+/// # Errors
+/// The call's own, or [`CallError::TimedOut`]; dropping the call closes its connection.
+pub async fn within<T>(
+    deadline: Duration,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(deadline, call).await {
+        Ok(result) => result.map_err(CallError::Kube),
+        Err(_) => Err(CallError::TimedOut(deadline)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::path::Path;
+
+    async fn error_of(path: &Path) -> String {
+        let source = Source {
+            kubeconfig: Some(path.into()),
+            ..Source::default()
+        };
+        let error = connect(&source, Role::Ctl).await.err().expect("an error");
+        format!("{error:#}")
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_missing_or_broken_is_named_with_the_reason() {
+        let missing = error_of(Path::new("/nowhere/config")).await;
+        assert!(
+            missing.starts_with("cannot use kubeconfig /nowhere/config: "),
+            "{missing}"
+        );
+        assert!(missing.contains("No such file"), "{missing}");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"apiVersion: v1\nkind: Config\nclusters: 3\n")
+            .unwrap();
+        let broken = error_of(file.path()).await;
+        assert!(broken.contains("parse kubeconfig YAML"), "{broken}");
+    }
+
+    #[tokio::test]
+    async fn every_request_names_program_version_and_role() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = from_config(Config::new(url.parse().unwrap()), Role::Controller).unwrap();
+        let server = tokio::task::spawn_blocking(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut head = vec![0; 4096];
+            let read = socket.read(&mut head).unwrap();
+            head.truncate(read);
+            head
+        });
+        assert!(client.apiserver_version().await.is_err());
+        let head = server.await.unwrap();
+        let head = String::from_utf8_lossy(&head).to_lowercase();
+        let wanted = format!(
+            "user-agent: yurt-ds/{} (controller)",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert!(head.contains(&wanted), "{head}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_never_answered_ends_at_its_deadline() {
+        let call = std::future::pending::<kube::Result<()>>();
+        let error = within(WRITE_DEADLINE, call).await.unwrap_err();
+        assert_eq!(error.failure(), Failure::Unreachable);
+        assert_eq!(error.to_string(), "no answer within 4s");
+    }
+
+    #[test]
+    fn failures_are_told_apart_by_what_to_do_next() {
+        fn case(code: u16, expected: Failure) {
+            assert_eq!(Failure::of_status(code), expected, "{code}");
+        }
+        case(404, Failure::Gone);
+        case(409, Failure::Conflict);
+        case(403, Failure::Forbidden);
+        case(422, Failure::Refused);
+        case(429, Failure::Throttled);
+        case(500, Failure::Unreachable);
+        case(504, Failure::Unreachable);
+    }
+}
