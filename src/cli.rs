@@ -1,0 +1,129 @@
+//! What can be typed: types only, one `Args` per ability. Nothing here looks at the world.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use tracing_subscriber::filter::Targets;
+
+use crate::log::Format;
+
+/// Rolls out DaemonSets on fleets whose nodes come and go.
+#[derive(Debug, Parser)]
+#[command(name = "yurt-ds", version)]
+pub struct Cli {
+    /// How much is logged, and how.
+    #[command(flatten)]
+    pub log: LogArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// One ability of the program.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the controller: watches the cluster and replaces pods within their budgets
+    Controller(ControllerArgs),
+}
+
+/// Flags about log lines.
+#[derive(Clone, Debug, Args)]
+pub struct LogArgs {
+    /// What is logged: a level, and levels per target (error, warn, info, debug, trace, off)
+    #[arg(
+        long,
+        global = true,
+        env = "YURT_DS_LOG_LEVEL",
+        default_value = "info,kube_client=warn,kube_runtime=warn",
+        value_name = "LEVELS"
+    )]
+    pub log_level: Targets,
+    /// How log lines look
+    #[arg(
+        long,
+        global = true,
+        env = "YURT_DS_LOG_FORMAT",
+        default_value = "text"
+    )]
+    pub log_format: Format,
+}
+
+/// Flags of `yurt-ds controller`.
+#[derive(Clone, Debug, Args)]
+pub struct ControllerArgs {
+    /// Kubeconfig of the cluster; without it, the service account of the pod this runs in
+    #[arg(long, env = "YURT_DS_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Where /live, /ready and /metrics are served; port 0 picks a free one and logs it
+    #[arg(
+        long,
+        env = "YURT_DS_LISTEN",
+        default_value = "0.0.0.0:10270",
+        value_name = "ADDR"
+    )]
+    pub listen: SocketAddr,
+    /// How replicas agree on which of them writes.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+}
+
+/// Flags about leader election.
+#[derive(Clone, Debug, Args)]
+pub struct LeaseArgs {
+    /// Whether replicas agree on one leader; false only when there is certainly one process
+    #[arg(
+        long,
+        env = "YURT_DS_LEADER_ELECT",
+        default_value_t = true,
+        action = ArgAction::Set,
+        value_name = "BOOL"
+    )]
+    pub leader_elect: bool,
+    /// Namespace of the Lease [default: the namespace of the pod, or of the kubeconfig's context]
+    #[arg(long, env = "YURT_DS_LEASE_NAMESPACE", value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// How long after the last sign of the leader another replica takes over
+    #[arg(long, env = "YURT_DS_LEASE_DURATION", default_value = "15s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub lease_duration: Duration,
+    /// How long after its last renewal a leader stops writing; at least 5s less than the duration
+    #[arg(long, env = "YURT_DS_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub lease_renew_deadline: Duration,
+    /// How often the leader renews and others look
+    #[arg(long, env = "YURT_DS_LEASE_RENEW_EVERY", default_value = "5s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub lease_renew_every: Duration,
+    /// Name of this replica in the Lease, unique among all that ever ran [default: host name and a random suffix]
+    #[arg(long, env = "YURT_DS_IDENTITY", value_name = "NAME")]
+    pub identity: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_is_also_an_environment_variable() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                let long = argument.get_long().unwrap_or_default();
+                if argument.is_positional() || ["help", "version"].contains(&long) {
+                    continue;
+                }
+                let wanted = format!("YURT_DS_{}", long.replace('-', "_").to_uppercase());
+                let found = argument
+                    .get_env()
+                    .map(|name| name.to_string_lossy().into_owned());
+                assert_eq!(found.as_deref(), Some(wanted.as_str()), "--{long}");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+}
