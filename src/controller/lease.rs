@@ -1,0 +1,443 @@
+//! One Lease, several replicas, one writer.
+//!
+//! ```text
+//!   GET ──► free, released, ours, or unchanged for its whole duration? ──► PUT (or POST) ──► Leader { until }
+//!    ▲                                                                          │ again every `renew_every`
+//!    └────────────── somebody else's: look again later ◄── 409, or `until` has passed ◄──┘
+//! ```
+//!
+//! # Guarantees
+//! - `until` is counted from before the request that renewed the Lease left, others count from after they saw the
+//!   renewal: so a writer that stops at `until` stops at least `duration - renew_deadline` before anybody else starts,
+//!   whatever the clocks of the two machines say.
+//! - Another replica's clock is never read: a Lease has expired when it was *seen* unchanged for its duration.
+//! - Every request has a deadline. Leadership ends at `until` even while one of them hangs.
+//!
+//! # Caveats
+//! A write that is on its way at `until` may still arrive; `client::WRITE_DEADLINE` keeps it inside the 5 s margin, and
+//! UID preconditions make a late delete harmless.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::{info, warn};
+
+use super::metrics::Metrics;
+use crate::client::{CallError, Failure, within};
+use crate::clock::Clock;
+use crate::core::names;
+use crate::shutdown::{self, Shutdown};
+
+/// The longest that one request may take.
+const CALL_DEADLINE: Duration = Duration::from_secs(3);
+/// How soon a leader tries again after a renewal that failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// What lies between the end of leadership and the end of the Lease, for a write that is on its way.
+const MARGIN: Duration = Duration::from_secs(5);
+/// Another holder's duration is believed up to here; beyond, ours counts.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Whether this replica may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leadership {
+    /// It may not.
+    Standby,
+    /// It may, until that instant; each renewal moves it.
+    Leader {
+        /// The instant at which writing has to stop, unless renewed before.
+        until: Instant,
+    },
+    /// It may always: there is no election.
+    Alone,
+}
+
+impl Leadership {
+    /// Whether a write may begin now. Ask immediately before each write.
+    pub fn may_write(self) -> bool {
+        match self {
+            Self::Standby => false,
+            Self::Leader { until } => Instant::now() < until,
+            Self::Alone => true,
+        }
+    }
+}
+
+/// How leadership is shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Name of this replica, unique among all that ever ran.
+    pub identity: String,
+    /// How long after the last sign of the leader another replica takes over.
+    pub duration: Duration,
+    /// How long after its last renewal a leader stops writing.
+    pub renew_deadline: Duration,
+    /// How often the leader renews and others look.
+    pub renew_every: Duration,
+}
+
+impl Settings {
+    /// Itself, when the three durations fit together.
+    ///
+    /// # Errors
+    /// Names the flag and what it has to be.
+    pub fn checked(self) -> Result<Self> {
+        if self.renew_deadline + MARGIN > self.duration || self.duration > LONGEST {
+            bail!(
+                "--lease-duration {:?}: has to be at least {MARGIN:?} more than --lease-renew-deadline ({:?}) and at most {LONGEST:?}",
+                self.duration,
+                self.renew_deadline
+            );
+        }
+        if self.renew_every + RETRY > self.renew_deadline || self.renew_every.is_zero() {
+            bail!(
+                "--lease-renew-every {:?}: has to be more than zero and at least {RETRY:?} less than --lease-renew-deadline ({:?})",
+                self.renew_every,
+                self.renew_deadline
+            );
+        }
+        if self.identity.is_empty() {
+            bail!("--identity is empty: name this replica, or leave the flag out");
+        }
+        Ok(self)
+    }
+}
+
+/// The election, running in the background.
+#[derive(Debug)]
+pub struct Election {
+    leadership: watch::Receiver<Leadership>,
+    end: shutdown::Trigger,
+    task: JoinHandle<()>,
+}
+
+impl Election {
+    /// Starts to stand for election.
+    pub fn start(client: Client, settings: Settings, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        let (sender, leadership) = watch::channel(Leadership::Standby);
+        let (end, ended) = shutdown::channel();
+        let candidate = Candidate {
+            api: Api::namespaced(client, &settings.namespace),
+            settings,
+            clock,
+            metrics,
+            leadership: sender,
+            seen: None,
+            failing: false,
+        };
+        Self {
+            leadership,
+            end,
+            task: tokio::spawn(candidate.run(ended)),
+        }
+    }
+
+    /// No election: this process leads from now until it ends.
+    pub fn alone(metrics: &Metrics) -> Self {
+        let (sender, leadership) = watch::channel(Leadership::Alone);
+        let (end, mut ended) = shutdown::channel();
+        metrics.leader(true);
+        let task = tokio::spawn(async move {
+            ended.requested().await;
+            drop(sender);
+        });
+        Self {
+            leadership,
+            end,
+            task,
+        }
+    }
+
+    /// Always up to date: borrow it immediately before each write, await its changes.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
+    /// Gives the Lease back, so that another replica need not wait. Call it after the last write.
+    pub async fn release(self) {
+        self.end.request();
+        let _ended = self.task.await;
+    }
+}
+
+/// A replica that stands for election.
+struct Candidate {
+    api: Api<Lease>,
+    settings: Settings,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    leadership: watch::Sender<Leadership>,
+    /// The Lease of another holder as it was last seen.
+    seen: Option<Seen>,
+    /// Whether the last request failed; such a thing is logged once.
+    failing: bool,
+}
+
+/// What a holder changes when it renews.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sign {
+    holder: String,
+    renewed: Option<MicroTime>,
+    acquired: Option<MicroTime>,
+    transitions: Option<i32>,
+}
+
+/// Another's Lease, as seen from here.
+struct Seen {
+    sign: Sign,
+    /// Since when it looks like that.
+    since: Instant,
+    /// When it may be taken.
+    expires: Instant,
+}
+
+/// What came of one attempt.
+enum Attempt {
+    /// The Lease is ours, as the server now has it.
+    Held(Box<Lease>),
+    /// It is another's; it may have expired at that instant.
+    Others { expires: Instant },
+    /// Somebody was faster.
+    Lost,
+}
+
+impl Candidate {
+    async fn run(mut self, mut end: Shutdown) {
+        let mut held: Option<Box<Lease>> = None;
+        let mut next = Instant::now();
+        loop {
+            tokio::select! {
+                () = self.wait(next) => {}
+                () = end.requested() => break,
+            }
+            let began = Instant::now();
+            // The end is not waited for here: a renewal is short, and the Lease may have become ours.
+            next = match self.attempt(held.take()).await {
+                Ok(Attempt::Held(lease)) => {
+                    held = Some(lease);
+                    self.lead(began + self.settings.renew_deadline);
+                    began + self.settings.renew_every
+                }
+                Ok(Attempt::Others { expires }) => {
+                    self.stand_by("the Lease is held by another replica");
+                    expires.min(began + self.settings.renew_every)
+                }
+                Ok(Attempt::Lost) => began + RETRY,
+                Err(error) => {
+                    self.report(&error);
+                    let pause = if self.leads() {
+                        RETRY
+                    } else {
+                        self.settings.renew_every
+                    };
+                    Instant::now() + pause
+                }
+            };
+        }
+        self.release().await;
+    }
+
+    /// Waits for the next attempt; ends leadership in time when that is earlier.
+    async fn wait(&self, next: Instant) {
+        if let Some(until) = self.until()
+            && until <= next
+        {
+            sleep_until(until).await;
+            self.stand_by("the Lease was not renewed in time");
+        }
+        sleep_until(next).await;
+    }
+
+    fn until(&self) -> Option<Instant> {
+        match *self.leadership.borrow() {
+            Leadership::Leader { until } => Some(until),
+            Leadership::Standby | Leadership::Alone => None,
+        }
+    }
+
+    fn leads(&self) -> bool {
+        self.until().is_some()
+    }
+
+    /// One attempt to hold the Lease; ends leadership if it lasts too long.
+    async fn attempt(&mut self, held: Option<Box<Lease>>) -> Result<Attempt, CallError> {
+        let Some(until) = self.until() else {
+            return self.acquire(held).await;
+        };
+        if let Ok(result) = timeout_at(until, self.acquire(held)).await {
+            return result;
+        }
+        self.stand_by("the Lease was not renewed in time");
+        Err(CallError::TimedOut(self.settings.renew_deadline))
+    }
+
+    /// Renews what is held, or takes what is free.
+    async fn acquire(&mut self, held: Option<Box<Lease>>) -> Result<Attempt, CallError> {
+        let present = match held {
+            Some(lease) => Some(*lease),
+            None => within(CALL_DEADLINE, self.api.get_opt(names::LEASE)).await?,
+        };
+        let expires = match &present {
+            Some(lease) => self.expires(lease),
+            None => self.expires_unseen(),
+        };
+        if let Some(expires) = expires
+            && Instant::now() < expires
+        {
+            return Ok(Attempt::Others { expires });
+        }
+        let wanted = self.claim(present);
+        let params = PostParams::default();
+        let written = if wanted.metadata.resource_version.is_some() {
+            let call = self.api.replace(names::LEASE, &params, &wanted);
+            within(CALL_DEADLINE, call).await
+        } else {
+            within(CALL_DEADLINE, self.api.create(&params, &wanted)).await
+        };
+        match written {
+            Ok(lease) => Ok(Attempt::Held(Box::new(lease))),
+            Err(error) if error.failure() == Failure::Conflict => Ok(Attempt::Lost),
+            Err(error) if error.failure() == Failure::Gone => Ok(Attempt::Lost),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// When another's Lease has expired as far as was seen; `None` when it is ours or free.
+    fn expires(&mut self, lease: &Lease) -> Option<Instant> {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let holder = spec.holder_identity.unwrap_or_default();
+        if holder.is_empty() || holder == self.settings.identity {
+            self.seen = None;
+            return None;
+        }
+        let sign = Sign {
+            holder,
+            renewed: spec.renew_time,
+            acquired: spec.acquire_time,
+            transitions: spec.lease_transitions,
+        };
+        let since = match &self.seen {
+            Some(seen) if seen.sign == sign => seen.since,
+            _ => Instant::now(),
+        };
+        let theirs = spec.lease_duration_seconds.unwrap_or_default();
+        let theirs = Duration::from_secs(u64::try_from(theirs).unwrap_or_default());
+        let odd = theirs.is_zero() || theirs > LONGEST;
+        let expires = since + if odd { self.settings.duration } else { theirs };
+        self.seen = Some(Seen {
+            sign,
+            since,
+            expires,
+        });
+        Some(expires)
+    }
+
+    /// A Lease that somebody deleted under its holder: the holder does not know yet, so its time is waited for.
+    fn expires_unseen(&self) -> Option<Instant> {
+        self.seen.as_ref().map(|seen| seen.expires)
+    }
+
+    /// The Lease as ours, from what is there.
+    fn claim(&self, present: Option<Lease>) -> Lease {
+        let now = MicroTime(self.clock.now());
+        let mut lease = present.unwrap_or_default();
+        lease.metadata.name = Some(names::LEASE.to_owned());
+        lease.metadata.namespace = Some(self.settings.namespace.clone());
+        lease.metadata.managed_fields = None;
+        let spec = lease.spec.get_or_insert_default();
+        let holder = spec.holder_identity.as_deref().unwrap_or_default();
+        if holder != self.settings.identity {
+            let transitions = spec
+                .lease_transitions
+                .map_or(0, |before| before.saturating_add(1));
+            spec.lease_transitions = Some(transitions.max(0));
+            spec.acquire_time = Some(now.clone());
+            spec.holder_identity = Some(self.settings.identity.clone());
+        }
+        let seconds = self.settings.duration.as_secs();
+        spec.lease_duration_seconds = i32::try_from(seconds).ok();
+        spec.renew_time = Some(now);
+        lease
+    }
+
+    fn lead(&mut self, until: Instant) {
+        if !self.leads() {
+            info!(identity = %self.settings.identity, "Leading");
+        }
+        self.recovered();
+        self.leadership.send_replace(Leadership::Leader { until });
+        self.metrics.leader(true);
+        self.metrics.lease_renewed(self.clock.now().as_second());
+    }
+
+    fn stand_by(&self, why: &'static str) {
+        if self.leads() {
+            warn!(why, "Not leading any more");
+            self.leadership.send_replace(Leadership::Standby);
+            self.metrics.leader(false);
+        }
+    }
+
+    fn report(&mut self, error: &CallError) {
+        if !self.failing {
+            let namespace = &self.settings.namespace;
+            warn!(%error, %namespace, lease = names::LEASE, "Cannot read or renew the Lease");
+        }
+        self.failing = true;
+    }
+
+    fn recovered(&mut self) {
+        self.failing = false;
+    }
+
+    /// Empties the Lease, if it is ours, so that the next replica can take it at once.
+    async fn release(mut self) {
+        if !self.leads() {
+            return;
+        }
+        self.leadership.send_replace(Leadership::Standby);
+        self.metrics.leader(false);
+        if let Err(error) = within(CALL_DEADLINE, self.empty()).await {
+            self.report(&error);
+        } else {
+            info!("Released the Lease");
+        }
+    }
+
+    async fn empty(&self) -> kube::Result<()> {
+        let Some(mut lease) = self.api.get_opt(names::LEASE).await? else {
+            return Ok(());
+        };
+        let now = MicroTime(self.clock.now());
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() != Some(&self.settings.identity) {
+            return Ok(());
+        }
+        *spec = LeaseSpec {
+            holder_identity: Some(String::new()),
+            lease_duration_seconds: Some(1),
+            lease_transitions: spec.lease_transitions,
+            acquire_time: Some(now.clone()),
+            renew_time: Some(now),
+            ..LeaseSpec::default()
+        };
+        lease.metadata.managed_fields = None;
+        let params = PostParams::default();
+        self.api
+            .replace(names::LEASE, &params, &lease)
+            .await
+            .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Elections in paused time, against a Lease in memory.
+
+use std::convert::Infallible;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An API server that has one Lease.
+#[derive(Default)]
+struct Server {
+    lease: Mutex<Option<Value>>,
+    log: Mutex<Vec<String>>,
+    /// Replicas that get no answer.
+    cut_off: Mutex<Vec<&'static str>>,
+}
+
+impl Server {
+    fn client(self: &Arc<Self>, replica: &'static str) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let body = body.collect().await.map(|all| all.to_bytes());
+                let body = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
+                if lock(&server.cut_off).contains(&replica) {
+                    std::future::pending::<()>().await;
+                }
+                lock(&server.log).push(format!("{replica} {}", head.method));
+                let (code, body) = server.answer(&head.method, body);
+                let body = Full::new(Bytes::from(body.to_string()));
+                let response = Response::builder().status(code).body(body);
+                Ok::<_, Infallible>(response.expect("a response"))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self, method: &Method, mut body: Value) -> (u16, Value) {
+        let mut lease = lock(&self.lease);
+        let version = lease
+            .as_ref()
+            .map(|lease| lease["metadata"]["resourceVersion"].clone());
+        let failure = |code: u16| {
+            let reason = if code == 404 { "NotFound" } else { "Conflict" };
+            let status =
+                json!({"status": "Failure", "code": code, "reason": reason, "message": ""});
+            (code, status)
+        };
+        match (method, version) {
+            (&Method::GET, Some(_)) => (200, lease.clone().unwrap_or_default()),
+            (&Method::GET | &Method::PUT, None) => failure(404),
+            (&Method::POST, Some(_)) => failure(409),
+            (&Method::PUT, Some(version)) if body["metadata"]["resourceVersion"] != version => {
+                failure(409)
+            }
+            (_, version) => {
+                let version = version.and_then(|text| text.as_str()?.parse::<u64>().ok());
+                let next = version.unwrap_or_default() + 1;
+                body["metadata"]["resourceVersion"] = json!(next.to_string());
+                *lease = Some(body.clone());
+                (200, body)
+            }
+        }
+    }
+
+    fn holder(&self) -> String {
+        let lease = lock(&self.lease).clone().unwrap_or_default();
+        lease["spec"]["holderIdentity"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    fn cut_off(&self, replica: &'static str) {
+        lock(&self.cut_off).push(replica);
+    }
+
+    fn requests(&self) -> usize {
+        lock(&self.log).len()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn settings(identity: &str) -> Settings {
+    let settings = Settings {
+        namespace: "yurt-ds".to_owned(),
+        identity: identity.to_owned(),
+        duration: seconds(15),
+        renew_deadline: seconds(10),
+        renew_every: seconds(5),
+    };
+    settings.checked().unwrap()
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn start(server: &Arc<Server>, replica: &'static str) -> Election {
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    Election::start(
+        server.client(replica),
+        settings(replica),
+        clock,
+        Metrics::new(),
+    )
+}
+
+fn writes(election: &Election) -> bool {
+    election.leadership().borrow().may_write()
+}
+
+async fn pass(n: u64) {
+    tokio::time::sleep(seconds(n)).await;
+}
+
+/// The first of the next 60 s at which that holds.
+async fn first_moment(holds: impl Fn() -> bool) -> Instant {
+    for _ in 0..1200 {
+        if holds() {
+            return Instant::now();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not within a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_leads_and_the_second_takes_over_at_once_after_a_release() {
+    let server = Arc::new(Server::default());
+    let a = start(&server, "a");
+    pass(1).await;
+    let b = start(&server, "b");
+    pass(60).await;
+    assert!(writes(&a) && !writes(&b));
+    a.release().await;
+    assert_eq!(server.holder(), "");
+    pass(6).await;
+    assert!(writes(&b));
+    assert_eq!(server.holder(), "b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_five_seconds_before_anybody_else_starts() {
+    let server = Arc::new(Server::default());
+    let (a, b) = (start(&server, "a"), start(&server, "b"));
+    pass(31).await;
+    let (old, new, lost) = if writes(&a) { (a, b, "a") } else { (b, a, "b") };
+    server.cut_off(lost);
+    let cut = Instant::now();
+    let stopped = first_moment(|| !writes(&old)).await;
+    assert!(stopped - cut <= seconds(10), "{:?}", stopped - cut);
+    let began = first_moment(|| writes(&new)).await;
+    assert!(!writes(&old));
+    let gap = began - stopped;
+    assert!(gap >= MARGIN && gap <= seconds(11), "{gap:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_leadership_is_published_without_being_asked_for() {
+    let server = Arc::new(Server::default());
+    let a = start(&server, "a");
+    pass(6).await;
+    server.cut_off("a");
+    let mut leadership = a.leadership();
+    let ended = leadership.wait_for(|now| *now == Leadership::Standby);
+    tokio::time::timeout(seconds(11), ended)
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_renews_with_one_request_in_five_seconds_and_others_look_as_often() {
+    let server = Arc::new(Server::default());
+    let a = start(&server, "a");
+    pass(1).await;
+    let before = server.requests();
+    pass(100).await;
+    assert_eq!(server.requests() - before, 20);
+    let b = start(&server, "b");
+    pass(1).await;
+    let before = server.requests();
+    pass(100).await;
+    assert_eq!(server.requests() - before, 40);
+    assert!(writes(&a) && !writes(&b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clock_of_the_holder_is_not_believed() {
+    for stamp in ["1999-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z"] {
+        let server = Arc::new(Server::default());
+        *lock(&server.lease) = Some(json!({
+            "metadata": {"name": names::LEASE, "resourceVersion": "1"},
+            "spec": {"holderIdentity": "z", "leaseDurationSeconds": 15, "renewTime": stamp},
+        }));
+        let a = start(&server, "a");
+        pass(14).await;
+        assert!(!writes(&a), "{stamp}");
+        pass(2).await;
+        assert!(writes(&a), "{stamp}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn absurd_durations_and_empty_leases_block_nobody_for_long() {
+    for spec in [
+        json!(null),
+        json!({}),
+        json!({"holderIdentity": "z"}),
+        json!({"holderIdentity": "z", "leaseDurationSeconds": -5, "leaseTransitions": i32::MAX}),
+        json!({"holderIdentity": "z", "leaseDurationSeconds": i32::MAX}),
+    ] {
+        let server = Arc::new(Server::default());
+        let metadata = json!({"name": names::LEASE, "resourceVersion": "1"});
+        *lock(&server.lease) = Some(json!({"metadata": metadata, "spec": spec}));
+        let a = start(&server, "a");
+        pass(21).await;
+        assert!(writes(&a), "{spec}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_deleted_under_its_holder_is_not_taken_before_its_time() {
+    let server = Arc::new(Server::default());
+    let a = start(&server, "a");
+    pass(1).await;
+    let b = start(&server, "b");
+    pass(30).await;
+    server.cut_off("a");
+    *lock(&server.lease) = None;
+    for _ in 0..400 {
+        assert!(!(writes(&a) && writes(&b)));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(writes(&b));
+}
+
+#[test]
+fn durations_that_do_not_fit_are_refused_with_the_flag() {
+    let case = |duration, deadline, every, expected: &str| {
+        let settings = Settings {
+            duration: seconds(duration),
+            renew_deadline: seconds(deadline),
+            renew_every: seconds(every),
+            ..settings("a")
+        };
+        let error = settings.checked().unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    };
+    case(15, 11, 5, "--lease-duration 15s");
+    case(15, 10, 10, "--lease-renew-every 10s");
+    case(15, 10, 0, "--lease-renew-every 0ns");
+    case(86_400, 10, 5, "--lease-duration 86400s");
+}
