@@ -1,0 +1,326 @@
+//! The embedded API server: a Kubernetes API in memory.
+//!
+//! Ordinary clients talk to it: in this process without a socket ([`Cluster::client`], so that tests own time), or over
+//! HTTP on loopback ([`Cluster::serve`], so that kubectl works). It is small and honest: what it does not support
+//! answers with the status that a Kubernetes server would use and a sentence, never with a wrong success.
+//!
+//! ```text
+//! request ─► faults ─► http (route, verb, body) ─► access ─► verbs ─► admission ─► store ─► watchers
+//!               │                                    schema, defaults, validate, patch        │
+//!            counters ◄──────────────── present (object, table, metadata) ◄───────────────────┘
+//! ```
+//!
+//! All writes happen under one lock in the order in which they arrive; names, UIDs and resourceVersions follow from the
+//! seed and that order.
+
+pub mod faults;
+pub mod resources;
+pub mod selector;
+pub mod status;
+
+mod access;
+mod admission;
+mod apply;
+mod defaults;
+mod discovery;
+mod http;
+mod object;
+mod openapi;
+mod patch;
+mod present;
+mod request;
+mod schema;
+mod serve;
+mod store;
+mod subresources;
+mod table;
+mod validate;
+mod verbs;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ::http::{Request, Response};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+pub use self::faults::{Fault, Faults, Guard, RequestInfo};
+pub use self::http::Body;
+use self::http::Server;
+use self::resources::Storage;
+use self::store::Store;
+use crate::clock::Clock;
+
+/// How a cluster starts.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where its time comes from.
+    pub clock: Clock,
+    /// Where UIDs and generated names come from.
+    pub seed: u64,
+    /// How many events of each kind a watch can be resumed over; older ones are answered with 410.
+    pub history: usize,
+    /// Does it serve streaming lists (`sendInitialEvents`), as Kubernetes does since 1.34?
+    pub streaming_lists: bool,
+}
+
+impl Options {
+    /// The usual server: 20,000 events of history, no streaming lists.
+    pub fn new(clock: Clock, seed: u64) -> Self {
+        Self {
+            clock,
+            seed,
+            history: 20_000,
+            streaming_lists: false,
+        }
+    }
+}
+
+/// How often something was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count {
+    /// The header `User-Agent`.
+    pub user_agent: String,
+    /// As in [`RequestInfo`].
+    pub verb: String,
+    /// Plural, empty for paths that are no resource.
+    pub resource: String,
+    /// Empty for the object itself.
+    pub subresource: String,
+    /// HTTP status; 0 when no answer was given (a fault, or the server was away).
+    pub code: u16,
+    /// How many requests.
+    pub number: u64,
+}
+
+type Counters = BTreeMap<(String, String, String, String, u16), u64>;
+
+/// An API server in memory; cheap to clone, all clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    server: Server,
+    faults: Faults,
+    counters: Arc<Mutex<Counters>>,
+    running: Arc<tokio::sync::watch::Sender<bool>>,
+}
+
+impl Cluster {
+    /// A cluster with its four namespaces and nothing else.
+    pub fn new(options: Options) -> Self {
+        let mut store = Store::new(options.seed, options.history);
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let namespace = first_namespace(name, &store.uid(), &options);
+            store.put(Storage::Namespaces, namespace);
+        }
+        Self {
+            server: Server {
+                store: Arc::new(Mutex::new(store)),
+                clock: options.clock,
+                streaming_lists: options.streaming_lists,
+                access: access::Access::new("sim".to_owned()),
+            },
+            faults: Faults::default(),
+            counters: Arc::default(),
+            running: Arc::new(tokio::sync::watch::Sender::new(true)),
+        }
+    }
+
+    /// A client in this process, without a socket: it also works under paused time.
+    pub fn client(&self, user_agent: &str) -> kube::Client {
+        let cluster = self.clone();
+        let agent = ::http::HeaderValue::from_str(user_agent)
+            .unwrap_or_else(|_| ::http::HeaderValue::from_static("invalid-user-agent"));
+        let service = tower::service_fn(move |mut request: Request<kube::client::Body>| {
+            let cluster = cluster.clone();
+            request
+                .headers_mut()
+                .insert(::http::header::USER_AGENT, agent.clone());
+            async move { cluster.handle(request).await }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Answers one request.
+    ///
+    /// # Errors
+    /// The connection breaks: the server is away, or a rule says so.
+    pub async fn handle<B>(&self, request: Request<B>) -> io::Result<Response<Body>>
+    where
+        B: hyper::body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let mut running = self.running.subscribe();
+        tokio::select! {
+            biased;
+            _ = running.wait_for(|running| !running) => Err(away()),
+            answer = self.handle_running(request) => answer,
+        }
+    }
+
+    async fn handle_running<B>(&self, request: Request<B>) -> io::Result<Response<Body>>
+    where
+        B: hyper::body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let parsed = match http::parse(&head) {
+            Ok(parsed) => parsed,
+            Err(failure) => return Ok(http::refusal(&failure)),
+        };
+        let fault = self.faults.judge(&parsed.info);
+        let answer = match fault {
+            Fault::ResetBefore => Err(reset()),
+            Fault::Hang => std::future::pending().await,
+            Fault::Status(code, retry_after) => Ok(http::refusal(&status::Failure::of_status(
+                code,
+                retry_after,
+            ))),
+            Fault::Pass | Fault::Delay(_) | Fault::ResetAfter => {
+                let body = http::read(Request::from_parts(head, body)).await;
+                if let Fault::Delay(time) = fault {
+                    tokio::time::sleep(time).await;
+                }
+                let answer = match body {
+                    Ok(body) => self.server.answer(&parsed, &body),
+                    Err(failure) => http::refusal(&failure),
+                };
+                match fault {
+                    Fault::ResetAfter => Err(reset()),
+                    _ => Ok(answer),
+                }
+            }
+        };
+        self.count(parsed.info, &answer);
+        answer
+    }
+
+    fn count(&self, info: RequestInfo, answer: &io::Result<Response<Body>>) {
+        let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+        let key = (
+            info.user_agent,
+            info.verb,
+            info.resource,
+            info.subresource,
+            code,
+        );
+        *lock(&self.counters).entry(key).or_default() += 1;
+    }
+
+    /// What was asked for so far, in order.
+    pub fn requests(&self) -> Vec<Count> {
+        lock(&self.counters)
+            .iter()
+            .map(
+                |((user_agent, verb, resource, subresource, code), number)| Count {
+                    user_agent: user_agent.clone(),
+                    verb: verb.clone(),
+                    resource: resource.clone(),
+                    subresource: subresource.clone(),
+                    code: *code,
+                    number: *number,
+                },
+            )
+            .collect()
+    }
+
+    /// The rules for what goes wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Denies what `rule` holds for, until the guard drops: requests are answered with 403 in the words of RBAC, and
+    /// access reviews say no.
+    pub fn deny(&self, rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static) -> Guard {
+        self.server.access.deny(rule)
+    }
+
+    /// Breaks the connection of every open watch.
+    pub fn disconnect_watches(&self) {
+        lock(&self.server.store).disconnect_watches();
+    }
+
+    /// Forgets the past: resuming a watch or a list from before now is answered with 410.
+    pub fn compact(&self) {
+        lock(&self.server.store).compact();
+    }
+
+    /// The server goes away: open connections break and new ones are refused until [`Cluster::start`].
+    pub fn stop(&self) {
+        self.running.send_replace(false);
+        self.disconnect_watches();
+    }
+
+    /// The server is back, with everything it knew.
+    pub fn start(&self) {
+        self.running.send_replace(true);
+    }
+
+    /// Serves plain HTTP/1.1 until `shutdown` completes; then open requests get a few seconds to end.
+    ///
+    /// # Errors
+    /// The listener breaks.
+    pub async fn serve(
+        &self,
+        listener: tokio::net::TcpListener,
+        shutdown: impl Future<Output = ()>,
+    ) -> io::Result<()> {
+        serve::serve(self.clone(), listener, shutdown).await
+    }
+
+    /// A kubeconfig for clients of [`Cluster::serve`] at this address.
+    pub fn kubeconfig(&self, address: SocketAddr) -> String {
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "sim", "cluster": { "server": format!("http://{address}") } }],
+            "users": [{ "name": "sim", "user": {} }],
+            "contexts": [{ "name": "sim", "context": { "cluster": "sim", "user": "sim" } }],
+            "current-context": "sim",
+        });
+        // JSON is YAML, too.
+        format!("{config:#}\n")
+    }
+
+    fn is_running(&self) -> bool {
+        *self.running.borrow()
+    }
+
+    async fn stopped(&self) {
+        // The sender lives in `self`, so the wait cannot fail.
+        let _ = self.running.subscribe().wait_for(|running| !running).await;
+    }
+}
+
+fn first_namespace(name: &str, uid: &str, options: &Options) -> Value {
+    let mut namespace = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "uid": uid,
+            "creationTimestamp": verbs::seconds(options.clock.now()),
+        },
+        "status": { "phase": "Active" },
+    });
+    defaults::fill(Storage::Namespaces, &mut namespace);
+    namespace
+}
+
+fn away() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionRefused, "the API server is away")
+}
+
+fn reset() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "the connection broke")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,100 @@
+//! Who may do what: everybody everything, except what a rule denies.
+
+use serde_json::{Value, json};
+
+use super::faults::{Fault, Faults, Guard, RequestInfo};
+use super::object::Object;
+use super::status::{Failure, qualified};
+use super::verbs::Outcome;
+
+/// The rules that deny.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    rules: Faults,
+    user: String,
+}
+
+impl Access {
+    /// No rules yet; `user` is the name that refusals give to whoever asks.
+    pub(crate) fn new(user: String) -> Self {
+        Self {
+            rules: Faults::default(),
+            user,
+        }
+    }
+
+    /// Denies what `rule` holds for, until the guard drops.
+    pub(crate) fn deny(
+        &self,
+        rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static,
+    ) -> Guard {
+        self.rules.add(move |request| match rule(request) {
+            true => Fault::Status(403, None),
+            false => Fault::Pass,
+        })
+    }
+
+    fn allows(&self, request: &RequestInfo) -> bool {
+        self.rules.judge(request) == Fault::Pass
+    }
+
+    /// Refuses what is denied, in the words of RBAC.
+    pub(crate) fn check(&self, request: &RequestInfo) -> Result<(), Failure> {
+        if self.allows(request) {
+            return Ok(());
+        }
+        let resource = match request.subresource.as_str() {
+            "" => request.resource.clone(),
+            sub => format!("{}/{sub}", request.resource),
+        };
+        let scope = match request.namespace.as_str() {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace {namespace:?}"),
+        };
+        let why = format!(
+            "User {:?} cannot {} resource {resource:?} in API group {:?} {scope}",
+            self.user, request.verb, request.group
+        );
+        let failure = Failure::forbidden(&request.group, &request.resource, &request.name, &why);
+        let name = match request.name.as_str() {
+            "" => String::new(),
+            name => format!(" {name:?}"),
+        };
+        let subject = qualified(&request.resource, &request.group);
+        let subject = match request.subresource.as_str() {
+            "" => subject,
+            sub => format!("{subject}/{sub}"),
+        };
+        Err(failure.saying(format!("{subject}{name} is forbidden: {why}")))
+    }
+
+    /// Answers a SelfSubjectAccessReview.
+    pub(crate) fn review(&self, mut review: Value) -> Result<Outcome, Failure> {
+        let attributes = &review["spec"]["resourceAttributes"];
+        let asked = RequestInfo {
+            user_agent: String::new(),
+            verb: attributes.text("/verb").to_owned(),
+            group: attributes.text("/group").to_owned(),
+            resource: attributes.text("/resource").to_owned(),
+            subresource: attributes.text("/subresource").to_owned(),
+            namespace: attributes.text("/namespace").to_owned(),
+            name: attributes.text("/name").to_owned(),
+        };
+        let non_resource = !review["spec"]["nonResourceAttributes"].is_null();
+        if attributes.is_null() && !non_resource {
+            return Err(Failure::invalid(
+                "authorization.k8s.io",
+                "SelfSubjectAccessReview",
+                "",
+                &[super::status::Cause::invalid(
+                    "spec.resourceAttributes",
+                    &Value::Null,
+                    "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+                )],
+            ));
+        }
+        let allowed = non_resource || self.allows(&asked);
+        review["status"] = json!({ "allowed": allowed });
+        Ok(Outcome::new(201, review))
+    }
+}

@@ -1,0 +1,673 @@
+//! From an HTTP request to its answer: verbs, bodies, options, and the lists and watches.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::Frame;
+use serde_json::{Value, json};
+
+use super::faults::RequestInfo;
+use super::object::Object;
+use super::present::{Form, incoming, outgoing};
+use super::request::{self, Query, Route, Target, option_failure};
+use super::resources::Storage;
+use super::selector::{FieldSelector, Selector};
+use super::status::{Cause, Failure};
+use super::store::{Filter, Key, Store, Stored};
+use super::verbs::{self, DeleteOptions, Outcome, Writing};
+use super::watch::{self, Manner};
+use super::{access, apply, discovery, openapi, patch, subresources};
+use crate::clock::Clock;
+
+/// The body of an answer.
+pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// The longest body that is read, as in kube-apiserver.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// How long a watch lasts that names no time.
+const WATCH_TIME: Duration = Duration::from_secs(40 * 60);
+
+/// What a request needs of the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    /// The objects.
+    pub(crate) store: Arc<Mutex<Store>>,
+    /// Time.
+    pub(crate) clock: Clock,
+    /// Are streaming lists (`sendInitialEvents`) served?
+    pub(crate) streaming_lists: bool,
+    /// Who may do what.
+    pub(crate) access: access::Access,
+}
+
+/// A request whose path and query are understood.
+pub(crate) struct Parsed {
+    /// Where it leads.
+    pub(crate) route: Route,
+    /// Its parameters.
+    pub(crate) query: Query,
+    /// The same in the words that rules look at.
+    pub(crate) info: RequestInfo,
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+}
+
+/// Understands the head of a request.
+///
+/// # Errors
+/// 400 for an unreadable query.
+pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, Failure> {
+    let path = head.uri.path().to_owned();
+    let query = Query::parse(head.uri.query().unwrap_or(""))?;
+    let route = request::route(&path);
+    let mut info = RequestInfo {
+        user_agent: text(&head.headers, header::USER_AGENT),
+        verb: head.method.as_str().to_lowercase(),
+        ..RequestInfo::default()
+    };
+    if let Route::Resource(target) = &route {
+        info.group = target.resource.group.to_owned();
+        info.resource = target.resource.plural.to_owned();
+        info.subresource.clone_from(&target.subresource);
+        info.namespace.clone_from(&target.namespace);
+        info.name.clone_from(&target.name);
+        info.verb = verb(&head.method, target, &query).to_owned();
+    }
+    Ok(Parsed {
+        route,
+        query,
+        info,
+        method: head.method.clone(),
+        path,
+        headers: head.headers.clone(),
+    })
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> String {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("")
+        .to_owned()
+}
+
+fn verb(method: &Method, target: &Target, query: &Query) -> &'static str {
+    match (method.as_str(), target.name.is_empty()) {
+        ("GET" | "HEAD", true) if query.flag("watch") => "watch",
+        ("GET" | "HEAD", true) => "list",
+        ("GET" | "HEAD", false) => "get",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "deletecollection",
+        ("DELETE", false) => "delete",
+        _ => "other",
+    }
+}
+
+/// Reads a body up to the limit.
+///
+/// # Errors
+/// 413 when it is longer, 400 when it breaks off.
+pub(crate) async fn read<B>(request: Request<B>) -> Result<Bytes, Failure>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let limited = http_body_util::Limited::new(request.into_body(), BODY_LIMIT);
+    match limited.collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(Failure::too_large(BODY_LIMIT))
+        }
+        Err(error) => Err(Failure::bad_request(format!(
+            "the body of the request could not be read: {error}"
+        ))),
+    }
+}
+
+impl Server {
+    /// Answers a request.
+    pub(crate) fn answer(&self, parsed: &Parsed, body: &Bytes) -> Response<Body> {
+        let answer = match &parsed.route {
+            Route::Other => other(parsed),
+            Route::Resource(target) => self.resource(parsed, target, body),
+        };
+        answer.unwrap_or_else(|failure| refusal(&failure))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resource(
+        &self,
+        parsed: &Parsed,
+        target: &Target,
+        body: &Bytes,
+    ) -> Result<Response<Body>, Failure> {
+        check_verb(parsed, target)?;
+        self.access.check(&parsed.info)?;
+        let form = Form::of(&text(&parsed.headers, header::ACCEPT), &self.clock)?;
+        match parsed.info.verb.as_str() {
+            "get" => {
+                let stored = verbs::get(&self.lock(), target)?;
+                Ok(json_answer(200, form.one(target.resource, &stored)))
+            }
+            "list" => self.list(parsed, target, &form),
+            "watch" => self.watch(parsed, target, form),
+            _ => self.write(parsed, target, &form, body),
+        }
+    }
+
+    fn list(
+        &self,
+        parsed: &Parsed,
+        target: &Target,
+        form: &Form,
+    ) -> Result<Response<Body>, Failure> {
+        let query = &parsed.query;
+        if query.optional_flag("sendInitialEvents").is_some() {
+            return Err(option_failure(
+                "ListOptions",
+                Cause::forbidden(
+                    "sendInitialEvents",
+                    "sendInitialEvents is forbidden for list",
+                ),
+            ));
+        }
+        let filter = filter(query, target)?;
+        let store = self.lock();
+        let asked = query.version()?.unwrap_or(0);
+        if asked > store.version() {
+            return Err(Failure::too_large_resource_version(asked, store.version()));
+        }
+        let page = Page::read(query, &store, target.resource.storage)?;
+        if query.get("resourceVersionMatch") == "Exact"
+            && asked < store.floor(target.resource.storage)
+        {
+            return Err(too_old(asked, store.floor(target.resource.storage)));
+        }
+        let limit = page.limit.unwrap_or(usize::MAX);
+        let mut selected = store.select(target.resource.storage, &filter, page.after.as_ref());
+        let mut items: Vec<&Stored> = Vec::new();
+        let mut last = None;
+        for (key, stored) in selected.by_ref().take(limit) {
+            items.push(stored);
+            last = Some(key);
+        }
+        let left = selected.count();
+        let mut metadata = json!({ "resourceVersion": page.version.to_string() });
+        if let (Some(last), true) = (last, left > 0) {
+            metadata["continue"] =
+                format!("{}/{}/{}", page.version, last.namespace, last.name).into();
+            if filter.labels.is_empty() && filter.fields.is_empty() {
+                metadata["remainingItemCount"] = left.into();
+            }
+        }
+        Ok(json_answer(
+            200,
+            form.list(target.resource, &items, &metadata),
+        ))
+    }
+
+    fn watch(
+        &self,
+        parsed: &Parsed,
+        target: &Target,
+        form: Form,
+    ) -> Result<Response<Body>, Failure> {
+        let query = &parsed.query;
+        let initial = self.initial_events(query)?;
+        let filter = filter(query, target)?;
+        let since = query.version()?.filter(|version| *version > 0);
+        let seconds = query.number("timeoutSeconds")?.unwrap_or(0);
+        let timeout = match u64::try_from(seconds) {
+            Ok(0) | Err(_) => WATCH_TIME,
+            Ok(seconds) => Duration::from_secs(seconds),
+        };
+        let manner = Manner {
+            resource: target.resource,
+            form,
+            bookmarks: query.flag("allowWatchBookmarks"),
+            initial_end: initial == Some(true),
+            timeout,
+        };
+        let since = match initial {
+            Some(true) => None,
+            Some(false) => Some(since.unwrap_or_else(|| self.lock().version())),
+            None => since,
+        };
+        let opened = self.lock().watch(target.resource.storage, filter, since);
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(floor) => return Ok(expired_watch(since.unwrap_or(0), floor)),
+        };
+        let lines = watch::lines(Arc::clone(&self.store), opened, manner);
+        let body = StreamBody::new(lines.map(|line| line.map(Frame::data)));
+        Ok(answer(200, Body::new(body)))
+    }
+
+    /// `sendInitialEvents`, refused as by a server without streaming lists unless this one has them.
+    fn initial_events(&self, query: &Query) -> Result<Option<bool>, Failure> {
+        let asked = query.optional_flag("sendInitialEvents");
+        if asked.is_none() {
+            if !query.get("resourceVersionMatch").is_empty() {
+                return Err(option_failure(
+                    "ListOptions",
+                    Cause::forbidden(
+                        "resourceVersionMatch",
+                        "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                    ),
+                ));
+            }
+            return Ok(None);
+        }
+        if !self.streaming_lists {
+            return Err(option_failure(
+                "ListOptions",
+                Cause::forbidden(
+                    "sendInitialEvents",
+                    "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+                ),
+            ));
+        }
+        if query.get("resourceVersionMatch") != "NotOlderThan" {
+            return Err(option_failure(
+                "ListOptions",
+                Cause::forbidden(
+                    "resourceVersionMatch",
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ),
+            ));
+        }
+        Ok(asked)
+    }
+
+    fn write(
+        &self,
+        parsed: &Parsed,
+        target: &Target,
+        form: &Form,
+        body: &Bytes,
+    ) -> Result<Response<Body>, Failure> {
+        let writing = self.writing(parsed)?;
+        let content = text(&parsed.headers, header::CONTENT_TYPE);
+        let content = content.split(';').next().unwrap_or("").trim();
+        let mut store = self.lock();
+        let outcome = match (parsed.info.verb.as_str(), target.subresource.as_str()) {
+            ("create", "") if target.resource.storage == Storage::Nothing => {
+                self.access.review(decode_body(content, body)?)
+            }
+            ("create", "") => {
+                let object = incoming(target.resource, decode_body(content, body)?);
+                verbs::create(&mut store, target, object, &writing)
+            }
+            ("create", "binding") => {
+                let binding = decode_body(content, body)?;
+                subresources::bind(&mut store, target, &binding, &writing)
+            }
+            ("create", "eviction") => {
+                let eviction = decode_body(content, body)?;
+                let options = delete_options(&parsed.query, &eviction["deleteOptions"])?;
+                subresources::evict(&mut store, target, &options, &writing)
+            }
+            ("update", _) => {
+                let object = incoming(target.resource, decode_body(content, body)?);
+                verbs::replace(&mut store, target, object, &writing)
+            }
+            ("patch", _) => patch_object(&mut store, parsed, target, content, body, &writing),
+            ("delete", _) => {
+                let options = delete_options(&parsed.query, &decode_options(content, body)?)?;
+                verbs::delete(&mut store, target, &options, &writing)
+            }
+            ("deletecollection", _) => {
+                let options = delete_options(&parsed.query, &decode_options(content, body)?)?;
+                let filter = filter(&parsed.query, target)?;
+                let gone =
+                    verbs::delete_collection(&mut store, target, &filter, &options, &writing)?;
+                let items: Vec<&Stored> = gone.iter().map(AsRef::as_ref).collect();
+                let metadata = json!({ "resourceVersion": store.version().to_string() });
+                return Ok(json_answer(
+                    200,
+                    form.list(target.resource, &items, &metadata),
+                ));
+            }
+            _ => Err(Failure::method_not_allowed()),
+        }?;
+        Ok(outcome_answer(target, form, outcome))
+    }
+
+    fn writing(&self, parsed: &Parsed) -> Result<Writing, Failure> {
+        let options = match parsed.info.verb.as_str() {
+            "create" => "CreateOptions",
+            "update" => "UpdateOptions",
+            "patch" => "PatchOptions",
+            _ => "DeleteOptions",
+        };
+        let validation = parsed.query.get("fieldValidation");
+        const LEVELS: &[&str] = &["", "Ignore", "Strict", "Warn"];
+        if !LEVELS.contains(&validation) {
+            return Err(option_failure(
+                options,
+                Cause::unsupported("fieldValidation", &validation.into(), LEVELS),
+            ));
+        }
+        Ok(Writing {
+            now: self.clock.now(),
+            dry_run: parsed.query.dry_run(options)?,
+            strict: validation == "Strict",
+            warn: validation != "Ignore",
+        })
+    }
+}
+
+/// Is there such a verb, and such a subresource?
+fn check_verb(parsed: &Parsed, target: &Target) -> Result<(), Failure> {
+    let verb = parsed.info.verb.as_str();
+    let allowed: &[&str] = match target.subresource.as_str() {
+        "" => target.resource.verbs(),
+        name => match target.resource.subresource(name) {
+            Some(verbs) => verbs,
+            None => return Err(missing_subresource(target)),
+        },
+    };
+    let creates_by_name =
+        verb == "create" && target.subresource.is_empty() && !target.name.is_empty();
+    let nowhere = matches!(verb, "create" | "deletecollection")
+        && target.resource.namespaced
+        && target.namespace.is_empty();
+    if !allowed.contains(&verb) || creates_by_name || nowhere {
+        return Err(Failure::method_not_allowed());
+    }
+    Ok(())
+}
+
+/// What a kubelet would have to do is not there, and says so.
+fn missing_subresource(target: &Target) -> Failure {
+    const OF_KUBELETS: &[&str] = &[
+        "log",
+        "exec",
+        "attach",
+        "portforward",
+        "proxy",
+        "ephemeralcontainers",
+        "resize",
+    ];
+    if !OF_KUBELETS.contains(&target.subresource.as_str()) {
+        return Failure::no_such_path();
+    }
+    Failure::of_status(501, None).saying(format!(
+        "the embedded cluster runs no containers, so {}/{} does not exist here; use a real cluster for it",
+        target.resource.plural, target.subresource
+    ))
+}
+
+fn other(parsed: &Parsed) -> Result<Response<Body>, Failure> {
+    let path = parsed.path.trim_end_matches('/');
+    if path.starts_with("/readyz") || path.starts_with("/livez") || path.starts_with("/healthz") {
+        return Ok(plain_answer("text/plain; charset=utf-8", "ok".into()));
+    }
+    if path.starts_with("/openapi/") {
+        return openapi::answer(path, &text(&parsed.headers, header::ACCEPT))
+            .ok_or_else(Failure::no_such_path);
+    }
+    let aggregated = text(&parsed.headers, header::ACCEPT)
+        .split(',')
+        .any(|range| {
+            range.contains("as=APIGroupDiscoveryList") && range.contains("v=v2;")
+                || range.ends_with("v=v2")
+        });
+    let found = discovery::answer(path, aggregated).ok_or_else(Failure::no_such_path)?;
+    if parsed.method != Method::GET && parsed.method != Method::HEAD {
+        return Err(Failure::method_not_allowed());
+    }
+    let kind = if found["kind"] == "APIGroupDiscoveryList" {
+        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    } else {
+        "application/json"
+    };
+    Ok(plain_answer(kind, found.to_string().into()))
+}
+
+/// Where a list starts and how long it may get.
+struct Page {
+    limit: Option<usize>,
+    after: Option<Key>,
+    version: u64,
+}
+
+impl Page {
+    fn read(query: &Query, store: &Store, storage: Storage) -> Result<Self, Failure> {
+        let limit = query
+            .number("limit")?
+            .and_then(|limit| usize::try_from(limit).ok())
+            .filter(|limit| *limit > 0);
+        let token = query.get("continue");
+        if token.is_empty() {
+            return Ok(Self {
+                limit,
+                after: None,
+                version: store.version(),
+            });
+        }
+        let mut parts = token.splitn(3, '/');
+        let parsed = (|| {
+            let version: u64 = parts.next()?.parse().ok()?;
+            let (namespace, name) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+            Some((version, Key { namespace, name }))
+        })();
+        let Some((version, after)) = parsed else {
+            return Err(Failure::bad_request("continue key is not valid"));
+        };
+        if version < store.floor(storage) {
+            return Err(Failure::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new \
+                 list without the continue parameter.",
+            ));
+        }
+        Ok(Self {
+            limit,
+            after: Some(after),
+            version,
+        })
+    }
+}
+
+fn filter(query: &Query, target: &Target) -> Result<Filter, Failure> {
+    let labels = Selector::parse(query.get("labelSelector")).map_err(Failure::bad_request)?;
+    let resource = target.resource;
+    let fields = FieldSelector::parse(query.get("fieldSelector"), resource.storage, resource.kind)
+        .map_err(Failure::bad_request)?;
+    Ok(Filter {
+        namespace: target.namespace.clone(),
+        labels,
+        fields,
+    })
+}
+
+/// A JSON (or YAML) body as a value.
+fn decode_body(content: &str, body: &Bytes) -> Result<Value, Failure> {
+    let value: Result<Value, String> = match content {
+        "" | "application/json" => serde_json::from_slice(body).map_err(|error| error.to_string()),
+        "application/yaml" | "application/apply-patch+yaml" => {
+            serde_saphyr::from_slice(body).map_err(|error| error.to_string())
+        }
+        _ => {
+            return Err(Failure::unsupported_media_type(
+                "the body of the request was in an unknown format - accepted media types include: application/json, \
+                 application/yaml",
+            ));
+        }
+    };
+    let value = value.map_err(|error| {
+        Failure::bad_request(format!(
+            "couldn't get version/kind; json parse error: {error}"
+        ))
+    })?;
+    if !value.is_object() {
+        return Err(Failure::bad_request(
+            "couldn't get version/kind; json parse error: the body has to be an object",
+        ));
+    }
+    Ok(value)
+}
+
+/// The options of a deletion, empty when there is no body.
+fn decode_options(content: &str, body: &Bytes) -> Result<Value, Failure> {
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    decode_body(content, body)
+}
+
+fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, Failure> {
+    let option = |name: &str| match body.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        _ => query.get(name).to_owned(),
+    };
+    let mut propagation = option("propagationPolicy");
+    const POLICIES: &[&str] = &["Foreground", "Background", "Orphan"];
+    if !propagation.is_empty() && !POLICIES.contains(&propagation.as_str()) {
+        return Err(option_failure(
+            "DeleteOptions",
+            Cause::unsupported("propagationPolicy", &propagation.into(), POLICIES),
+        ));
+    }
+    if body["orphanDependents"] == true || query.flag("orphanDependents") {
+        propagation = "Orphan".to_owned();
+    }
+    let precondition = |name: &str| body["preconditions"][name].as_str().map(str::to_owned);
+    Ok(DeleteOptions {
+        grace: body["gracePeriodSeconds"]
+            .as_i64()
+            .or(query.number("gracePeriodSeconds")?),
+        propagation,
+        uid: precondition("uid"),
+        version: precondition("resourceVersion"),
+    })
+}
+
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
+                           application/strategic-merge-patch+json, application/apply-patch+yaml";
+
+fn patch_object(
+    store: &mut Store,
+    parsed: &Parsed,
+    target: &Target,
+    content: &str,
+    body: &Bytes,
+    writing: &Writing,
+) -> Result<Outcome, Failure> {
+    if content == "application/apply-patch+yaml" {
+        return apply::apply(store, parsed, target, decode_body(content, body)?, writing);
+    }
+    if !PATCH_TYPES.split(", ").any(|known| known == content) {
+        return Err(Failure::unsupported_media_type(format!(
+            "the body of the request was in an unknown format - accepted media types include: {PATCH_TYPES}"
+        )));
+    }
+    let document: Value = serde_json::from_slice(body)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    let current = verbs::get(store, target)?;
+    let shown = outgoing(target.resource, current.value.clone());
+    let patched = match content {
+        "application/json-patch+json" => patch::json(&shown, document),
+        "application/merge-patch+json" => patch::merge(&shown, &document),
+        _ => patch::strategic(&shown, &document),
+    }?;
+    if patched == shown {
+        return Ok(Outcome::new(200, current.value.clone()));
+    }
+    let (object, warnings) = verbs::decode(target, incoming(target.resource, patched), writing)?;
+    if object.name() != target.name || object.namespace() != target.namespace {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            object.name(),
+            target.name
+        )));
+    }
+    let body = verbs::update(store, target, &current, object, writing)?;
+    Ok(Outcome {
+        code: 200,
+        body,
+        warnings,
+    })
+}
+
+fn too_old(asked: u64, floor: u64) -> Failure {
+    Failure::expired(format!("too old resource version: {asked} ({floor})"))
+}
+
+/// As a real server: 200, and the refusal inside the stream.
+fn expired_watch(asked: u64, floor: u64) -> Response<Body> {
+    let line = json!({ "type": "ERROR", "object": too_old(asked, floor).to_json() });
+    json_answer(200, format!("{line}\n").into())
+}
+
+fn outcome_answer(target: &Target, form: &Form, outcome: Outcome) -> Response<Body> {
+    let is_status = outcome.body["kind"] == "Status";
+    let body = match form {
+        _ if is_status || target.resource.storage == Storage::Nothing => outcome.body,
+        form => form.shape(target.resource, &outcome.body),
+    };
+    let mut response = json_answer(outcome.code, body.to_string().into());
+    for warning in outcome.warnings {
+        let quoted = format!("299 - {:?}", warning);
+        if let Ok(value) = header::HeaderValue::from_str(&quoted) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+/// The answer that carries a refusal.
+pub(crate) fn refusal(failure: &Failure) -> Response<Body> {
+    let mut response = json_answer(failure.code, failure.to_json().to_string().into());
+    if let Some(seconds) = failure.retry_after {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+fn json_answer(code: u16, body: Bytes) -> Response<Body> {
+    answer(code, whole(body))
+}
+
+/// A body that is there as a whole.
+fn whole(body: Bytes) -> Body {
+    Body::new(Full::new(body).map_err(|never| match never {}))
+}
+
+/// An answer of another type than JSON.
+pub(crate) fn plain_answer(kind: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = answer(200, whole(body));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}
+
+fn answer(code: u16, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static("application/json"),
+    );
+    headers.insert(
+        header::CACHE_CONTROL,
+        header::HeaderValue::from_static("no-cache, private"),
+    );
+    response
+}

@@ -1,0 +1,314 @@
+//! The patch types: JSON patch (RFC 6902), merge patch (RFC 7386), strategic merge patch.
+//!
+//! A strategic merge patch is a merge patch that knows which lists are sets or maps; [`merge_key`] is that knowledge,
+//! taken from the `patchMergeKey` marks of the Kubernetes API types.
+
+use serde_json::{Map, Value};
+
+use super::status::Failure;
+
+/// Most operations that a JSON patch may have, as in kube-apiserver.
+const JSON_PATCH_OPERATIONS: usize = 10_000;
+
+/// Applies a JSON patch.
+pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, Failure> {
+    let patch: json_patch::Patch = serde_json::from_value(patch)
+        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    if patch.0.len() > JSON_PATCH_OPERATIONS {
+        return Err(Failure::too_large(JSON_PATCH_OPERATIONS));
+    }
+    let mut patched = object.clone();
+    json_patch::patch(&mut patched, &patch)
+        .map_err(|error| Failure::unprocessable(error.to_string()))?;
+    Ok(patched)
+}
+
+/// Applies a merge patch.
+pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, Failure> {
+    if !patch.is_object() {
+        return Err(Failure::bad_request(
+            "error decoding patch: a merge patch has to be an object",
+        ));
+    }
+    let mut patched = object.clone();
+    json_patch::merge(&mut patched, patch);
+    Ok(patched)
+}
+
+/// Applies a strategic merge patch.
+pub(crate) fn strategic(object: &Value, patch: &Value) -> Result<Value, Failure> {
+    let Value::Object(patch) = patch else {
+        return Err(Failure::bad_request(
+            "error decoding patch: a strategic merge patch has to be an object",
+        ));
+    };
+    let mut patched = object.clone();
+    merge_map(&mut patched, patch, "")?;
+    Ok(patched)
+}
+
+fn merge_map(object: &mut Value, patch: &Map<String, Value>, parent: &str) -> Result<(), Failure> {
+    match patch.get("$patch").and_then(Value::as_str) {
+        Some("replace") => {
+            let mut whole = patch.clone();
+            whole.remove("$patch");
+            *object = without_directives(Value::Object(whole));
+            return Ok(());
+        }
+        Some("delete") => {
+            *object = Value::Object(Map::new());
+            return Ok(());
+        }
+        Some("merge") | None => {}
+        Some(other) => return Err(unknown_directive(other)),
+    }
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = object else {
+        return Ok(());
+    };
+    retain_keys(fields, patch);
+    for (key, value) in patch {
+        if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
+            delete_from_set(fields, list, value);
+        } else if !key.starts_with('$') {
+            merge_field(fields, key, value, parent)?;
+        }
+    }
+    set_orders(fields, patch, parent);
+    Ok(())
+}
+
+fn merge_field(
+    fields: &mut Map<String, Value>,
+    key: &str,
+    value: &Value,
+    parent: &str,
+) -> Result<(), Failure> {
+    match value {
+        Value::Null => drop(fields.remove(key)),
+        Value::Object(patch) => {
+            if patch.get("$patch").and_then(Value::as_str) == Some("delete") {
+                fields.remove(key);
+            } else {
+                let place = fields.entry(key.to_owned()).or_insert(Value::Null);
+                merge_map(place, patch, key)?;
+            }
+        }
+        Value::Array(patch) => match list_kind(parent, key) {
+            ListKind::Atomic => drop(fields.insert(key.to_owned(), value.clone())),
+            ListKind::Set => merge_set(fields, key, patch),
+            ListKind::Map(merge_key) => merge_list(fields, key, patch, merge_key)?,
+        },
+        value => drop(fields.insert(key.to_owned(), value.clone())),
+    }
+    Ok(())
+}
+
+/// How a list is merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListKind {
+    /// Replaced as a whole.
+    Atomic,
+    /// Of primitive values, each once.
+    Set,
+    /// Of objects, told apart by this field.
+    Map(&'static str),
+}
+
+/// How the list `field` of the object in `parent` is merged.
+pub(crate) fn list_kind(parent: &str, field: &str) -> ListKind {
+    match field {
+        "finalizers" | "podCIDRs" => ListKind::Set,
+        _ => merge_key(parent, field).map_or(ListKind::Atomic, ListKind::Map),
+    }
+}
+
+/// The `patchMergeKey` of a list in the API types that this server knows.
+fn merge_key(parent: &str, field: &str) -> Option<&'static str> {
+    Some(match (parent, field) {
+        ("metadata", "ownerReferences") => "uid",
+        (
+            "spec",
+            "containers"
+            | "initContainers"
+            | "ephemeralContainers"
+            | "volumes"
+            | "imagePullSecrets"
+            | "schedulingGates"
+            | "resourceClaims",
+        ) => "name",
+        ("spec", "hostAliases") => "ip",
+        ("spec", "topologySpreadConstraints") => "topologyKey",
+        ("spec", "ports") => "port",
+        ("containers" | "initContainers" | "ephemeralContainers", "ports") => "containerPort",
+        ("containers" | "initContainers" | "ephemeralContainers", "env") => "name",
+        ("containers" | "initContainers" | "ephemeralContainers", "volumeMounts") => "mountPath",
+        ("containers" | "initContainers" | "ephemeralContainers", "volumeDevices") => "devicePath",
+        (
+            "containerStatuses" | "initContainerStatuses" | "ephemeralContainerStatuses",
+            "volumeMounts",
+        ) => "mountPath",
+        (
+            "containerStatuses" | "initContainerStatuses" | "ephemeralContainerStatuses",
+            "allocatedResourcesStatus",
+        ) => "name",
+        ("status", "conditions" | "addresses") => "type",
+        ("status", "podIPs" | "hostIPs") => "ip",
+        ("status", "resourceClaimStatuses") => "name",
+        // ServiceAccount.secrets and imagePullSecrets are at the top of their object.
+        ("", "secrets") => "name",
+        _ => return None,
+    })
+}
+
+fn merge_set(fields: &mut Map<String, Value>, key: &str, patch: &[Value]) {
+    let place = fields
+        .entry(key.to_owned())
+        .or_insert_with(|| Value::Array(Vec::new()));
+    if !place.is_array() {
+        *place = Value::Array(Vec::new());
+    }
+    if let Value::Array(list) = place {
+        for value in patch {
+            if !list.contains(value) {
+                list.push(value.clone());
+            }
+        }
+    }
+}
+
+fn delete_from_set(fields: &mut Map<String, Value>, key: &str, gone: &Value) {
+    if let (Some(Value::Array(list)), Some(gone)) = (fields.get_mut(key), gone.as_array()) {
+        list.retain(|value| !gone.contains(value));
+    }
+}
+
+fn merge_list(
+    fields: &mut Map<String, Value>,
+    key: &str,
+    patch: &[Value],
+    merge_key: &str,
+) -> Result<(), Failure> {
+    let place = fields
+        .entry(key.to_owned())
+        .or_insert_with(|| Value::Array(Vec::new()));
+    if !place.is_array() {
+        *place = Value::Array(Vec::new());
+    }
+    let Value::Array(list) = place else {
+        return Ok(());
+    };
+    if patch.iter().any(|item| item["$patch"] == "replace") {
+        *list = patch
+            .iter()
+            .filter(|item| item["$patch"] != "replace")
+            .cloned()
+            .map(without_directives)
+            .collect();
+        return Ok(());
+    }
+    for item in patch {
+        merge_item(list, item, key, merge_key)?;
+    }
+    Ok(())
+}
+
+fn merge_item(
+    list: &mut Vec<Value>,
+    item: &Value,
+    key: &str,
+    merge_key: &str,
+) -> Result<(), Failure> {
+    let Value::Object(patch) = item else {
+        return Err(Failure::bad_request(format!(
+            "error decoding patch: an entry of {key} has to be an object"
+        )));
+    };
+    let identity = &item[merge_key];
+    if identity.is_null() {
+        return Err(Failure::bad_request(format!(
+            "error decoding patch: map: {item} does not contain declared merge key: {merge_key}"
+        )));
+    }
+    if item["$patch"] == "delete" {
+        list.retain(|have| have[merge_key] != *identity);
+        return Ok(());
+    }
+    match list.iter_mut().find(|have| have[merge_key] == *identity) {
+        Some(have) => merge_map(have, patch, key),
+        None => {
+            let mut fresh = Value::Object(Map::new());
+            merge_map(&mut fresh, patch, key)?;
+            list.push(fresh);
+            Ok(())
+        }
+    }
+}
+
+/// `$retainKeys` lists the only fields that may stay.
+fn retain_keys(fields: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    if let Some(Value::Array(keep)) = patch.get("$retainKeys") {
+        fields.retain(|key, _| keep.iter().any(|kept| kept == key));
+    }
+}
+
+/// `$setElementOrder/list` gives the order of the entries it names; others keep their places behind what precedes them.
+fn set_orders(fields: &mut Map<String, Value>, patch: &Map<String, Value>, parent: &str) {
+    for (key, order) in patch {
+        let Some(name) = key.strip_prefix("$setElementOrder/") else {
+            continue;
+        };
+        let (Some(Value::Array(list)), Value::Array(order)) = (fields.get_mut(name), order) else {
+            continue;
+        };
+        let identity: Box<dyn Fn(&Value) -> Value> = match list_kind(parent, name) {
+            ListKind::Map(merge_key) => Box::new(move |item| match item.get(merge_key) {
+                Some(value) => value.clone(),
+                None => item.clone(),
+            }),
+            _ => Box::new(Value::clone),
+        };
+        reorder(
+            list,
+            &order.iter().map(&identity).collect::<Vec<_>>(),
+            &identity,
+        );
+    }
+}
+
+fn reorder(list: &mut Vec<Value>, order: &[Value], identity: &dyn Fn(&Value) -> Value) {
+    let mut keyed = Vec::with_capacity(list.len());
+    let mut after = 0;
+    for item in list.drain(..) {
+        let key = identity(&item);
+        if let Some(at) = order.iter().position(|wanted| *wanted == key) {
+            after = at + 1;
+            keyed.push(((at + 1, 0), item));
+        } else {
+            keyed.push(((after, 1), item));
+        }
+    }
+    keyed.sort_by_key(|(place, _)| *place);
+    list.extend(keyed.into_iter().map(|(_, item)| item));
+}
+
+fn without_directives(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .filter(|(key, value)| !key.starts_with('$') && !value.is_null())
+                .map(|(key, value)| (key, without_directives(value)))
+                .collect(),
+        ),
+        Value::Array(list) => Value::Array(list.into_iter().map(without_directives).collect()),
+        other => other,
+    }
+}
+
+fn unknown_directive(directive: &str) -> Failure {
+    Failure::bad_request(format!(
+        "error decoding patch: unknown patch type: {directive} (known: replace, merge, delete)"
+    ))
+}

@@ -1,0 +1,187 @@
+//! The shapes in which a client may ask for objects: as they are, as a table, or only their metadata.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Map, Value, json};
+
+use super::resources::{Resource, Storage};
+use super::status::Failure;
+use super::store::{Change, Event, Stored, watch_line};
+use super::table;
+use crate::clock::Clock;
+
+/// A shape that the header `Accept` asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    /// The objects.
+    Object,
+    /// `meta.k8s.io/v1` Table, for `kubectl get`, with ages by this clock.
+    Table(Clock),
+    /// `meta.k8s.io/v1` PartialObjectMetadata.
+    Metadata,
+}
+
+impl Form {
+    /// Reads `Accept`: the first shape in it that this server has. Clients that prefer protobuf get JSON.
+    pub(crate) fn of(accept: &str, clock: &Clock) -> Result<Self, Failure> {
+        if accept.trim().is_empty() {
+            return Ok(Self::Object);
+        }
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let media = parts.next().unwrap_or("");
+            let known = [
+                "application/json",
+                "application/vnd.kubernetes.protobuf",
+                "application/*",
+                "*/*",
+            ];
+            if !known.contains(&media) {
+                continue;
+            }
+            match parts.find_map(|part| part.strip_prefix("as=")) {
+                None => return Ok(Self::Object),
+                Some("Table") => return Ok(Self::Table(clock.clone())),
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
+                    return Ok(Self::Metadata);
+                }
+                Some(_) => {}
+            }
+        }
+        Err(Failure::not_acceptable(
+            "only the following media types are accepted: application/json",
+        ))
+    }
+
+    /// One object as a body.
+    pub(crate) fn one(&self, resource: &Resource, stored: &Stored) -> Bytes {
+        match self {
+            Self::Object if as_stored(resource) => stored.json().clone(),
+            _ => self.shape(resource, &stored.value).to_string().into(),
+        }
+    }
+
+    /// One object as a value, for an answer to a write.
+    pub(crate) fn shape(&self, resource: &Resource, object: &Value) -> Value {
+        match self {
+            Self::Object => outgoing(resource, object.clone()),
+            Self::Table(clock) => table::of(resource, &[object], None, clock.now()),
+            Self::Metadata => metadata_only(object),
+        }
+    }
+
+    /// A list with its own metadata.
+    pub(crate) fn list(&self, resource: &Resource, items: &[&Stored], metadata: &Value) -> Bytes {
+        if let Self::Table(clock) = self {
+            let objects: Vec<&Value> = items.iter().map(|stored| &stored.value).collect();
+            return table::of(resource, &objects, Some(metadata), clock.now())
+                .to_string()
+                .into();
+        }
+        let (kind, version) = match self {
+            Self::Metadata => (
+                "PartialObjectMetadataList".to_owned(),
+                "meta.k8s.io/v1".to_owned(),
+            ),
+            _ => (format!("{}List", resource.kind), resource.api_version()),
+        };
+        let mut body = BytesMut::new();
+        let head = format!(
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{metadata},\"items\":["
+        );
+        body.put_slice(head.as_bytes());
+        for (at, stored) in items.iter().enumerate() {
+            if at > 0 {
+                body.put_u8(b',');
+            }
+            body.put(self.one(resource, stored));
+        }
+        body.put_slice(b"]}");
+        body.freeze()
+    }
+
+    /// A line of a watch for a present object.
+    pub(crate) fn line(&self, resource: &Resource, change: Change, stored: &Stored) -> Bytes {
+        watch_line(change.word(), &self.one(resource, stored))
+    }
+
+    /// A line of a watch for an event; plain objects share one body among all watchers.
+    pub(crate) fn event_line(&self, resource: &Resource, change: Change, event: &Event) -> Bytes {
+        if matches!(self, Self::Object) && as_stored(resource) {
+            return event.line(change);
+        }
+        self.line(resource, change, event.shown(change))
+    }
+
+    /// A bookmark in this shape.
+    pub(crate) fn bookmark(&self, resource: &Resource, object: Value) -> Value {
+        match self {
+            Self::Object => object,
+            Self::Table(clock) => table::of(resource, &[], Some(&object["metadata"]), clock.now()),
+            Self::Metadata => metadata_only(&object),
+        }
+    }
+}
+
+fn as_stored(resource: &Resource) -> bool {
+    resource.group != "events.k8s.io"
+}
+
+fn metadata_only(object: &Value) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": object["metadata"],
+    })
+}
+
+/// The names that `events.k8s.io` and core have for the same fields of an event.
+const EVENT_FIELDS: &[(&str, &str)] = &[
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+/// A stored object as clients of this resource know it.
+pub(crate) fn outgoing(resource: &Resource, object: Value) -> Value {
+    if as_stored(resource) || resource.storage != Storage::Events {
+        return object;
+    }
+    let names = |key: &str| {
+        EVENT_FIELDS
+            .iter()
+            .find(|(_, core)| *core == key)
+            .map(|(events, _)| *events)
+    };
+    renamed(object, "events.k8s.io/v1", names)
+}
+
+/// What a client of this resource sent, as it is stored.
+pub(crate) fn incoming(resource: &Resource, object: Value) -> Value {
+    let foreign = object["apiVersion"] == "events.k8s.io/v1" && object["kind"] == "Event";
+    if as_stored(resource) || !foreign {
+        return object;
+    }
+    let names = |key: &str| {
+        EVENT_FIELDS
+            .iter()
+            .find(|(events, _)| *events == key)
+            .map(|(_, core)| *core)
+    };
+    renamed(object, "v1", names)
+}
+
+fn renamed(object: Value, version: &str, name: impl Fn(&str) -> Option<&'static str>) -> Value {
+    let Value::Object(fields) = object else {
+        return object;
+    };
+    let mut fields: Map<String, Value> = fields
+        .into_iter()
+        .map(|(key, value)| (name(&key).map_or(key, str::to_owned), value))
+        .collect();
+    fields.insert("apiVersion".to_owned(), version.into());
+    Value::Object(fields)
+}

@@ -1,0 +1,202 @@
+//! What a request is about: its path and its query, parsed once.
+
+use std::collections::BTreeMap;
+
+use super::resources::{self, Resource};
+use super::status::{Cause, Failure};
+
+/// Where a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// A resource, one of its objects, or something under one.
+    Resource(Target),
+    /// Anything else: discovery, health, nothing.
+    Other,
+}
+
+/// A resource in a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Of which kind.
+    pub(crate) resource: &'static Resource,
+    /// Empty: cluster-wide.
+    pub(crate) namespace: String,
+    /// Empty: the collection.
+    pub(crate) name: String,
+    /// Empty: the object itself.
+    pub(crate) subresource: String,
+}
+
+impl Target {
+    /// 404 for the object in the path.
+    pub(crate) fn not_found(&self) -> Failure {
+        Failure::not_found(self.resource.group, self.resource.plural, &self.name)
+    }
+
+    /// 422 for the object in the path.
+    pub(crate) fn invalid(&self, causes: &[Cause]) -> Failure {
+        Failure::invalid(self.resource.group, self.resource.kind, &self.name, causes)
+    }
+}
+
+/// Finds out where a path leads.
+pub(crate) fn route(path: &str) -> Route {
+    let segments: Option<Vec<String>> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(|segment| decode(segment, false))
+        .collect();
+    let Some(segments) = segments else {
+        return Route::Other;
+    };
+    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let target = match segments.as_slice() {
+        ["api", version, rest @ ..] => resource("", version, rest),
+        ["apis", group, version, rest @ ..] => resource(group, version, rest),
+        _ => None,
+    };
+    target.map_or(Route::Other, Route::Resource)
+}
+
+fn resource(group: &str, version: &str, rest: &[&str]) -> Option<Target> {
+    let (namespace, rest) = match rest {
+        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", rest),
+        ["namespaces", namespace, inner @ ..] => (*namespace, inner),
+        _ => ("", rest),
+    };
+    let (plural, name, subresource) = match rest {
+        [plural] => (plural, "", ""),
+        [plural, name] => (plural, *name, ""),
+        [plural, name, subresource] => (plural, *name, *subresource),
+        _ => return None,
+    };
+    let resource = resources::find(group, version, plural)?;
+    let object_without_namespace = resource.namespaced && namespace.is_empty() && !name.is_empty();
+    if object_without_namespace || (!resource.namespaced && !namespace.is_empty()) {
+        return None;
+    }
+    Some(Target {
+        resource,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        subresource: subresource.to_owned(),
+    })
+}
+
+/// The parameters of a request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Query(BTreeMap<String, String>);
+
+impl Query {
+    /// Reads what follows the question mark.
+    ///
+    /// # Errors
+    /// A broken escape.
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let mut parameters = BTreeMap::new();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded = decode(key, true).zip(decode(value, true));
+            let (key, value) = decoded.ok_or_else(|| {
+                Failure::bad_request(format!(
+                    "the query parameter {pair:?} has an invalid escape; write it as %XX"
+                ))
+            })?;
+            parameters.entry(key).or_insert(value);
+        }
+        Ok(Self(parameters))
+    }
+
+    /// A parameter, empty when it is not given.
+    pub(crate) fn get(&self, key: &str) -> &str {
+        self.0.get(key).map_or("", String::as_str)
+    }
+
+    /// A parameter that is true or false; as Go reads them, anything unknown is true when present and empty.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        matches!(self.optional_flag(key), Some(true))
+    }
+
+    /// The same, told apart from "not given".
+    pub(crate) fn optional_flag(&self, key: &str) -> Option<bool> {
+        let value = self.0.get(key)?;
+        Some(!matches!(value.to_lowercase().as_str(), "false" | "0"))
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// Something that is no number.
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
+        match self.get(key) {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                Failure::bad_request(format!(
+                    "unable to decode query parameter {key}: {text:?} is not a whole number"
+                ))
+            }),
+        }
+    }
+
+    /// A resourceVersion; `None` when it is not given.
+    ///
+    /// # Errors
+    /// Something that this server never gave out.
+    pub(crate) fn version(&self) -> Result<Option<u64>, Failure> {
+        match self.get("resourceVersion") {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                Failure::invalid(
+                    "",
+                    "",
+                    "",
+                    &[Cause::invalid(
+                        "resourceVersion",
+                        &text.into(),
+                        "strconv.ParseUint: parsing: invalid syntax",
+                    )],
+                )
+            }),
+        }
+    }
+
+    /// Is nothing to be written?
+    ///
+    /// # Errors
+    /// Anything but `All`.
+    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, Failure> {
+        match self.get("dryRun") {
+            "" => Ok(false),
+            "All" => Ok(true),
+            other => Err(option_failure(
+                options,
+                Cause::unsupported("dryRun", &other.into(), &["All"]),
+            )),
+        }
+    }
+}
+
+/// 422 for an option of a request, such as `CreateOptions`.
+pub(crate) fn option_failure(options: &str, cause: Cause) -> Failure {
+    Failure::invalid("meta.k8s.io", options, "", &[cause])
+}
+
+/// Decodes `%XX` and, in queries, `+`.
+fn decode(text: &str, plus_is_space: bool) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match first {
+            b'%' => {
+                let (hex, tail) = rest.split_at_checked(2)?;
+                let hex = std::str::from_utf8(hex).ok()?;
+                bytes.push(u8::from_str_radix(hex, 16).ok()?);
+                rest = tail;
+            }
+            b'+' if plus_is_space => bytes.push(b' '),
+            byte => bytes.push(*byte),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -1,0 +1,158 @@
+//! The shape of each kind, taken from the API types of k8s-openapi: decoding with field checks, and canonical JSON.
+//!
+//! An object goes through its typed form once on the way in. What comes out has the field names, times and numbers
+//! that the types allow; what was dropped on the way is an unknown field.
+
+use k8s_openapi::api::{
+    apps::v1::{ControllerRevision, DaemonSet},
+    authorization::v1::SelfSubjectAccessReview,
+    batch::v1::Job,
+    coordination::v1::Lease,
+    core::v1::{
+        ConfigMap, Event, Namespace, Node, Pod, ResourceQuota, Secret, Service, ServiceAccount,
+    },
+    policy::v1::PodDisruptionBudget,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::resources::{Resource, Storage};
+use super::status::Failure;
+
+/// An object in canonical form, and the paths of the fields that its type does not have.
+pub(crate) struct Decoded {
+    /// The object.
+    pub(crate) object: Value,
+    /// Paths such as `spec.colour`.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// Decodes `object` as the kind of `resource`.
+pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, Failure> {
+    numbers_to_quantities(&mut object);
+    let canonical = match resource.storage {
+        Storage::Namespaces => through::<Namespace>(&object),
+        Storage::Nodes => through::<Node>(&object),
+        Storage::Pods => through::<Pod>(&object),
+        Storage::ConfigMaps => through::<ConfigMap>(&object),
+        Storage::Secrets => through::<Secret>(&object),
+        Storage::ServiceAccounts => through::<ServiceAccount>(&object),
+        Storage::Services => through::<Service>(&object),
+        Storage::Events => through::<Event>(&object),
+        Storage::ResourceQuotas => through::<ResourceQuota>(&object),
+        Storage::DaemonSets => through::<DaemonSet>(&object),
+        Storage::ControllerRevisions => through::<ControllerRevision>(&object),
+        Storage::Jobs => through::<Job>(&object),
+        Storage::Leases => through::<Lease>(&object),
+        Storage::PodDisruptionBudgets => through::<PodDisruptionBudget>(&object),
+        Storage::Nothing => through::<SelfSubjectAccessReview>(&object),
+    }
+    .map_err(|error| {
+        Failure::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {kind}: {error}",
+            kind = resource.kind,
+            version = resource.version,
+        ))
+    })?;
+    let mut unknown = Vec::new();
+    compare("", &object, &canonical, &mut unknown);
+    Ok(Decoded {
+        object: canonical,
+        unknown,
+    })
+}
+
+fn through<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
+    let typed: K = K::deserialize(object)?;
+    let mut canonical = serde_json::to_value(typed)?;
+    without_empty(&mut canonical);
+    Ok(canonical)
+}
+
+/// Go leaves out empty lists and maps where the types here keep `Some` of nothing.
+fn without_empty(value: &mut Value) {
+    if let Value::Object(fields) = value {
+        for list in [
+            "labels",
+            "annotations",
+            "finalizers",
+            "ownerReferences",
+            "managedFields",
+        ] {
+            let empty = match fields.get(list) {
+                Some(Value::Array(list)) => list.is_empty(),
+                Some(Value::Object(map)) => map.is_empty(),
+                _ => false,
+            };
+            if empty {
+                fields.remove(list);
+            }
+        }
+        // The data of a ControllerRevision is its maker's, byte for byte.
+        fields
+            .iter_mut()
+            .filter(|(key, _)| *key != "data")
+            .for_each(|(_, child)| without_empty(child));
+    }
+}
+
+/// Collects what `given` has and `kept` lost.
+fn compare(path: &str, given: &Value, kept: &Value, unknown: &mut Vec<String>) {
+    match (given, kept) {
+        (Value::Object(given), Value::Object(kept)) => {
+            for (key, value) in given {
+                let path = match path {
+                    "" => key.clone(),
+                    path => format!("{path}.{key}"),
+                };
+                match kept.get(key) {
+                    Some(kept) => compare(&path, value, kept, unknown),
+                    None if is_nothing(value) => {}
+                    None => unknown.push(path),
+                }
+            }
+        }
+        (Value::Array(given), Value::Array(kept)) => {
+            for (at, (given, kept)) in given.iter().zip(kept).enumerate() {
+                compare(&format!("{path}[{at}]"), given, kept, unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// Quantities may be written as numbers (`cpu: 1`).
+fn numbers_to_quantities(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            for (key, child) in map.iter_mut() {
+                match (key.as_str(), &mut *child) {
+                    (
+                        "limits" | "requests" | "hard" | "used" | "capacity" | "allocatable",
+                        Value::Object(quantities),
+                    ) => quantities.values_mut().for_each(number_to_text),
+                    ("sizeLimit" | "divisor", quantity) => number_to_text(quantity),
+                    ("data", _) => {}
+                    _ => numbers_to_quantities(child),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(numbers_to_quantities),
+        _ => {}
+    }
+}
+
+fn number_to_text(value: &mut Value) {
+    if value.is_number() {
+        *value = Value::String(value.to_string());
+    }
+}

@@ -1,0 +1,93 @@
+//! The cluster on a socket: HTTP/1.1 with a limit on how long a request's head may take, and an end.
+
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::Cluster;
+
+/// A client that is slower with the head of its request is not one of ours.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What open requests get when the server ends.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Time to breathe when the machine has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Accepts connections until `shutdown` completes.
+pub(crate) async fn serve(
+    cluster: Cluster,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let mut connections = JoinSet::new();
+    let (closing, _) = tokio::sync::watch::channel(false);
+    tokio::pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                // While the server is away a connection is dropped as soon as it is made.
+                Ok((stream, _)) if cluster.is_running() => {
+                    connections.spawn(connection(cluster.clone(), stream, closing.subscribe()));
+                }
+                Ok(_) => {}
+                Err(error) if is_fatal(&error) => return Err(error),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+        }
+    }
+    drop(listener);
+    closing.send_replace(true);
+    cluster.disconnect_watches();
+    let ended = async { while connections.join_next().await.is_some() {} };
+    // What is left after the grace period ends with the set.
+    let _ = tokio::time::timeout(GRACE, ended).await;
+    Ok(())
+}
+
+fn is_fatal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+    )
+}
+
+async fn connection(
+    cluster: Cluster,
+    stream: TcpStream,
+    mut closing: tokio::sync::watch::Receiver<bool>,
+) {
+    // Small lines of watches should not wait for more.
+    let _ = stream.set_nodelay(true);
+    let service = {
+        let cluster = cluster.clone();
+        service_fn(move |request| {
+            let cluster = cluster.clone();
+            async move { cluster.handle(request).await }
+        })
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    tokio::select! {
+        () = cluster.stopped() => return,
+        // An error is the client's affair: it went away or does not speak HTTP.
+        _ = connection.as_mut() => return,
+        _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::select! {
+        () = cluster.stopped() => {}
+        _ = connection => {}
+    }
+}

@@ -1,0 +1,352 @@
+//! What the server answers when it refuses: a `v1` Status with code, reason and a sentence, as kube-apiserver words it.
+
+use serde_json::{Value, json};
+
+/// A refused request; becomes a `v1` Status.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// HTTP status.
+    pub code: u16,
+    /// Machine-readable reason, such as `NotFound`.
+    pub reason: &'static str,
+    /// The sentence for a person.
+    pub message: String,
+    /// Kind, name and causes, when they are known.
+    pub details: Option<Value>,
+    /// Seconds for the header `Retry-After`.
+    pub retry_after: Option<u32>,
+}
+
+/// One field that is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cause {
+    /// Machine-readable reason, such as `FieldValueRequired`.
+    pub reason: &'static str,
+    /// Path of the field, as in `spec.selector`.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Cause {
+    /// The field has to be given.
+    pub fn required(field: impl Into<String>, detail: &str) -> Self {
+        let message = match detail {
+            "" => "Required value".to_owned(),
+            detail => format!("Required value: {detail}"),
+        };
+        Self {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            message,
+        }
+    }
+
+    /// The field has a value that it cannot have.
+    pub fn invalid(field: impl Into<String>, value: &Value, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            message: format!("Invalid value: {value}: {detail}"),
+        }
+    }
+
+    /// The field may not be set (or changed) here.
+    pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            message: format!("Forbidden: {detail}"),
+        }
+    }
+
+    /// The field is none of the words that it may be.
+    pub fn unsupported(field: impl Into<String>, value: &Value, allowed: &[&str]) -> Self {
+        let allowed: Vec<String> = allowed.iter().map(|word| format!("{word:?}")).collect();
+        Self {
+            reason: "FieldValueNotSupported",
+            field: field.into(),
+            message: format!(
+                "Unsupported value: {value}: supported values: {}",
+                allowed.join(", ")
+            ),
+        }
+    }
+
+    /// The same value twice in a list.
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        Self {
+            reason: "FieldValueDuplicate",
+            field: field.into(),
+            message: format!("Duplicate value: {value}"),
+        }
+    }
+}
+
+impl Failure {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            retry_after: None,
+        }
+    }
+
+    fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
+        let mut details = json!({ "kind": kind });
+        if !group.is_empty() {
+            details["group"] = group.into();
+        }
+        if !name.is_empty() {
+            details["name"] = name.into();
+        }
+        self.details = Some(details);
+        self
+    }
+
+    /// 400: the request cannot be understood.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    /// 403: understood, and not allowed. `resource` as in `pods` or `daemonsets.apps`.
+    pub fn forbidden(group: &str, plural: &str, name: &str, why: impl std::fmt::Display) -> Self {
+        let resource = qualified(plural, group);
+        let message = match name {
+            "" => format!("{resource} is forbidden: {why}"),
+            name => format!("{resource} {name:?} is forbidden: {why}"),
+        };
+        Self::new(403, "Forbidden", message).about(group, plural, name)
+    }
+
+    /// 404: no such object.
+    pub fn not_found(group: &str, plural: &str, name: &str) -> Self {
+        let resource = qualified(plural, group);
+        Self::new(404, "NotFound", format!("{resource} {name:?} not found"))
+            .about(group, plural, name)
+    }
+
+    /// 404: no such path.
+    pub fn no_such_path() -> Self {
+        let mut failure = Self::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
+        failure.details = Some(json!({}));
+        failure
+    }
+
+    /// 405: the path exists, the verb does not.
+    pub fn method_not_allowed() -> Self {
+        let mut failure = Self::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        );
+        failure.details = Some(json!({}));
+        failure
+    }
+
+    /// 406: no representation that the client accepts.
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
+        Self::new(406, "NotAcceptable", message)
+    }
+
+    /// 409: there is one of that name.
+    pub fn already_exists(group: &str, plural: &str, name: &str) -> Self {
+        let resource = qualified(plural, group);
+        Self::new(
+            409,
+            "AlreadyExists",
+            format!("{resource} {name:?} already exists"),
+        )
+        .about(group, plural, name)
+    }
+
+    /// 409: the object is not what the client thought.
+    pub fn conflict(group: &str, plural: &str, name: &str, why: impl std::fmt::Display) -> Self {
+        let resource = qualified(plural, group);
+        Self::new(
+            409,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {resource} {name:?}: {why}"),
+        )
+        .about(group, plural, name)
+    }
+
+    /// 409: another resourceVersion than the one in the request.
+    pub fn modified(group: &str, plural: &str, name: &str) -> Self {
+        Self::conflict(
+            group,
+            plural,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// 410: the resourceVersion (or continue token) is older than the history.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    /// 413: more than the server reads.
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit}"),
+        )
+    }
+
+    /// 415: a content type that the server cannot read here.
+    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// 422: readable, with fields that are wrong.
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
+        let list: Vec<String> = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
+        let list = match list.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let kind_and_group = qualified(kind, group);
+        let mut failure = Self::new(
+            422,
+            "Invalid",
+            format!("{kind_and_group} {name:?} is invalid: {list}"),
+        )
+        .about(group, kind, name);
+        if let Some(details) = &mut failure.details {
+            details["causes"] = causes
+                .iter()
+                .map(|cause| json!({ "reason": cause.reason, "message": cause.message, "field": cause.field }))
+                .collect();
+        }
+        failure
+    }
+
+    /// 422: readable, and it cannot be done to this object.
+    pub fn unprocessable(why: String) -> Self {
+        let mut failure = Self::new(
+            422,
+            "Invalid",
+            format!("the server rejected our request due to an error in our request: {why}"),
+        );
+        failure.details = Some(json!({}));
+        failure
+    }
+
+    /// 429: later, please.
+    pub fn too_many_requests(message: impl Into<String>, retry_after: Option<u32>) -> Self {
+        let mut failure = Self::new(429, "TooManyRequests", message);
+        failure.retry_after = retry_after;
+        failure.details = Some(match retry_after {
+            Some(seconds) => json!({ "retryAfterSeconds": seconds }),
+            None => json!({}),
+        });
+        failure
+    }
+
+    /// 504: the client asks for a future that the server has not reached.
+    pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
+        let message = format!("Too large resource version: {asked}, current: {current}");
+        let mut failure = Self::new(504, "Timeout", format!("Timeout: {message}"));
+        failure.retry_after = Some(1);
+        failure.details = Some(json!({
+            "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
+            "retryAfterSeconds": 1,
+        }));
+        failure
+    }
+
+    /// Any status, as a fault or a proxy would answer it.
+    pub fn of_status(code: u16, retry_after: Option<u32>) -> Self {
+        let (reason, message) = match code {
+            400 => ("BadRequest", "the server rejected our request"),
+            401 => ("Unauthorized", "Unauthorized"),
+            403 => ("Forbidden", "forbidden"),
+            404 => (
+                "NotFound",
+                "the server could not find the requested resource",
+            ),
+            409 => (
+                "Conflict",
+                "the server reported a conflict; please apply your changes to the latest version and try again",
+            ),
+            410 => ("Gone", "the resource is no longer available"),
+            429 => (
+                "TooManyRequests",
+                "the server has received too many requests and has asked us to try again later",
+            ),
+            500 => (
+                "InternalError",
+                "an error on the server has prevented the request from succeeding",
+            ),
+            503 => (
+                "ServiceUnavailable",
+                "the server is currently unable to handle the request",
+            ),
+            504 => (
+                "Timeout",
+                "the server was unable to return a response in the time allotted",
+            ),
+            _ => ("", "the server answered with a fault"),
+        };
+        let mut failure = Self::new(code, reason, message);
+        failure.retry_after = retry_after;
+        if let Some(seconds) = retry_after {
+            failure.details = Some(json!({ "retryAfterSeconds": seconds }));
+        }
+        failure
+    }
+
+    /// The same with another sentence.
+    #[must_use]
+    pub fn saying(mut self, message: impl Into<String>) -> Self {
+        self.message = message.into();
+        self
+    }
+
+    /// The Status object.
+    pub fn to_json(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        });
+        if let Some(details) = &self.details {
+            status["details"] = details.clone();
+        }
+        status
+    }
+}
+
+/// `pods`, `daemonsets.apps`.
+pub fn qualified(word: &str, group: &str) -> String {
+    match group {
+        "" => word.to_owned(),
+        group => format!("{word}.{group}"),
+    }
+}
+
+/// The Status that says that something went well.
+pub(crate) fn success(details: Value) -> Value {
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    })
+}

@@ -1,0 +1,522 @@
+//! Objects, the global resourceVersion, the log of events, and who watches.
+//!
+//! Every change goes through [`Store::put`] or [`Store::remove`]: one resourceVersion, one event, which is handed to the
+//! watchers whose route it is on. One event is serialized once, however many watch.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::object::Object;
+use super::resources::Storage;
+use super::selector::{FieldSelector, Selector};
+
+/// Events that may wait for one slow watcher before its watch is ended; kube-apiserver does the same with fewer.
+const WATCHER_QUEUE: usize = 10_000;
+
+/// Where an object is inside its collection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// Empty for cluster-wide objects.
+    pub(crate) namespace: String,
+    /// The object's name.
+    pub(crate) name: String,
+}
+
+impl Key {
+    /// The key of an object.
+    pub(crate) fn of(object: &Value) -> Self {
+        Self {
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+        }
+    }
+}
+
+/// An object as stored; never changed, only replaced.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// The object.
+    pub(crate) value: Value,
+    /// Its resourceVersion.
+    pub(crate) version: u64,
+    json: OnceLock<Bytes>,
+}
+
+impl Stored {
+    fn new(mut value: Value, version: u64) -> Arc<Self> {
+        value
+            .metadata_mut()
+            .insert("resourceVersion".to_owned(), version.to_string().into());
+        Arc::new(Self {
+            value,
+            version,
+            json: OnceLock::new(),
+        })
+    }
+
+    /// Serialized once.
+    pub(crate) fn json(&self) -> &Bytes {
+        self.json.get_or_init(|| self.value.to_string().into())
+    }
+}
+
+/// What happened to an object, or what a watcher is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It is new (to this watcher).
+    Added,
+    /// It changed.
+    Modified,
+    /// It is gone (for this watcher).
+    Deleted,
+}
+
+impl Change {
+    /// The word on the wire.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Added => "ADDED",
+            Self::Modified => "MODIFIED",
+            Self::Deleted => "DELETED",
+        }
+    }
+}
+
+/// One entry of the log.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// What happened.
+    pub(crate) change: Change,
+    /// The object afterwards; of a deleted one its last state with the resourceVersion of the deletion.
+    pub(crate) object: Arc<Stored>,
+    /// The object before, with the resourceVersion of this event when it left a selector.
+    pub(crate) previous: Option<Arc<Stored>>,
+    left: OnceLock<Arc<Stored>>,
+    lines: [OnceLock<Bytes>; 3],
+}
+
+impl Event {
+    fn new(change: Change, object: Arc<Stored>, previous: Option<Arc<Stored>>) -> Self {
+        Self {
+            change,
+            object,
+            previous,
+            left: OnceLock::new(),
+            lines: Default::default(),
+        }
+    }
+
+    /// What a watcher with this filter is told, if anything.
+    pub(crate) fn seen_by(&self, filter: &Filter) -> Option<Change> {
+        let is = self.change != Change::Deleted && filter.selects(&self.object.value);
+        let was = self
+            .previous
+            .as_ref()
+            .is_some_and(|previous| filter.selects(&previous.value));
+        match (was, is) {
+            (false, true) => Some(Change::Added),
+            (true, true) => Some(Change::Modified),
+            (true, false) => Some(Change::Deleted),
+            (false, false) => None,
+        }
+    }
+
+    /// The object that goes with `seen`: one that left a selector is shown as it was.
+    pub(crate) fn shown(&self, seen: Change) -> &Arc<Stored> {
+        match (&self.previous, seen, self.change) {
+            (Some(previous), Change::Deleted, Change::Modified) => self
+                .left
+                .get_or_init(|| Stored::new(previous.value.clone(), self.object.version)),
+            _ => &self.object,
+        }
+    }
+
+    /// The line of JSON that tells it, the same bytes for every watcher.
+    pub(crate) fn line(&self, seen: Change) -> Bytes {
+        self.lines[seen as usize]
+            .get_or_init(|| watch_line(seen.word(), self.shown(seen).json()))
+            .clone()
+    }
+}
+
+/// `{"type":…,"object":…}` and the end of the line.
+pub(crate) fn watch_line(word: &str, object: &[u8]) -> Bytes {
+    let mut line = Vec::with_capacity(object.len() + 40);
+    line.extend_from_slice(b"{\"type\":\"");
+    line.extend_from_slice(word.as_bytes());
+    line.extend_from_slice(b"\",\"object\":");
+    line.extend_from_slice(object);
+    line.extend_from_slice(b"}\n");
+    line.into()
+}
+
+/// Which objects of a collection somebody wants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    /// Empty for all namespaces.
+    pub(crate) namespace: String,
+    /// By labels.
+    pub(crate) labels: Selector,
+    /// By fields.
+    pub(crate) fields: FieldSelector,
+}
+
+impl Filter {
+    /// Is this object wanted?
+    pub(crate) fn selects(&self, object: &Value) -> bool {
+        (self.namespace.is_empty() || self.namespace == object.namespace())
+            && self.labels.selects(object)
+            && self.fields.selects(object)
+    }
+
+    fn route(&self) -> Route {
+        if let Some(node) = self.fields.required("spec.nodeName") {
+            return Route::Node(node.to_owned());
+        }
+        match (
+            self.fields.required("metadata.name"),
+            self.namespace.as_str(),
+        ) {
+            (Some(name), _) => Route::Name(name.to_owned()),
+            (None, "") => Route::All,
+            (None, namespace) => Route::Namespace(namespace.to_owned()),
+        }
+    }
+}
+
+/// The narrowest way on which all events for a watcher come, so that a change of one pod does not wake a thousand
+/// kubelets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Route {
+    All,
+    Namespace(String),
+    Name(String),
+    Node(String),
+}
+
+fn routes(event: &Event) -> BTreeSet<Route> {
+    let object = &event.object.value;
+    let mut routes = BTreeSet::from([
+        Route::All,
+        Route::Namespace(object.namespace().to_owned()),
+        Route::Name(object.name().to_owned()),
+    ]);
+    let states = [Some(&event.object), event.previous.as_ref()];
+    for state in states.into_iter().flatten() {
+        routes.insert(Route::Node(state.value.text("/spec/nodeName").to_owned()));
+    }
+    routes
+}
+
+/// What a watcher receives.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// Tell this event as this change.
+    Event(Change, Arc<Event>),
+    /// Nothing up to this resourceVersion is missing.
+    Bookmark(u64),
+    /// The connection breaks.
+    Disconnect,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    filter: Filter,
+    queue: mpsc::Sender<Signal>,
+}
+
+#[derive(Debug, Default)]
+struct Collection {
+    objects: BTreeMap<Key, Arc<Stored>>,
+    log: VecDeque<Arc<Event>>,
+    /// Events up to this resourceVersion are no longer in the log.
+    floor: u64,
+    watchers: BTreeMap<u64, Watcher>,
+    on_route: BTreeMap<Route, BTreeSet<u64>>,
+}
+
+impl Collection {
+    fn forget(&mut self, id: u64) {
+        let Some(watcher) = self.watchers.remove(&id) else {
+            return;
+        };
+        let route = watcher.filter.route();
+        if let Some(ids) = self.on_route.get_mut(&route) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.on_route.remove(&route);
+            }
+        }
+    }
+
+    fn tell(&mut self, event: &Arc<Event>) {
+        let mut slow = Vec::new();
+        for route in routes(event) {
+            for id in self.on_route.get(&route).into_iter().flatten() {
+                let Some(watcher) = self.watchers.get(id) else {
+                    continue;
+                };
+                if let Some(seen) = event.seen_by(&watcher.filter) {
+                    let signal = Signal::Event(seen, Arc::clone(event));
+                    if watcher.queue.try_send(signal).is_err() {
+                        slow.push(*id);
+                    }
+                }
+            }
+        }
+        for id in slow {
+            self.forget(id);
+        }
+    }
+}
+
+/// Everything that the server knows.
+#[derive(Debug)]
+pub(crate) struct Store {
+    version: u64,
+    history: usize,
+    collections: BTreeMap<Storage, Collection>,
+    next_watcher: u64,
+    random: Random,
+}
+
+/// A watch as opened: what to tell first, then the queue.
+pub(crate) struct Opened {
+    /// Name of the watcher, for bookmarks and for its end.
+    pub(crate) id: u64,
+    /// Present objects, when the watch starts with them.
+    pub(crate) present: Vec<Arc<Stored>>,
+    /// Events since the resourceVersion asked for.
+    pub(crate) replay: Vec<(Change, Arc<Event>)>,
+    /// What comes next.
+    pub(crate) queue: mpsc::Receiver<Signal>,
+    /// The store's resourceVersion at this moment.
+    pub(crate) version: u64,
+}
+
+impl Store {
+    /// An empty store that keeps `history` events of each kind.
+    pub(crate) fn new(seed: u64, history: usize) -> Self {
+        Self {
+            version: 1,
+            history,
+            collections: BTreeMap::new(),
+            next_watcher: 0,
+            random: Random(seed),
+        }
+    }
+
+    /// The global resourceVersion.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// A fresh UID.
+    pub(crate) fn uid(&mut self) -> String {
+        let (high, low) = (self.random.next(), self.random.next());
+        let (time_low, time_mid, time_high) = (high >> 32, (high >> 16) & 0xffff, high & 0x0fff);
+        let (clock, node) = (0x8000 | ((low >> 48) & 0x3fff), low & 0xffff_ffff_ffff);
+        format!("{time_low:08x}-{time_mid:04x}-4{time_high:03x}-{clock:04x}-{node:012x}")
+    }
+
+    /// Five letters for a generated name; no vowels, so no words.
+    pub(crate) fn suffix(&mut self) -> String {
+        const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        let mut bits = self.random.next();
+        (0..5)
+            .map(|_| {
+                let at = bits % ALPHABET.len() as u64;
+                bits /= ALPHABET.len() as u64;
+                char::from(ALPHABET[usize::try_from(at).unwrap_or_default()])
+            })
+            .collect()
+    }
+
+    /// The object with this key.
+    pub(crate) fn get(&self, storage: Storage, key: &Key) -> Option<&Arc<Stored>> {
+        self.collections.get(&storage)?.objects.get(key)
+    }
+
+    /// The objects behind `after` (from the start if `None`) that a filter selects, in the order of namespace and name.
+    pub(crate) fn select<'a>(
+        &'a self,
+        storage: Storage,
+        filter: &'a Filter,
+        after: Option<&Key>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
+        use std::ops::Bound;
+        let start = match after {
+            Some(key) => Bound::Excluded(key.clone()),
+            None => Bound::Included(Key {
+                namespace: filter.namespace.clone(),
+                name: String::new(),
+            }),
+        };
+        self.collections
+            .get(&storage)
+            .into_iter()
+            .flat_map(move |collection| collection.objects.range((start.clone(), Bound::Unbounded)))
+            .take_while(|(key, _)| filter.namespace.is_empty() || key.namespace == filter.namespace)
+            .filter(|(_, stored)| filter.selects(&stored.value))
+    }
+
+    /// Creates or replaces an object.
+    pub(crate) fn put(&mut self, storage: Storage, object: Value) -> Arc<Stored> {
+        self.version += 1;
+        let stored = Stored::new(object, self.version);
+        let collection = self.collections.entry(storage).or_default();
+        let previous = collection
+            .objects
+            .insert(Key::of(&stored.value), Arc::clone(&stored));
+        let change = match previous {
+            Some(_) => Change::Modified,
+            None => Change::Added,
+        };
+        self.log(storage, Event::new(change, Arc::clone(&stored), previous));
+        stored
+    }
+
+    /// Removes an object; its last state is told with the resourceVersion of the removal.
+    pub(crate) fn remove(&mut self, storage: Storage, key: &Key) -> Option<Arc<Stored>> {
+        let previous = self.collections.get_mut(&storage)?.objects.remove(key)?;
+        self.version += 1;
+        let last = Stored::new(previous.value.clone(), self.version);
+        self.log(
+            storage,
+            Event::new(Change::Deleted, Arc::clone(&last), Some(previous)),
+        );
+        Some(last)
+    }
+
+    fn log(&mut self, storage: Storage, event: Event) {
+        let collection = self.collections.entry(storage).or_default();
+        let event = Arc::new(event);
+        collection.tell(&event);
+        collection.log.push_back(event);
+        while collection.log.len() > self.history {
+            if let Some(old) = collection.log.pop_front() {
+                collection.floor = old.object.version;
+            }
+        }
+    }
+
+    /// Opens a watch from behind `since`, or from the present objects when there is none; `Err` holds the oldest
+    /// resourceVersion from which events are still known.
+    pub(crate) fn watch(
+        &mut self,
+        storage: Storage,
+        filter: Filter,
+        since: Option<u64>,
+    ) -> Result<Opened, u64> {
+        let floor = self.collections.entry(storage).or_default().floor;
+        if since.is_some_and(|since| since < floor) {
+            return Err(floor);
+        }
+        let present = match since {
+            Some(_) => Vec::new(),
+            None => self
+                .select(storage, &filter, None)
+                .map(|(_, stored)| Arc::clone(stored))
+                .collect(),
+        };
+        let collection = self.collections.entry(storage).or_default();
+        let replay = match since {
+            Some(since) => collection
+                .log
+                .iter()
+                .filter(|event| event.object.version > since)
+                .filter_map(|event| Some((event.seen_by(&filter)?, Arc::clone(event))))
+                .collect(),
+            None => Vec::new(),
+        };
+        self.next_watcher += 1;
+        let id = self.next_watcher;
+        let (sender, queue) = mpsc::channel(WATCHER_QUEUE);
+        collection
+            .on_route
+            .entry(filter.route())
+            .or_default()
+            .insert(id);
+        collection.watchers.insert(
+            id,
+            Watcher {
+                filter,
+                queue: sender,
+            },
+        );
+        Ok(Opened {
+            id,
+            present,
+            replay,
+            queue,
+            version: self.version,
+        })
+    }
+
+    /// Queues a bookmark behind everything that the watcher has been told.
+    pub(crate) fn bookmark(&mut self, storage: Storage, id: u64) {
+        let version = self.version;
+        if let Some(watcher) = self
+            .collections
+            .get(&storage)
+            .and_then(|collection| collection.watchers.get(&id))
+        {
+            // A full queue has events to tell; the next bookmark will do.
+            let _ = watcher.queue.try_send(Signal::Bookmark(version));
+        }
+    }
+
+    /// Ends a watch.
+    pub(crate) fn unwatch(&mut self, storage: Storage, id: u64) {
+        if let Some(collection) = self.collections.get_mut(&storage) {
+            collection.forget(id);
+        }
+    }
+
+    /// Breaks the connection of every watch.
+    pub(crate) fn disconnect_watches(&mut self) {
+        for collection in self.collections.values_mut() {
+            for watcher in std::mem::take(&mut collection.watchers).into_values() {
+                // A full queue ends with the sender, just as well.
+                let _ = watcher.queue.try_send(Signal::Disconnect);
+            }
+            collection.on_route.clear();
+        }
+    }
+
+    /// Forgets the log: a watch from before now is answered with 410.
+    pub(crate) fn compact(&mut self) {
+        let version = self.version;
+        let storages: Vec<Storage> = self.collections.keys().copied().collect();
+        for storage in storages {
+            let collection = self.collections.entry(storage).or_default();
+            collection.log.clear();
+            collection.floor = version;
+        }
+    }
+
+    /// The oldest resourceVersion from which a collection can be resumed.
+    pub(crate) fn floor(&self, storage: Storage) -> u64 {
+        self.collections
+            .get(&storage)
+            .map_or(0, |collection| collection.floor)
+    }
+}
+
+/// SplitMix64: small, quick, and the same for one seed everywhere.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,191 @@
+//! What is under a pod: binding it to a node, and evicting it.
+
+use serde_json::{Value, json};
+
+use super::object::Object;
+use super::request::Target;
+use super::resources::Storage;
+use super::selector::Selector;
+use super::status::{Failure, success};
+use super::store::{Filter, Store};
+use super::verbs::{self, DeleteOptions, Outcome, Writing, seconds};
+
+/// POST `pods/NAME/binding`: gives an unbound pod its node.
+pub(crate) fn bind(
+    store: &mut Store,
+    target: &Target,
+    body: &Value,
+    writing: &Writing,
+) -> Result<Outcome, Failure> {
+    let node = body.text("/target/name");
+    if node.is_empty() {
+        return Err(Failure::invalid(
+            "",
+            "Binding",
+            &target.name,
+            &[super::status::Cause::required("target.name", "")],
+        ));
+    }
+    let current = verbs::get(store, target)?;
+    let mut pod = current.value.clone();
+    let conflict = |why: String| Failure::conflict("", "pods/binding", &target.name, why);
+    if pod.is_terminating() {
+        return Err(conflict(format!(
+            "pod {} is being deleted, cannot be assigned to a host",
+            target.name
+        )));
+    }
+    let have = pod.text("/spec/nodeName");
+    if !have.is_empty() {
+        return Err(conflict(format!(
+            "pod {} is already assigned to node {have:?}",
+            target.name
+        )));
+    }
+    pod["spec"]["nodeName"] = node.into();
+    scheduled(&mut pod, writing);
+    if !writing.dry_run {
+        store.put(Storage::Pods, pod);
+    }
+    Ok(Outcome::new(201, success(json!({}))))
+}
+
+fn scheduled(pod: &mut Value, writing: &Writing) {
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": seconds(writing.now),
+    });
+    let status = pod.entry_object("status");
+    let conditions = status
+        .entry("conditions".to_owned())
+        .or_insert_with(|| json!([]));
+    if let Value::Array(list) = conditions {
+        list.retain(|have| have["type"] != "PodScheduled");
+        list.push(condition);
+    }
+}
+
+/// POST `pods/NAME/eviction`: a graceful deletion that disruption budgets may forbid.
+pub(crate) fn evict(
+    store: &mut Store,
+    target: &Target,
+    options: &DeleteOptions,
+    writing: &Writing,
+) -> Result<Outcome, Failure> {
+    let current = verbs::get(store, target)?;
+    let pod = &current.value;
+    let ended = matches!(
+        pod.text("/status/phase"),
+        "Failed" | "Succeeded" | "Pending"
+    );
+    if !ended && !pod.is_terminating() {
+        spend_budget(store, target, pod, writing)?;
+    }
+    let pods = Target {
+        subresource: String::new(),
+        ..target.clone()
+    };
+    verbs::delete(store, &pods, options, writing)?;
+    Ok(Outcome::new(201, success(json!({}))))
+}
+
+fn spend_budget(
+    store: &mut Store,
+    target: &Target,
+    pod: &Value,
+    writing: &Writing,
+) -> Result<(), Failure> {
+    let filter = Filter {
+        namespace: target.namespace.clone(),
+        ..Filter::default()
+    };
+    let budgets: Vec<Value> = store
+        .select(Storage::PodDisruptionBudgets, &filter, None)
+        .map(|(_, stored)| stored.value.clone())
+        .filter(|budget| {
+            Selector::of_label_selector(&budget["spec"]["selector"])
+                .is_ok_and(|selector| selector.selects(pod))
+        })
+        .collect();
+    let (budget, allowed) = match budgets.as_slice() {
+        [] => return Ok(()),
+        [budget] => (budget, disruptions_allowed(store, budget)),
+        _ => {
+            return Err(Failure::of_status(500, None).saying(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            ));
+        }
+    };
+    if allowed > 0 {
+        return Ok(());
+    }
+    let mut failure = Failure::too_many_requests(
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        None,
+    );
+    failure.details = Some(json!({
+        "causes": [{
+            "reason": "DisruptionBudget",
+            "message": format!(
+                "The disruption budget {} forbids it: {} of its pods may be missing now ({})",
+                budget.name(),
+                allowed.max(0),
+                if writing.dry_run { "dry run" } else { "nothing was evicted" },
+            ),
+        }],
+    }));
+    Err(failure)
+}
+
+/// How many of a budget's pods may go now, counted from the pods themselves (there is no disruption controller here).
+fn disruptions_allowed(store: &Store, budget: &Value) -> i64 {
+    let Ok(labels) = Selector::of_label_selector(&budget["spec"]["selector"]) else {
+        return 0;
+    };
+    let filter = Filter {
+        namespace: budget.namespace().to_owned(),
+        labels,
+        ..Filter::default()
+    };
+    let (mut expected, mut healthy) = (0, 0);
+    for (_, stored) in store.select(Storage::Pods, &filter, None) {
+        let pod = &stored.value;
+        if matches!(pod.text("/status/phase"), "Failed" | "Succeeded") {
+            continue;
+        }
+        expected += 1;
+        healthy += i64::from(!pod.is_terminating() && is_ready(pod));
+    }
+    let spec = &budget["spec"];
+    let desired = match (&spec["minAvailable"], &spec["maxUnavailable"]) {
+        (Value::Null, Value::Null) => 0,
+        (Value::Null, unavailable) => expected - scaled(unavailable, expected),
+        (available, _) => scaled(available, expected),
+    };
+    healthy - desired
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// A number or a percentage of `whole`, rounded up.
+fn scaled(value: &Value, whole: i64) -> i64 {
+    match value {
+        Value::Number(number) => number.as_i64().unwrap_or(0),
+        Value::String(text) => {
+            let percent: i64 = text
+                .strip_suffix('%')
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0);
+            (percent * whole + 99) / 100
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,444 @@
+//! What a server refuses although it can read it: missing, malformed or immutable fields.
+
+use serde_json::Value;
+
+use super::object::Object;
+use super::request::Target;
+use super::resources::{Resource, Storage};
+use super::selector::{Selector, check_label_key, check_label_value};
+use super::status::{Cause, Failure};
+
+/// Checks an object; `old` is what it replaces.
+///
+/// # Errors
+/// 422 with a cause for every field that is wrong.
+pub(crate) fn check(target: &Target, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
+    let mut causes = Vec::new();
+    if old.is_none() {
+        name(target.resource, object, &mut causes);
+    }
+    labels_and_annotations(object, &mut causes);
+    match target.resource.storage {
+        Storage::Pods => pod(object, old, &mut causes),
+        Storage::DaemonSets => daemon_set(object, old, &mut causes),
+        Storage::Jobs => job(object, old, &mut causes),
+        Storage::ControllerRevisions => controller_revision(object, old, &mut causes),
+        Storage::Nodes => node(object, &mut causes),
+        Storage::ConfigMaps | Storage::Secrets => immutable_data(object, old, &mut causes),
+        Storage::PodDisruptionBudgets => disruption_budget(object, &mut causes),
+        Storage::Leases => lease(object, &mut causes),
+        _ => {}
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::invalid(
+        target.resource.group,
+        target.resource.kind,
+        object.name(),
+        &causes,
+    ))
+}
+
+/// Names that may not have dots and have a shorter limit.
+fn is_label_name(storage: Storage) -> bool {
+    matches!(storage, Storage::Namespaces | Storage::Services)
+}
+
+fn name(resource: &Resource, object: &Value, causes: &mut Vec<Cause>) {
+    let name = object.name();
+    let limit = if is_label_name(resource.storage) {
+        63
+    } else {
+        253
+    };
+    let words: Box<dyn Iterator<Item = &str>> = if is_label_name(resource.storage) {
+        Box::new(std::iter::once(name))
+    } else {
+        Box::new(name.split('.'))
+    };
+    let good = |word: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !word.is_empty()
+            && word.chars().all(inner)
+            && !word.starts_with('-')
+            && !word.ends_with('-')
+    };
+    if name.len() > limit || !words.into_iter().all(good) {
+        let rule = if is_label_name(resource.storage) {
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
+             end with an alphanumeric character"
+        } else {
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
+             start and end with an alphanumeric character"
+        };
+        causes.push(Cause::invalid("metadata.name", &name.into(), rule));
+    }
+}
+
+fn labels_and_annotations(object: &Value, causes: &mut Vec<Cause>) {
+    labels("metadata.labels", &object["metadata"]["labels"], causes);
+    let Some(annotations) = object["metadata"]["annotations"].as_object() else {
+        return;
+    };
+    for key in annotations.keys() {
+        if let Err(why) = check_label_key(&key.to_lowercase()) {
+            causes.push(Cause::invalid(
+                "metadata.annotations",
+                &key.as_str().into(),
+                &why,
+            ));
+        }
+    }
+    let size: usize = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum();
+    const LIMIT: usize = 256 * 1024;
+    if size > LIMIT {
+        causes.push(Cause {
+            reason: "FieldValueTooLong",
+            field: "metadata.annotations".to_owned(),
+            message: format!("Too long: may not be more than {LIMIT} bytes"),
+        });
+    }
+}
+
+fn labels(field: &str, labels: &Value, causes: &mut Vec<Cause>) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        if let Err(why) = check_label_key(key) {
+            causes.push(Cause::invalid(field, &key.as_str().into(), &why));
+        }
+        if let Err(why) = check_label_value(value.as_str().unwrap_or("")) {
+            causes.push(Cause::invalid(field, value, &why));
+        }
+    }
+}
+
+fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let spec = &object["spec"];
+    selector_and_template(spec, causes);
+    if let Some(old) = old
+        && old["spec"]["selector"] != spec["selector"]
+    {
+        causes.push(Cause::invalid(
+            "spec.selector",
+            &spec["selector"],
+            "field is immutable",
+        ));
+    }
+    not_negative(spec, "minReadySeconds", causes);
+    not_negative(spec, "revisionHistoryLimit", causes);
+    if spec.text("/template/spec/restartPolicy") != "Always" {
+        causes.push(Cause::unsupported(
+            "spec.template.spec.restartPolicy",
+            &spec["template"]["spec"]["restartPolicy"],
+            &["Always"],
+        ));
+    }
+    let strategy = &spec["updateStrategy"];
+    match strategy.text("/type") {
+        "OnDelete" => {}
+        "RollingUpdate" => rolling_update(&strategy["rollingUpdate"], causes),
+        _ => causes.push(Cause::unsupported(
+            "spec.updateStrategy",
+            &strategy["type"],
+            &["RollingUpdate", "OnDelete"],
+        )),
+    }
+}
+
+fn rolling_update(rolling: &Value, causes: &mut Vec<Cause>) {
+    let mut zero = Vec::new();
+    for field in ["maxUnavailable", "maxSurge"] {
+        let path = format!("spec.updateStrategy.rollingUpdate.{field}");
+        let value = &rolling[field];
+        let number = match value {
+            Value::Number(number) => number.as_i64(),
+            Value::String(text) => text.strip_suffix('%').and_then(|text| text.parse().ok()),
+            _ => Some(0),
+        };
+        match number {
+            None => causes.push(Cause::invalid(
+                path,
+                value,
+                "a valid percent string must be a numeric string followed by an ending '%'",
+            )),
+            Some(number) if number < 0 => {
+                causes.push(Cause::invalid(
+                    path,
+                    value,
+                    "must be greater than or equal to 0",
+                ));
+            }
+            Some(number) if number > 100 && value.is_string() => {
+                causes.push(Cause::invalid(path, value, "must not be greater than 100%"));
+            }
+            Some(0) => zero.push(path),
+            Some(_) => {}
+        }
+    }
+    if let [unavailable, _] = zero.as_slice() {
+        causes.push(Cause::invalid(
+            unavailable.clone(),
+            &rolling["maxUnavailable"],
+            "cannot be 0 when maxSurge is 0",
+        ));
+    } else if zero.is_empty() && !rolling["maxSurge"].is_null() {
+        causes.push(Cause::invalid(
+            "spec.updateStrategy.rollingUpdate.maxSurge",
+            &rolling["maxSurge"],
+            "may not be set when maxUnavailable is non-zero",
+        ));
+    }
+}
+
+fn selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
+    let selector = Selector::of_label_selector(&spec["selector"]);
+    match selector {
+        Err(why) => causes.push(Cause::invalid("spec.selector", &spec["selector"], &why)),
+        Ok(selector) if selector.is_empty() => {
+            causes.push(Cause::invalid(
+                "spec.selector",
+                &spec["selector"],
+                "empty selector is invalid for daemonset",
+            ));
+        }
+        Ok(selector) if !selector.selects(&spec["template"]) => causes.push(Cause::invalid(
+            "spec.template.metadata.labels",
+            &spec["template"]["metadata"]["labels"],
+            "`selector` does not match template `labels`",
+        )),
+        Ok(_) => {}
+    }
+    labels(
+        "spec.template.metadata.labels",
+        &spec["template"]["metadata"]["labels"],
+        causes,
+    );
+    pod_spec("spec.template.spec", &spec["template"]["spec"], causes);
+}
+
+fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
+    let containers = spec["containers"].as_array();
+    if containers.is_none_or(Vec::is_empty) {
+        causes.push(Cause::required(format!("{path}.containers"), ""));
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for list in ["initContainers", "containers"] {
+        for (at, container) in spec[list].as_array().into_iter().flatten().enumerate() {
+            let path = format!("{path}.{list}[{at}]");
+            let name = container.text("/name");
+            if name.is_empty() {
+                causes.push(Cause::required(format!("{path}.name"), ""));
+            } else if names.contains(&name) {
+                causes.push(Cause::duplicate(format!("{path}.name"), &name.into()));
+            }
+            names.push(name);
+            if container.text("/image").trim() != container.text("/image") {
+                causes.push(Cause::invalid(
+                    format!("{path}.image"),
+                    &container["image"],
+                    "must not have leading or trailing whitespace",
+                ));
+            }
+            if container.text("/image").is_empty() {
+                causes.push(Cause::required(format!("{path}.image"), ""));
+            }
+            let policy = &container["imagePullPolicy"];
+            const POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
+            if !POLICIES.contains(&policy.as_str().unwrap_or("")) {
+                causes.push(Cause::unsupported(
+                    format!("{path}.imagePullPolicy"),
+                    policy,
+                    POLICIES,
+                ));
+            }
+            mounts(&path, container, spec, causes);
+        }
+    }
+    const RESTART: &[&str] = &["Always", "OnFailure", "Never"];
+    if !RESTART.contains(&spec.text("/restartPolicy")) {
+        causes.push(Cause::unsupported(
+            format!("{path}.restartPolicy"),
+            &spec["restartPolicy"],
+            RESTART,
+        ));
+    }
+}
+
+fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<Cause>) {
+    let mounts = container["volumeMounts"].as_array();
+    for (at, mount) in mounts.into_iter().flatten().enumerate() {
+        let known = spec["volumes"]
+            .as_array()
+            .is_some_and(|volumes| volumes.iter().any(|volume| volume["name"] == mount["name"]));
+        if !known {
+            causes.push(Cause {
+                reason: "FieldValueNotFound",
+                field: format!("{path}.volumeMounts[{at}].name"),
+                message: format!("Not found: {}", mount["name"]),
+            });
+        }
+    }
+}
+
+/// Of a pod's spec only images, deadline, grace period and further tolerations may change.
+fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let Some(old) = old else {
+        pod_spec("spec", &object["spec"], causes);
+        return;
+    };
+    if old["spec"] == object["spec"] {
+        return;
+    }
+    pod_spec("spec", &object["spec"], causes);
+    let mut allowed = old["spec"].clone();
+    for list in ["containers", "initContainers"] {
+        let news = object["spec"][list].as_array();
+        let olds = allowed[list].as_array_mut();
+        for (old, new) in olds.into_iter().flatten().zip(news.into_iter().flatten()) {
+            old["image"] = new["image"].clone();
+        }
+    }
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        allowed.set_or_remove(field, object["spec"].get(field).cloned());
+    }
+    let additions_only = old["spec"]["tolerations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .all(|toleration| {
+            object["spec"]["tolerations"]
+                .as_array()
+                .is_some_and(|list| list.contains(toleration))
+        });
+    if allowed != object["spec"] || !additions_only {
+        causes.push(Cause::forbidden(
+            "spec",
+            "pod updates may not change fields other than `spec.containers[*].image`,\
+             `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
+             existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously \
+             negative)",
+        ));
+    }
+}
+
+fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let spec = &object["spec"];
+    for field in ["completions", "parallelism", "backoffLimit"] {
+        not_negative(spec, field, causes);
+    }
+    pod_spec("spec.template.spec", &spec["template"]["spec"], causes);
+    if !["OnFailure", "Never"].contains(&spec.text("/template/spec/restartPolicy")) {
+        causes.push(Cause::unsupported(
+            "spec.template.spec.restartPolicy",
+            &spec["template"]["spec"]["restartPolicy"],
+            &["OnFailure", "Never"],
+        ));
+    }
+    let Some(old) = old else {
+        return;
+    };
+    for field in ["selector", "template", "completionMode"] {
+        if old["spec"][field] != spec[field] {
+            causes.push(Cause::invalid(
+                format!("spec.{field}"),
+                &spec[field],
+                "field is immutable",
+            ));
+        }
+    }
+}
+
+fn controller_revision(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    if object["data"].is_null() {
+        causes.push(Cause::required("data", "data is mandatory"));
+    }
+    if object["revision"]
+        .as_i64()
+        .is_some_and(|revision| revision < 0)
+    {
+        causes.push(Cause::invalid(
+            "revision",
+            &object["revision"],
+            "must be greater than or equal to 0",
+        ));
+    }
+    if old.is_some_and(|old| old["data"] != object["data"]) {
+        causes.push(Cause::invalid(
+            "data",
+            &object["data"],
+            "field is immutable",
+        ));
+    }
+}
+
+fn node(object: &Value, causes: &mut Vec<Cause>) {
+    let taints = object["spec"]["taints"].as_array();
+    for (at, taint) in taints.into_iter().flatten().enumerate() {
+        const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        if !EFFECTS.contains(&taint.text("/effect")) {
+            causes.push(Cause::unsupported(
+                format!("spec.taints[{at}].effect"),
+                &taint["effect"],
+                EFFECTS,
+            ));
+        }
+        if let Err(why) = check_label_key(taint.text("/key")) {
+            causes.push(Cause::invalid(
+                format!("spec.taints[{at}].key"),
+                &taint["key"],
+                &why,
+            ));
+        }
+    }
+}
+
+fn immutable_data(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let Some(old) = old.filter(|old| old["immutable"] == true) else {
+        return;
+    };
+    if old["data"] != object["data"] || object["immutable"] != true {
+        causes.push(Cause::forbidden(
+            "data",
+            "field is immutable when `immutable` is set",
+        ));
+    }
+}
+
+fn disruption_budget(object: &Value, causes: &mut Vec<Cause>) {
+    let spec = &object["spec"];
+    if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
+        causes.push(Cause::invalid(
+            "spec",
+            spec,
+            "minAvailable and maxUnavailable cannot be both set",
+        ));
+    }
+    if let Err(why) = Selector::of_label_selector(&spec["selector"]) {
+        causes.push(Cause::invalid("spec.selector", &spec["selector"], &why));
+    }
+}
+
+fn lease(object: &Value, causes: &mut Vec<Cause>) {
+    let seconds = &object["spec"]["leaseDurationSeconds"];
+    if seconds.as_i64().is_some_and(|seconds| seconds <= 0) {
+        causes.push(Cause::invalid(
+            "spec.leaseDurationSeconds",
+            seconds,
+            "must be greater than 0",
+        ));
+    }
+    not_negative(&object["spec"], "leaseTransitions", causes);
+}
+
+fn not_negative(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
+    if spec[field].as_i64().is_some_and(|number| number < 0) {
+        causes.push(Cause::invalid(
+            format!("spec.{field}"),
+            &spec[field],
+            "must be greater than or equal to 0",
+        ));
+    }
+}

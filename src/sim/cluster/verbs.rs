@@ -1,0 +1,675 @@
+//! Create, read, replace, patch and delete: what each does to the store.
+//!
+//! All of it happens under one lock and without waiting, so every write sees the newest state and a patch never loses
+//! a race inside the server.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::object::Object;
+use super::request::Target;
+use super::resources::Storage;
+use super::status::{Cause, Failure, success};
+use super::store::{Filter, Key, Store, Stored};
+use super::{admission, defaults, schema, validate};
+
+/// What a write leads to.
+pub(crate) struct Outcome {
+    /// HTTP status.
+    pub(crate) code: u16,
+    /// The object, or a Status.
+    pub(crate) body: Value,
+    /// Sentences for the client.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Outcome {
+    /// An answer without warnings.
+    pub(crate) fn new(code: u16, body: Value) -> Self {
+        Self {
+            code,
+            body,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// The circumstances of a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writing {
+    /// The server's time.
+    pub(crate) now: Timestamp,
+    /// Check everything, change nothing.
+    pub(crate) dry_run: bool,
+    /// Unknown fields are an error.
+    pub(crate) strict: bool,
+    /// Unknown fields are worth a warning.
+    pub(crate) warn: bool,
+}
+
+impl Writing {
+    fn timestamp(&self) -> String {
+        seconds(self.now)
+    }
+}
+
+/// An instant as Kubernetes writes it.
+pub(crate) fn seconds(instant: Timestamp) -> String {
+    k8s_openapi::jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%SZ", instant).unwrap_or_default()
+}
+
+/// Decodes a body as the kind of the path and checks that it belongs there.
+pub(crate) fn decode(
+    target: &Target,
+    body: Value,
+    writing: &Writing,
+) -> Result<(Value, Vec<String>), Failure> {
+    let resource = target.resource;
+    let (kind, version) = (
+        body.text("/kind").to_owned(),
+        body.text("/apiVersion").to_owned(),
+    );
+    let expected = stored_form_version(target);
+    if kind.is_empty() || version.is_empty() {
+        let missing = if kind.is_empty() {
+            "Kind"
+        } else {
+            "apiVersion"
+        };
+        return Err(Failure::bad_request(format!(
+            "Object '{missing}' is missing in '{}'",
+            shortened(&body)
+        )));
+    }
+    if kind != resource.kind || version != expected {
+        return Err(Failure::bad_request(format!(
+            "the API version and kind in the data ({version}, {kind}) do not match the expected ({}, {})",
+            resource.api_version(),
+            resource.kind
+        )));
+    }
+    let decoded = schema::decode(resource, body)?;
+    let unknown: Vec<String> = decoded
+        .unknown
+        .iter()
+        .map(|path| format!("unknown field {path:?}"))
+        .collect();
+    if writing.strict && !unknown.is_empty() {
+        return Err(Failure::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+            resource.version,
+            unknown.join(", ")
+        )));
+    }
+    let warnings = if writing.warn { unknown } else { Vec::new() };
+    Ok((decoded.object, warnings))
+}
+
+/// Events are stored in their core form, whichever group they came by.
+fn stored_form_version(target: &Target) -> String {
+    match target.resource.storage {
+        Storage::Events => "v1".to_owned(),
+        _ => target.resource.api_version(),
+    }
+}
+
+fn shortened(body: &Value) -> String {
+    body.to_string().chars().take(200).collect()
+}
+
+/// POST: a new object.
+pub(crate) fn create(
+    store: &mut Store,
+    target: &Target,
+    body: Value,
+    writing: &Writing,
+) -> Result<Outcome, Failure> {
+    let resource = target.resource;
+    let (mut object, warnings) = decode(target, body, writing)?;
+    place_in_namespace(target, &mut object)?;
+    if !object.text("/metadata/resourceVersion").is_empty() {
+        return Err(Failure::of_status(500, None)
+            .saying("resourceVersion should not be set on objects to be created"));
+    }
+    name_object(store, target, &mut object)?;
+    let timestamp = writing.timestamp();
+    let uid = store.uid();
+    let metadata = object.metadata_mut();
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+        "generation",
+    ] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), uid.into());
+    metadata.insert("creationTimestamp".to_owned(), timestamp.into());
+    if resource.generation {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+    defaults::fill(resource.storage, &mut object);
+    admission::complete(resource.storage, &mut object);
+    if resource.storage != Storage::Nodes && resource.has_status() {
+        object.set_or_remove("status", defaults::first_status(resource.storage, &object));
+    }
+    validate::check(target, &object, None)?;
+    let key = Key::of(&object);
+    if store.get(resource.storage, &key).is_some() {
+        return Err(Failure::already_exists(
+            resource.group,
+            resource.plural,
+            &key.name,
+        ));
+    }
+    admission::admit(store, target, &object)?;
+    let body = commit(store, target, object, writing);
+    Ok(Outcome {
+        code: 201,
+        body,
+        warnings,
+    })
+}
+
+fn place_in_namespace(target: &Target, object: &mut Value) -> Result<(), Failure> {
+    let given = object.namespace().to_owned();
+    if !target.resource.namespaced {
+        object.metadata_mut().remove("namespace");
+        return Ok(());
+    }
+    if !given.is_empty() && given != target.namespace {
+        return Err(Failure::bad_request(format!(
+            "the namespace of the provided object does not match the namespace sent on the request ({given} does not match {})",
+            target.namespace
+        )));
+    }
+    let namespace = target.namespace.clone();
+    object
+        .metadata_mut()
+        .insert("namespace".to_owned(), namespace.into());
+    Ok(())
+}
+
+fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result<(), Failure> {
+    if !object.name().is_empty() {
+        return Ok(());
+    }
+    let prefix = object.text("/metadata/generateName").to_owned();
+    if prefix.is_empty() {
+        return Err(target.invalid(&[Cause::required(
+            "metadata.name",
+            "name or generateName is required",
+        )]));
+    }
+    // As in Kubernetes: 63 characters with the suffix.
+    let kept: String = prefix.chars().take(58).collect();
+    let name = loop {
+        let name = format!("{kept}{}", store.suffix());
+        let key = Key {
+            namespace: object.namespace().to_owned(),
+            name: name.clone(),
+        };
+        if store.get(target.resource.storage, &key).is_none() {
+            break name;
+        }
+    };
+    object.metadata_mut().insert("name".to_owned(), name.into());
+    Ok(())
+}
+
+/// Stores unless it is a dry run, and looks after what depends on it.
+fn commit(store: &mut Store, target: &Target, object: Value, writing: &Writing) -> Value {
+    if writing.dry_run {
+        return object;
+    }
+    let storage = target.resource.storage;
+    let namespace = object.namespace().to_owned();
+    let stored = store.put(storage, object);
+    after_write(store, &namespace);
+    stored.value.clone()
+}
+
+fn after_write(store: &mut Store, namespace: &str) {
+    admission::count_quotas(store, namespace);
+    finish_namespace(store, namespace);
+}
+
+/// GET of one object.
+pub(crate) fn get(store: &Store, target: &Target) -> Result<Arc<Stored>, Failure> {
+    let key = key(target);
+    store
+        .get(target.resource.storage, &key)
+        .cloned()
+        .ok_or_else(|| target.not_found())
+}
+
+fn key(target: &Target) -> Key {
+    Key {
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+    }
+}
+
+/// PUT: replaces an object (or its status), or creates it where the kind allows that.
+pub(crate) fn replace(
+    store: &mut Store,
+    target: &Target,
+    body: Value,
+    writing: &Writing,
+) -> Result<Outcome, Failure> {
+    let resource = target.resource;
+    let (mut object, warnings) = decode(target, body, writing)?;
+    if object.name().is_empty() {
+        object
+            .metadata_mut()
+            .insert("name".to_owned(), target.name.as_str().into());
+    }
+    if object.name() != target.name {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            object.name(),
+            target.name
+        )));
+    }
+    place_in_namespace(target, &mut object)?;
+    let Some(current) = store.get(resource.storage, &key(target)).cloned() else {
+        if resource.create_on_update && target.subresource.is_empty() {
+            object.metadata_mut().remove("resourceVersion");
+            return create(store, target, object, writing);
+        }
+        return Err(target.not_found());
+    };
+    if object.text("/metadata/resourceVersion").is_empty() && !resource.unconditional_update {
+        return Err(target.invalid(&[Cause::invalid(
+            "metadata.resourceVersion",
+            &json!(0),
+            "must be specified for an update",
+        )]));
+    }
+    let body = update(store, target, &current, object, writing)?;
+    Ok(Outcome {
+        code: 200,
+        body,
+        warnings,
+    })
+}
+
+/// Brings `object` in the place of `current`, whoever made it (PUT or a patch).
+pub(crate) fn update(
+    store: &mut Store,
+    target: &Target,
+    current: &Stored,
+    mut object: Value,
+    writing: &Writing,
+) -> Result<Value, Failure> {
+    let resource = target.resource;
+    let old = &current.value;
+    check_identity(target, old, &object)?;
+    keep_server_fields(old, &mut object);
+    match target.subresource.as_str() {
+        "status" => {
+            let status = object.get("status").cloned();
+            let metadata = object["metadata"].clone();
+            object = old.clone();
+            object["metadata"] = metadata;
+            object.set_or_remove("status", status);
+        }
+        _ if resource.has_status() => object.set_or_remove("status", old.get("status").cloned()),
+        _ => {}
+    }
+    defaults::fill(resource.storage, &mut object);
+    if resource.storage == Storage::DaemonSets {
+        admission::set_template_generation(&mut object, Some(old));
+    }
+    if resource.generation && old.get("spec") != object.get("spec") {
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(0) + 1;
+        object
+            .metadata_mut()
+            .insert("generation".to_owned(), generation.into());
+    }
+    validate::check(target, &object, Some(old))?;
+    if object == *old {
+        return Ok(object);
+    }
+    if is_finished(resource.storage, &object) {
+        if !writing.dry_run {
+            remove(store, resource.storage, &Key::of(&object));
+        }
+        return Ok(object);
+    }
+    Ok(commit(store, target, object, writing))
+}
+
+/// Is nothing left that keeps a terminating object?
+fn is_finished(storage: Storage, object: &Value) -> bool {
+    let waits_for_kubelet = storage == Storage::Pods
+        && object["metadata"]["deletionGracePeriodSeconds"]
+            .as_i64()
+            .is_some_and(|grace| grace > 0);
+    let waits_for_content = storage == Storage::Namespaces;
+    object.is_terminating()
+        && object.finalizers().is_empty()
+        && !waits_for_kubelet
+        && !waits_for_content
+}
+
+fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), Failure> {
+    let resource = target.resource;
+    let version = new.text("/metadata/resourceVersion");
+    if !new.uid().is_empty() && new.uid() != old.uid() {
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {}, UID in object meta: {}",
+            old.name(),
+            new.uid(),
+            old.uid()
+        );
+        return Err(Failure::conflict(
+            resource.group,
+            resource.plural,
+            old.name(),
+            why,
+        ));
+    }
+    if !version.is_empty() && version != old.text("/metadata/resourceVersion") {
+        return Err(Failure::modified(
+            resource.group,
+            resource.plural,
+            old.name(),
+        ));
+    }
+    Ok(())
+}
+
+/// Fields of the metadata that only the server sets.
+fn keep_server_fields(old: &Value, object: &mut Value) {
+    let metadata = &old["metadata"];
+    let mut place = object["metadata"].take();
+    for field in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "generateName",
+        "managedFields",
+    ] {
+        place.set_or_remove(field, metadata.get(field).cloned());
+    }
+    place.set_or_remove("selfLink", None);
+    object["metadata"] = place;
+}
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeleteOptions {
+    /// Seconds that a pod has to end; `None` takes the pod's own.
+    pub(crate) grace: Option<i64>,
+    /// `Background`, `Foreground`, `Orphan` or empty.
+    pub(crate) propagation: String,
+    /// Only if this is its UID.
+    pub(crate) uid: Option<String>,
+    /// Only if this is its resourceVersion.
+    pub(crate) version: Option<String>,
+}
+
+/// DELETE of one object.
+pub(crate) fn delete(
+    store: &mut Store,
+    target: &Target,
+    options: &DeleteOptions,
+    writing: &Writing,
+) -> Result<Outcome, Failure> {
+    let current = get(store, target)?;
+    check_preconditions(target, &current.value, options)?;
+    let storage = target.resource.storage;
+    let marked = mark(storage, &current.value, options, writing);
+    let Some(marked) = marked else {
+        if !writing.dry_run {
+            remove(store, storage, &key(target));
+        }
+        return Ok(Outcome::new(200, deleted(target, &current.value)));
+    };
+    let body = if marked == current.value {
+        marked
+    } else {
+        commit(store, target, marked, writing)
+    };
+    if storage == Storage::Namespaces && !writing.dry_run {
+        empty_namespace(store, &target.name, writing);
+    }
+    Ok(Outcome::new(200, body))
+}
+
+/// The answer when it is gone: pods and service accounts show their last state, others a Status.
+fn deleted(target: &Target, last: &Value) -> Value {
+    if matches!(
+        target.resource.storage,
+        Storage::Pods | Storage::ServiceAccounts
+    ) {
+        return last.clone();
+    }
+    let mut details =
+        json!({ "name": last.name(), "kind": target.resource.plural, "uid": last.uid() });
+    if !target.resource.group.is_empty() {
+        details["group"] = target.resource.group.into();
+    }
+    success(details)
+}
+
+fn check_preconditions(
+    target: &Target,
+    object: &Value,
+    options: &DeleteOptions,
+) -> Result<(), Failure> {
+    let conflict = |why: String| {
+        let resource = target.resource;
+        Err(Failure::conflict(
+            resource.group,
+            resource.plural,
+            object.name(),
+            why,
+        ))
+    };
+    if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != object.uid()) {
+        return conflict(format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+             deleted and then recreated",
+            object.uid()
+        ));
+    }
+    let have = object.text("/metadata/resourceVersion");
+    if let Some(version) = options
+        .version
+        .as_deref()
+        .filter(|version| *version != have)
+    {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record \
+             ({have}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}
+
+/// The object as it waits for its end, or `None` when nothing keeps it.
+fn mark(
+    storage: Storage,
+    object: &Value,
+    options: &DeleteOptions,
+    writing: &Writing,
+) -> Option<Value> {
+    let grace = grace(storage, object, options);
+    let finalizers = finalizers(object, options);
+    if grace == 0 && finalizers.is_empty() && storage != Storage::Namespaces {
+        return None;
+    }
+    let mut marked = object.clone();
+    let metadata = marked.metadata_mut();
+    if !finalizers.is_empty() {
+        let list: Vec<Value> = finalizers.into_iter().map(Value::from).collect();
+        metadata.insert("finalizers".to_owned(), list.into());
+    }
+    let have = metadata
+        .get("deletionGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    match have {
+        // The period of an object that is going can only become shorter.
+        Some(have) if grace >= have => {}
+        Some(have) => {
+            let asked = object
+                .text("/metadata/deletionTimestamp")
+                .parse::<Timestamp>()
+                .unwrap_or(writing.now);
+            let due = asked
+                .saturating_add(SignedDuration::from_secs(grace - have))
+                .unwrap_or(asked);
+            metadata.insert("deletionTimestamp".to_owned(), seconds(due).into());
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        }
+        None => {
+            let due = writing
+                .now
+                .saturating_add(SignedDuration::from_secs(grace))
+                .unwrap_or(writing.now);
+            metadata.insert("deletionTimestamp".to_owned(), seconds(due).into());
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+            if let Some(generation) = metadata.get("generation").and_then(Value::as_i64) {
+                metadata.insert("generation".to_owned(), (generation + 1).into());
+            }
+        }
+    }
+    if storage == Storage::Namespaces {
+        marked["status"]["phase"] = "Terminating".into();
+    }
+    Some(marked)
+}
+
+/// Seconds until an object may go; only pods on a node have any.
+fn grace(storage: Storage, object: &Value, options: &DeleteOptions) -> i64 {
+    let ended = matches!(object.text("/status/phase"), "Failed" | "Succeeded");
+    if storage != Storage::Pods || object.text("/spec/nodeName").is_empty() || ended {
+        return 0;
+    }
+    let own = object["spec"]["terminationGracePeriodSeconds"].as_i64();
+    match options.grace.or(own).unwrap_or(30) {
+        // A negative period means at once, and still through the kubelet.
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    }
+}
+
+fn finalizers(object: &Value, options: &DeleteOptions) -> BTreeSet<String> {
+    let mut finalizers: BTreeSet<String> =
+        object.finalizers().into_iter().map(str::to_owned).collect();
+    const ORPHAN: &str = "orphan";
+    const FOREGROUND: &str = "foregroundDeletion";
+    match options.propagation.as_str() {
+        "Orphan" => {
+            finalizers.remove(FOREGROUND);
+            finalizers.insert(ORPHAN.to_owned());
+        }
+        "Foreground" => {
+            finalizers.remove(ORPHAN);
+            finalizers.insert(FOREGROUND.to_owned());
+        }
+        "Background" => {
+            finalizers.remove(ORPHAN);
+            finalizers.remove(FOREGROUND);
+        }
+        _ => {}
+    }
+    finalizers
+}
+
+fn remove(store: &mut Store, storage: Storage, key: &Key) {
+    store.remove(storage, key);
+    after_write(store, &key.namespace);
+}
+
+/// DELETE of a collection: each selected object as if it were deleted by itself.
+pub(crate) fn delete_collection(
+    store: &mut Store,
+    target: &Target,
+    filter: &Filter,
+    options: &DeleteOptions,
+    writing: &Writing,
+) -> Result<Vec<Arc<Stored>>, Failure> {
+    let selected: Vec<Arc<Stored>> = store
+        .select(target.resource.storage, filter, None)
+        .map(|(_, stored)| Arc::clone(stored))
+        .collect();
+    for stored in &selected {
+        let one = Target {
+            namespace: stored.value.namespace().to_owned(),
+            name: stored.value.name().to_owned(),
+            ..target.clone()
+        };
+        match delete(store, &one, options, writing) {
+            Err(failure) if failure.code != 404 => return Err(failure),
+            _ => {}
+        }
+    }
+    Ok(selected)
+}
+
+/// Deletes what is in a namespace that is going; pods get the time that they ask for.
+fn empty_namespace(store: &mut Store, namespace: &str, writing: &Writing) {
+    for resource in super::resources::RESOURCES {
+        if !resource.namespaced || resource.storage == Storage::Nothing {
+            continue;
+        }
+        let filter = Filter {
+            namespace: namespace.to_owned(),
+            ..Filter::default()
+        };
+        let target = Target {
+            resource,
+            namespace: namespace.to_owned(),
+            name: String::new(),
+            subresource: String::new(),
+        };
+        let options = DeleteOptions {
+            propagation: "Background".to_owned(),
+            ..DeleteOptions::default()
+        };
+        // Without preconditions and without a wait nothing in it can fail.
+        let _ = delete_collection(store, &target, &filter, &options, writing);
+    }
+    finish_namespace(store, namespace);
+}
+
+/// Removes a terminating namespace once nothing is left in it.
+fn finish_namespace(store: &mut Store, namespace: &str) {
+    let key = Key {
+        namespace: String::new(),
+        name: namespace.to_owned(),
+    };
+    let terminating = store.get(Storage::Namespaces, &key).is_some_and(|stored| {
+        stored.value.is_terminating() && stored.value.finalizers().is_empty()
+    });
+    if !terminating {
+        return;
+    }
+    let filter = Filter {
+        namespace: namespace.to_owned(),
+        ..Filter::default()
+    };
+    let left = super::resources::RESOURCES.iter().any(|resource| {
+        resource.namespaced
+            && store
+                .select(resource.storage, &filter, None)
+                .next()
+                .is_some()
+    });
+    if !left {
+        store.remove(Storage::Namespaces, &key);
+    }
+}

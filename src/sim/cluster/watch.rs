@@ -1,0 +1,156 @@
+//! One open watch as a stream of lines: what is there, what was missed, what comes, and a bookmark now and then.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Interval};
+
+use super::present::Form;
+use super::resources::Resource;
+use super::store::{Change, Opened, Signal, Store, watch_line};
+
+/// Time between bookmarks; kube-apiserver takes about a minute.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+
+/// How a watch is to be told.
+pub(crate) struct Manner {
+    /// The kind watched.
+    pub(crate) resource: &'static Resource,
+    /// The shape of its objects.
+    pub(crate) form: Form,
+    /// Does the client want bookmarks?
+    pub(crate) bookmarks: bool,
+    /// A bookmark with the mark that ends the initial events.
+    pub(crate) initial_end: bool,
+    /// When the server ends the watch.
+    pub(crate) timeout: Duration,
+}
+
+/// Forgets the watcher when the client has gone.
+struct Registered {
+    store: Arc<Mutex<Store>>,
+    resource: &'static Resource,
+    id: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .unwatch(self.resource.storage, self.id);
+    }
+}
+
+struct Watch {
+    registered: Registered,
+    manner: Manner,
+    first: VecDeque<Bytes>,
+    queue: mpsc::Receiver<Signal>,
+    tick: Interval,
+    end: Instant,
+}
+
+/// The lines of a watch.
+pub(crate) fn lines(
+    store: Arc<Mutex<Store>>,
+    opened: Opened,
+    manner: Manner,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let mut first: VecDeque<Bytes> = opened
+        .present
+        .iter()
+        .map(|stored| manner.form.line(manner.resource, Change::Added, stored))
+        .collect();
+    for (change, event) in &opened.replay {
+        first.push_back(manner.form.event_line(manner.resource, *change, event));
+    }
+    if manner.initial_end {
+        first.push_back(bookmark(&manner, opened.version, true));
+    }
+    let mut tick = tokio::time::interval(BOOKMARK_PERIOD);
+    tick.reset();
+    let end = Instant::now() + manner.timeout;
+    let registered = Registered {
+        store,
+        resource: manner.resource,
+        id: opened.id,
+    };
+    let watch = Watch {
+        registered,
+        manner,
+        first,
+        queue: opened.queue,
+        tick,
+        end,
+    };
+    futures::stream::unfold(Some(watch), |watch| async move {
+        let mut watch = watch?;
+        match watch.next().await {
+            Some(Ok(line)) => Some((Ok(line), Some(watch))),
+            Some(Err(broken)) => Some((Err(broken), None)),
+            None => None,
+        }
+    })
+}
+
+impl Watch {
+    async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        if let Some(line) = self.first.pop_front() {
+            return Some(Ok(line));
+        }
+        loop {
+            tokio::select! {
+                biased;
+                signal = self.queue.recv() => return self.tell(signal?),
+                () = tokio::time::sleep_until(self.end) => return None,
+                _ = self.tick.tick(), if self.manner.bookmarks => self.ask_for_bookmark(),
+            }
+        }
+    }
+
+    fn tell(&self, signal: Signal) -> Option<io::Result<Bytes>> {
+        Some(match signal {
+            Signal::Event(change, event) => {
+                Ok(self
+                    .manner
+                    .form
+                    .event_line(self.manner.resource, change, &event))
+            }
+            Signal::Bookmark(version) => Ok(bookmark(&self.manner, version, false)),
+            Signal::Disconnect => Err(io::Error::new(
+                io::ErrorKind::ConnectionReset,
+                "the connection of this watch broke",
+            )),
+        })
+    }
+
+    /// It comes back through the queue, so that it cannot overtake an event.
+    fn ask_for_bookmark(&self) {
+        let registered = &self.registered;
+        registered
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .bookmark(registered.resource.storage, registered.id);
+    }
+}
+
+fn bookmark(manner: &Manner, version: u64, initial_end: bool) -> Bytes {
+    let mut object = json!({
+        "kind": manner.resource.kind,
+        "apiVersion": manner.resource.api_version(),
+        "metadata": { "resourceVersion": version.to_string(), "creationTimestamp": null },
+    });
+    if initial_end {
+        object["metadata"]["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+    }
+    let object = manner.form.bookmark(manner.resource, object);
+    watch_line("BOOKMARK", object.to_string().as_bytes())
+}
