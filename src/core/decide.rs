@@ -46,6 +46,7 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     draft.judge();
     match &fleet.revision {
         RevisionState::Behind(behind) => draft.hold(*behind),
+        RevisionState::Current(_) if draft.meets_unknown() => draft.hold(Behind::UnknownRevision),
         RevisionState::Current(_) if is_paused(strategy, now) => draft.pause(),
         RevisionState::Current(revision) => match strategy.mode {
             Mode::Ota => {
@@ -100,6 +101,12 @@ impl Draft<'_> {
             .collect();
     }
 
+    /// Whether an online node runs a revision that is not known: this view may be older than that pod.
+    fn meets_unknown(&self) -> bool {
+        let is_unknown = |class: &Class| matches!(class, Class::Unknown { .. });
+        self.classes.iter().any(is_unknown)
+    }
+
     /// Nothing is replaced before the native controller and this view agree on the revision.
     fn hold(mut self, behind: Behind) -> Plan {
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
@@ -135,7 +142,7 @@ impl Draft<'_> {
 
     fn tell_outdated(&mut self, told: Verdict) {
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
-            if matches!(class, Class::Outdated { .. }) {
+            if matches!(class, Class::Outdated { settling: None, .. }) {
                 *verdict = told;
             }
         }
@@ -197,13 +204,7 @@ impl Draft<'_> {
             .any(|action| matches!(action, Action::Delete(_)));
         let judged = || phase::of_rollout(self.fleet, &self.verdicts, &counts, moving, self.now);
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
-        let next_wake = self
-            .verdicts
-            .iter()
-            .filter_map(wake_of)
-            .chain(self.turns())
-            .chain(wake)
-            .min();
+        let next_wake = self.turns().chain(wake).min();
         Plan {
             actions: self.actions,
             verdicts: self.verdicts,
@@ -213,26 +214,24 @@ impl Draft<'_> {
         }
     }
 
-    /// When outdated nodes change their class by time alone: back for long enough, or available for long enough.
+    /// When nodes change their class by time alone: back for long enough, or available for long enough.
     fn turns(&self) -> impl Iterator<Item = Timestamp> {
-        let outdated = |(node, class): (&Node, &Class)| match *class {
+        let turn = |(node, class): (&Node, &Class)| match *class {
+            Class::InProgress(Progress::Young { available_at }) => Some(available_at),
             Class::Outdated {
                 settling: Some(until),
                 ..
             } => Some(until),
             Class::Outdated {
                 available: false, ..
-            } => {
+            }
+            | Class::Unknown { available: false } => {
                 let since = node.pods.iter().find(|pod| !pod.terminating)?.ready_since?;
                 Some(later(since, self.strategy.min_ready))
             }
             _ => None,
         };
-        self.fleet
-            .nodes
-            .iter()
-            .zip(&self.classes)
-            .filter_map(outdated)
+        self.fleet.nodes.iter().zip(&self.classes).filter_map(turn)
     }
 
     fn counts(&self) -> Counts {
@@ -266,12 +265,5 @@ impl Draft<'_> {
             }
         }
         counts
-    }
-}
-
-fn wake_of(verdict: &Verdict) -> Option<Timestamp> {
-    match *verdict {
-        Verdict::InProgress(Progress::Young { available_at }) => Some(available_at),
-        _ => None,
     }
 }

@@ -1,0 +1,433 @@
+//! What holds for every fleet, every strategy and every order of events.
+//!
+//! Here: one decision over a random fleet. In `story`: many decisions that drive a small model of a cluster, `world`,
+//! from a random story to its end. The seed is fixed, so that a run can be repeated; PROPTEST_RNG_SEED and
+//! PROPTEST_CASES ask for others.
+
+mod story;
+mod world;
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+use proptest::test_runner::RngSeed;
+
+use super::budget::BATCH;
+use super::classify::later;
+use super::*;
+use crate::core::Strategy;
+
+/// The seed of every run, unless the environment asks for another.
+const SEED: u64 = 20;
+
+fn config() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    let rng_seed = match asked.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(SEED),
+        fixed => fixed,
+    };
+    ProptestConfig {
+        rng_seed,
+        failure_persistence: None,
+        ..asked
+    }
+}
+
+/// The present of every random fleet.
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn after(start: Timestamp, seconds: i64) -> Timestamp {
+    start + SignedDuration::from_secs(seconds)
+}
+
+/// Some instant of the last minutes, rarely one a little ahead (clocks differ).
+fn recent() -> impl Random<Timestamp> {
+    (-400_i64..5).prop_map(|seconds| after(now(), seconds))
+}
+
+/// A generator. Proptest's own word for that is taken here.
+trait Random<T>: proptest::strategy::Strategy<Value = T> {}
+impl<T, S: proptest::strategy::Strategy<Value = T>> Random<T> for S {}
+
+fn strategies() -> impl Random<Strategy> {
+    (modes(), shares(), pauses(), 0..60_u64, 0..60_u64).prop_map(
+        |(mode, max_unavailable, pause, min_ready, ready_settle)| Strategy {
+            mode,
+            max_unavailable,
+            pause,
+            min_ready: Duration::from_secs(min_ready),
+            ready_settle: Duration::from_secs(ready_settle),
+        },
+    )
+}
+
+fn modes() -> impl Random<Mode> {
+    prop_oneof![4 => Just(Mode::AdvancedRollingUpdate), 1 => Just(Mode::Ota)]
+}
+
+fn shares() -> impl Random<Share> {
+    prop_oneof![
+        (1..6_u32).prop_map(Share::Number),
+        (1..150_u32).prop_map(Share::Percent),
+    ]
+}
+
+fn pauses() -> impl Random<Option<Pause>> {
+    prop_oneof![
+        8 => Just(None),
+        1 => Just(Some(Pause::Indefinite)),
+        2 => (-100_i64..100).prop_map(|s| Some(Pause::Until(after(now(), s)))),
+    ]
+}
+
+fn fleets() -> impl Random<Fleet> {
+    let revision = prop_oneof![
+        9 => Just(RevisionState::Current("new".into())),
+        1 => Just(RevisionState::Behind(Behind::Mismatch)),
+    ];
+    (revision, any::<bool>(), vec(nodes(), 0..24)).prop_map(|(revision, replaces, mut nodes)| {
+        for (i, node) in nodes.iter_mut().enumerate() {
+            node.name = format!("n{i:02}").into();
+            for (j, pod) in node.pods.iter_mut().enumerate() {
+                pod.name = format!("p{i:02}-{j}").into();
+                pod.uid = format!("u{i:02}-{j}").into();
+            }
+            sort_pods(node);
+        }
+        Fleet {
+            revision,
+            replaces,
+            nodes,
+        }
+    })
+}
+
+fn sort_pods(node: &mut Node) {
+    node.pods
+        .sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+}
+
+fn nodes() -> impl Random<Node> {
+    let targeting = prop_oneof![
+        8 => Just(Targeting::Run),
+        1 => Just(Targeting::Keep),
+        1 => Just(Targeting::No),
+    ];
+    let readiness = prop_oneof![
+        8 => recent().prop_map(|since| Readiness::Ready { since }),
+        3 => option::of(recent()).prop_map(|since| Readiness::NotReady { since }),
+        1 => Just(Readiness::Gone),
+    ];
+    let count = prop_oneof![1 => Just(0_usize), 10 => Just(1), 1 => Just(2), 1 => Just(3)];
+    let pods = count.prop_flat_map(|count| vec(pods(), count));
+    (targeting, readiness, pods, option::of(recent())).prop_map(
+        |(targeting, readiness, pods, podless)| Node {
+            name: "".into(),
+            targeting,
+            readiness,
+            podless_since: podless.filter(|_| pods.is_empty()),
+            pods,
+        },
+    )
+}
+
+fn pods() -> impl Random<Pod> {
+    let revision = prop_oneof![
+        4 => Just(PodRevision::Current),
+        6 => Just(PodRevision::Outdated),
+        1 => Just(PodRevision::Unknown),
+    ];
+    let trouble = option::weighted(0.2, (prop_oneof!["Error", "ErrImagePull"], 0..5_u32));
+    let conditions = (
+        option::of(conditions()),
+        option::weighted(0.2, conditions()),
+    );
+    (
+        (
+            recent(),
+            option::of(recent()),
+            option::weighted(0.8, recent()),
+        ),
+        (revision, prop::bool::weighted(0.15), trouble, conditions),
+    )
+        .prop_map(|((created, started, ready_since), rest)| {
+            let (revision, terminating, trouble, (need_upgrade, image_ready)) = rest;
+            Pod {
+                name: "".into(),
+                uid: "".into(),
+                resource_version: "1".into(),
+                created,
+                revision,
+                terminating,
+                ready_since,
+                started,
+                trouble: trouble.map(|(reason, restarts)| Trouble {
+                    reason: reason.into(),
+                    restarts,
+                }),
+                need_upgrade,
+                image_ready,
+            }
+        })
+}
+
+fn conditions() -> impl Random<OtaCondition> {
+    let hashes = prop_oneof!["new", "old"].prop_map(|hash| hash.as_str().into());
+    (any::<bool>(), option::of(hashes))
+        .prop_map(|(status, revision)| OtaCondition { status, revision })
+}
+
+/// What a correct apply does to the fleet.
+fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
+    let mut fleet = fleet.clone();
+    for action in &plan.actions {
+        let (Action::Delete(target)
+        | Action::SetNeedUpgrade { pod: target, .. }
+        | Action::RemoveConditions { pod: target, .. }) = action;
+        let mut pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
+        let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
+        match action {
+            Action::Delete(_) => pod.terminating = true,
+            Action::SetNeedUpgrade {
+                needed, revision, ..
+            } => {
+                pod.need_upgrade = Some(OtaCondition {
+                    status: *needed,
+                    revision: Some(revision.clone()),
+                });
+            }
+            Action::RemoveConditions { types, .. } => {
+                for kind in types {
+                    match *kind {
+                        names::POD_NEED_UPGRADE => pod.need_upgrade = None,
+                        names::POD_IMAGE_READY => pod.image_ready = None,
+                        other => panic!("not a condition of ours: {other}"),
+                    }
+                }
+            }
+        }
+    }
+    fleet
+}
+
+fn deleted(plan: &Plan) -> Vec<&PodRef> {
+    let deletion = |action| match action {
+        &Action::Delete(ref pod) => Some(pod),
+        _ => None,
+    };
+    plan.actions.iter().filter_map(deletion).collect()
+}
+
+fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
+    let ripe = |since| later(since, strategy.min_ready) <= now;
+    !pod.terminating && pod.ready_since.is_some_and(ripe)
+}
+
+/// Targeted nodes that are Ready and have no available pod, without those that returned a moment ago with an old one.
+fn lacking(fleet: &Fleet, strategy: &Strategy, now: Timestamp) -> usize {
+    let lacks = |node: &&Node| {
+        let Readiness::Ready { since } = node.readiness else {
+            return false;
+        };
+        let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+        let settling = alive.clone().count() == 1
+            && alive.clone().all(|pod| {
+                pod.revision == PodRevision::Outdated
+                    && pod.started.unwrap_or(pod.created) < since
+                    && later(since, strategy.ready_settle) > now
+            });
+        node.targeting == Targeting::Run
+            && !settling
+            && !alive.any(|pod| is_available(pod, strategy, now))
+    };
+    fleet.nodes.iter().filter(lacks).count()
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn every_node_has_one_verdict_and_the_numbers_add_up(
+        strategy in strategies(), fleet in fleets(),
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        prop_assert_eq!(plan.verdicts.len(), fleet.nodes.len());
+        prop_assert_eq!(plan.counts.by_word.iter().sum::<usize>(), fleet.nodes.len());
+        for word in Verdict::WORDS {
+            let of_word = plan.verdicts.iter().filter(|verdict| verdict.word() == word).count();
+            let index = Verdict::WORDS.iter().position(|other| *other == word).unwrap();
+            prop_assert_eq!(plan.counts.by_word[index], of_word);
+        }
+        prop_assert_eq!(plan.counts.allowed, strategy.max_unavailable.resolve(plan.counts.targeted));
+    }
+
+    #[test]
+    fn only_a_settled_online_targeted_node_with_one_outdated_pod_is_touched(
+        strategy in strategies(), fleet in fleets(),
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        for target in deleted(&plan) {
+            let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == target.uid);
+            let node = fleet.nodes.iter().find(holds).unwrap();
+            let alive: Vec<_> = node.pods.iter().filter(|pod| !pod.terminating).collect();
+            prop_assert_eq!(alive.len(), 1);
+            prop_assert_eq!(&alive[0].uid, &target.uid);
+            prop_assert_eq!(&alive[0].resource_version, &target.resource_version);
+            prop_assert_eq!(alive[0].revision, PodRevision::Outdated);
+            prop_assert_eq!(node.targeting, Targeting::Run);
+            let Readiness::Ready { since } = node.readiness else {
+                return Err(TestCaseError::fail("a pod on an offline node is deleted"));
+            };
+            let returned = alive[0].started.unwrap_or(alive[0].created) < since;
+            prop_assert!(!returned || later(since, strategy.ready_settle) <= now());
+        }
+    }
+
+    #[test]
+    fn the_budget_is_never_exceeded_and_used_up(strategy in strategies(), fleet in fleets()) {
+        let plan = decide(&strategy, &fleet, now());
+        let lacking = lacking(&carry_out(&fleet, &plan), &strategy, now());
+        let was_available = |target: &&PodRef| {
+            let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+            pods.any(|pod| pod.uid == target.uid && is_available(pod, &strategy, now()))
+        };
+        let deleted = deleted(&plan);
+        let of_available = deleted.iter().filter(|target| was_available(target)).count();
+        let allowed = plan.counts.allowed;
+        prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
+        prop_assert!(deleted.len() <= allowed.max(1));
+        prop_assert!(plan.counts.unavailable >= lacking, "{:?}, counted {lacking}", plan.counts);
+        let left = |broken| plan.verdicts.contains(&Verdict::Budget { broken });
+        if deleted.len() < BATCH {
+            prop_assert!(!left(false) || plan.counts.unavailable >= allowed);
+            prop_assert!(!left(true) || plan.counts.unavailable >= allowed.max(1));
+        }
+    }
+
+    #[test]
+    fn broken_pods_go_first_and_equal_ones_by_name(strategy in strategies(), fleet in fleets()) {
+        let plan = decide(&strategy, &fleet, now());
+        let position = |target: &&PodRef| {
+            let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
+            fleet.nodes.iter().position(holds).unwrap()
+        };
+        let rank = |target: &&PodRef| {
+            let node = &fleet.nodes[position(target)];
+            let available = node.pods.iter().any(|pod| is_available(pod, &strategy, now()));
+            (available, node.name.clone())
+        };
+        let ranks: Vec<_> = deleted(&plan).iter().map(rank).collect();
+        prop_assert!(ranks.is_sorted(), "{ranks:?}");
+    }
+
+    #[test]
+    fn a_pause_a_hold_and_ota_delete_nothing(strategy in strategies(), fleet in fleets()) {
+        let plan = decide(&strategy, &fleet, now());
+        let paused = match strategy.pause {
+            None => false,
+            Some(Pause::Indefinite) => true,
+            Some(Pause::Until(until)) => now() < until,
+        };
+        if paused || matches!(fleet.revision, RevisionState::Behind(_)) {
+            prop_assert_eq!(&plan.actions, &[]);
+        }
+        if strategy.mode == Mode::Ota {
+            prop_assert_eq!(deleted(&plan), Vec::<&PodRef>::new());
+        }
+    }
+
+    #[test]
+    fn carrying_out_a_plan_leaves_nothing_to_do(strategy in strategies(), fleet in fleets()) {
+        let plan = decide(&strategy, &fleet, now());
+        let done = carry_out(&fleet, &plan);
+        let again = decide(&strategy, &done, now());
+        prop_assert_eq!(again.actions, vec![]);
+        prop_assert!(again.counts.unavailable <= plan.counts.unavailable.max(plan.counts.allowed));
+    }
+
+    #[test]
+    fn nothing_but_the_order_by_name_and_age_matters(
+        strategy in strategies(), fleet in fleets(), turns in 0..24_usize,
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        let mut turned = fleet.clone();
+        let turns = turns.min(turned.nodes.len());
+        turned.nodes.rotate_left(turns);
+        for node in &mut turned.nodes {
+            node.pods.reverse();
+        }
+        turned.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let unsorted_pods = decide(&strategy, &turned, now());
+        prop_assert_eq!(&unsorted_pods.verdicts, &plan.verdicts);
+        prop_assert_eq!(deleted(&unsorted_pods), deleted(&plan));
+        turned.nodes.iter_mut().for_each(sort_pods);
+        prop_assert_eq!(decide(&strategy, &turned, now()), plan);
+    }
+
+    #[test]
+    fn nothing_changes_before_the_next_wake(
+        strategy in strategies(), fleet in fleets(), later_by in 0..700_i64,
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        if let Some(wake) = plan.next_wake {
+            prop_assert!(wake > now(), "a wake that is over");
+        }
+        let then = after(now(), later_by);
+        if plan.next_wake.is_none_or(|wake| then < wake) {
+            prop_assert_eq!(decide(&strategy, &fleet, then), plan);
+        }
+    }
+
+    #[test]
+    fn offline_nodes_neither_use_the_budget_nor_hold_up_others(
+        strategy in strategies(), fleet in fleets(), share in 1..6_u32,
+    ) {
+        // An absolute budget, so that the base does not matter; nobody is charged.
+        let strategy = Strategy { max_unavailable: Share::Number(share), ..strategy };
+        let mut online = Fleet { replaces: false, ..fleet };
+        let all = decide(&strategy, &online, now());
+        online.nodes.retain(Node::is_ready);
+        prop_assume!(online.nodes.iter().filter(|n| n.targeting == Targeting::Run).count() >= 6);
+        let without = decide(&strategy, &online, now());
+        prop_assert_eq!(deleted(&all), deleted(&without));
+        prop_assert_eq!(all.counts.unavailable, without.counts.unavailable);
+    }
+
+    #[test]
+    fn leaving_ota_takes_our_conditions_away_once(strategy in strategies(), fleet in fleets()) {
+        let plan = Plan { actions: release(&fleet), ..decide(&strategy, &fleet, now()) };
+        let released = carry_out(&fleet, &plan);
+        let pods = || released.nodes.iter().flat_map(|node| &node.pods);
+        let mut alive = pods().filter(|pod| !pod.terminating);
+        prop_assert!(alive.all(|pod| pod.need_upgrade.is_none() && pod.image_ready.is_none()));
+        prop_assert_eq!(release(&released), vec![]);
+    }
+
+    #[test]
+    fn ota_tells_every_pod_the_truth(fleet in fleets()) {
+        let strategy = Strategy {
+            mode: Mode::Ota,
+            max_unavailable: Share::Percent(10),
+            pause: None,
+            min_ready: Duration::ZERO,
+            ready_settle: Duration::ZERO,
+        };
+        prop_assume!(fleet.revision == RevisionState::Current("new".into()));
+        let told = carry_out(&fleet, &decide(&strategy, &fleet, now()));
+        for pod in told.nodes.iter().flat_map(|node| &node.pods) {
+            let truth = OtaCondition {
+                status: pod.revision == PodRevision::Outdated,
+                revision: Some("new".into()),
+            };
+            if !pod.terminating && pod.revision != PodRevision::Unknown {
+                prop_assert_eq!(pod.need_upgrade.as_ref(), Some(&truth));
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Random stories, told to their end: whatever happens to the nodes, the rollout stays within its budget while it
+//! lasts and completes by itself when the nodes are back.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::world::{Pace, World};
+use super::{Random, after, config, is_available, now};
+use crate::core::Strategy;
+use crate::core::*;
+
+/// Something that happens at a tick.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Template(u8),
+    Offline(usize),
+    Online(usize),
+    Taint(usize),
+    Untaint(usize),
+    Kill(usize),
+    Crash(usize),
+    /// The native controller sees nothing for so many ticks.
+    NativeStops(i64),
+    /// Our controller is not running for so many ticks.
+    WeStop(i64),
+}
+
+/// The events stop here, and every node comes back; the rest has to happen by itself.
+const END: i64 = 150;
+
+fn events() -> impl Random<Vec<(i64, Event)>> {
+    let node = || 0..12_usize;
+    let event = prop_oneof![
+        3 => (0..3_u8).prop_map(Event::Template),
+        6 => node().prop_map(Event::Offline),
+        6 => node().prop_map(Event::Online),
+        1 => node().prop_map(Event::Taint),
+        1 => node().prop_map(Event::Untaint),
+        2 => node().prop_map(Event::Kill),
+        2 => node().prop_map(Event::Crash),
+        1 => (1..20_i64).prop_map(Event::NativeStops),
+        1 => (1..20_i64).prop_map(Event::WeStop),
+    ];
+    vec((1..END, event), 0..40)
+}
+
+fn paces() -> impl Random<Vec<Pace>> {
+    let pace = (
+        0..5_i64,
+        0..4_i64,
+        1..8_i64,
+        option::weighted(0.8, 0..4_i64),
+    );
+    let pace = pace.prop_map(|(to_terminate, to_create, to_start, to_recover)| Pace {
+        to_terminate,
+        to_create,
+        to_start,
+        to_recover,
+    });
+    vec(pace, 1..12)
+}
+
+fn rolling() -> impl Random<Strategy> {
+    let pause = option::weighted(0.2, 0..100_i64);
+    (super::shares(), pause, 0..8_u64, 0..40_u64).prop_map(
+        |(max_unavailable, pause, min_ready, ready_settle)| Strategy {
+            mode: Mode::AdvancedRollingUpdate,
+            max_unavailable,
+            pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
+            min_ready: Duration::from_secs(min_ready),
+            ready_settle: Duration::from_secs(ready_settle),
+        },
+    )
+}
+
+/// A story under way.
+struct Telling {
+    world: World,
+    strategy: Strategy,
+    size: usize,
+    tick: i64,
+    native_back: i64,
+    we_are_back: i64,
+    /// What was decided last, over which fleet.
+    last: Option<(Fleet, Plan)>,
+    /// Nodes without an available pod because of us.
+    ours: BTreeSet<usize>,
+    templates: u32,
+}
+
+impl Telling {
+    fn new(strategy: Strategy, paces: &[Pace]) -> Self {
+        Self {
+            world: World::settled(paces),
+            strategy,
+            size: paces.len(),
+            tick: 0,
+            native_back: 0,
+            we_are_back: 0,
+            last: None,
+            ours: BTreeSet::new(),
+            templates: 0,
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let node = |node: usize| node % self.size;
+        match event {
+            Event::Template(template) if template != self.world.wanted => {
+                self.world.wanted = template;
+                self.templates += 1;
+            }
+            Event::Template(_) => {}
+            Event::Offline(n) => self.world.set_online(node(n), false),
+            Event::Online(n) => self.world.set_online(node(n), true),
+            Event::Taint(n) => self.world.set_targeted(node(n), false),
+            Event::Untaint(n) => self.world.set_targeted(node(n), true),
+            Event::Kill(n) => self.world.kill(node(n)),
+            Event::Crash(n) => self.world.crash(node(n)),
+            Event::NativeStops(ticks) => self.native_back = self.tick + ticks,
+            Event::WeStop(ticks) => self.we_are_back = self.tick + ticks,
+        }
+    }
+
+    /// One second: the cluster moves, then we look if there is a reason to.
+    fn pass(&mut self) -> Result<(), TestCaseError> {
+        self.tick += 1;
+        self.world.pass();
+        if self.tick >= self.native_back && self.tick % 2 == 0 {
+            self.world.observe();
+        }
+        self.forgive();
+        if self.tick >= self.we_are_back && self.has_reason() {
+            self.decide()?;
+        }
+        Ok(())
+    }
+
+    /// Only a change or the timer that was asked for wakes the controller.
+    fn has_reason(&self) -> bool {
+        self.last.as_ref().is_none_or(|(fleet, plan)| {
+            *fleet != self.world.fleet()
+                || plan.next_wake.is_some_and(|wake| wake <= self.world.now())
+        })
+    }
+
+    fn decide(&mut self) -> Result<(), TestCaseError> {
+        let fleet = self.world.fleet();
+        let plan = decide(&self.strategy, &fleet, self.world.now());
+        for action in &plan.actions {
+            let Action::Delete(target) = action else {
+                continue;
+            };
+            let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
+            self.ours.extend(fleet.nodes.iter().position(holds));
+        }
+        self.world.apply(&plan);
+        let allowed = self.strategy.max_unavailable.resolve(plan.counts.targeted);
+        if !plan.actions.is_empty() {
+            prop_assert!(
+                self.ours.len() <= allowed.max(1),
+                "{:?} of {allowed}",
+                self.ours
+            );
+        }
+        self.last = Some((fleet, plan));
+        Ok(())
+    }
+
+    /// A node is no longer down because of us once it has an available pod, is offline, or no pod belongs there.
+    fn forgive(&mut self) {
+        let (fleet, now) = (self.world.fleet(), self.world.now());
+        self.ours.retain(|node| {
+            let node = &fleet.nodes[*node];
+            let mut pods = node.pods.iter();
+            node.is_ready()
+                && node.targeting == Targeting::Run
+                && !pods.any(|pod| is_available(pod, &self.strategy, now))
+        });
+    }
+
+    /// Long enough for the whole fleet, one node after the other.
+    fn to_the_end(&mut self) -> Result<(), TestCaseError> {
+        let per_node = 30 + 2 * self.strategy.min_ready.as_secs().cast_signed();
+        let patience = 150 + per_node * i64::try_from(self.size).unwrap_or(i64::MAX);
+        for _ in 0..patience {
+            self.pass()?;
+        }
+        Ok(())
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.last.as_ref().expect("decided at least once").1
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn every_story_ends_well(
+        strategy in rolling(), paces in paces(), events in events(),
+    ) {
+        let mut telling = Telling::new(strategy, &paces);
+        while telling.tick < END {
+            let tick = telling.tick;
+            for (_, event) in events.iter().filter(|(at, _)| *at == tick) {
+                telling.happen(*event);
+            }
+            telling.pass()?;
+        }
+        for node in 0..telling.size {
+            telling.world.set_online(node, true);
+            telling.world.set_targeted(node, true);
+        }
+        telling.to_the_end()?;
+        let plan = telling.plan();
+        prop_assert_eq!(plan.phase, Phase::Complete { offline: 0 }, "{:?}", plan.verdicts);
+        prop_assert!(plan.verdicts.iter().all(|verdict| *verdict == Verdict::Done));
+        prop_assert_eq!(&plan.actions, &[]);
+        prop_assert_eq!(plan.next_wake, None);
+        let worst = telling.world.replaced.values().max().copied().unwrap_or(0);
+        prop_assert!(worst <= telling.templates, "{worst} restarts for {} templates", telling.templates);
+    }
+
+    #[test]
+    fn nodes_that_stay_away_hold_up_nobody(
+        strategy in rolling(), paces in paces(), away in vec(any::<bool>(), 12),
+    ) {
+        let mut telling = Telling::new(strategy, &paces);
+        let away: Vec<usize> = (0..telling.size).filter(|node| away[*node]).collect();
+        for node in &away {
+            telling.happen(Event::Offline(*node));
+        }
+        telling.pass()?;
+        telling.happen(Event::Template(1));
+        telling.to_the_end()?;
+        prop_assert_eq!(telling.plan().phase, Phase::Complete { offline: away.len() });
+        let replaced: Vec<usize> = telling.world.replaced.keys().copied().collect();
+        let online: Vec<usize> = (0..telling.size).filter(|node| !away.contains(node)).collect();
+        prop_assert_eq!(replaced, online);
+        for node in &away {
+            telling.happen(Event::Online(*node));
+        }
+        telling.to_the_end()?;
+        prop_assert_eq!(telling.plan().phase, Phase::Complete { offline: 0 });
+    }
+
+    #[test]
+    fn a_rollback_restarts_nobody_who_has_not_moved(
+        strategy in rolling(), paces in paces(), forth in 1..60_i64,
+    ) {
+        let mut telling = Telling::new(Strategy { pause: None, ..strategy }, &paces);
+        telling.happen(Event::Template(1));
+        while telling.tick < forth {
+            telling.pass()?;
+        }
+        let moved: BTreeSet<usize> = telling.world.replaced.keys().copied().collect();
+        telling.happen(Event::Template(0));
+        telling.to_the_end()?;
+        prop_assert_eq!(telling.plan().phase, Phase::Complete { offline: 0 });
+        let replaced: BTreeSet<usize> = telling.world.replaced.keys().copied().collect();
+        prop_assert_eq!(replaced, moved);
+    }
+
+    #[test]
+    fn a_revision_that_kills_its_nodes_stops_at_the_budget(
+        strategy in rolling(), paces in paces(), dies_after in 0..8_i64,
+    ) {
+        let min_ready = Duration::from_secs(dies_after.unsigned_abs() + 2);
+        let mut telling = Telling::new(Strategy { min_ready, pause: None, ..strategy }, &paces);
+        telling.happen(Event::Template(1));
+        for _ in 0..400 {
+            for node in 0..telling.size {
+                if telling.world.running_for(node, 1).is_some_and(|seconds| seconds >= dies_after) {
+                    telling.happen(Event::Offline(node));
+                }
+            }
+            telling.pass()?;
+        }
+        let lost = (0..telling.size).filter(|node| !telling.world.is_online(*node)).count();
+        let allowed = telling.plan().counts.allowed;
+        prop_assert_eq!(lost, allowed);
+        let expected = match lost < telling.size {
+            true => Phase::Stalled(Stall::FailedByRevision),
+            false => telling.plan().phase,
+        };
+        prop_assert_eq!(telling.plan().phase, expected);
+    }
+}

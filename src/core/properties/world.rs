@@ -1,0 +1,278 @@
+//! A cluster as small as it can be: nodes that come and go, kubelets that take their time, the native DaemonSet
+//! controller under `OnDelete`. One tick is one second.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{after, now};
+use crate::core::*;
+
+/// How fast things happen on a node, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Until a deleted pod is gone.
+    pub(super) to_terminate: i64,
+    /// Until the native controller makes the next one.
+    pub(super) to_create: i64,
+    /// Until a new pod is Ready.
+    pub(super) to_start: i64,
+    /// Until an old pod is Ready again after its node returned; `None`: it never was marked not ready (autonomy).
+    pub(super) to_recover: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+struct ModelNode {
+    pace: Pace,
+    readiness: Readiness,
+    targeting: Targeting,
+    pod: Option<ModelPod>,
+    podless_since: i64,
+}
+
+#[derive(Clone, Debug)]
+struct ModelPod {
+    uid: u32,
+    template: u8,
+    created: i64,
+    started: Option<i64>,
+    ready_since: Option<i64>,
+    ready_at: i64,
+    gone_at: Option<i64>,
+}
+
+/// The cluster.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    nodes: Vec<ModelNode>,
+    /// The template that the owner asks for, and the one that the native controller has observed.
+    pub(super) wanted: u8,
+    pub(super) observed: u8,
+    /// Templates that revisions exist of.
+    known: Vec<u8>,
+    tick: i64,
+    next_uid: u32,
+    /// How often a pod of each node was deleted by a plan.
+    pub(super) replaced: BTreeMap<usize, u32>,
+}
+
+impl World {
+    /// Everything runs template 0, and has done so for long.
+    pub(super) fn settled(paces: &[Pace]) -> Self {
+        let long_ago = -10_000;
+        let node = |(i, pace): (usize, &Pace)| ModelNode {
+            pace: *pace,
+            readiness: Readiness::Ready {
+                since: at(long_ago),
+            },
+            targeting: Targeting::Run,
+            pod: Some(ModelPod {
+                uid: u32::try_from(i).unwrap(),
+                template: 0,
+                created: long_ago,
+                started: Some(long_ago),
+                ready_since: Some(long_ago),
+                ready_at: long_ago,
+                gone_at: None,
+            }),
+            podless_since: 0,
+        };
+        Self {
+            nodes: paces.iter().enumerate().map(node).collect(),
+            wanted: 0,
+            observed: 0,
+            known: vec![0],
+            tick: 0,
+            next_uid: 1_000,
+            replaced: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        at(self.tick)
+    }
+
+    pub(super) fn is_online(&self, node: usize) -> bool {
+        matches!(self.nodes[node].readiness, Readiness::Ready { .. })
+    }
+
+    pub(super) fn set_online(&mut self, node: usize, online: bool) {
+        if online == self.is_online(node) {
+            return;
+        }
+        let (tick, since) = (self.tick, self.now());
+        let node = &mut self.nodes[node];
+        node.readiness = match online {
+            true => Readiness::Ready { since },
+            false => Readiness::NotReady { since: Some(since) },
+        };
+        let (Some(pod), Some(to_recover)) = (&mut node.pod, node.pace.to_recover) else {
+            return;
+        };
+        if online {
+            pod.ready_at = pod.ready_at.max(tick + to_recover);
+        } else {
+            pod.ready_since = None;
+        }
+    }
+
+    pub(super) fn set_targeted(&mut self, node: usize, targeted: bool) {
+        self.nodes[node].targeting = match targeted {
+            true => Targeting::Run,
+            false => Targeting::Keep,
+        };
+    }
+
+    /// Somebody else deletes the pod.
+    pub(super) fn kill(&mut self, node: usize) {
+        let gone_at = self.tick + self.nodes[node].pace.to_terminate;
+        if let Some(pod) = &mut self.nodes[node].pod {
+            pod.gone_at.get_or_insert(gone_at);
+        }
+    }
+
+    /// The container crashes; it is up again a little later.
+    pub(super) fn crash(&mut self, node: usize) {
+        let ready_at = self.tick + 7;
+        if let Some(pod) = &mut self.nodes[node].pod {
+            (pod.ready_since, pod.ready_at) = (None, ready_at);
+        }
+    }
+
+    /// The native controller has handled the present template.
+    pub(super) fn observe(&mut self) {
+        self.observed = self.wanted;
+        if !self.known.contains(&self.wanted) {
+            self.known.push(self.wanted);
+        }
+    }
+
+    /// A second passes for kubelets and the native controller.
+    pub(super) fn pass(&mut self) {
+        self.tick += 1;
+        for node in &mut self.nodes {
+            if matches!(node.readiness, Readiness::Ready { .. }) {
+                node.kubelet(self.tick);
+                if node.wants_pod(self.tick) {
+                    node.create(self.tick, self.next_uid, self.observed);
+                    self.next_uid += 1;
+                }
+            }
+        }
+    }
+
+    /// The node's pod that runs `template`, for how many seconds.
+    pub(super) fn running_for(&self, node: usize, template: u8) -> Option<i64> {
+        let pod = self.nodes[node].pod.as_ref()?;
+        (pod.template == template && pod.gone_at.is_none())
+            .then_some(pod.started?)
+            .map(|started| self.tick - started)
+    }
+
+    /// What the index would make of it.
+    pub(super) fn fleet(&self) -> Fleet {
+        let revision = match self.observed == self.wanted {
+            true => RevisionState::Current(hash(self.wanted)),
+            false => RevisionState::Behind(Behind::NotObserved),
+        };
+        let nodes = self.nodes.iter().enumerate();
+        Fleet {
+            revision,
+            replaces: self.known.len() > 1,
+            nodes: nodes.map(|(i, node)| node.view(i, self.wanted)).collect(),
+        }
+    }
+
+    /// Carries out a plan; panics when it names a pod that is not there.
+    pub(super) fn apply(&mut self, plan: &Plan) {
+        for action in &plan.actions {
+            let Action::Delete(target) = action else {
+                panic!("the model knows no {action:?}");
+            };
+            let holds = |node: &ModelNode| {
+                let uid = node.pod.as_ref().map(|pod| pod.uid.to_string());
+                uid.as_deref() == Some(target.uid.as_str())
+            };
+            let node = self.nodes.iter().position(holds).expect("the pod is there");
+            assert_ne!(
+                self.nodes[node].pod.as_ref().map(|pod| pod.template),
+                Some(self.wanted)
+            );
+            self.kill(node);
+            *self.replaced.entry(node).or_default() += 1;
+        }
+    }
+}
+
+impl ModelNode {
+    fn kubelet(&mut self, tick: i64) {
+        let Some(pod) = &mut self.pod else {
+            return;
+        };
+        if pod.gone_at.is_some_and(|gone_at| gone_at <= tick) {
+            (self.pod, self.podless_since) = (None, tick);
+            return;
+        }
+        pod.started.get_or_insert(tick);
+        if pod.ready_at <= tick && pod.gone_at.is_none() {
+            pod.ready_since.get_or_insert(tick);
+        }
+    }
+
+    fn wants_pod(&self, tick: i64) -> bool {
+        self.pod.is_none()
+            && self.targeting == Targeting::Run
+            && self.podless_since + self.pace.to_create <= tick
+    }
+
+    fn create(&mut self, tick: i64, uid: u32, template: u8) {
+        self.pod = Some(ModelPod {
+            uid,
+            template,
+            created: tick,
+            started: None,
+            ready_since: None,
+            ready_at: tick + self.pace.to_start,
+            gone_at: None,
+        });
+    }
+
+    fn view(&self, i: usize, wanted: u8) -> Node {
+        Node {
+            name: format!("n{i:02}").into(),
+            targeting: self.targeting,
+            readiness: self.readiness,
+            pods: self.pod.iter().map(|pod| pod.view(wanted)).collect(),
+            podless_since: self.pod.is_none().then(|| at(self.podless_since)),
+        }
+    }
+}
+
+impl ModelPod {
+    fn view(&self, wanted: u8) -> Pod {
+        Pod {
+            name: format!("p{}", self.uid).into(),
+            uid: self.uid.to_string().into(),
+            resource_version: "1".into(),
+            created: at(self.created),
+            revision: match self.template == wanted {
+                true => PodRevision::Current,
+                false => PodRevision::Outdated,
+            },
+            terminating: self.gone_at.is_some(),
+            ready_since: self.ready_since.map(at),
+            started: self.started.map(at),
+            trouble: None,
+            need_upgrade: None,
+            image_ready: None,
+        }
+    }
+}
+
+fn hash(template: u8) -> Revision {
+    format!("hash-{template}").into()
+}
+
+fn at(tick: i64) -> Timestamp {
+    after(now(), tick)
+}
