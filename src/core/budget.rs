@@ -1,7 +1,8 @@
 //! How many more nodes may lose their pod now.
 //!
 //! Every targeted node that is online (or failed by the revision) and lacks an available pod occupies a slot: missing,
-//! terminating, starting, young, broken. Offline nodes never do (spec/openyurt-upgrade-model.md §3.8).
+//! terminating, starting, young, broken. Offline nodes never do (spec/openyurt-upgrade-model.md §3.8), nor do those that
+//! returned a moment ago with an old pod: flapping nodes would leave nothing for the others.
 
 use super::classify::Class;
 
@@ -17,7 +18,7 @@ pub(super) struct Budget {
     pub(super) allowed: usize,
     /// Nodes being replaced, waiting for a pod, or failed by the revision.
     pub(super) in_flight: usize,
-    /// Online nodes whose present pod is outdated (or unknown) and not available.
+    /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
     pub(super) broken: usize,
 }
 
@@ -35,7 +36,8 @@ impl Budget {
                 Class::InProgress(_) => budget.in_flight += 1,
                 Class::Offline { .. } if charged(position) => budget.in_flight += 1,
                 Class::Outdated {
-                    available: false, ..
+                    available: false,
+                    settling: None,
                 }
                 | Class::Unknown { available: false } => budget.broken += 1,
                 _ => {}

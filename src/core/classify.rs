@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
-use super::strategy::Strategy;
+use super::strategy::{Mode, Strategy};
 use super::verdict::{Offline, Progress, Verdict};
 
 /// The class of a node.
@@ -128,9 +128,12 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Time
 /// Until when a node has to stay Ready, if its pod lived through an absence of the node.
 ///
 /// A node that was Ready before the pod started did not go away meanwhile: nothing to settle.
+///
+/// Under OTA nothing is replaced that an absence could interrupt.
 fn settling(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp) -> Option<Timestamp> {
     let lived_through = pod.started.unwrap_or(pod.created) < node_ready_since;
-    lived_through.then(|| later(node_ready_since, strategy.ready_settle))
+    let replaces = strategy.mode == Mode::AdvancedRollingUpdate;
+    (replaces && lived_through).then(|| later(node_ready_since, strategy.ready_settle))
 }
 
 /// `instant + duration`, saturating.
