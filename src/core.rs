@@ -11,6 +11,8 @@ pub mod near;
 mod ota;
 mod phase;
 pub mod plan;
+#[cfg(test)]
+mod properties;
 pub mod revision;
 pub mod selector;
 pub mod strategy;
