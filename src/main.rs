@@ -1,3 +1,37 @@
 //! Parses, dispatches, and turns results into exit codes.
 
-fn main() {}
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use yurt_ds::cli::{Cli, Command};
+use yurt_ds::{controller, log, shutdown};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log::init(cli.log.log_level.clone(), cli.log.log_format);
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("yurt-ds: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    // One thread: the work is waiting, and each thread would cost memory on every replica.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(dispatch(command))
+}
+
+async fn dispatch(command: Command) -> Result<ExitCode> {
+    let shutdown = shutdown::on_signals().context("cannot listen for signals")?;
+    match command {
+        Command::Controller(args) => controller::run(args, shutdown).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

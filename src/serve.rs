@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 use crate::shutdown::Shutdown;
 
 /// Who is slower than this to send a request's head is hung up on; also the longest that an idle connection stays.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long answers in flight may take when the process ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Connections at once: kubelet and two Prometheus replicas need three; others wait in the kernel's queue.

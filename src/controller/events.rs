@@ -1,0 +1,371 @@
+//! Events about state changes, sent in the background.
+//!
+//! An Event is for a person who looks at an object and wonders: so there is one when something changed, none per pod,
+//! and no second one that says the same. Nothing waits for an Event: what cannot be sent in time is counted and dropped.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::metrics::Metrics;
+use crate::client::{Failure, WRITE_DEADLINE, within};
+use crate::clock::Clock;
+use crate::core::names;
+
+/// Events that wait to be sent: a burst of one per DaemonSet of a large cluster after a start.
+const QUEUE: usize = 256;
+/// Events per minute and replica: far above what people can read, far below what an API server notices.
+const PER_MINUTE: u32 = 60;
+/// How often an Event is tried while the server does not answer, and how long is waited in between.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long the last Events may take when the process ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The API's limit for notes, in bytes.
+const NOTE_LIMIT: usize = 1024;
+/// Names of objects have up to 253 bytes; this leaves room for a suffix.
+const NAME_LIMIT: usize = 220;
+/// The API's limit for names of reporting instances.
+const INSTANCE_LIMIT: usize = 128;
+
+/// What an Event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// As in the object.
+    pub api_version: &'static str,
+    /// As in the object.
+    pub kind: &'static str,
+    /// The Event is written there, too.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The object's UID; empty when it is not known.
+    pub uid: String,
+}
+
+impl Subject {
+    /// A DaemonSet.
+    pub fn daemonset(namespace: &str, name: &str, uid: &str) -> Self {
+        Self {
+            api_version: "apps/v1",
+            kind: "DaemonSet",
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
+    }
+
+    /// The Lease of the replicas: stands for the controller itself.
+    pub fn lease(namespace: &str) -> Self {
+        Self {
+            api_version: "coordination.k8s.io/v1",
+            kind: "Lease",
+            namespace: namespace.to_owned(),
+            name: names::LEASE.to_owned(),
+            uid: String::new(),
+        }
+    }
+}
+
+/// Whether somebody should act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Good to know.
+    Normal,
+    /// Needs a person.
+    Warning,
+}
+
+/// The door for Events; cheap to clone, never blocks.
+#[derive(Clone, Debug)]
+pub struct Events {
+    queue: Sender<Event>,
+    /// The last note per object and reason.
+    said: Arc<Mutex<BTreeMap<(String, String), String>>>,
+    clock: Clock,
+    instance: String,
+    metrics: Arc<Metrics>,
+}
+
+/// What sends them.
+#[derive(Debug)]
+pub struct Sending(JoinHandle<()>);
+
+/// Starts sending. `instance` names this replica in every Event.
+pub fn start(
+    client: Client,
+    instance: &str,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+) -> (Events, Sending) {
+    let (queue, queued) = mpsc::channel(QUEUE);
+    let events = Events {
+        queue,
+        said: Arc::default(),
+        clock,
+        instance: cut(instance, INSTANCE_LIMIT).to_owned(),
+        metrics: metrics.clone(),
+    };
+    let sending = tokio::spawn(send_all(client, queued, metrics));
+    (events, Sending(sending))
+}
+
+impl Sending {
+    /// Waits a little for what is queued; drop every [`Events`] before.
+    pub async fn finish(self) {
+        if timeout(LAST_WORDS, self.0).await.is_err() {
+            warn!("Some Events were not sent before the end");
+        }
+    }
+}
+
+impl Events {
+    /// Says it once: the same note for the same object and reason is not repeated before another one came between.
+    pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
+        let key = (subject_key(about), reason.to_owned());
+        let note = cut(note, NOTE_LIMIT);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.get(&key).is_some_and(|last| last == note) {
+            return;
+        }
+        match self
+            .queue
+            .try_send(self.event(about, severity, reason, note))
+        {
+            Ok(()) => {
+                said.insert(key, note.to_owned());
+            }
+            Err(_) => self.metrics.event_dropped("queue_full"),
+        }
+    }
+
+    /// That object is gone, or what was said about it does not count any more.
+    pub fn forget(&self, about: &Subject) {
+        let object = subject_key(about);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|(key, _), _| *key != object);
+    }
+
+    fn event(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> Event {
+        let now = self.clock.now();
+        let name = cut(&about.name, NAME_LIMIT);
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                namespace: Some(about.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(now)),
+            type_: Some(format!("{severity:?}")),
+            reason: Some(reason.to_owned()),
+            action: Some("Rollout".to_owned()),
+            note: Some(note.to_owned()),
+            regarding: Some(ObjectReference {
+                api_version: Some(about.api_version.to_owned()),
+                kind: Some(about.kind.to_owned()),
+                namespace: Some(about.namespace.clone()),
+                name: Some(about.name.clone()),
+                uid: Some(about.uid.clone()).filter(|uid| !uid.is_empty()),
+                ..ObjectReference::default()
+            }),
+            reporting_controller: Some(names::CONTROLLER.to_owned()),
+            reporting_instance: Some(self.instance.clone()),
+            ..Event::default()
+        }
+    }
+}
+
+fn subject_key(about: &Subject) -> String {
+    format!(
+        "{}/{}/{}/{}",
+        about.kind, about.namespace, about.name, about.uid
+    )
+}
+
+/// The text, cut to that many bytes between two characters.
+fn cut(text: &str, limit: usize) -> &str {
+    let mut end = limit.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+async fn send_all(client: Client, mut queued: Receiver<Event>, metrics: Arc<Metrics>) {
+    let mut budget = Budget::new();
+    while let Some(event) = queued.recv().await {
+        if budget.take() {
+            send(&client, event, &metrics).await;
+        } else {
+            metrics.event_dropped("too_many");
+        }
+    }
+}
+
+/// Sends one; the name makes a second try harmless.
+async fn send(client: &Client, event: Event, metrics: &Metrics) {
+    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+    let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let (reason, note) = (event.reason.as_deref(), event.note.as_deref());
+    info!(reason, note, namespace, "Event");
+    for left in (0..TRIES).rev() {
+        let outcome = within(WRITE_DEADLINE, api.create(&PostParams::default(), &event)).await;
+        let error = match outcome {
+            Ok(_) => return metrics.write("create", "events", Ok(())),
+            Err(error) => error,
+        };
+        metrics.write("create", "events", Err(error.failure()));
+        match error.failure() {
+            Failure::Conflict => return, // the first try had arrived
+            Failure::Throttled | Failure::Unreachable if left > 0 => sleep(PAUSE).await,
+            failure => {
+                metrics.event_dropped(failure.word());
+                debug!(%error, "Cannot send an Event");
+                return;
+            }
+        }
+    }
+}
+
+/// A bucket that refills evenly.
+struct Budget {
+    tokens: u32,
+    filled: Instant,
+}
+
+impl Budget {
+    fn new() -> Self {
+        Self {
+            tokens: PER_MINUTE,
+            filled: Instant::now(),
+        }
+    }
+
+    fn take(&mut self) -> bool {
+        let one = Duration::from_secs(60) / PER_MINUTE;
+        while self.tokens < PER_MINUTE && self.filled.elapsed() >= one {
+            self.tokens += 1;
+            self.filled += one;
+        }
+        if self.tokens == PER_MINUTE {
+            self.filled = Instant::now();
+        }
+        let left = self.tokens.checked_sub(1);
+        self.tokens = left.unwrap_or_default();
+        left.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, Full};
+    use kube::client::Body;
+    use std::convert::Infallible;
+
+    type Notes = Arc<Mutex<Vec<String>>>;
+
+    /// A server that takes every Event, after failing as often as told.
+    fn server(notes: &Notes, failures: usize) -> Client {
+        let notes = notes.clone();
+        let left = Arc::new(Mutex::new(failures));
+        Client::new(
+            tower::service_fn(move |request: Request<Body>| {
+                let (notes, left) = (notes.clone(), left.clone());
+                async move {
+                    let body = request
+                        .into_body()
+                        .collect()
+                        .await
+                        .expect("a body")
+                        .to_bytes();
+                    let mut left = left.lock().unwrap();
+                    let code = if *left == 0 { 201 } else { 503 };
+                    *left = left.saturating_sub(1);
+                    if code == 201 {
+                        let event: Event = serde_json::from_slice(&body).unwrap();
+                        notes.lock().unwrap().push(event.note.unwrap());
+                    }
+                    let body = Full::new(if code == 201 { body } else { Bytes::new() });
+                    Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
+                }
+            }),
+            "default",
+        )
+    }
+
+    fn begin(notes: &Notes, failures: usize) -> (Events, Sending, Arc<Metrics>) {
+        let metrics = Metrics::new();
+        let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+        let (events, sending) = start(server(notes, failures), "me", clock, metrics.clone());
+        (events, sending, metrics)
+    }
+
+    fn agent() -> Subject {
+        Subject::daemonset("shop", "agent", "u1")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_note_is_said_once_until_another_came_between() {
+        let notes = Notes::default();
+        let (events, sending, _) = begin(&notes, 0);
+        for note in ["a", "a", "b", "b", "a"] {
+            events.publish(&agent(), Severity::Normal, "RolloutStarted", note);
+        }
+        events.forget(&agent());
+        events.publish(&agent(), Severity::Normal, "RolloutStarted", "a");
+        drop(events);
+        sending.finish().await;
+        assert_eq!(*notes.lock().unwrap(), ["a", "b", "a", "a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_fails_for_a_moment_gets_the_event_later() {
+        let notes = Notes::default();
+        let (events, _sending, _) = begin(&notes, 2);
+        events.publish(&agent(), Severity::Warning, "InvalidSettings", "x");
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(*notes.lock().unwrap(), ["x"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_flood_gets_through_and_what_is_dropped_is_counted() {
+        let notes = Notes::default();
+        let (events, _sending, metrics) = begin(&notes, 0);
+        for n in 0..1000 {
+            events.publish(&agent(), Severity::Normal, "RolloutStarted", &n.to_string());
+        }
+        sleep(Duration::from_secs(1)).await;
+        let sent = notes.lock().unwrap().len();
+        assert_eq!(sent, PER_MINUTE as usize);
+        let page = metrics.encode();
+        let full = format!(
+            "yurt_ds_events_dropped_total{{reason=\"queue_full\"}} {}",
+            1000 - QUEUE
+        );
+        assert!(page.contains(&full), "{page}");
+        sleep(Duration::from_secs(10)).await;
+        events.publish(&agent(), Severity::Normal, "RolloutStarted", "later");
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(notes.lock().unwrap().last().unwrap(), "later");
+    }
+
+    #[test]
+    fn long_notes_are_cut_between_characters() {
+        assert_eq!(cut("aäb", 2), "a");
+        assert_eq!(cut("aäb", 3), "aä");
+        assert_eq!(cut("aäb", 9), "aäb");
+    }
+}
