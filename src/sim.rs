@@ -1,6 +1,12 @@
 //! The simulator: an embedded cluster, fake kubelets, and the native controllers beside them.
 
 pub mod cluster;
+pub mod daemonset;
 pub mod dice;
 pub mod kubelet;
 pub mod pulse;
+pub mod task;
+
+mod events;
+mod queue;
+mod watched;

@@ -100,6 +100,15 @@ const NETWORK: &str = "node.kubernetes.io/network-unavailable";
 impl Scheduling {
     /// Reads `spec.template` of a DaemonSet.
     pub fn from_template(template: &Value) -> Self {
+        Self::read(template, None)
+    }
+
+    /// The same without our difference: as the native controller itself judges.
+    pub fn as_native(template: &Value) -> Self {
+        Self::read(template, Some(Effect::NoExecute))
+    }
+
+    fn read(template: &Value, readiness: Option<Effect>) -> Self {
         let spec = &template["spec"];
         Self {
             node_name: non_empty(&spec["nodeName"]),
@@ -108,7 +117,7 @@ impl Scheduling {
                 labels => equal_to(labels).ok(),
             },
             affinity: read_affinity(spec),
-            tolerations: read_tolerations(spec),
+            tolerations: read_tolerations(spec, readiness),
         }
     }
 
@@ -258,14 +267,14 @@ fn read_affinity(spec: &Value) -> Option<Vec<Term>> {
     )
 }
 
-fn read_tolerations(spec: &Value) -> Vec<Toleration> {
+fn read_tolerations(spec: &Value, readiness: Option<Effect>) -> Vec<Toleration> {
     let own = spec["tolerations"].as_array().into_iter().flatten();
     let on_host_network = spec["hostNetwork"] == Value::Bool(true);
     let no_schedule = PRESSURE
         .into_iter()
         .chain(on_host_network.then_some(NETWORK));
     own.filter_map(Toleration::from_json)
-        .chain(READINESS.map(|key| Toleration::of(key, None)))
+        .chain(READINESS.map(|key| Toleration::of(key, readiness)))
         .chain(no_schedule.map(|key| Toleration::of(key, Some(Effect::NoSchedule))))
         .collect()
 }

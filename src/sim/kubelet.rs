@@ -14,7 +14,6 @@ mod behaviour;
 mod engine;
 mod node;
 mod pod;
-mod queue;
 mod status;
 mod view;
 mod write;
@@ -25,7 +24,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use kube::Client;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
 pub use self::args::{KubeletsArgs, run_kubelets};
 pub use self::behaviour::{Behaviour, Rule};
@@ -34,6 +32,7 @@ pub use self::node::{NodeSpec, Offline};
 use self::write::Ack;
 use crate::clock::Clock;
 use crate::sim::pulse::Pulse;
+use crate::sim::task::Task;
 
 /// How many commands may wait: they come from people and scenarios, one after the other.
 const COMMANDS: usize = 64;
@@ -104,24 +103,14 @@ pub struct Kubelets {
     _task: Arc<Task>,
 }
 
-/// Ends the task with the last handle, also in the middle of a request.
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Kubelets {
     /// Starts without nodes; add them.
     pub fn start(client: Client, clock: Clock, options: Options) -> Self {
         let (commands, receiver) = mpsc::channel(COMMANDS);
         let engine = Engine::new(client, clock, options);
-        let task = tokio::spawn(engine.run(receiver));
         Self {
             commands,
-            _task: Arc::new(Task(task)),
+            _task: Arc::new(Task::spawn(engine.run(receiver))),
         }
     }
 

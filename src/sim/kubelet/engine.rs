@@ -15,11 +15,12 @@ use super::Options;
 use super::behaviour::{Rule, Rules};
 use super::node::{Flap, Node, NodeSpec, Offline, unknown};
 use super::pod::{Host, Next, Pod, Stage, Step};
-use super::queue::Queue;
+
 use super::status;
 use super::view::PodView;
 use super::write::{self, Ack, Key, Outcome, Request, Subject};
 use crate::clock::Clock;
+use crate::sim::queue::Queue;
 
 /// After this a failed request is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Instants and what happens then; entries of the same instant keep the order in which they were added.
-pub(super) struct Queue<T> {
+pub(crate) struct Queue<T> {
     entries: BTreeMap<(Instant, u64), T>,
     added: u64,
 }
@@ -21,14 +21,14 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    pub(super) fn add(&mut self, delay: Duration, entry: T) {
+    pub(crate) fn add(&mut self, delay: Duration, entry: T) {
         self.added += 1;
         self.entries
             .insert((Instant::now() + delay, self.added), entry);
     }
 
     /// Waits for the next entry; for ever when there is none.
-    pub(super) async fn wait(&self) {
+    pub(crate) async fn wait(&self) {
         match self.entries.first_key_value() {
             Some((&(at, _), _)) => tokio::time::sleep_until(at).await,
             None => std::future::pending().await,
@@ -36,7 +36,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes an entry that is due.
-    pub(super) fn take(&mut self) -> Option<T> {
+    pub(crate) fn take(&mut self) -> Option<T> {
         let entry = self.entries.first_entry()?;
         (entry.key().0 <= Instant::now()).then(|| entry.remove())
     }

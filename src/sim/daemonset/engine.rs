@@ -1,0 +1,544 @@
+//! The one task of the DaemonSet controller: watches and answers change its caches, what changed is looked at again.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::SignedDuration;
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client, Error};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::history::{self, History};
+use super::manage::{NodeRecord, Todo, View};
+use super::pods::{self, by_node};
+use super::set::Set;
+use super::write::{Answer, Write, Writer};
+use super::{Options, status, template};
+use crate::api::{Node, Pod};
+use crate::clock::Clock;
+use crate::core::eligibility::{Effect, Taint};
+use crate::core::names::REVISION_HASH_LABEL;
+use crate::sim::events::Events;
+use crate::sim::queue::Queue;
+use crate::sim::watched::{Cache, Change, Key, events, key};
+
+/// At most so many pods are created, and as many deleted, at once (the native controller's value).
+const BURST: usize = 250;
+/// First wait after a failed write; it doubles.
+const RETRY: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(15);
+/// First wait before a failed pod is deleted again on its node; it doubles (the native controller's values).
+const FAILED_POD: Duration = Duration::from_secs(1);
+const FAILED_POD_MAX: Duration = Duration::from_secs(15 * 60);
+
+type Done = (Key, Vec<Answer>, Result<(), Error>);
+
+/// All that the controller knows.
+pub(super) struct Engine {
+    client: Client,
+    clock: Clock,
+    options: Options,
+    recorder: Events,
+    objects: Cache<DynamicObject>,
+    sets: BTreeMap<Key, Set>,
+    pods: Cache<Pod>,
+    node_objects: Cache<Node>,
+    nodes: BTreeMap<String, NodeRecord>,
+    revisions: Cache<DynamicObject>,
+    /// Keys of pods by the UID of their controlling owner; under "" those without.
+    owned: BTreeMap<String, BTreeSet<Key>>,
+    progress: BTreeMap<Key, Progress>,
+    /// Back-off of failed pods, by UID and generation of the DaemonSet and by node.
+    failed: BTreeMap<(String, i64, String), (Instant, Duration)>,
+    due: Queue<Key>,
+    under_way: FuturesUnordered<BoxFuture<'static, Done>>,
+}
+
+/// Where the work on one DaemonSet stands.
+#[derive(Default)]
+struct Progress {
+    queued: bool,
+    /// Writes are under way.
+    busy: bool,
+    /// Something changed meanwhile.
+    again: bool,
+    failures: u32,
+    /// No pods are made or deleted until then, after a failure.
+    held: Option<Instant>,
+}
+
+impl Engine {
+    pub(super) fn new(client: Client, clock: Clock, options: Options) -> Self {
+        Self {
+            recorder: Events::new(client.clone(), clock.clone(), "daemonset-controller"),
+            client,
+            clock,
+            options,
+            objects: Cache::default(),
+            sets: BTreeMap::new(),
+            pods: Cache::default(),
+            node_objects: Cache::default(),
+            nodes: BTreeMap::new(),
+            revisions: Cache::default(),
+            owned: BTreeMap::new(),
+            progress: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            due: Queue::default(),
+            under_way: FuturesUnordered::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let client = || self.client.clone();
+        let sets = ApiResource::erase::<DaemonSet>(&());
+        let revisions = ApiResource::erase::<ControllerRevision>(&());
+        let mut sets = events(Api::<DynamicObject>::all_with(client(), &sets), "");
+        let mut revisions = events(Api::<DynamicObject>::all_with(client(), &revisions), "");
+        let mut pods = events(Api::<Pod>::all(client()), "");
+        let mut nodes = events(Api::<Node>::all(client()), "");
+        loop {
+            tokio::select! {
+                biased;
+                Some(done) = self.under_way.next() => self.done(done),
+                Some(event) = sets.next() => {
+                    let changes = self.objects.event(event);
+                    changes.iter().for_each(|change| self.set_changed(change));
+                    self.look_at_all_once_synced();
+                }
+                Some(event) = revisions.next() => {
+                    let changes = self.revisions.event(event);
+                    changes.iter().for_each(|change| self.revision_changed(change));
+                    self.look_at_all_once_synced();
+                }
+                Some(event) = pods.next() => {
+                    let changes = self.pods.event(event);
+                    changes.iter().for_each(|change| self.pod_changed(change));
+                    self.look_at_all_once_synced();
+                }
+                Some(event) = nodes.next() => {
+                    let changes = self.node_objects.event(event);
+                    changes.iter().for_each(|change| self.node_changed(&change.key));
+                    self.look_at_all_once_synced();
+                }
+                () = self.due.wait() => {
+                    while let Some(key) = self.due.take() {
+                        self.sync(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_synced(&self) -> bool {
+        self.objects.is_synced()
+            && self.revisions.is_synced()
+            && self.pods.is_synced()
+            && self.node_objects.is_synced()
+    }
+
+    /// While a first list is incomplete nothing is decided; afterwards everything that was queued is.
+    fn look_at_all_once_synced(&mut self) {
+        if self.is_synced() && self.progress.is_empty() {
+            self.look_at_all();
+        }
+    }
+
+    fn look_at_all(&mut self) {
+        for key in self.sets.keys().cloned().collect::<Vec<_>>() {
+            self.look_at(&key);
+        }
+    }
+
+    /// Looks at a DaemonSet soon: changes that come together are looked at together.
+    fn look_at(&mut self, key: &Key) {
+        self.look_at_after(key, self.options.gather);
+    }
+
+    fn look_at_after(&mut self, key: &Key, delay: Duration) {
+        let synced = self.is_synced();
+        let progress = self.progress.entry(key.clone()).or_default();
+        let soon = delay <= self.options.gather;
+        if synced && !(soon && progress.queued) {
+            progress.queued |= soon;
+            self.due.add(delay, key.clone());
+        }
+    }
+
+    fn set_changed(&mut self, change: &Change<DynamicObject>) {
+        let key = &change.key;
+        match self.objects.get(key).map(Set::read) {
+            Some(set) => {
+                self.sets.insert(key.clone(), set);
+                self.look_at(key);
+            }
+            None => {
+                self.sets.remove(key);
+                self.progress.remove(key);
+                let uid = change
+                    .before
+                    .as_ref()
+                    .and_then(|set| set.metadata.uid.as_deref());
+                self.failed
+                    .retain(|(set, _, _), _| Some(set.as_str()) != uid);
+            }
+        }
+    }
+
+    fn revision_changed(&mut self, change: &Change<DynamicObject>) {
+        let now = self.revisions.get(&change.key);
+        let owners = [change.before.as_ref(), now];
+        let owners = owners.into_iter().flatten();
+        let owners = owners.flat_map(|r| r.metadata.owner_references.iter().flatten());
+        let keys: BTreeSet<Key> = owners
+            .map(|owner| (change.key.0.clone(), owner.name.clone()))
+            .collect();
+        let keys = keys.into_iter().filter(|key| self.sets.contains_key(key));
+        for key in keys.collect::<Vec<_>>() {
+            self.look_at(&key);
+        }
+    }
+
+    fn pod_changed(&mut self, change: &Change<Pod>) {
+        let owner = |pod: &Pod| pods::owner(pod).unwrap_or_default().to_owned();
+        let now = self.pods.get(&change.key);
+        let before = change.before.as_ref().map(owner);
+        let after = now.map(owner);
+        let labels = now
+            .or(change.before.as_ref())
+            .and_then(|pod| pod.metadata.labels.clone());
+        if before != after {
+            if let Some(pods) = before.as_ref().and_then(|owner| self.owned.get_mut(owner)) {
+                pods.remove(&change.key);
+            }
+            if let Some(owner) = &after {
+                let pods = self.owned.entry(owner.clone()).or_default();
+                pods.insert(change.key.clone());
+            }
+            self.owned.retain(|_, pods| !pods.is_empty());
+        }
+        let labels = labels.unwrap_or_default();
+        let concerned = |set: &Set| {
+            let uid = Some(&set.uid);
+            let orphan = after.as_deref() == Some("");
+            let label = |key: &str| labels.get(key).map(String::as_str);
+            before.as_ref() == uid
+                || after.as_ref() == uid
+                || orphan && set.selector.as_ref().is_some_and(|s| s.matches(label))
+        };
+        let namespace = (change.key.0.clone(), String::new())..;
+        let sets = self.sets.range(namespace);
+        let sets = sets.take_while(|((namespace, _), _)| *namespace == change.key.0);
+        let keys = sets
+            .filter(|(_, set)| concerned(set))
+            .map(|(key, _)| key.clone());
+        for key in keys.collect::<Vec<_>>() {
+            self.look_at(&key);
+        }
+    }
+
+    fn node_changed(&mut self, key: &Key) {
+        let record = self.node_objects.get(key).map(record);
+        let changed = self.nodes.get(&key.1) != record.as_ref();
+        match record {
+            Some(record) => self.nodes.insert(key.1.clone(), record),
+            None => self.nodes.remove(&key.1),
+        };
+        if changed {
+            self.look_at_all();
+        }
+    }
+
+    /// Finds the next thing to do for a DaemonSet and starts it.
+    fn sync(&mut self, key: &Key) {
+        let Some(progress) = self.progress.get_mut(key) else {
+            return;
+        };
+        progress.queued = false;
+        if progress.busy {
+            progress.again = true;
+            return;
+        }
+        progress.held = progress.held.filter(|held| *held > Instant::now());
+        let held = progress.held.is_some();
+        let Some(set) = self.sets.get(key).filter(|set| !set.is_deleted) else {
+            return;
+        };
+        let next = self.next(set, held);
+        for (node, uid) in next.failed {
+            let entry = self.failed.entry((uid, next.generation, node));
+            let (last, wait) = entry.or_insert((Instant::now(), FAILED_POD / 2));
+            *last = Instant::now();
+            *wait = (*wait * 2).min(FAILED_POD_MAX);
+        }
+        if let Some(delay) = next.look_again {
+            self.look_at_after(
+                key,
+                delay.max(self.options.gather + Duration::from_millis(1)),
+            );
+        }
+        if !next.writes.is_empty() {
+            self.start(key, next.writes);
+        }
+    }
+
+    fn start(&mut self, key: &Key, writes: Vec<Write>) {
+        let Some(set) = self.sets.get(key) else {
+            return;
+        };
+        let writer = Writer {
+            client: self.client.clone(),
+            namespace: key.0.clone(),
+            set: key.1.clone(),
+            recorder: self.recorder.about(ObjectReference {
+                api_version: Some("apps/v1".to_owned()),
+                kind: Some("DaemonSet".to_owned()),
+                namespace: Some(key.0.clone()),
+                name: Some(key.1.clone()),
+                uid: Some(set.uid.clone()),
+                ..ObjectReference::default()
+            }),
+        };
+        let key = key.clone();
+        self.progress.entry(key.clone()).or_default().busy = true;
+        self.under_way.push(Box::pin(async move {
+            let (answers, result) = writer.run(writes).await;
+            (key, answers, result)
+        }));
+    }
+
+    /// The next step of the native sync: revisions, then pods, then old revisions, then status.
+    fn next(&self, set: &Set, held: bool) -> Next {
+        let mut next = Next {
+            generation: set.generation,
+            ..Next::default()
+        };
+        if set.selector.is_none() {
+            return next;
+        }
+        let revisions = self.revisions.in_namespace(&set.namespace);
+        let relabel = |from: &str, to: &str| self.relabel(set, from, to);
+        let (hash, old) = match history::read(set, revisions, relabel) {
+            History::Write(writes) => {
+                next.writes = writes;
+                return next;
+            }
+            History::Known { hash, old } => (hash, old),
+        };
+        let (mine, claims) = self.claim(set);
+        if !claims.is_empty() {
+            next.writes = claims;
+            return next;
+        }
+        let by_node = by_node(mine.iter().copied());
+        let view = View {
+            set,
+            hash: &hash,
+            nodes: &self.nodes,
+            pods: &by_node,
+            now: self.clock.now(),
+        };
+        if !held {
+            self.pods_to_write(&view, &mut next);
+            if next.writes.is_empty() {
+                let live = |hash: &str| {
+                    let of = |pod: &&Pod| pods::label(pod, REVISION_HASH_LABEL) == Some(hash);
+                    mine.iter().any(of)
+                };
+                next.writes = history::superfluous(set, &old, live);
+            }
+        }
+        let counted = status::count(&view);
+        if next.writes.is_empty() {
+            let patch = status::patch(&view, &counted, true);
+            next.writes
+                .extend(patch.map(|patch| Write::Status { patch }));
+        }
+        next.look_again_in(counted.next.map(|at| {
+            let wait: SignedDuration = at.duration_since(view.now);
+            wait.unsigned_abs()
+        }));
+        next
+    }
+
+    fn pods_to_write(&self, view: &View<'_>, next: &mut Next) {
+        let soonest: Cell<Option<Duration>> = Cell::new(None);
+        let key = |node: &str| (view.set.uid.clone(), view.set.generation, node.to_owned());
+        let may_retry = |node: &str| {
+            let Some((last, wait)) = self.failed.get(&key(node)) else {
+                return true;
+            };
+            let left = wait.saturating_sub(last.elapsed());
+            if !left.is_zero() {
+                soonest.set(Some(soonest.get().map_or(left, |other| other.min(left))));
+            }
+            left.is_zero()
+        };
+        let mut todo = view.manage(may_retry);
+        if todo.create.is_empty() && todo.delete.is_empty() {
+            todo = view.roll();
+        }
+        next.look_again_in(soonest.get());
+        let failed = std::mem::take(&mut todo.failed).into_iter();
+        next.failed = failed
+            .map(|node| (node.to_owned(), view.set.uid.clone()))
+            .collect();
+        next.writes = to_writes(view, &todo);
+    }
+
+    /// The pods of a DaemonSet, and what has to be written to adopt or release some.
+    fn claim(&self, set: &Set) -> (Vec<&Pod>, Vec<Write>) {
+        let mut mine = Vec::new();
+        let mut writes = Vec::new();
+        let keys = |owner: &str| self.owned.get(owner).into_iter().flatten();
+        let pods = |owner: &str| keys(owner).filter_map(|key| self.pods.get(key));
+        let selected = |pod: &Pod| {
+            let label = |key: &str| pods::label(pod, key);
+            set.selector.as_ref().is_some_and(|s| s.matches(label))
+        };
+        for pod in pods(&set.uid) {
+            match selected(pod) || pods::is_deleted(pod) {
+                true => mine.push(pod),
+                false => writes.push(Write::Pod {
+                    name: key(pod).1,
+                    patch: json!({ "metadata": { "uid": pod.metadata.uid, "ownerReferences": [
+                        { "$patch": "delete", "uid": set.uid },
+                    ] } }),
+                }),
+            }
+        }
+        let here = |pod: &&Pod| pod.metadata.namespace.as_ref() == Some(&set.namespace);
+        let orphans = pods("").filter(here).filter(|pod| !pods::is_deleted(pod));
+        for pod in orphans.filter(|pod| selected(pod)) {
+            writes.push(Write::Pod {
+                name: key(pod).1,
+                patch: json!({ "metadata": {
+                    "uid": pod.metadata.uid, "ownerReferences": [set.owner()],
+                } }),
+            });
+        }
+        (mine, writes)
+    }
+
+    /// Moves the pods of a duplicate revision to the one that is kept.
+    fn relabel(&self, set: &Set, from: &str, to: &str) -> Vec<Write> {
+        let keys = self.owned.get(&set.uid).into_iter().flatten();
+        let pods = keys.filter_map(|key| self.pods.get(key));
+        pods.filter(|pod| pods::label(pod, REVISION_HASH_LABEL) == Some(from))
+            .map(|pod| Write::Pod {
+                name: key(pod).1,
+                patch: json!({ "metadata": { "labels": { REVISION_HASH_LABEL: to } } }),
+            })
+            .collect()
+    }
+
+    /// Takes the answers into the caches, then looks at the DaemonSet again.
+    fn done(&mut self, (key, answers, result): Done) {
+        for answer in answers {
+            self.take_in(&key, answer);
+        }
+        if self.under_way.is_empty() {
+            self.pods.quiet();
+            self.revisions.quiet();
+            self.objects.quiet();
+        }
+        let Some(progress) = self.progress.get_mut(&key) else {
+            return;
+        };
+        progress.busy = false;
+        progress.again = false;
+        match result {
+            Ok(()) => progress.failures = 0,
+            Err(error) => {
+                tracing::debug!(%error, daemonset = key.1, "The DaemonSet controller's writes failed");
+                let wait = (RETRY * 2_u32.pow(progress.failures.min(10))).min(RETRY_MAX);
+                progress.failures += 1;
+                progress.held = Some(Instant::now() + wait);
+                self.look_at_after(&key, wait + Duration::from_millis(1));
+            }
+        }
+        self.look_at(&key);
+    }
+
+    fn take_in(&mut self, key: &Key, answer: Answer) {
+        match answer {
+            Answer::Pod(pod) => {
+                if let Some(change) = self.pods.answer(*pod) {
+                    self.pod_changed(&change);
+                }
+            }
+            Answer::PodGone(name) => {
+                if let Some(change) = self.pods.take(&(key.0.clone(), name)) {
+                    self.pod_changed(&change);
+                }
+            }
+            Answer::Revision(revision) => {
+                self.revisions.answer(*revision);
+            }
+            Answer::RevisionGone(name) => {
+                self.revisions.take(&(key.0.clone(), name));
+            }
+            Answer::Set(set) => {
+                if let Some(change) = self.objects.answer(*set) {
+                    self.set_changed(&change);
+                }
+            }
+            Answer::Stale => {}
+        }
+    }
+}
+
+/// What to do next for a DaemonSet.
+#[derive(Default)]
+struct Next {
+    generation: i64,
+    writes: Vec<Write>,
+    /// Nodes whose failed pod is deleted, with the UID of the DaemonSet.
+    failed: Vec<(String, String)>,
+    look_again: Option<Duration>,
+}
+
+impl Next {
+    fn look_again_in(&mut self, delay: Option<Duration>) {
+        self.look_again = match (self.look_again, delay) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+fn to_writes(view: &View<'_>, todo: &Todo<'_>) -> Vec<Write> {
+    let create = todo.create.iter().take(BURST).map(|node| Write::NewPod {
+        object: template::pod(view.set, view.hash, node),
+    });
+    let delete = todo.delete.iter().take(BURST).map(|pod| Write::DropPod {
+        name: key(*pod).1,
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+    });
+    create.chain(delete).collect()
+}
+
+fn record(node: &Node) -> NodeRecord {
+    let labels = node.metadata.labels.iter().flatten();
+    let taints = node.spec.taints.iter();
+    NodeRecord {
+        labels: labels
+            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .collect(),
+        taints: taints
+            .filter_map(|taint| {
+                Some(Taint {
+                    key: taint.key.as_str().into(),
+                    value: taint.value.as_str().into(),
+                    effect: Effect::from_word(&taint.effect)?,
+                })
+            })
+            .collect(),
+    }
+}

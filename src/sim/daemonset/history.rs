@@ -1,0 +1,127 @@
+//! ControllerRevisions: which one holds the present template, and what has to be written so that one does.
+
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::set::Set;
+use super::template;
+use super::write::Write;
+use crate::core::names::REVISION_HASH_LABEL;
+
+/// What is known of a DaemonSet's revisions after a look at all of its namespace.
+pub(super) enum History<'a> {
+    /// Something has to be written first.
+    Write(Vec<Write>),
+    /// The present template is that of this revision; the others are older, oldest first.
+    Known {
+        hash: String,
+        old: Vec<&'a DynamicObject>,
+    },
+}
+
+pub(super) fn read<'a>(
+    set: &Set,
+    revisions: impl Iterator<Item = &'a DynamicObject>,
+    relabel: impl Fn(&str, &str) -> Vec<Write>,
+) -> History<'a> {
+    let mut writes = Vec::new();
+    let mut mine: Vec<&DynamicObject> = Vec::new();
+    for revision in revisions {
+        match claim(set, revision) {
+            Claim::Mine => mine.push(revision),
+            Claim::Adopt => writes.push(Write::Revision {
+                name: name(revision),
+                patch: json!({ "metadata": {
+                    "uid": revision.metadata.uid, "ownerReferences": [set.owner()],
+                } }),
+            }),
+            Claim::NotMine => {}
+        }
+    }
+    if !writes.is_empty() {
+        return History::Write(writes);
+    }
+    mine.sort_by_key(|revision| (number(revision), revision.metadata.name.clone()));
+    let wanted = template::patch(set);
+    let (mut current, old): (Vec<_>, Vec<_>) = mine
+        .into_iter()
+        .partition(|revision| revision.data["data"] == wanted);
+    let next = old.last().map_or(0, |revision| number(revision)) + 1;
+    let Some(keep) = current.pop() else {
+        let hash = template::hash(set);
+        let object = template::revision(set, &hash, next);
+        return History::Write(vec![Write::NewRevision { object }]);
+    };
+    let kept = hash(keep);
+    for duplicate in current {
+        writes.extend(relabel(&hash(duplicate), &kept));
+        writes.push(Write::DropRevision {
+            name: name(duplicate),
+        });
+    }
+    if number(keep) < next {
+        writes.push(Write::Revision {
+            name: name(keep),
+            patch: json!({ "revision": next }),
+        });
+    }
+    match writes.is_empty() {
+        true => History::Known { hash: kept, old },
+        false => History::Write(writes),
+    }
+}
+
+/// Old revisions beyond the limit, oldest first, but none that a pod still carries.
+pub(super) fn superfluous(
+    set: &Set,
+    old: &[&DynamicObject],
+    is_live: impl Fn(&str) -> bool,
+) -> Vec<Write> {
+    let surplus = old.len().saturating_sub(set.history_limit);
+    old.iter()
+        .filter(|revision| !is_live(&hash(revision)))
+        .take(surplus)
+        .map(|revision| Write::DropRevision {
+            name: name(revision),
+        })
+        .collect()
+}
+
+enum Claim {
+    Mine,
+    Adopt,
+    NotMine,
+}
+
+fn claim(set: &Set, revision: &DynamicObject) -> Claim {
+    let meta = &revision.metadata;
+    let owners = meta.owner_references.iter().flatten();
+    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+    let labels = meta.labels.as_ref();
+    let label = |key: &str| labels?.get(key).map(String::as_str);
+    let selected = set.selector.as_ref().is_some_and(|s| s.matches(label));
+    match controllers.next() {
+        Some(owner) if owner.uid == set.uid => Claim::Mine,
+        None if selected && meta.deletion_timestamp.is_none() => Claim::Adopt,
+        _ => Claim::NotMine,
+    }
+}
+
+fn number(revision: &DynamicObject) -> i64 {
+    revision.data["revision"].as_i64().unwrap_or(0)
+}
+
+fn name(revision: &DynamicObject) -> String {
+    revision.metadata.name.clone().unwrap_or_default()
+}
+
+fn hash(revision: &DynamicObject) -> String {
+    let labels = revision.metadata.labels.as_ref();
+    let hash = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
+    hash.cloned().unwrap_or_else(|| name(revision))
+}
+
+/// Whether an existing revision holds what another one was to hold.
+pub(super) fn holds_the_same(existing: &DynamicObject, wanted: &Value) -> bool {
+    existing.data["data"] == wanted["data"]
+}

@@ -1,0 +1,216 @@
+//! Which pods have to be created and deleted: one per eligible node, and the rolling update.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::pods::{ByNode, is_available, is_deleted, is_updated, label, ready_since};
+use super::set::{Set, Strategy, scaled};
+use crate::api::Pod;
+use crate::core::Targeting;
+use crate::core::eligibility::{NodeFacts, Taint};
+use crate::core::names::REVISION_HASH_LABEL;
+
+/// A node, as far as eligibility goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeRecord {
+    pub(super) labels: BTreeMap<Arc<str>, Arc<str>>,
+    pub(super) taints: Vec<Taint>,
+}
+
+/// What to do for one DaemonSet.
+#[derive(Debug, Default)]
+pub(super) struct Todo<'a> {
+    /// Nodes that get a pod.
+    pub(super) create: Vec<&'a str>,
+    /// Pods that go.
+    pub(super) delete: Vec<&'a Pod>,
+    /// Failed pods among the deleted, by node: they back off.
+    pub(super) failed: Vec<&'a str>,
+}
+
+/// Everything that is looked at for one DaemonSet.
+pub(super) struct View<'a> {
+    pub(super) set: &'a Set,
+    pub(super) hash: &'a str,
+    pub(super) nodes: &'a BTreeMap<String, NodeRecord>,
+    pub(super) pods: &'a ByNode<'a>,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn targeting(&self, node: &str) -> Targeting {
+        self.nodes.get(node).map_or(Targeting::No, |record| {
+            self.set.scheduling.targeting(&NodeFacts {
+                name: node,
+                labels: &record.labels,
+                taints: &record.taints,
+            })
+        })
+    }
+
+    fn is_available(&self, pod: &Pod) -> bool {
+        is_available(pod, self.set.min_ready, self.now)
+    }
+
+    /// One pod on every node that should have one, none where it should not be. `may_retry` says for a node with a
+    /// failed pod whether its back-off is over.
+    pub(super) fn manage(&self, mut may_retry: impl FnMut(&str) -> bool) -> Todo<'a> {
+        let mut todo = Todo::default();
+        for node in self.nodes.keys() {
+            let pods = self.pods.get(node.as_str());
+            match (self.targeting(node), pods) {
+                (Targeting::Run, None) => todo.create.push(node),
+                (Targeting::Keep | Targeting::No, None) => {}
+                (Targeting::No, Some(pods)) => {
+                    let live = pods.iter().copied().filter(|pod| !is_deleted(pod));
+                    todo.delete.extend(live);
+                }
+                (targeting, Some(pods)) => {
+                    let running = self.without_ended(node, pods, &mut todo, &mut may_retry);
+                    if !self.set.surges() {
+                        todo.delete.extend(running.iter().skip(1));
+                    } else if running.is_empty() && targeting == Targeting::Run {
+                        todo.create.push(node);
+                    } else {
+                        self.surplus_of_surge(&running, &mut todo);
+                    }
+                }
+            }
+        }
+        for (node, pods) in self.pods {
+            let unbound = |pod: &&&Pod| pod.spec.node_name.as_deref().unwrap_or("").is_empty();
+            if !self.nodes.contains_key(*node) {
+                let lost = pods.iter().filter(unbound).filter(|pod| !is_deleted(pod));
+                todo.delete.extend(lost);
+            }
+        }
+        todo
+    }
+
+    /// The pods of a node that have not ended; those that have are to be deleted.
+    fn without_ended(
+        &self,
+        node: &'a str,
+        pods: &[&'a Pod],
+        todo: &mut Todo<'a>,
+        may_retry: &mut impl FnMut(&str) -> bool,
+    ) -> Vec<&'a Pod> {
+        let mut running = Vec::with_capacity(pods.len());
+        for pod in pods.iter().copied().filter(|pod| !is_deleted(pod)) {
+            match pod.status.phase.as_str() {
+                "Failed" if !may_retry(node) => {}
+                "Failed" => {
+                    todo.delete.push(pod);
+                    todo.failed.push(node);
+                }
+                "Succeeded" => todo.delete.push(pod),
+                _ => running.push(pod),
+            }
+        }
+        running
+    }
+
+    /// With surge a node may have one old and one new pod; the old one goes when the new one is available.
+    fn surplus_of_surge(&self, running: &[&'a Pod], todo: &mut Todo<'a>) {
+        if running.len() <= 1 {
+            return;
+        }
+        let (new, old): (Vec<&Pod>, Vec<&Pod>) = running
+            .iter()
+            .partition(|pod| label(pod, REVISION_HASH_LABEL) == Some(self.hash));
+        todo.delete.extend(new.iter().skip(1));
+        todo.delete.extend(old.iter().skip(1));
+        if let (Some(new), Some(old)) = (new.first(), old.first())
+            && (ready_since(old).is_none() || self.is_available(new))
+        {
+            todo.delete.push(old);
+        }
+    }
+
+    /// What the native rolling update does next; nothing under OnDelete.
+    pub(super) fn roll(&self) -> Todo<'a> {
+        let Strategy::RollingUpdate {
+            max_unavailable,
+            max_surge,
+        } = &self.set.strategy
+        else {
+            return Todo::default();
+        };
+        let wanted: Vec<&'a str> = self
+            .nodes
+            .keys()
+            .map(String::as_str)
+            .filter(|node| self.targeting(node) == Targeting::Run)
+            .collect();
+        let surge = scaled(max_surge, wanted.len(), 0);
+        let unavailable = match scaled(max_unavailable, wanted.len(), 1) {
+            0 if surge == 0 => 1,
+            limit => limit,
+        };
+        match surge {
+            0 => self.replace(&wanted, unavailable),
+            _ => self.surge(&wanted, surge),
+        }
+    }
+
+    /// Deletes old pods while fewer than `limit` nodes lack an available one. NotReady nodes count like all others.
+    fn replace(&self, wanted: &[&'a str], limit: usize) -> Todo<'a> {
+        let mut unavailable = 0;
+        let mut broken = Vec::new();
+        let mut candidates = Vec::new();
+        for node in wanted {
+            match self.old_and_new(node) {
+                Some((Some(old), None)) if self.is_available(old) => candidates.push(old),
+                Some((Some(old), None)) => {
+                    unavailable += 1;
+                    broken.push(old);
+                }
+                Some((None, Some(new))) if self.is_available(new) => {}
+                _ => unavailable += 1,
+            }
+        }
+        candidates.truncate(limit.saturating_sub(unavailable));
+        broken.extend(candidates);
+        Todo {
+            delete: broken,
+            ..Todo::default()
+        }
+    }
+
+    /// Adds new pods beside the old ones on at most `limit` nodes; where the new one is available the old one goes.
+    fn surge(&self, wanted: &[&'a str], limit: usize) -> Todo<'a> {
+        let mut todo = Todo::default();
+        let mut candidates = Vec::new();
+        let mut surging = 0;
+        for node in wanted {
+            match self.old_and_new(node) {
+                Some((Some(old), None)) if self.is_available(old) => candidates.push(*node),
+                Some((Some(_), None)) => todo.create.push(node),
+                Some((Some(old), Some(new))) if self.is_available(new) => todo.delete.push(old),
+                Some((None, _)) => {}
+                _ => surging += 1,
+            }
+        }
+        candidates.truncate(limit.saturating_sub(surging));
+        todo.create.extend(candidates);
+        todo
+    }
+
+    /// The live old and new pod of a node; `None` when there are several of one sort.
+    fn old_and_new(&self, node: &str) -> Option<(Option<&'a Pod>, Option<&'a Pod>)> {
+        let (mut old, mut new) = (None, None);
+        let pods = self.pods.get(node).into_iter().flatten().copied();
+        for pod in pods.filter(|pod| !is_deleted(pod)) {
+            let place = match is_updated(pod, self.set, self.hash) {
+                true => &mut new,
+                false => &mut old,
+            };
+            if place.replace(pod).is_some() {
+                return None;
+            }
+        }
+        Some((old, new))
+    }
+}

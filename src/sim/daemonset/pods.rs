@@ -1,0 +1,88 @@
+//! The questions that the native controller asks about a pod.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::set::Set;
+use crate::api::Pod;
+use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+
+/// The pods of one DaemonSet by node, oldest first.
+pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Pod>>;
+
+pub(super) fn is_deleted(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some()
+}
+
+pub(super) fn is_terminal(pod: &Pod) -> bool {
+    matches!(pod.status.phase.as_str(), "Failed" | "Succeeded")
+}
+
+pub(super) fn label<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
+    let labels = pod.metadata.labels.as_ref()?;
+    labels.get(key).map(String::as_str)
+}
+
+/// UID of the controlling owner.
+pub(super) fn owner(pod: &Pod) -> Option<&str> {
+    let owners = pod.metadata.owner_references.as_ref()?;
+    let controls = |owner: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
+        owner.controller == Some(true)
+    };
+    owners.iter().find(controls).map(|owner| owner.uid.as_str())
+}
+
+/// Since when it is Ready, if it is.
+pub(super) fn ready_since(pod: &Pod) -> Option<Timestamp> {
+    let ready = pod.status.conditions.iter().find(|c| c.kind == "Ready")?;
+    let since = ready.last_transition.as_ref();
+    (ready.status == "True").then(|| since.map_or(Timestamp::MAX, |time| time.0))
+}
+
+/// When it will be available if it stays Ready; `None` when it is not Ready.
+pub(super) fn available_at(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
+    let since = ready_since(pod)?;
+    if min_ready.is_zero() {
+        return Some(Timestamp::MIN);
+    }
+    let wait = SignedDuration::try_from(min_ready).unwrap_or(SignedDuration::MAX);
+    Some(since.saturating_add(wait).unwrap_or(Timestamp::MAX))
+}
+
+pub(super) fn is_available(pod: &Pod, min_ready: Duration, now: Timestamp) -> bool {
+    available_at(pod, min_ready).is_some_and(|at| at <= now)
+}
+
+/// Whether it was made from the present template: by hash, or by generation.
+pub(super) fn is_updated(pod: &Pod, set: &Set, hash: &str) -> bool {
+    let generation = set.template_generation.as_deref();
+    label(pod, REVISION_HASH_LABEL) == Some(hash)
+        || generation.is_some() && label(pod, TEMPLATE_GENERATION_LABEL) == generation
+}
+
+/// Groups pods by the node they run on or were made for. Those that are deleted and ended already do not count.
+pub(super) fn by_node<'a>(pods: impl Iterator<Item = &'a Pod>) -> ByNode<'a> {
+    let mut nodes = ByNode::new();
+    for pod in pods.filter(|pod| !(is_deleted(pod) && is_terminal(pod))) {
+        if let Some(node) = pod.spec.target_node() {
+            nodes.entry(node).or_default().push(pod);
+        }
+    }
+    for pods in nodes.values_mut() {
+        pods.sort_by_key(|pod| age(pod));
+    }
+    nodes
+}
+
+/// Bound before unbound, then the oldest, then by name.
+fn age(pod: &Pod) -> (bool, Option<Timestamp>, Option<&str>) {
+    let bound = pod.spec.node_name.as_deref().unwrap_or_default();
+    let created = pod.metadata.creation_timestamp.as_ref();
+    (
+        bound.is_empty(),
+        created.map(|time| time.0),
+        pod.metadata.name.as_deref(),
+    )
+}

@@ -1,0 +1,79 @@
+//! The counters in a DaemonSet's status.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::manage::View;
+use super::pods::{available_at, is_updated};
+use crate::core::Targeting;
+
+/// What the native controller counts, and when a count will change by itself.
+pub(super) struct Counted {
+    pub(super) counters: Map<String, Value>,
+    /// The first pod to become available by waiting.
+    pub(super) next: Option<Timestamp>,
+}
+
+/// Counts; of several pods on a node the oldest speaks for it.
+pub(super) fn count(view: &View<'_>) -> Counted {
+    let [
+        mut desired,
+        mut current,
+        mut misscheduled,
+        mut ready,
+        mut available,
+        mut updated,
+    ] = [0_i32; 6];
+    let mut next = None;
+    for node in view.nodes.keys() {
+        let oldest = view.pods.get(node.as_str()).and_then(|pods| pods.first());
+        match (view.targeting(node), oldest) {
+            (Targeting::Run, None) => desired += 1,
+            (Targeting::Run, Some(pod)) => {
+                desired += 1;
+                current += 1;
+                updated += i32::from(is_updated(pod, view.set, view.hash));
+                if let Some(at) = available_at(pod, view.set.min_ready) {
+                    ready += 1;
+                    available += i32::from(at <= view.now);
+                    if at > view.now {
+                        next = Some(next.map_or(at, |next: Timestamp| next.min(at)));
+                    }
+                }
+            }
+            (Targeting::Keep | Targeting::No, None) => {}
+            (Targeting::Keep | Targeting::No, Some(_)) => misscheduled += 1,
+        }
+    }
+    let counters = [
+        ("desiredNumberScheduled", desired),
+        ("currentNumberScheduled", current),
+        ("numberMisscheduled", misscheduled),
+        ("numberReady", ready),
+        ("numberAvailable", available),
+        ("numberUnavailable", desired - available),
+        ("updatedNumberScheduled", updated),
+    ];
+    Counted {
+        counters: counters
+            .into_iter()
+            .map(|(key, count)| (key.to_owned(), json!(count)))
+            .collect(),
+        next,
+    }
+}
+
+/// The patch that brings the status up to date: counters that are zero may be absent. Conditions, the native
+/// controller's own and those of others, are not touched. `None` when nothing is different.
+pub(super) fn patch(view: &View<'_>, counted: &Counted, observed: bool) -> Option<Value> {
+    let mut status = counted.counters.clone();
+    if observed {
+        status.insert("observedGeneration".to_owned(), json!(view.set.generation));
+    }
+    let current = &view.set.status;
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    let differs = status
+        .iter()
+        .any(|(key, value)| number(&current[key]) != number(value));
+    differs.then(|| json!({ "status": status }))
+}

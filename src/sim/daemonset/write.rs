@@ -1,0 +1,227 @@
+//! The requests of the DaemonSet controller, in groups whose answers go back into its caches.
+
+use futures::future::join_all;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
+    Request,
+};
+use kube::{Api, Client, Error, Resource as _};
+use serde_json::{Value, json};
+
+use super::history::holds_the_same;
+use crate::api::Pod;
+use crate::sim::events::Recorder;
+
+/// One request.
+#[derive(Clone, Debug)]
+pub(super) enum Write {
+    /// Make a pod.
+    NewPod { object: Value },
+    /// Delete a pod.
+    DropPod { name: String, uid: String },
+    /// Change the metadata of a pod.
+    Pod { name: String, patch: Value },
+    /// Make a revision.
+    NewRevision { object: Value },
+    /// Change a revision.
+    Revision { name: String, patch: Value },
+    /// Delete a revision.
+    DropRevision { name: String },
+    /// Change the status of the DaemonSet.
+    Status { patch: Value },
+}
+
+/// What a request brought.
+pub(super) enum Answer {
+    Pod(Box<Pod>),
+    PodGone(String),
+    Revision(Box<DynamicObject>),
+    RevisionGone(String),
+    Set(Box<DynamicObject>),
+    /// The object is another one than we thought: the watch will tell.
+    Stale,
+}
+
+/// Who writes, and for which DaemonSet.
+#[derive(Clone)]
+pub(super) struct Writer {
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) set: String,
+    pub(super) recorder: Recorder,
+}
+
+/// Pods are made in groups of 1, 2, 4 …: a quota that refuses them is met with few requests.
+const FIRST_GROUP: usize = 1;
+
+impl Writer {
+    /// Does all of it; the first failed creation ends the creations.
+    pub(super) async fn run(self, writes: Vec<Write>) -> (Vec<Answer>, Result<(), Error>) {
+        let (new, other): (Vec<Write>, Vec<Write>) = writes
+            .into_iter()
+            .partition(|write| matches!(write, Write::NewPod { .. }));
+        let (mut answers, mut result) = (Vec::new(), Ok(()));
+        let mut new = new.into_iter().peekable();
+        let mut group = FIRST_GROUP;
+        while result.is_ok() && new.peek().is_some() {
+            let results = join_all(new.by_ref().take(group).map(|write| self.one(write))).await;
+            collect(results, &mut answers, &mut result);
+            group *= 2;
+        }
+        let results = join_all(other.into_iter().map(|write| self.one(write))).await;
+        collect(results, &mut answers, &mut result);
+        (answers, result)
+    }
+
+    async fn one(&self, write: Write) -> Result<Answer, Error> {
+        let params = PatchParams::default();
+        let answer = match write {
+            Write::NewPod { object } => return self.new_pod(object).await,
+            Write::DropPod { name, uid } => return self.drop_pod(name, uid).await,
+            Write::NewRevision { object } => return self.new_revision(object).await,
+            Write::Pod { name, patch } => {
+                let patch = Patch::Strategic(patch);
+                let patched = self.pods().patch(&name, &params, &patch).await;
+                stale(patched)?.map(|pod| Answer::Pod(Box::new(pod)))
+            }
+            Write::Revision { name, patch } => {
+                let patch = Patch::Strategic(patch);
+                let patched = self.revisions().patch(&name, &params, &patch).await;
+                stale(patched)?.map(|revision| Answer::Revision(Box::new(revision)))
+            }
+            Write::DropRevision { name } => {
+                let params = DeleteParams::default();
+                let deleted = self.revisions().delete(&name, &params).await;
+                stale(deleted)?.map(|_| Answer::RevisionGone(name))
+            }
+            Write::Status { patch } => {
+                let patch = Patch::Merge(patch);
+                let sets = self.sets();
+                let patched = sets.patch_status(&self.set, &params, &patch).await;
+                stale(patched)?.map(|set| Answer::Set(Box::new(set)))
+            }
+        };
+        Ok(answer.unwrap_or(Answer::Stale))
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn revisions(&self) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<ControllerRevision>(&());
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    fn sets(&self) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<DaemonSet>(&());
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    async fn new_pod(&self, object: Value) -> Result<Answer, Error> {
+        let url = Pod::url_path(&(), Some(&self.namespace));
+        let body = object.to_string().into_bytes();
+        let request = Request::new(url).create(&PostParams::default(), body);
+        let request = request.map_err(Error::BuildRequest)?;
+        match self.client.request::<Pod>(request).await {
+            Ok(pod) => {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                let note = format!("Created pod: {name}");
+                self.recorder
+                    .record("Normal", "SuccessfulCreate", &note)
+                    .await;
+                Ok(Answer::Pod(Box::new(pod)))
+            }
+            Err(error) => {
+                let note = format!("Error creating: {}", said(&error));
+                self.recorder.record("Warning", "FailedCreate", &note).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn drop_pod(&self, name: String, uid: String) -> Result<Answer, Error> {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        match stale(self.pods().delete(&name, &params).await) {
+            Ok(Some(deleted)) => {
+                let note = format!("Deleted pod: {name}");
+                self.recorder
+                    .record("Normal", "SuccessfulDelete", &note)
+                    .await;
+                let going = deleted
+                    .left()
+                    .filter(|pod| pod.metadata.deletion_timestamp.is_some());
+                Ok(going.map_or(Answer::PodGone(name), |pod| Answer::Pod(Box::new(pod))))
+            }
+            Ok(None) => Ok(Answer::Stale),
+            Err(error) => {
+                let note = format!("Error deleting: {}", said(&error));
+                self.recorder.record("Warning", "FailedDelete", &note).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a revision. One of that name with other content is a collision of the hash: it is counted, and the next
+    /// try has another name.
+    async fn new_revision(&self, object: Value) -> Result<Answer, Error> {
+        let api = self.revisions();
+        let wanted: DynamicObject =
+            serde_json::from_value(object.clone()).map_err(Error::SerdeError)?;
+        match api.create(&PostParams::default(), &wanted).await {
+            Err(Error::Api(status)) if status.is_already_exists() => {
+                let existing = api
+                    .get(wanted.metadata.name.as_deref().unwrap_or_default())
+                    .await?;
+                if holds_the_same(&existing, &object) {
+                    return Ok(Answer::Revision(Box::new(existing)));
+                }
+                let set = self.sets().get(&self.set).await?;
+                let collisions = set.data["status"]["collisionCount"].as_u64().unwrap_or(0) + 1;
+                let patch = json!({ "status": { "collisionCount": collisions } });
+                let patched = self
+                    .sets()
+                    .patch_status(&self.set, &PatchParams::default(), &Patch::Merge(patch))
+                    .await?;
+                Ok(Answer::Set(Box::new(patched)))
+            }
+            made => Ok(Answer::Revision(Box::new(made?))),
+        }
+    }
+}
+
+fn collect(
+    results: Vec<Result<Answer, Error>>,
+    answers: &mut Vec<Answer>,
+    all: &mut Result<(), Error>,
+) {
+    for result in results {
+        match result {
+            Ok(answer) => answers.push(answer),
+            Err(error) => *all = Err(error),
+        }
+    }
+}
+
+/// `None` when the object is gone or another one by now.
+fn stale<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// What the API server said about a failure.
+fn said(error: &Error) -> String {
+    match error {
+        Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}

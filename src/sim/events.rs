@@ -1,0 +1,104 @@
+//! Events as the native controllers write them: of the core group, and after a burst about one object only a few.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use crate::clock::Clock;
+
+/// So many Events about one object at once, and one more each [`REFILL`] (the values of Kubernetes' own recorder).
+const BURST: u32 = 25;
+const REFILL: SignedDuration = SignedDuration::from_mins(5);
+
+/// Writes Events of one component.
+#[derive(Clone)]
+pub(crate) struct Events {
+    client: Client,
+    clock: Clock,
+    component: &'static str,
+    /// By UID of the object: what is left of its burst, and when that was.
+    left: Arc<Mutex<BTreeMap<String, (u32, Timestamp)>>>,
+}
+
+/// Writes Events about one object.
+#[derive(Clone)]
+pub(crate) struct Recorder {
+    events: Events,
+    about: ObjectReference,
+}
+
+impl Events {
+    pub(crate) fn new(client: Client, clock: Clock, component: &'static str) -> Self {
+        Self {
+            client,
+            clock,
+            component,
+            left: Arc::default(),
+        }
+    }
+
+    pub(crate) fn about(&self, object: ObjectReference) -> Recorder {
+        Recorder {
+            events: self.clone(),
+            about: object,
+        }
+    }
+
+    fn may(&self, uid: &str, now: Timestamp) -> Option<u32> {
+        let mut all = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let (left, since) = all.entry(uid.to_owned()).or_insert((BURST, now));
+        while *left < BURST && now.duration_since(*since) >= REFILL {
+            *left += 1;
+            *since = since.saturating_add(REFILL).unwrap_or(now);
+        }
+        *left = left.checked_sub(1)?;
+        Some(*left)
+    }
+}
+
+impl Recorder {
+    /// Writes an Event, unless there were many about this object. A failure is no reason to stop anything.
+    pub(crate) async fn record(&self, kind: &str, reason: &str, note: &str) {
+        let now = self.events.clock.now();
+        let uid = self.about.uid.as_deref().unwrap_or_default();
+        let Some(left) = self.events.may(uid, now) else {
+            return;
+        };
+        let event = self.event(kind, reason, note, now, left);
+        let namespace = self.about.namespace.as_deref().unwrap_or("default");
+        let api: Api<Event> = Api::namespaced(self.events.client.clone(), namespace);
+        if let Err(error) = api.create(&PostParams::default(), &event).await {
+            tracing::debug!(%error, reason, "An Event could not be written");
+        }
+    }
+
+    fn event(&self, kind: &str, reason: &str, note: &str, now: Timestamp, left: u32) -> Event {
+        let time = self.events.clock.time();
+        let name = self.about.name.as_deref().unwrap_or_default();
+        let unique =
+            crate::sim::dice::mix(u64::from(left) ^ now.as_nanosecond().unsigned_abs() as u64);
+        Event {
+            metadata: ObjectMeta {
+                name: Some(format!("{name}.{unique:016x}")),
+                namespace: self.about.namespace.clone(),
+                ..ObjectMeta::default()
+            },
+            type_: Some(kind.to_owned()),
+            reason: Some(reason.to_owned()),
+            message: Some(note.to_owned()),
+            count: Some(1),
+            first_timestamp: Some(time.clone()),
+            last_timestamp: Some(time),
+            involved_object: self.about.clone(),
+            source: Some(EventSource {
+                component: Some(self.events.component.to_owned()),
+                host: None,
+            }),
+            ..Event::default()
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the native controllers share: a cache fed by a watch and by the answers to their own writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::pin::Pin;
+
+use futures::{Stream, StreamExt as _};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+/// Namespace (empty for cluster-wide kinds) and name.
+pub(crate) type Key = (String, String);
+
+/// Namespace and name of an object.
+pub(crate) fn key<K: Resource>(object: &K) -> Key {
+    let meta = object.meta();
+    (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
+}
+
+/// An endless watch that tries again by itself.
+pub(crate) type Events<K> = Pin<Box<dyn Stream<Item = Event<K>> + Send>>;
+
+/// Watches everything that `api` reaches and `fields` (may be empty) selects.
+pub(crate) fn events<K>(api: Api<K>, fields: &str) -> Events<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let config = match fields {
+        "" => watcher::Config::default(),
+        fields => watcher::Config::default().fields(fields),
+    };
+    let stream = watch(api, config).default_backoff();
+    Box::pin(stream.filter_map(|event| async {
+        event
+            .inspect_err(|error| tracing::debug!(%error, "A watch failed and starts again"))
+            .ok()
+    }))
+}
+
+/// Objects by key. Versions only grow: what arrives late is ignored.
+#[derive(Debug)]
+pub(crate) struct Cache<K> {
+    objects: BTreeMap<Key, K>,
+    /// Keys not seen again since a relist began.
+    unseen: Option<BTreeSet<Key>>,
+    /// The first list is complete.
+    synced: bool,
+    /// UIDs of objects seen going while answers may still speak of them.
+    gone: BTreeSet<String>,
+}
+
+/// What an event changed: the object before, and whether there is one now.
+#[derive(Debug)]
+pub(crate) struct Change<K> {
+    pub(crate) key: Key,
+    pub(crate) before: Option<K>,
+}
+
+impl<K> Default for Cache<K> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            unseen: None,
+            synced: false,
+            gone: BTreeSet::new(),
+        }
+    }
+}
+
+impl<K: Resource + Clone> Cache<K> {
+    /// Takes in an event of the watch.
+    pub(crate) fn event(&mut self, event: Event<K>) -> Vec<Change<K>> {
+        match event {
+            Event::Init => {
+                self.unseen = Some(self.objects.keys().cloned().collect());
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                if let Some(unseen) = &mut self.unseen {
+                    unseen.remove(&key(&object));
+                }
+                self.put(object).into_iter().collect()
+            }
+            Event::InitDone => {
+                self.synced = true;
+                let unseen = self.unseen.take().unwrap_or_default();
+                unseen.iter().filter_map(|key| self.take(key)).collect()
+            }
+            Event::Apply(object) => self.put(object).into_iter().collect(),
+            Event::Delete(object) => {
+                self.gone.extend(object.meta().uid.clone());
+                let key = key(&object);
+                let same = |cached: &K| cached.meta().uid == object.meta().uid;
+                let known = self.objects.get(&key).is_some_and(same);
+                known
+                    .then(|| self.take(&key))
+                    .flatten()
+                    .into_iter()
+                    .collect()
+            }
+        }
+    }
+
+    /// Takes in the answer to a write of ours.
+    pub(crate) fn answer(&mut self, object: K) -> Option<Change<K>> {
+        let uid = object.meta().uid.as_deref().unwrap_or_default();
+        match self.gone.contains(uid) {
+            true => None,
+            false => self.put(object),
+        }
+    }
+
+    /// No write of ours is under way any more: what has gone cannot come back.
+    pub(crate) fn quiet(&mut self) {
+        self.gone.clear();
+    }
+
+    fn put(&mut self, object: K) -> Option<Change<K>> {
+        let key = key(&object);
+        let old = self.objects.get(&key);
+        if old.is_some_and(|old| version(old) >= version(&object)) {
+            return None;
+        }
+        let before = self.objects.insert(key.clone(), object);
+        Some(Change { key, before })
+    }
+
+    /// Forgets an object.
+    pub(crate) fn take(&mut self, key: &Key) -> Option<Change<K>> {
+        let before = self.objects.remove(key)?;
+        Some(Change {
+            key: key.clone(),
+            before: Some(before),
+        })
+    }
+
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&K> {
+        self.objects.get(key)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &K)> {
+        self.objects.iter()
+    }
+
+    pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a K> {
+        self.objects
+            .range((namespace.to_owned(), String::new())..)
+            .take_while(move |((ns, _), _)| ns == namespace)
+            .map(|(_, object)| object)
+    }
+}
+
+fn version<K: Resource>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version.and_then(|v| v.parse().ok()).unwrap_or(u64::MAX)
+}
