@@ -415,8 +415,11 @@ fn other(parsed: &Parsed) -> Result<Response<Body>, Failure> {
         return Ok(plain_answer("text/plain; charset=utf-8", "ok".into()));
     }
     if path.starts_with("/openapi/") {
-        return openapi::answer(path, &text(&parsed.headers, header::ACCEPT))
-            .ok_or_else(Failure::no_such_path);
+        let document = openapi::answer(path).ok_or_else(Failure::no_such_path)?;
+        return Ok(plain_answer(
+            "application/json",
+            document.to_string().into(),
+        ));
     }
     let aggregated = text(&parsed.headers, header::ACCEPT)
         .split(',')

@@ -1,10 +1,81 @@
-//! OpenAPI, only as far as kubectl asks for it.
+//! OpenAPI v3, only as far as kubectl needs it: that PATCH exists and knows `fieldValidation`.
+//!
+//! There are no schemas in it. Strategic merge patch is not listed among the bodies although it is served: kubectl then
+//! takes the merge keys from its own types, which are the same, instead of looking for them here.
 
-use http::Response;
+use serde_json::{Map, Value, json};
 
-use super::http::Body;
+use super::resources::{RESOURCES, group_versions};
 
-/// The answer under `/openapi/`; `None` when there is nothing.
-pub(crate) fn answer(_path: &str, _accept: &str) -> Option<Response<Body>> {
-    None
+/// The document at a path under `/openapi/`; `None` when there is nothing.
+pub(crate) fn answer(path: &str) -> Option<Value> {
+    let rest = path.strip_prefix("/openapi/v3")?;
+    match rest.trim_start_matches('/') {
+        "" => Some(index()),
+        place => group_versions()
+            .into_iter()
+            .find(|(group, version)| place == self::place(group, version))
+            .map(|(group, version)| document(group, version)),
+    }
+}
+
+fn place(group: &str, version: &str) -> String {
+    match group {
+        "" => format!("api/{version}"),
+        group => format!("apis/{group}/{version}"),
+    }
+}
+
+fn index() -> Value {
+    let paths: Map<String, Value> = group_versions()
+        .into_iter()
+        .map(|(group, version)| {
+            let place = place(group, version);
+            let url = format!("/openapi/v3/{place}?hash=1");
+            (place, json!({ "serverRelativeURL": url }))
+        })
+        .collect();
+    json!({ "paths": paths })
+}
+
+fn document(group: &str, version: &str) -> Value {
+    let mut paths = Map::new();
+    for resource in RESOURCES {
+        if (resource.group, resource.version) != (group, version) {
+            continue;
+        }
+        let namespace = match resource.namespaced {
+            true => "/namespaces/{namespace}",
+            false => "",
+        };
+        let path = format!(
+            "/{}{namespace}/{}/{{name}}",
+            place(group, version),
+            resource.plural
+        );
+        let kind = json!({ "group": group, "version": version, "kind": resource.kind });
+        paths.insert(path, json!({ "patch": patch(&kind) }));
+    }
+    json!({
+        "openapi": "3.0.0",
+        "info": { "title": "yurt-ds sim", "version": "unversioned" },
+        "paths": paths,
+        "components": { "schemas": {} },
+    })
+}
+
+fn patch(kind: &Value) -> Value {
+    let parameter =
+        |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string" } });
+    json!({
+        "x-kubernetes-action": "patch",
+        "x-kubernetes-group-version-kind": kind,
+        "parameters": [
+            parameter("dryRun"),
+            parameter("fieldManager"),
+            parameter("fieldValidation"),
+        ],
+        "requestBody": { "content": { "application/merge-patch+json": {} } },
+        "responses": { "200": { "description": "OK" } },
+    })
 }
