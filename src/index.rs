@@ -25,6 +25,7 @@ use crate::core::revision::{RevisionFacts, hash_of};
 use crate::core::{Fleet, Node, NodeName, Readiness, Reading, Revision, Targeting};
 
 pub use key::SetKey;
+pub(crate) use set::OWN_CONDITIONS;
 pub use set::{Doubt, Overlay, SetRecord};
 
 use node::NodeRecord;
@@ -239,6 +240,7 @@ impl Index {
         let uid = self.sets.get(key)?.uid.clone();
         let revisions = self.revisions_of(&uid);
         let set = self.sets.get_mut(key)?;
+        set.confirm(&revisions);
         let mut revision = set.current_revision(&revisions);
         let judged = set.judge_pods(&revision, &revisions);
         if judged.any_unknown {

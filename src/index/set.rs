@@ -16,7 +16,7 @@ use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    Behind, NodeName, Pod, PodRevision, PodUid, Reading, ResourceVersion, Revision, RevisionState,
+    NodeName, Pod, PodRevision, PodUid, Reading, ResourceVersion, Revision, RevisionState,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
@@ -55,6 +55,9 @@ pub struct SetRecord {
     overlay: BTreeMap<PodUid, Overlay>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
+    /// The template for which the newest revision was found last.
+    confirmed: Option<TemplateFingerprint>,
+    version: Option<u64>,
 }
 
 /// A deletion that we asked for and do not see yet.
@@ -123,6 +126,8 @@ impl SetRecord {
             overlay: BTreeMap::new(),
             absent: BTreeSet::new(),
             trusted: None,
+            confirmed: None,
+            version: meta.resource_version.as_deref().and_then(|version| version.parse().ok()),
         }
     }
 
@@ -132,7 +137,14 @@ impl SetRecord {
     }
 
     /// Takes over what a newer version of the same object says.
+    ///
+    /// An older version is ignored: a live read may have been faster than the watch. Versions are compared as numbers
+    /// where they are numbers (KEP-5504).
     pub(super) fn update(&mut self, newer: Self) {
+        if newer.version.zip(self.version).is_some_and(|(newer, known)| newer < known) {
+            return;
+        }
+        self.version = newer.version;
         self.generation = newer.generation;
         self.observed = newer.observed;
         self.reading = newer.reading;
@@ -176,7 +188,7 @@ impl SetRecord {
         let pods = self.pods.entry(node).or_default();
         pods.push(record);
         pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
-        true
+        !alike
     }
 
     /// Forgets a pod that is gone; false when it was not known.
@@ -275,6 +287,11 @@ impl SetRecord {
         self.observed >= self.generation
     }
 
+    /// Whether the template was that of the newest revision when a fleet was made last.
+    pub fn is_template_current(&self) -> bool {
+        self.confirmed == Some(self.template)
+    }
+
     pub(super) fn has_pods_on(&self, node: &NodeName) -> bool {
         self.pods.contains_key(node)
     }
@@ -286,16 +303,15 @@ impl SetRecord {
             .flat_map(|(node, pods)| pods.iter().map(move |record| (node, &record.pod)))
     }
 
+    /// Remembers which template was found in the newest revision.
+    pub(super) fn confirm(&mut self, revisions: &[RevisionFacts]) {
+        let newest = revisions.iter().max_by_key(|revision| revision.number);
+        let found = newest.filter(|newest| newest.template == self.template);
+        self.confirmed = found.map(|newest| newest.template);
+    }
+
     pub(super) fn current_revision(&self, revisions: &[RevisionFacts]) -> RevisionState {
-        if !self.synced {
-            return RevisionState::Behind(Behind::NotObserved);
-        }
-        current(
-            revisions,
-            &self.template,
-            self.is_observed(),
-            self.trusts_greatest(),
-        )
+        current(revisions, &self.template, self.is_observed(), self.trusts_greatest())
     }
 
     pub(super) fn unknown_hashes(&self, revisions: &[RevisionFacts]) -> Vec<Revision> {

@@ -1,0 +1,481 @@
+//! The loop: one task owns the index, takes in what watches and writes tell, decides, and starts writes.
+//!
+//! ```text
+//! watches ──Input──► Feed/Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► overlay
+//!                                             ▲ after a short pause, so that a burst of events is one pass
+//! ```
+//!
+//! A DaemonSet whose writes are under way is not decided again before they are answered. Time enters by `Clock` only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::apply::{Refusal, Writer};
+use super::caches::Input;
+use super::events::Events;
+use super::feed::{Fed, Feed};
+use super::lease::Leadership;
+use super::lookup::{Lookups, Looked};
+use super::metrics::{Metrics, Withheld};
+use super::report::{Notice, Report};
+use crate::client::Failure;
+use crate::clock::Clock;
+use crate::core::{Action, Behind, Fleet, Phase, Plan, PodRef, Reading, RevisionState, decide, release};
+use crate::index::{Doubt, Overlay, SetKey};
+use crate::serve::Readiness;
+use crate::shutdown::Shutdown;
+
+/// The shortest pause between a change and the pass that looks at it: the burst around a replaced pod is one pass.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A pass is followed by a pause of this many times its own length: deciding never takes more than a few percent of a core.
+const REST: u32 = 20;
+
+/// How long a deletion may stay unseen before it is asked for again.
+const UNSEEN: SignedDuration = SignedDuration::from_secs(30);
+
+/// How long the native controller may be behind before the status says so.
+const LASTING: SignedDuration = SignedDuration::from_secs(5);
+
+/// A full pass now and then, from memory: the belt to the braces of being woken by changes.
+const FULL_PASS: Duration = Duration::from_secs(300);
+
+/// Pauses after a write that failed: doubling from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Wishes to be woken are looked at again after this at the latest, for wall clocks that jump.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// Everything the loop owns.
+pub(super) struct Engine {
+    pub(super) feed: Feed,
+    pub(super) inputs: mpsc::Receiver<Input>,
+    pub(super) leadership: watch::Receiver<Leadership>,
+    pub(super) writer: Writer,
+    pub(super) lookups: Lookups,
+    pub(super) events: Events,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) readiness: Readiness,
+    pub(super) clock: Clock,
+    state: State,
+}
+
+/// What the loop remembers of its own doing.
+#[derive(Default)]
+struct State {
+    dirty: BTreeSet<SetKey>,
+    sets: BTreeMap<SetKey, SetState>,
+    done: JoinSet<Done>,
+    next_pass: Option<Instant>,
+    rested: Option<Instant>,
+    leading: bool,
+}
+
+/// What the loop remembers of one DaemonSet.
+#[derive(Default)]
+struct SetState {
+    /// Writes and lookups that are not answered.
+    under_way: usize,
+    /// When to look again.
+    wake: Option<Timestamp>,
+    /// Failures in a row, and until when nothing is written because of them.
+    failures: u32,
+    held_until: Option<Timestamp>,
+    /// Since when the native controller is behind.
+    behind_since: Option<Timestamp>,
+    /// The report that was sent last, and when: it takes a moment to show.
+    reported: Option<(Report, Timestamp)>,
+    /// Notes on the settings that were told.
+    noted: Vec<String>,
+}
+
+/// An answer that the loop waited for.
+enum Done {
+    Deleted(SetKey, PodRef, Result<(), Refusal>),
+    Patched(SetKey, Result<(), Refusal>),
+    Reported(SetKey, Result<(), Refusal>),
+    Looked(SetKey, Looked),
+}
+
+impl Engine {
+    /// A loop that has not begun.
+    #[expect(clippy::too_many_arguments, reason = "the wiring of the controller in one place")]
+    pub(super) fn new(
+        feed: Feed,
+        inputs: mpsc::Receiver<Input>,
+        leadership: watch::Receiver<Leadership>,
+        writer: Writer,
+        lookups: Lookups,
+        events: Events,
+        metrics: Arc<Metrics>,
+        readiness: Readiness,
+        clock: Clock,
+    ) -> Self {
+        let state = State::default();
+        Self { feed, inputs, leadership, writer, lookups, events, metrics, readiness, clock, state }
+    }
+
+    /// Runs until the end is asked for, then waits for the writes under way.
+    pub(super) async fn run(mut self, mut shutdown: Shutdown) {
+        self.note_leadership();
+        let mut full_pass = tokio::time::interval(FULL_PASS);
+        let mut inputs = Vec::new();
+        loop {
+            let wake = self.next_wake();
+            tokio::select! {
+                biased;
+                () = shutdown.requested() => break,
+                changed = self.leadership.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    self.note_leadership();
+                }
+                Some(done) = self.state.done.join_next() => self.take_done(done),
+                received = self.inputs.recv_many(&mut inputs, 128) => {
+                    if received == 0 {
+                        break;
+                    }
+                    inputs.drain(..).for_each(|input| self.take(input));
+                    self.metrics.queue_depth(self.inputs.len());
+                }
+                _ = full_pass.tick() => self.all_dirty(),
+                () = tokio::time::sleep_until(wake) => self.pass(),
+            }
+        }
+        self.finish().await;
+    }
+
+    /// Lets the writes under way end; nothing new begins.
+    async fn finish(mut self) {
+        while self.state.done.join_next().await.is_some() {}
+    }
+
+    fn take(&mut self, input: Input) {
+        let fed = self.feed.take(input, self.clock.now());
+        self.take_fed(fed);
+    }
+
+    fn take_fed(&mut self, fed: Fed) {
+        if let Some(resource) = fed.complete {
+            self.readiness.done(resource);
+            debug!(resource, "Listed");
+            self.all_dirty();
+        }
+        for key in fed.gone {
+            self.state.sets.remove(&key);
+            self.state.dirty.remove(&key);
+            self.metrics.forget(&key.namespace, &key.name);
+        }
+        for key in fed.dirty {
+            self.mark(key);
+        }
+    }
+
+    fn mark(&mut self, key: SetKey) {
+        if self.feed.index.set(&key).is_none() {
+            return;
+        }
+        self.state.dirty.insert(key);
+        let earliest = Instant::now() + PAUSE;
+        let earliest = self.state.rested.map_or(earliest, |rested| rested.max(earliest));
+        self.state.next_pass.get_or_insert(earliest);
+    }
+
+    fn all_dirty(&mut self) {
+        let keys: Vec<SetKey> = self.feed.index.keys().cloned().collect();
+        keys.into_iter().for_each(|key| self.mark(key));
+    }
+
+    /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet.
+    fn note_leadership(&mut self) {
+        let leading = self.leadership.borrow_and_update().may_write();
+        if leading && !std::mem::replace(&mut self.state.leading, leading) {
+            self.feed.look_again();
+            self.all_dirty();
+        }
+        self.state.leading = leading;
+    }
+
+    fn next_wake(&self) -> Instant {
+        let now = self.clock.now();
+        let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default().min(LONGEST_SLEEP);
+        let sets = self.state.sets.values().filter_map(|set| set.wake);
+        let wished = sets.min().map(|at| Instant::now() + until(at).max(Duration::from_millis(1)));
+        let next = self.state.next_pass.into_iter().chain(wished).min();
+        next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
+    }
+
+    /// Looks at every DaemonSet that changed or asked to be woken by now.
+    fn pass(&mut self) {
+        let now = self.clock.now();
+        self.state.next_pass = None;
+        if !self.feed.is_complete() {
+            return;
+        }
+        let awake = self.state.sets.iter().filter(|(_, set)| set.wake.is_some_and(|at| at <= now));
+        let awake: Vec<SetKey> = awake.map(|(key, _)| key.clone()).collect();
+        self.state.dirty.extend(awake);
+        let began = Instant::now();
+        for key in std::mem::take(&mut self.state.dirty) {
+            self.reconcile(&key, now);
+        }
+        self.state.rested = Some(Instant::now() + began.elapsed() * REST);
+    }
+
+    fn reconcile(&mut self, key: &SetKey, now: Timestamp) {
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.wake = None;
+        if state.under_way > 0 {
+            return; // its end marks the DaemonSet again
+        }
+        let Some(set) = self.feed.index.set_mut(key) else {
+            self.state.sets.remove(key);
+            return;
+        };
+        if !set.synced {
+            return; // the list of its pods marks it again
+        }
+        set.expire_overlay(now.saturating_sub(UNSEEN).unwrap_or(now));
+        let unseen = set.oldest_overlay().and_then(|at| at.checked_add(UNSEEN).ok());
+        let began = Instant::now();
+        let Some(fleet) = self.feed.index.fleet(key, now) else { return };
+        let Some(reading) = self.feed.index.reading(key).cloned() else { return };
+        match reading {
+            Reading::Strategy { strategy, notes } => {
+                let plan = decide(&strategy, &fleet, now);
+                self.metrics.reconciled(began.elapsed());
+                self.metrics.record_plan(&key.namespace, &key.name, &plan);
+                self.tell_notes(key, &notes);
+                self.carry_out(key, &fleet, plan, now);
+            }
+            Reading::Invalid(invalid) => {
+                self.metrics.record_invalid(&key.namespace, &key.name);
+                let left_ota = invalid.key == crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
+                let report = self.feed.index.set(key).map(|set| Report::of_invalid(set, &invalid));
+                let actions = if left_ota { release(&fleet) } else { Vec::new() };
+                self.write(key, actions, report, now);
+            }
+            Reading::NotOurs => {
+                self.metrics.forget(&key.namespace, &key.name);
+                let actions = release(&fleet);
+                let report = actions.is_empty().then(Report::of_nothing); // last, as it ends our interest
+                self.write(key, actions, report, now);
+            }
+        }
+        if let Some(state) = self.state.sets.get_mut(key) {
+            state.wake = state.wake.into_iter().chain(unseen).min();
+        }
+    }
+
+    fn carry_out(&mut self, key: &SetKey, fleet: &Fleet, plan: Plan, now: Timestamp) {
+        let behind = matches!(plan.phase, Phase::Behind(_));
+        let state = self.state.sets.entry(key.clone()).or_default();
+        let since = *state.behind_since.get_or_insert(now);
+        if !behind {
+            state.behind_since = None;
+        }
+        let lasting_at = since.checked_add(LASTING).ok().filter(|at| behind && *at > now);
+        let lasting = behind && lasting_at.is_none();
+        state.wake = plan.next_wake.into_iter().chain(lasting_at).min();
+        if let RevisionState::Behind(reason) = fleet.revision {
+            self.look_up(key, reason, since, now);
+        }
+        let report = self.feed.index.set(key).map(|set| Report::of_plan(set, fleet, &plan, lasting));
+        self.write(key, plan.actions, report, now);
+    }
+
+    /// Tells once what the owner should know about valid settings.
+    fn tell_notes(&mut self, key: &SetKey, notes: &[crate::core::Note]) {
+        let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.noted == texts || !self.writer.may_write() {
+            return;
+        }
+        let known = std::mem::replace(&mut state.noted, texts);
+        for note in notes.iter().filter(|note| !known.contains(&note.text)) {
+            let notice = Notice { warning: note.warning, reason: "Settings", note: note.text.clone() };
+            self.publish(key, &notice);
+        }
+    }
+
+    fn publish(&self, key: &SetKey, notice: &Notice) {
+        if let Some(set) = self.feed.index.set(key) {
+            self.events.publish(key, &set.uid, notice.warning, notice.reason, &notice.note);
+        }
+    }
+
+    /// Starts the writes, unless this replica does not lead or the API server refused a moment ago.
+    fn write(&mut self, key: &SetKey, actions: Vec<Action>, report: Option<Report>, now: Timestamp) {
+        if !self.writer.may_write() {
+            self.metrics.withheld(Withheld::NotLeader, actions.len());
+            return;
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if let Some(held) = state.held_until.filter(|at| *at > now) {
+            state.wake = state.wake.into_iter().chain([held]).min();
+            return;
+        }
+        if let Some(report) = report {
+            self.report(key, report, now);
+        }
+        for action in actions {
+            self.start(key, action, now);
+        }
+    }
+
+    fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
+        if let Action::Delete(pod) = &action
+            && let Some(set) = self.feed.index.set_mut(key)
+        {
+            set.lay_over(pod.uid.clone(), Overlay { at: now, doubt: Doubt::Accepted });
+        }
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
+        let (writer, key) = (self.writer.clone(), key.clone());
+        self.state.done.spawn(async move {
+            let result = writer.act(&key, &action, now).await;
+            match action {
+                Action::Delete(pod) => Done::Deleted(key, pod, result),
+                Action::SetNeedUpgrade { .. } | Action::RemoveConditions { .. } => Done::Patched(key, result),
+            }
+        });
+    }
+
+    fn report(&mut self, key: &SetKey, report: Report, now: Timestamp) {
+        let Some(set) = self.feed.index.set(key) else { return };
+        let conditions = report.difference(&set.conditions, now);
+        let uid = set.uid.clone();
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if conditions.is_empty() {
+            state.reported = None;
+            return;
+        }
+        let waiting = |(sent, at): &(Report, Timestamp)| {
+            sent.conditions == report.conditions && now.duration_since(*at) < UNSEEN
+        };
+        if state.reported.as_ref().is_some_and(waiting) {
+            return;
+        }
+        for notice in &report.notices {
+            info!(daemonset = %key, note = notice.note, "{}", notice.reason);
+            self.publish(key, notice);
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.reported = Some((report, now));
+        state.under_way += 1;
+        let (writer, key) = (self.writer.clone(), key.clone());
+        self.state.done.spawn(async move {
+            let result = writer.patch_set(&key, &uid, conditions).await;
+            Done::Reported(key, result)
+        });
+    }
+
+    /// Reads live what the watches leave in doubt (spec/openyurt-upgrade-model.md §4.2, steps 4 and 6).
+    fn look_up(&mut self, key: &SetKey, reason: Behind, since: Timestamp, now: Timestamp) {
+        let unknown = if reason == Behind::UnknownRevision { self.feed.index.unknown_hashes(key) } else { Vec::new() };
+        let Some(set) = self.feed.index.set(key) else { return };
+        let Some((wake, lookup)) = self.lookups.wanted(key, set, reason, unknown, since, now) else { return };
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.wake = state.wake.into_iter().chain(wake).min();
+        if let Some(lookup) = lookup {
+            state.under_way += 1;
+            let key = key.clone();
+            self.state.done.spawn(async move { Done::Looked(key, lookup.await) });
+        }
+    }
+
+    fn take_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        let Ok(done) = done else { return };
+        let now = self.clock.now();
+        let key = match done {
+            Done::Deleted(key, pod, result) => {
+                self.note_deleted(&key, &pod, &result, now);
+                self.note_answer(&key, &result, now);
+                key
+            }
+            Done::Patched(key, result) => {
+                self.note_answer(&key, &result, now);
+                key
+            }
+            Done::Reported(key, result) => {
+                if result.is_err()
+                    && let Some(state) = self.state.sets.get_mut(&key)
+                {
+                    state.reported = None;
+                }
+                self.note_answer(&key, &result, now);
+                key
+            }
+            Done::Looked(key, looked) => {
+                let fed = self.lookups.take(&mut self.feed, &key, looked);
+                if let Some(notice) = fed.1 {
+                    self.publish(&key, &notice);
+                }
+                self.take_fed(fed.0);
+                key
+            }
+        };
+        if let Some(state) = self.state.sets.get_mut(&key) {
+            state.under_way = state.under_way.saturating_sub(1);
+            if state.under_way == 0 {
+                self.mark(key);
+            }
+        }
+    }
+
+    fn note_deleted(&mut self, key: &SetKey, pod: &PodRef, result: &Result<(), Refusal>, now: Timestamp) {
+        let Some(set) = self.feed.index.set_mut(key) else { return };
+        let doubt = match result {
+            Ok(()) => {
+                info!(daemonset = %key, pod = %pod.name, "Deleted an outdated pod");
+                return;
+            }
+            Err(refusal) => match refusal.failure() {
+                Some(Failure::Gone) => return, // the watch is about to say so
+                Some(Failure::Conflict) => Doubt::Conflict(pod.resource_version.clone()),
+                Some(Failure::Unreachable) => Doubt::Unanswered,
+                Some(Failure::Forbidden | Failure::Refused | Failure::Throttled) | None => {
+                    set.lift(&pod.uid);
+                    return;
+                }
+            },
+        };
+        set.lay_over(pod.uid.clone(), Overlay { at: now, doubt });
+    }
+
+    /// Slows down while the API server refuses, and says so once.
+    fn note_answer(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
+        let Some(state) = self.state.sets.get_mut(key) else { return };
+        match result {
+            Ok(()) => (state.failures, state.held_until) = (0, None),
+            Err(Refusal::NotLeader) => {}
+            Err(Refusal::Failed(error)) if matches!(error.failure(), Failure::Gone | Failure::Conflict) => {
+                debug!(daemonset = %key, %error, "The view was old");
+            }
+            Err(Refusal::Failed(error)) => {
+                let pause = RETRY.0.saturating_mul(1 << state.failures.min(10)).min(RETRY.1);
+                let pause = SignedDuration::try_from(pause).unwrap_or_default();
+                let until = now.checked_add(pause).unwrap_or(now);
+                if state.held_until.is_none_or(|held| held <= now) {
+                    if state.failures == 0 {
+                        warn!(daemonset = %key, %error, "A write failed and is tried again");
+                    }
+                    state.failures += 1;
+                    state.held_until = Some(until);
+                }
+                if error.failure() == Failure::Forbidden {
+                    let note = format!("a permission is missing: {error}");
+                    let notice = Notice { warning: true, reason: "PermissionMissing", note };
+                    self.publish(key, &notice);
+                }
+            }
+        }
+    }
+}

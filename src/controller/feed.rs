@@ -1,0 +1,224 @@
+//! From watch events to the index: which DaemonSets have to be decided again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::watcher::Event;
+
+use super::caches::{Caches, Input, Watch};
+use crate::api;
+use crate::index::{Index, SetChange, SetKey};
+
+/// The index, the watches that feed it, and which of them have told everything once.
+pub(super) struct Feed {
+    pub(super) index: Index,
+    caches: Caches,
+    pods: BTreeMap<SetKey, PodWatch>,
+    started: u64,
+    nodes: Listing<String>,
+    sets: Listing<SetKey>,
+    revisions: Listing<(String, String)>,
+}
+
+#[derive(Debug)]
+struct PodWatch {
+    number: u64,
+    selector: String,
+    listing: Listing<String>,
+    _watch: Watch,
+}
+
+/// A complete list in the making.
+#[derive(Debug)]
+struct Listing<T> {
+    seen: BTreeSet<T>,
+    complete: bool,
+}
+
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Self { seen: BTreeSet::new(), complete: false }
+    }
+}
+
+impl<T: Ord> Listing<T> {
+    fn finish(&mut self) -> BTreeSet<T> {
+        self.complete = true;
+        std::mem::take(&mut self.seen)
+    }
+}
+
+/// What an input led to.
+#[derive(Debug, Default)]
+pub(super) struct Fed {
+    /// DaemonSets to decide again.
+    pub(super) dirty: Vec<SetKey>,
+    /// DaemonSets that are gone, or ours no longer.
+    pub(super) gone: Vec<SetKey>,
+    /// A complete list of this resource has arrived.
+    pub(super) complete: Option<&'static str>,
+}
+
+impl Fed {
+    fn dirty(keys: impl IntoIterator<Item = SetKey>) -> Self {
+        Self { dirty: keys.into_iter().collect(), ..Self::default() }
+    }
+}
+
+impl Feed {
+    /// An empty index.
+    pub(super) fn new(caches: Caches) -> Self {
+        Self {
+            index: Index::default(),
+            caches,
+            pods: BTreeMap::new(),
+            started: 0,
+            nodes: Listing::default(),
+            sets: Listing::default(),
+            revisions: Listing::default(),
+        }
+    }
+
+    /// Whether the cluster-wide watches have told everything once.
+    pub(super) fn is_complete(&self) -> bool {
+        self.nodes.complete && self.sets.complete && self.revisions.complete
+    }
+
+    /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
+    pub(super) fn look_again(&mut self) {
+        let watched: Vec<(SetKey, String)> =
+            self.pods.iter().map(|(key, watch)| (key.clone(), watch.selector.clone())).collect();
+        for (key, selector) in watched {
+            if let Some(set) = self.index.set_mut(&key) {
+                set.synced = false;
+            }
+            self.watch(key, selector);
+        }
+    }
+
+    /// Takes in what a watch said.
+    pub(super) fn take(&mut self, input: Input, now: Timestamp) -> Fed {
+        match input {
+            Input::Node(event) => self.node(event, now),
+            Input::Set(event) => self.set(event),
+            Input::Revision(event) => self.revision(event),
+            Input::Pod(key, number, event) => self.pod(key, number, event, now),
+        }
+    }
+
+    fn node(&mut self, event: Event<api::Node>, now: Timestamp) -> Fed {
+        match event {
+            Event::Init => self.nodes.seen.clear(),
+            Event::InitApply(node) => {
+                self.nodes.seen.extend(node.metadata.name.clone());
+                return Fed::dirty(self.index.apply_node(&node, now));
+            }
+            Event::Apply(node) => return Fed::dirty(self.index.apply_node(&node, now)),
+            Event::Delete(node) => {
+                return Fed::dirty(self.index.delete_node(node.metadata.name.as_deref().unwrap_or_default()));
+            }
+            Event::InitDone => {
+                let seen = self.nodes.finish();
+                return Fed { complete: Some("nodes"), ..Fed::dirty(self.index.retain_nodes(&seen)) };
+            }
+        }
+        Fed::default()
+    }
+
+    fn set(&mut self, event: Event<api::DaemonSet>) -> Fed {
+        match event {
+            Event::Init => self.sets.seen.clear(),
+            Event::InitApply(set) => {
+                self.sets.seen.extend(SetKey::of(&set.metadata));
+                return self.apply_set(&set);
+            }
+            Event::Apply(set) => return self.apply_set(&set),
+            Event::Delete(set) => {
+                let gone = SetKey::of(&set.metadata).filter(|key| self.drop_set(key));
+                return Fed { gone: gone.into_iter().collect(), ..Fed::default() };
+            }
+            Event::InitDone => {
+                let seen = self.sets.finish();
+                let gone: Vec<SetKey> = self.index.keys().filter(|key| !seen.contains(key)).cloned().collect();
+                for key in &gone {
+                    self.drop_set(key);
+                }
+                return Fed { gone, complete: Some("daemonsets"), ..Fed::default() };
+            }
+        }
+        Fed::default()
+    }
+
+    /// Takes in a DaemonSet, watched or read.
+    pub(super) fn apply_set(&mut self, set: &api::DaemonSet) -> Fed {
+        let Some(key) = SetKey::of(&set.metadata) else { return Fed::default() };
+        match self.index.apply_set(set) {
+            SetChange::Ignored => Fed::default(),
+            SetChange::Updated => Fed::dirty([key]),
+            SetChange::Watch(selector) => {
+                self.watch(key, selector);
+                Fed::default()
+            }
+            SetChange::Unwatch => {
+                self.pods.remove(&key);
+                Fed { gone: vec![key], ..Fed::default() }
+            }
+        }
+    }
+
+    fn watch(&mut self, key: SetKey, selector: String) {
+        self.started += 1;
+        let number = self.started;
+        let watch = self.caches.pods(&key, &selector, number);
+        self.pods.insert(key, PodWatch { number, selector, listing: Listing::default(), _watch: watch });
+    }
+
+    fn drop_set(&mut self, key: &SetKey) -> bool {
+        self.pods.remove(key);
+        self.index.delete_set(key)
+    }
+
+    fn revision(&mut self, event: Event<api::ControllerRevision>) -> Fed {
+        let identity = |revision: &api::ControllerRevision| {
+            let owner = revision.metadata.owner_references.iter().flatten().next()?;
+            Some((owner.uid.clone(), revision.metadata.name.clone()?))
+        };
+        match event {
+            Event::Init => self.revisions.seen.clear(),
+            Event::InitApply(revision) => {
+                self.revisions.seen.extend(identity(&revision));
+                return Fed::dirty(self.index.apply_revision(&revision));
+            }
+            Event::Apply(revision) => return Fed::dirty(self.index.apply_revision(&revision)),
+            Event::Delete(revision) => return Fed::dirty(self.index.delete_revision(&revision)),
+            Event::InitDone => {
+                let seen = self.revisions.finish();
+                let dirty = self.index.retain_revisions(&seen);
+                return Fed { complete: Some("controllerrevisions"), ..Fed::dirty(dirty) };
+            }
+        }
+        Fed::default()
+    }
+
+    fn pod(&mut self, key: SetKey, number: u64, event: Event<api::Pod>, now: Timestamp) -> Fed {
+        let Some(watch) = self.pods.get_mut(&key).filter(|watch| watch.number == number) else { return Fed::default() };
+        let Some(set) = self.index.set_mut(&key) else { return Fed::default() };
+        let changed = match event {
+            Event::Init => {
+                watch.listing.seen.clear();
+                false
+            }
+            Event::InitApply(pod) => {
+                watch.listing.seen.extend(pod.metadata.uid.clone());
+                set.apply_pod(&pod, now)
+            }
+            Event::Apply(pod) => set.apply_pod(&pod, now),
+            Event::Delete(pod) => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
+            Event::InitDone => {
+                set.retain_pods(&watch.listing.finish());
+                true
+            }
+        };
+        if changed { Fed::dirty([key]) } else { Fed::default() }
+    }
+}

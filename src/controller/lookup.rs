@@ -1,0 +1,166 @@
+//! Live reads for what the watches leave in doubt: rare, bounded, and never in a steady state.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::ListParams;
+use kube::{Api, Client};
+use tracing::{debug, warn};
+
+use super::feed::{Fed, Feed};
+use super::report::Notice;
+use crate::api::{ControllerRevision, DaemonSet};
+use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
+use crate::core::{Behind, Revision, RevisionState};
+use crate::index::{SetKey, SetRecord};
+
+/// The watches get this long to agree by themselves before anything is read.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(1);
+
+/// The pause before the same thing is read once more.
+const AGAIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// While the native controller is awaited, somebody looks now and then, should an event have been lost.
+const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
+
+/// What was read.
+pub(super) enum Looked {
+    /// Revisions by hash; `None`: there is no such revision.
+    Revisions(Vec<(Revision, Option<ControllerRevision>)>),
+    /// The DaemonSet and all of its revisions.
+    Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
+    /// The read failed.
+    Failed(CallError),
+}
+
+type Lookup = Pin<Box<dyn Future<Output = Looked> + Send>>;
+
+/// Decides what to read live, and takes in the answers.
+pub(super) struct Lookups {
+    client: Client,
+    last: BTreeMap<SetKey, Timestamp>,
+}
+
+impl Lookups {
+    /// Nothing read yet.
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, last: BTreeMap::new() }
+    }
+
+    /// When to ask again, and what to read now.
+    pub(super) fn wanted(
+        &mut self,
+        key: &SetKey,
+        set: &SetRecord,
+        reason: Behind,
+        unknown: Vec<Revision>,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Option<(Option<Timestamp>, Option<Lookup>)> {
+        let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
+        let due = match reason {
+            Behind::UnknownRevision => since,
+            Behind::Mismatch => after(since, PATIENCE),
+            Behind::NotObserved | Behind::NoRevision | Behind::Tie => return Some((Some(after(now, SLOWLY)), None)),
+        };
+        let due = self.last.get(key).map_or(due, |last| due.max(after(*last, AGAIN)));
+        if due > now {
+            return Some((Some(due), None));
+        }
+        self.last.insert(key.clone(), now);
+        let lookup: Lookup = match reason {
+            Behind::UnknownRevision => Box::pin(revisions(self.client.clone(), key.clone(), unknown)),
+            _ => Box::pin(whole(self.client.clone(), key.clone(), set.selector.clone())),
+        };
+        Some((Some(after(now, AGAIN)), Some(lookup)))
+    }
+
+    /// Takes in what was read.
+    pub(super) fn take(&mut self, feed: &mut Feed, key: &SetKey, looked: Looked) -> (Fed, Option<Notice>) {
+        match looked {
+            Looked::Failed(error) => {
+                warn!(daemonset = %key, %error, "Cannot read what is in doubt");
+                (Fed::default(), None)
+            }
+            Looked::Revisions(found) => {
+                self.last.remove(key);
+                for (hash, revision) in found {
+                    take_revision(feed, key, hash, revision);
+                }
+                (Fed::default(), None)
+            }
+            Looked::Whole(read) => {
+                let (set, revisions) = *read;
+                let fed = feed.apply_set(&set);
+                revisions.iter().for_each(|revision| drop(feed.index.apply_revision(revision)));
+                (fed, trust(feed, key, &set))
+            }
+        }
+    }
+}
+
+fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, revision: Option<ControllerRevision>) {
+    let Some(uid) = feed.index.set(key).map(|set| set.uid.clone()) else { return };
+    let owned = |revision: &ControllerRevision| {
+        revision.metadata.owner_references.iter().flatten().any(|owner| *owner.uid == *uid)
+    };
+    match revision.filter(owned) {
+        Some(revision) if revision.template.is_some() => {
+            debug!(daemonset = %key, %hash, "Learned of a revision");
+            feed.index.apply_revision(&revision);
+        }
+        _ => {
+            if let Some(set) = feed.index.set_mut(key) {
+                set.note_absent(hash);
+            }
+        }
+    }
+}
+
+/// After a live look that still shows another template in the newest revision, its number decides alone.
+fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
+    let revisions = feed.index.revisions_of(&feed.index.set(key)?.uid);
+    let set = feed.index.set_mut(key)?;
+    let observed = read.status.observed_generation.unwrap_or_default() >= read.metadata.generation.unwrap_or_default();
+    let same = read.metadata.generation == Some(set.generation);
+    let still = crate::core::revision::current(&revisions, &set.template, set.is_observed(), false);
+    if !(observed && same && still == RevisionState::Behind(Behind::Mismatch)) {
+        return None;
+    }
+    set.trust_greatest(set.generation);
+    Some(Notice {
+        warning: true,
+        reason: "RevisionNotComparable",
+        note: "the newest ControllerRevision does not equal the template although the native controller has observed \
+               it; its number decides"
+            .to_owned(),
+    })
+}
+
+async fn revisions(client: Client, key: SetKey, hashes: Vec<Revision>) -> Looked {
+    let api: Api<ControllerRevision> = Api::namespaced(client, &key.namespace);
+    let mut found = Vec::new();
+    for hash in hashes {
+        let name = format!("{}-{hash}", key.name);
+        match within(WRITE_DEADLINE, api.get(&name)).await {
+            Ok(revision) => found.push((hash, Some(revision))),
+            Err(error) if error.failure() == Failure::Gone => found.push((hash, None)),
+            Err(error) => return Looked::Failed(error),
+        }
+    }
+    Looked::Revisions(found)
+}
+
+async fn whole(client: Client, key: SetKey, selector: String) -> Looked {
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &key.namespace);
+    let revisions: Api<ControllerRevision> = Api::namespaced(client, &key.namespace);
+    let parameters = ListParams::default().labels(&selector);
+    let read = within(WRITE_DEADLINE, async {
+        Ok((sets.get(&key.name).await?, revisions.list(&parameters).await?.items))
+    });
+    match read.await {
+        Ok(read) => Looked::Whole(Box::new(read)),
+        Err(error) => Looked::Failed(error),
+    }
+}

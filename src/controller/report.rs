@@ -1,0 +1,237 @@
+//! What a DaemonSet's own status and its Events say about the rollout: only changes of state, never progress.
+//!
+//! The conditions are the memory: what was reported already is read back from the object, so that a restarted
+//! controller repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
+
+use serde_json::{Value, json};
+
+use super::apply::now_on_the_wire;
+use crate::api::Condition;
+use crate::core::names::{INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED};
+use crate::core::{Behind, Fleet, Invalid, Phase, Plan, RevisionState, Stall, Verdict};
+use crate::index::{OWN_CONDITIONS, SetRecord};
+use k8s_openapi::jiff::Timestamp;
+
+/// Names in one message.
+const NAMED: usize = 10;
+
+/// A change of state worth an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    /// Event type `Warning` rather than `Normal`.
+    pub(super) warning: bool,
+    /// Event reason.
+    pub(super) reason: &'static str,
+    /// One sentence.
+    pub(super) note: String,
+}
+
+/// What the status should say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    /// The conditions as they should be; one of ours that is not here should not be there.
+    pub(super) conditions: Vec<Condition>,
+    /// What to tell in Events, if `conditions` differ from the present ones in status or reason.
+    pub(super) notices: Vec<Notice>,
+}
+
+impl Report {
+    /// The report on settings that cannot be used.
+    pub(super) fn of_invalid(set: &SetRecord, invalid: &Invalid) -> Self {
+        let note = invalid.to_string();
+        let mut report = Self {
+            conditions: vec![
+                condition(ROLLOUT_COMPLETE, false, "InvalidSettings", &note),
+                condition(PROGRESSING, false, "InvalidSettings", "nothing is replaced before the settings are corrected"),
+                condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
+            ],
+            notices: Vec::new(),
+        };
+        if find(&set.conditions, INVALID_SETTINGS).is_none_or(|present| present.message != note) {
+            report.notices.push(Notice { warning: true, reason: "InvalidSettings", note });
+        }
+        report
+    }
+
+    /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
+    pub(super) fn of_plan(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
+        let before = find(&set.conditions, ROLLOUT_COMPLETE);
+        let revision = match &fleet.revision {
+            RevisionState::Current(revision) => format!("revision {revision}"),
+            RevisionState::Behind(_) => "the new revision".to_owned(),
+        };
+        let (reason, note) = words(fleet, plan, &revision);
+        let complete = matches!(plan.phase, Phase::Complete { .. });
+        if !complete && before.is_some_and(|before| stays(before, set, plan, &revision, lasting)) {
+            return Self { conditions: set.conditions.clone(), notices: Vec::new() };
+        }
+        let moving = matches!(plan.phase, Phase::Progressing | Phase::Behind(_));
+        let stalled = matches!(plan.phase, Phase::Stalled(_));
+        let paused = matches!(plan.phase, Phase::Paused { .. });
+        let report = Self {
+            conditions: vec![
+                condition(ROLLOUT_COMPLETE, complete, reason, &note),
+                condition(PROGRESSING, moving, reason, &note),
+                or_not(STALLED, stalled, reason, "NotStalled", &note),
+                or_not(PAUSED_CONDITION, paused, reason, "NotPaused", &note),
+            ],
+            notices: Vec::new(),
+        };
+        let notices = notice(before, plan, reason, &note).into_iter().collect();
+        Self { notices, ..report }
+    }
+
+    /// The report on a DaemonSet that is ours no longer.
+    pub(super) fn of_nothing() -> Self {
+        Self::default()
+    }
+
+    /// What to patch so that the status says this; empty when it does.
+    pub(super) fn difference(&self, present: &[Condition], now: Timestamp) -> Vec<Value> {
+        let changed = self.conditions.iter().filter_map(|wanted| {
+            let before = find(present, &wanted.kind);
+            if before.is_some_and(|before| says_the_same(before, wanted)) {
+                return None;
+            }
+            let mut patch = json!({
+                "type": wanted.kind, "status": wanted.status, "reason": wanted.reason, "message": wanted.message,
+            });
+            if before.is_none_or(|before| before.status != wanted.status) {
+                patch["lastTransitionTime"] = json!(now_on_the_wire(now));
+            }
+            Some(patch)
+        });
+        let surplus = OWN_CONDITIONS.iter().filter(|kind| {
+            find(present, kind).is_some() && find(&self.conditions, kind).is_none()
+        });
+        changed.chain(surplus.map(|kind| json!({ "$patch": "delete", "type": kind }))).collect()
+    }
+}
+
+/// Whether what was reported before stays.
+///
+/// A rollout that was complete stays so while the same revision is current and no node is outdated: pods that restart
+/// and nodes that join are daily life, not a rollout. Nor is every short moment in which the native controller has
+/// something to observe worth a word.
+fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasting: bool) -> bool {
+    let complete = before.status == "True";
+    match plan.phase {
+        Phase::Behind(_) => !lasting && (!complete || set.is_template_current()),
+        Phase::Stalled(Stall::FailedByRevision) => false,
+        _ => complete && plan.counts.outdated == 0 && before.message.starts_with(&format!("{revision}:")),
+    }
+}
+
+fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
+    match plan.phase {
+        Phase::Complete { offline: 0 } => ("Complete", format!("{revision}: complete")),
+        Phase::Complete { offline } => (
+            "CompleteExceptOffline",
+            format!("{revision}: complete except offline: {offline}; they are updated when they return"),
+        ),
+        Phase::Progressing => ("Progressing", format!("{revision}: being rolled out{}", failed(fleet, plan))),
+        Phase::Behind(behind) => ("NativeControllerBehind", format!("waiting: {}", behind_words(behind))),
+        Phase::Stalled(stall) => (stall_reason(stall), format!("{revision}: {}", stall_words(stall, fleet, plan))),
+        Phase::Paused { until: None } => ("Paused", format!("{revision}: paused until somebody resumes it")),
+        Phase::Paused { until: Some(until) } => ("Paused", format!("{revision}: paused until {until}")),
+        Phase::AwaitingOwners => ("AwaitingOwners", format!("{revision}: waiting for the owners of nodes to upgrade (OTA)")),
+    }
+}
+
+fn failed(fleet: &Fleet, plan: &Plan) -> String {
+    let names = names_with(fleet, plan, |verdict| matches!(verdict, Verdict::FailedByRevision { .. }));
+    if names.is_empty() { names } else { format!("; failed by this revision: {names}") }
+}
+
+fn behind_words(behind: Behind) -> &'static str {
+    match behind {
+        Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
+        Behind::NoRevision => "the native DaemonSet controller has not made a ControllerRevision",
+        Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
+        Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
+        Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
+    }
+}
+
+fn stall_reason(stall: Stall) -> &'static str {
+    match stall {
+        Stall::FailedByRevision => "FailedByRevision",
+        Stall::PodsDoNotStart => "PodsDoNotStart",
+        Stall::PodsNotCreated => "PodsNotCreated",
+        Stall::NoProgress => "NoProgress",
+    }
+}
+
+fn stall_words(stall: Stall, fleet: &Fleet, plan: &Plan) -> String {
+    let waiting = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_) | Verdict::FailedByRevision { .. });
+    let names = names_with(fleet, plan, waiting);
+    match stall {
+        Stall::FailedByRevision => {
+            let names = names_with(fleet, plan, |verdict| matches!(verdict, Verdict::FailedByRevision { .. }));
+            format!("stopped: failed by this revision (NotReady after they got it): {names}; repair them or roll out another template")
+        }
+        Stall::PodsDoNotStart => {
+            format!("stopped: the new pods do not start on {names}{}; correct the template or the image", troubles(fleet))
+        }
+        Stall::PodsNotCreated => format!(
+            "stopped: waiting for the native DaemonSet controller to create pods on {names}; look for a quota or an \
+             admission webhook that refuses them (Events with reason FailedCreate)"
+        ),
+        Stall::NoProgress => format!("stopped: the new pods do not become available on {names}; look at their readiness"),
+    }
+}
+
+fn troubles(fleet: &Fleet) -> String {
+    let reasons = fleet.nodes.iter().flat_map(|node| &node.pods).filter_map(|pod| pod.trouble.as_ref());
+    let reasons: std::collections::BTreeSet<&str> = reasons.map(|trouble| &*trouble.reason).collect();
+    if reasons.is_empty() { String::new() } else { format!(" ({})", Vec::from_iter(reasons).join(", ")) }
+}
+
+fn names_with(fleet: &Fleet, plan: &Plan, wanted: impl Fn(&Verdict) -> bool) -> String {
+    let mut names: Vec<&str> = fleet.nodes.iter().zip(&plan.verdicts).filter(|(_, verdict)| wanted(verdict))
+        .map(|(node, _)| node.name.as_str()).collect();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let names = names.join(", ");
+    if more > 0 { format!("{names} and {more} more") } else { names }
+}
+
+fn notice(before: Option<&Condition>, plan: &Plan, reason: &'static str, note: &str) -> Option<Notice> {
+    if before.is_some_and(|before| before.reason == reason && before.message == note) {
+        return None;
+    }
+    let normal = |reason| Some(Notice { warning: false, reason, note: note.to_owned() });
+    match plan.phase {
+        Phase::Complete { .. } => before.and_then(|_| normal("RolloutComplete")),
+        Phase::Progressing if plan.counts.outdated == 0 => None,
+        Phase::Progressing if before.is_some_and(|before| before.reason == reason) => None,
+        Phase::Progressing => normal("RolloutStarted"),
+        Phase::AwaitingOwners => normal("UpgradeAvailable"),
+        Phase::Paused { .. } => normal("RolloutPaused"),
+        Phase::Stalled(_) => Some(Notice { warning: true, reason: "RolloutStalled", note: note.to_owned() }),
+        Phase::Behind(_) => None,
+    }
+}
+
+fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.kind == kind)
+}
+
+fn says_the_same(a: &Condition, b: &Condition) -> bool {
+    (&a.status, &a.reason, &a.message) == (&b.status, &b.reason, &b.message)
+}
+
+/// A condition that has nothing to say while it does not hold.
+fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: &str) -> Condition {
+    if holds { condition(kind, true, reason, message) } else { condition(kind, false, not, "") }
+}
+
+fn condition(kind: &str, status: bool, reason: &str, message: &str) -> Condition {
+    Condition {
+        kind: kind.to_owned(),
+        status: if status { "True" } else { "False" }.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition: None,
+    }
+}
