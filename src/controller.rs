@@ -1,16 +1,25 @@
-//! The controller: caches, an index, `decide`, and one writer among the replicas.
+//! `yurt-ds controller`: watches, decides, writes.
 //!
 //! ```text
-//!   watches ─► index ─► Fleet ─► decide ─► apply ─► status, Events, metrics
-//!                                            ▲
-//!                           lease: may_write()?      beside it: /live /ready /metrics, the permission check
+//!  caches ──► feed ──► index ──► engine ──► core::decide ──► apply   (pods)
+//!  (watches)                      │  ▲                    └► report  (conditions, Events)
+//!             lookup ◄────────────┘  └── lease: may_write()?      beside it: /live /ready /metrics, permissions
 //! ```
+//!
+//! One task owns all state; watches and writes are tasks that talk to it by channels. Everything durable is in the API
+//! objects: whoever kills this process at any moment loses nothing.
 
+mod apply;
+mod caches;
+mod engine;
 pub mod events;
+mod feed;
 pub mod identity;
 pub mod lease;
+mod lookup;
 pub mod metrics;
 pub mod permissions;
+mod report;
 
 use std::sync::Arc;
 
@@ -23,15 +32,32 @@ use crate::client::{self, Role, Source};
 use crate::clock::Clock;
 use crate::serve::{self, Readiness};
 use crate::shutdown::{self, Shutdown};
+use engine::{Engine, Parts};
 use events::Events;
 use lease::{Election, Settings};
 use metrics::Metrics;
 
-/// Runs until the end is asked for, then finishes what it began and gives the Lease back.
+/// What the controller runs with; tests and the simulator bring their own.
+pub struct Config {
+    /// The API server.
+    pub client: Client,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Name and namespace of this replica, and the durations of its Lease.
+    pub settings: Settings,
+    /// Whether to stand for election; otherwise this process is alone.
+    pub elects: bool,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What `/ready` waits for.
+    pub readiness: Readiness,
+}
+
+/// The process: listens, runs, and ends when asked to.
 ///
 /// # Errors
 /// When it cannot start: no usable credentials, a port that is taken, durations that do not fit.
-pub async fn run(args: ControllerArgs, mut shutdown: Shutdown) -> Result<()> {
+pub async fn start(args: ControllerArgs, shutdown: Shutdown) -> Result<()> {
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),
         in_cluster: args.kubeconfig.is_none(),
@@ -42,7 +68,6 @@ pub async fn run(args: ControllerArgs, mut shutdown: Shutdown) -> Result<()> {
     let listener = serve::bind(args.listen).await?;
     info!(address = %listener.local_addr()?, version = env!("CARGO_PKG_VERSION"), "Listening");
 
-    let clock = Clock::System;
     let metrics = Metrics::new();
     let readiness = Readiness::default();
     let page = metrics.clone();
@@ -52,33 +77,68 @@ pub async fn run(args: ControllerArgs, mut shutdown: Shutdown) -> Result<()> {
     };
     let (end_of_serving, serving_ends) = shutdown::channel();
     let server = tokio::spawn(serve::run(listener, state, serving_ends));
+    let config = Config {
+        client,
+        clock: Clock::System,
+        settings,
+        elects: args.lease.leader_elect,
+        metrics,
+        readiness,
+    };
+    run(config, shutdown).await;
+    end_of_serving.request();
+    let _ended = server.await;
+    Ok(())
+}
 
-    let identity = settings.identity.clone();
-    let namespace = settings.namespace.clone();
-    let election = if args.lease.leader_elect {
+/// Runs until the end is asked for, then finishes the writes under way and gives the Lease back.
+pub async fn run(config: Config, shutdown: Shutdown) {
+    let Config {
+        client,
+        clock,
+        settings,
+        elects,
+        metrics,
+        readiness,
+    } = config;
+    for resource in feed::CLUSTER_WIDE {
+        readiness.wait_for(resource);
+    }
+    let (identity, namespace) = (settings.identity.clone(), settings.namespace.clone());
+    let election = if elects {
         Election::start(client.clone(), settings, clock.clone(), metrics.clone())
     } else {
         Election::alone(&metrics)
     };
+    let leadership = election.leadership();
     let (events, sending) =
         events::start(client.clone(), &identity, clock.clone(), metrics.clone());
     let check = tokio::spawn(check_permissions(
         client.clone(),
         namespace,
-        args.lease.leader_elect,
+        elects,
         metrics.clone(),
         events.clone(),
-        election.leadership(),
+        leadership.clone(),
     ));
-
-    shutdown.requested().await;
+    let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone());
+    let watches = [caches.nodes(), caches.sets(), caches.revisions()];
+    let engine = Engine::new(Parts {
+        feed: feed::Feed::new(caches),
+        inputs,
+        writer: apply::Writer::new(client.clone(), metrics.clone(), leadership.clone()),
+        leadership,
+        lookups: lookup::Lookups::new(client),
+        events,
+        metrics,
+        readiness,
+        clock,
+    });
+    engine.run(shutdown).await;
     check.abort();
+    drop(watches);
     election.release().await;
-    drop(events);
     sending.finish().await;
-    end_of_serving.request();
-    let _ended = server.await;
-    Ok(())
 }
 
 /// What was typed about the Lease, completed by what the machine knows.

@@ -31,7 +31,7 @@ fn run(command: Command) -> Result<ExitCode> {
 async fn dispatch(command: Command) -> Result<ExitCode> {
     let shutdown = shutdown::on_signals().context("cannot listen for signals")?;
     match command {
-        Command::Controller(args) => controller::run(args, shutdown).await?,
+        Command::Controller(args) => controller::start(args, shutdown).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -39,8 +39,17 @@ pub(super) enum Refusal {
 
 impl Writer {
     /// A writer that stops when leadership does.
-    pub(super) fn new(client: Client, metrics: Arc<Metrics>, leadership: watch::Receiver<Leadership>) -> Self {
-        Self { client, metrics, leadership, slots: Arc::new(Semaphore::new(PARALLEL)) }
+    pub(super) fn new(
+        client: Client,
+        metrics: Arc<Metrics>,
+        leadership: watch::Receiver<Leadership>,
+    ) -> Self {
+        Self {
+            client,
+            metrics,
+            leadership,
+            slots: Arc::new(Semaphore::new(PARALLEL)),
+        }
     }
 
     /// Whether a write may begin now.
@@ -49,7 +58,12 @@ impl Writer {
     }
 
     /// Carries out one action on a pod of `key`.
-    pub(super) async fn act(&self, key: &SetKey, action: &Action, now: Timestamp) -> Result<(), Refusal> {
+    pub(super) async fn act(
+        &self,
+        key: &SetKey,
+        action: &Action,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
         let pods: Api<api::Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         match action {
             Action::Delete(pod) => {
@@ -65,7 +79,12 @@ impl Writer {
                 })
                 .await
             }
-            Action::SetNeedUpgrade { pod, needed, revision, flips } => {
+            Action::SetNeedUpgrade {
+                pod,
+                needed,
+                revision,
+                flips,
+            } => {
                 let mut condition = json!({
                     "type": POD_NEED_UPGRADE,
                     "status": if *needed { "True" } else { "False" },
@@ -77,7 +96,9 @@ impl Writer {
                 self.patch_conditions(&pods, pod, vec![condition]).await
             }
             Action::RemoveConditions { pod, types } => {
-                let removals = types.iter().map(|kind| json!({ "$patch": "delete", "type": kind }));
+                let removals = types
+                    .iter()
+                    .map(|kind| json!({ "$patch": "delete", "type": kind }));
                 self.patch_conditions(&pods, pod, removals.collect()).await
             }
         }
@@ -92,16 +113,27 @@ impl Writer {
     ) -> Result<(), Refusal> {
         let patch = json!({ "metadata": { "uid": pod.uid.as_str() }, "status": { "conditions": conditions } });
         let call = async {
-            pods.patch_status(pod.name.as_str(), &parameters(), &Patch::Strategic(&patch)).await.map(drop)
+            pods.patch_status(pod.name.as_str(), &parameters(), &Patch::Strategic(&patch))
+                .await
+                .map(drop)
         };
         self.send("patch", "pods/status", call).await
     }
 
     /// Changes these conditions of the DaemonSet and no other.
-    pub(super) async fn patch_set(&self, key: &SetKey, uid: &str, conditions: Vec<Value>) -> Result<(), Refusal> {
+    pub(super) async fn patch_set(
+        &self,
+        key: &SetKey,
+        uid: &str,
+        conditions: Vec<Value>,
+    ) -> Result<(), Refusal> {
         let sets: Api<api::DaemonSet> = Api::namespaced(self.client.clone(), &key.namespace);
         let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
-        let call = async { sets.patch_status(&key.name, &parameters(), &Patch::Strategic(&patch)).await.map(drop) };
+        let call = async {
+            sets.patch_status(&key.name, &parameters(), &Patch::Strategic(&patch))
+                .await
+                .map(drop)
+        };
         self.send("patch", "daemonsets/status", call).await
     }
 
@@ -117,7 +149,11 @@ impl Writer {
             return Err(Refusal::NotLeader);
         }
         let result = within(WRITE_DEADLINE, call).await;
-        self.metrics.write(verb, resource, result.as_ref().map(|()| ()).map_err(CallError::failure));
+        self.metrics.write(
+            verb,
+            resource,
+            result.as_ref().copied().map_err(CallError::failure),
+        );
         result.map_err(Refusal::Failed)
     }
 }
@@ -133,10 +169,15 @@ impl Refusal {
 }
 
 fn parameters() -> PatchParams {
-    PatchParams { field_manager: Some(CONTROLLER.to_owned()), ..PatchParams::default() }
+    PatchParams {
+        field_manager: Some(CONTROLLER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 /// An instant as the API has it: whole seconds.
-pub(super) fn now_on_the_wire(now: Timestamp) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
+pub(super) fn now_on_the_wire(
+    now: Timestamp,
+) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
     k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)
 }

@@ -63,29 +63,53 @@ impl Caches {
     /// No watch yet, and where all of them will speak.
     pub(super) fn new(client: Client, metrics: Arc<Metrics>) -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        (Self { client, metrics, sender }, receiver)
+        (
+            Self {
+                client,
+                metrics,
+                sender,
+            },
+            receiver,
+        )
     }
 
     /// All Nodes.
     pub(super) fn nodes(&self) -> Watch {
-        self.start("nodes", Api::all(self.client.clone()), config(), Input::Node)
+        self.start(
+            "nodes",
+            Api::all(self.client.clone()),
+            config(),
+            Input::Node,
+        )
     }
 
     /// All DaemonSets.
     pub(super) fn sets(&self) -> Watch {
-        self.start("daemonsets", Api::all(self.client.clone()), config(), Input::Set)
+        self.start(
+            "daemonsets",
+            Api::all(self.client.clone()),
+            config(),
+            Input::Set,
+        )
     }
 
     /// All ControllerRevisions.
     pub(super) fn revisions(&self) -> Watch {
-        self.start("controllerrevisions", Api::all(self.client.clone()), config(), Input::Revision)
+        self.start(
+            "controllerrevisions",
+            Api::all(self.client.clone()),
+            config(),
+            Input::Revision,
+        )
     }
 
     /// The pods of one DaemonSet.
     pub(super) fn pods(&self, key: &SetKey, selector: &str, number: u64) -> Watch {
         let api = Api::namespaced(self.client.clone(), &key.namespace);
         let key = key.clone();
-        self.start("pods", api, config().labels(selector), move |event| Input::Pod(key.clone(), number, event))
+        self.start("pods", api, config().labels(selector), move |event| {
+            Input::Pod(key.clone(), number, event)
+        })
     }
 
     fn start<K>(
@@ -125,7 +149,9 @@ impl Caches {
 }
 
 fn config() -> watcher::Config {
-    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE)
+    watcher::Config::default()
+        .timeout(WATCH_TIMEOUT_SECONDS)
+        .page_size(PAGE)
 }
 
 /// Pauses between attempts: half a second, doubling, at most ten.

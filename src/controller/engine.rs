@@ -19,15 +19,17 @@ use tracing::{debug, info, warn};
 
 use super::apply::{Refusal, Writer};
 use super::caches::Input;
-use super::events::Events;
+use super::events::{Events, Severity, Subject};
 use super::feed::{Fed, Feed};
 use super::lease::Leadership;
-use super::lookup::{Lookups, Looked};
+use super::lookup::{Looked, Lookups};
 use super::metrics::{Metrics, Withheld};
 use super::report::{Notice, Report};
 use crate::client::Failure;
 use crate::clock::Clock;
-use crate::core::{Action, Behind, Fleet, Phase, Plan, PodRef, Reading, RevisionState, decide, release};
+use crate::core::{
+    Action, Behind, Fleet, Phase, Plan, PodRef, Reading, RevisionState, decide, release,
+};
 use crate::index::{Doubt, Overlay, SetKey};
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
@@ -53,8 +55,8 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Wishes to be woken are looked at again after this at the latest, for wall clocks that jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
-/// Everything the loop owns.
-pub(super) struct Engine {
+/// What the loop is made of.
+pub(super) struct Parts {
     pub(super) feed: Feed,
     pub(super) inputs: mpsc::Receiver<Input>,
     pub(super) leadership: watch::Receiver<Leadership>,
@@ -64,6 +66,11 @@ pub(super) struct Engine {
     pub(super) metrics: Arc<Metrics>,
     pub(super) readiness: Readiness,
     pub(super) clock: Clock,
+}
+
+/// The loop and what it remembers.
+pub(super) struct Engine {
+    parts: Parts,
     state: State,
 }
 
@@ -106,20 +113,11 @@ enum Done {
 
 impl Engine {
     /// A loop that has not begun.
-    #[expect(clippy::too_many_arguments, reason = "the wiring of the controller in one place")]
-    pub(super) fn new(
-        feed: Feed,
-        inputs: mpsc::Receiver<Input>,
-        leadership: watch::Receiver<Leadership>,
-        writer: Writer,
-        lookups: Lookups,
-        events: Events,
-        metrics: Arc<Metrics>,
-        readiness: Readiness,
-        clock: Clock,
-    ) -> Self {
-        let state = State::default();
-        Self { feed, inputs, leadership, writer, lookups, events, metrics, readiness, clock, state }
+    pub(super) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            state: State::default(),
+        }
     }
 
     /// Runs until the end is asked for, then waits for the writes under way.
@@ -132,19 +130,19 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = shutdown.requested() => break,
-                changed = self.leadership.changed() => {
+                changed = self.parts.leadership.changed() => {
                     if changed.is_err() {
                         break;
                     }
                     self.note_leadership();
                 }
                 Some(done) = self.state.done.join_next() => self.take_done(done),
-                received = self.inputs.recv_many(&mut inputs, 128) => {
+                received = self.parts.inputs.recv_many(&mut inputs, 128) => {
                     if received == 0 {
                         break;
                     }
                     inputs.drain(..).for_each(|input| self.take(input));
-                    self.metrics.queue_depth(self.inputs.len());
+                    self.parts.metrics.queue_depth(self.parts.inputs.len());
                 }
                 _ = full_pass.tick() => self.all_dirty(),
                 () = tokio::time::sleep_until(wake) => self.pass(),
@@ -159,20 +157,20 @@ impl Engine {
     }
 
     fn take(&mut self, input: Input) {
-        let fed = self.feed.take(input, self.clock.now());
+        let fed = self.parts.feed.take(input, self.parts.clock.now());
         self.take_fed(fed);
     }
 
     fn take_fed(&mut self, fed: Fed) {
         if let Some(resource) = fed.complete {
-            self.readiness.done(resource);
+            self.parts.readiness.done(resource);
             debug!(resource, "Listed");
             self.all_dirty();
         }
         for key in fed.gone {
             self.state.sets.remove(&key);
             self.state.dirty.remove(&key);
-            self.metrics.forget(&key.namespace, &key.name);
+            self.parts.metrics.forget(&key.namespace, &key.name);
         }
         for key in fed.dirty {
             self.mark(key);
@@ -180,47 +178,60 @@ impl Engine {
     }
 
     fn mark(&mut self, key: SetKey) {
-        if self.feed.index.set(&key).is_none() {
+        if self.parts.feed.index.set(&key).is_none() {
             return;
         }
         self.state.dirty.insert(key);
         let earliest = Instant::now() + PAUSE;
-        let earliest = self.state.rested.map_or(earliest, |rested| rested.max(earliest));
+        let earliest = self
+            .state
+            .rested
+            .map_or(earliest, |rested| rested.max(earliest));
         self.state.next_pass.get_or_insert(earliest);
     }
 
     fn all_dirty(&mut self) {
-        let keys: Vec<SetKey> = self.feed.index.keys().cloned().collect();
+        let keys: Vec<SetKey> = self.parts.feed.index.keys().cloned().collect();
         keys.into_iter().for_each(|key| self.mark(key));
     }
 
     /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet.
     fn note_leadership(&mut self) {
-        let leading = self.leadership.borrow_and_update().may_write();
+        let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
-            self.feed.look_again();
+            self.parts.feed.look_again();
             self.all_dirty();
         }
         self.state.leading = leading;
     }
 
     fn next_wake(&self) -> Instant {
-        let now = self.clock.now();
-        let until = |at: Timestamp| Duration::try_from(at.duration_since(now)).unwrap_or_default().min(LONGEST_SLEEP);
+        let now = self.parts.clock.now();
+        let until = |at: Timestamp| {
+            Duration::try_from(at.duration_since(now))
+                .unwrap_or_default()
+                .min(LONGEST_SLEEP)
+        };
         let sets = self.state.sets.values().filter_map(|set| set.wake);
-        let wished = sets.min().map(|at| Instant::now() + until(at).max(Duration::from_millis(1)));
+        let wished = sets
+            .min()
+            .map(|at| Instant::now() + until(at).max(Duration::from_millis(1)));
         let next = self.state.next_pass.into_iter().chain(wished).min();
         next.unwrap_or_else(|| Instant::now() + Duration::from_secs(3600))
     }
 
     /// Looks at every DaemonSet that changed or asked to be woken by now.
     fn pass(&mut self) {
-        let now = self.clock.now();
+        let now = self.parts.clock.now();
         self.state.next_pass = None;
-        if !self.feed.is_complete() {
+        if !self.parts.feed.is_complete() {
             return;
         }
-        let awake = self.state.sets.iter().filter(|(_, set)| set.wake.is_some_and(|at| at <= now));
+        let awake = self
+            .state
+            .sets
+            .iter()
+            .filter(|(_, set)| set.wake.is_some_and(|at| at <= now));
         let awake: Vec<SetKey> = awake.map(|(key, _)| key.clone()).collect();
         self.state.dirty.extend(awake);
         let began = Instant::now();
@@ -236,7 +247,7 @@ impl Engine {
         if state.under_way > 0 {
             return; // its end marks the DaemonSet again
         }
-        let Some(set) = self.feed.index.set_mut(key) else {
+        let Some(set) = self.parts.feed.index.set_mut(key) else {
             self.state.sets.remove(key);
             return;
         };
@@ -244,27 +255,44 @@ impl Engine {
             return; // the list of its pods marks it again
         }
         set.expire_overlay(now.saturating_sub(UNSEEN).unwrap_or(now));
-        let unseen = set.oldest_overlay().and_then(|at| at.checked_add(UNSEEN).ok());
+        let unseen = set
+            .oldest_overlay()
+            .and_then(|at| at.checked_add(UNSEEN).ok());
         let began = Instant::now();
-        let Some(fleet) = self.feed.index.fleet(key, now) else { return };
-        let Some(reading) = self.feed.index.reading(key).cloned() else { return };
+        let Some(fleet) = self.parts.feed.index.fleet(key, now) else {
+            return;
+        };
+        let Some(reading) = self.parts.feed.index.reading(key).cloned() else {
+            return;
+        };
         match reading {
             Reading::Strategy { strategy, notes } => {
                 let plan = decide(&strategy, &fleet, now);
-                self.metrics.reconciled(began.elapsed());
-                self.metrics.record_plan(&key.namespace, &key.name, &plan);
+                self.parts.metrics.reconciled(began.elapsed());
+                self.parts
+                    .metrics
+                    .record_plan(&key.namespace, &key.name, &plan);
                 self.tell_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
             Reading::Invalid(invalid) => {
-                self.metrics.record_invalid(&key.namespace, &key.name);
+                self.parts.metrics.record_invalid(&key.namespace, &key.name);
                 let left_ota = invalid.key == crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
-                let report = self.feed.index.set(key).map(|set| Report::of_invalid(set, &invalid));
-                let actions = if left_ota { release(&fleet) } else { Vec::new() };
+                let report = self
+                    .parts
+                    .feed
+                    .index
+                    .set(key)
+                    .map(|set| Report::of_invalid(set, &invalid));
+                let actions = if left_ota {
+                    release(&fleet)
+                } else {
+                    Vec::new()
+                };
                 self.write(key, actions, report, now);
             }
             Reading::NotOurs => {
-                self.metrics.forget(&key.namespace, &key.name);
+                self.parts.metrics.forget(&key.namespace, &key.name);
                 let actions = release(&fleet);
                 let report = actions.is_empty().then(Report::of_nothing); // last, as it ends our interest
                 self.write(key, actions, report, now);
@@ -282,13 +310,21 @@ impl Engine {
         if !behind {
             state.behind_since = None;
         }
-        let lasting_at = since.checked_add(LASTING).ok().filter(|at| behind && *at > now);
+        let lasting_at = since
+            .checked_add(LASTING)
+            .ok()
+            .filter(|at| behind && *at > now);
         let lasting = behind && lasting_at.is_none();
         state.wake = plan.next_wake.into_iter().chain(lasting_at).min();
         if let RevisionState::Behind(reason) = fleet.revision {
             self.look_up(key, reason, since, now);
         }
-        let report = self.feed.index.set(key).map(|set| Report::of_plan(set, fleet, &plan, lasting));
+        let report = self
+            .parts
+            .feed
+            .index
+            .set(key)
+            .map(|set| Report::of_plan(set, fleet, &plan, lasting));
         self.write(key, plan.actions, report, now);
     }
 
@@ -296,26 +332,46 @@ impl Engine {
     fn tell_notes(&mut self, key: &SetKey, notes: &[crate::core::Note]) {
         let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
         let state = self.state.sets.entry(key.clone()).or_default();
-        if state.noted == texts || !self.writer.may_write() {
+        if state.noted == texts || !self.parts.writer.may_write() {
             return;
         }
         let known = std::mem::replace(&mut state.noted, texts);
         for note in notes.iter().filter(|note| !known.contains(&note.text)) {
-            let notice = Notice { warning: note.warning, reason: "Settings", note: note.text.clone() };
+            let notice = Notice {
+                warning: note.warning,
+                reason: "Settings",
+                note: note.text.clone(),
+            };
             self.publish(key, &notice);
         }
     }
 
     fn publish(&self, key: &SetKey, notice: &Notice) {
-        if let Some(set) = self.feed.index.set(key) {
-            self.events.publish(key, &set.uid, notice.warning, notice.reason, &notice.note);
+        if let Some(set) = self.parts.feed.index.set(key) {
+            let about = Subject::daemonset(&key.namespace, &key.name, &set.uid);
+            let severity = if notice.warning {
+                Severity::Warning
+            } else {
+                Severity::Normal
+            };
+            self.parts
+                .events
+                .publish(&about, severity, notice.reason, &notice.note);
         }
     }
 
     /// Starts the writes, unless this replica does not lead or the API server refused a moment ago.
-    fn write(&mut self, key: &SetKey, actions: Vec<Action>, report: Option<Report>, now: Timestamp) {
-        if !self.writer.may_write() {
-            self.metrics.withheld(Withheld::NotLeader, actions.len());
+    fn write(
+        &mut self,
+        key: &SetKey,
+        actions: Vec<Action>,
+        report: Option<Report>,
+        now: Timestamp,
+    ) {
+        if !self.parts.writer.may_write() {
+            self.parts
+                .metrics
+                .withheld(Withheld::NotLeader, actions.len());
             return;
         }
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -333,23 +389,33 @@ impl Engine {
 
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
         if let Action::Delete(pod) = &action
-            && let Some(set) = self.feed.index.set_mut(key)
+            && let Some(set) = self.parts.feed.index.set_mut(key)
         {
-            set.lay_over(pod.uid.clone(), Overlay { at: now, doubt: Doubt::Accepted });
+            set.lay_over(
+                pod.uid.clone(),
+                Overlay {
+                    at: now,
+                    doubt: Doubt::Accepted,
+                },
+            );
         }
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
-        let (writer, key) = (self.writer.clone(), key.clone());
+        let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.state.done.spawn(async move {
             let result = writer.act(&key, &action, now).await;
             match action {
                 Action::Delete(pod) => Done::Deleted(key, pod, result),
-                Action::SetNeedUpgrade { .. } | Action::RemoveConditions { .. } => Done::Patched(key, result),
+                Action::SetNeedUpgrade { .. } | Action::RemoveConditions { .. } => {
+                    Done::Patched(key, result)
+                }
             }
         });
     }
 
     fn report(&mut self, key: &SetKey, report: Report, now: Timestamp) {
-        let Some(set) = self.feed.index.set(key) else { return };
+        let Some(set) = self.parts.feed.index.set(key) else {
+            return;
+        };
         let conditions = report.difference(&set.conditions, now);
         let uid = set.uid.clone();
         let state = self.state.sets.entry(key.clone()).or_default();
@@ -370,7 +436,7 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         state.reported = Some((report, now));
         state.under_way += 1;
-        let (writer, key) = (self.writer.clone(), key.clone());
+        let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.state.done.spawn(async move {
             let result = writer.patch_set(&key, &uid, conditions).await;
             Done::Reported(key, result)
@@ -379,21 +445,35 @@ impl Engine {
 
     /// Reads live what the watches leave in doubt (spec/openyurt-upgrade-model.md §4.2, steps 4 and 6).
     fn look_up(&mut self, key: &SetKey, reason: Behind, since: Timestamp, now: Timestamp) {
-        let unknown = if reason == Behind::UnknownRevision { self.feed.index.unknown_hashes(key) } else { Vec::new() };
-        let Some(set) = self.feed.index.set(key) else { return };
-        let Some((wake, lookup)) = self.lookups.wanted(key, set, reason, unknown, since, now) else { return };
+        let unknown = if reason == Behind::UnknownRevision {
+            self.parts.feed.index.unknown_hashes(key)
+        } else {
+            Vec::new()
+        };
+        let Some(set) = self.parts.feed.index.set(key) else {
+            return;
+        };
+        let Some((wake, lookup)) = self
+            .parts
+            .lookups
+            .wanted(key, set, reason, unknown, since, now)
+        else {
+            return;
+        };
         let state = self.state.sets.entry(key.clone()).or_default();
         state.wake = state.wake.into_iter().chain(wake).min();
         if let Some(lookup) = lookup {
             state.under_way += 1;
             let key = key.clone();
-            self.state.done.spawn(async move { Done::Looked(key, lookup.await) });
+            self.state
+                .done
+                .spawn(async move { Done::Looked(key, lookup.await) });
         }
     }
 
     fn take_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
         let Ok(done) = done else { return };
-        let now = self.clock.now();
+        let now = self.parts.clock.now();
         let key = match done {
             Done::Deleted(key, pod, result) => {
                 self.note_deleted(&key, &pod, &result, now);
@@ -414,7 +494,7 @@ impl Engine {
                 key
             }
             Done::Looked(key, looked) => {
-                let fed = self.lookups.take(&mut self.feed, &key, looked);
+                let fed = self.parts.lookups.take(&mut self.parts.feed, &key, looked);
                 if let Some(notice) = fed.1 {
                     self.publish(&key, &notice);
                 }
@@ -430,8 +510,16 @@ impl Engine {
         }
     }
 
-    fn note_deleted(&mut self, key: &SetKey, pod: &PodRef, result: &Result<(), Refusal>, now: Timestamp) {
-        let Some(set) = self.feed.index.set_mut(key) else { return };
+    fn note_deleted(
+        &mut self,
+        key: &SetKey,
+        pod: &PodRef,
+        result: &Result<(), Refusal>,
+        now: Timestamp,
+    ) {
+        let Some(set) = self.parts.feed.index.set_mut(key) else {
+            return;
+        };
         let doubt = match result {
             Ok(()) => {
                 info!(daemonset = %key, pod = %pod.name, "Deleted an outdated pod");
@@ -452,15 +540,22 @@ impl Engine {
 
     /// Slows down while the API server refuses, and says so once.
     fn note_answer(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
-        let Some(state) = self.state.sets.get_mut(key) else { return };
+        let Some(state) = self.state.sets.get_mut(key) else {
+            return;
+        };
         match result {
             Ok(()) => (state.failures, state.held_until) = (0, None),
             Err(Refusal::NotLeader) => {}
-            Err(Refusal::Failed(error)) if matches!(error.failure(), Failure::Gone | Failure::Conflict) => {
+            Err(Refusal::Failed(error))
+                if matches!(error.failure(), Failure::Gone | Failure::Conflict) =>
+            {
                 debug!(daemonset = %key, %error, "The view was old");
             }
             Err(Refusal::Failed(error)) => {
-                let pause = RETRY.0.saturating_mul(1 << state.failures.min(10)).min(RETRY.1);
+                let pause = RETRY
+                    .0
+                    .saturating_mul(1 << state.failures.min(10))
+                    .min(RETRY.1);
                 let pause = SignedDuration::try_from(pause).unwrap_or_default();
                 let until = now.checked_add(pause).unwrap_or(now);
                 if state.held_until.is_none_or(|held| held <= now) {
@@ -472,7 +567,11 @@ impl Engine {
                 }
                 if error.failure() == Failure::Forbidden {
                     let note = format!("a permission is missing: {error}");
-                    let notice = Notice { warning: true, reason: "PermissionMissing", note };
+                    let notice = Notice {
+                        warning: true,
+                        reason: "PermissionMissing",
+                        note,
+                    };
                     self.publish(key, &notice);
                 }
             }

@@ -9,6 +9,9 @@ use super::caches::{Caches, Input, Watch};
 use crate::api;
 use crate::index::{Index, SetChange, SetKey};
 
+/// What is watched in the whole cluster; nothing is decided before all of it has been listed.
+pub(super) const CLUSTER_WIDE: [&str; 3] = ["nodes", "daemonsets", "controllerrevisions"];
+
 /// The index, the watches that feed it, and which of them have told everything once.
 pub(super) struct Feed {
     pub(super) index: Index,
@@ -37,7 +40,10 @@ struct Listing<T> {
 
 impl<T> Default for Listing<T> {
     fn default() -> Self {
-        Self { seen: BTreeSet::new(), complete: false }
+        Self {
+            seen: BTreeSet::new(),
+            complete: false,
+        }
     }
 }
 
@@ -61,7 +67,10 @@ pub(super) struct Fed {
 
 impl Fed {
     fn dirty(keys: impl IntoIterator<Item = SetKey>) -> Self {
-        Self { dirty: keys.into_iter().collect(), ..Self::default() }
+        Self {
+            dirty: keys.into_iter().collect(),
+            ..Self::default()
+        }
     }
 }
 
@@ -86,8 +95,11 @@ impl Feed {
 
     /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
     pub(super) fn look_again(&mut self) {
-        let watched: Vec<(SetKey, String)> =
-            self.pods.iter().map(|(key, watch)| (key.clone(), watch.selector.clone())).collect();
+        let watched: Vec<(SetKey, String)> = self
+            .pods
+            .iter()
+            .map(|(key, watch)| (key.clone(), watch.selector.clone()))
+            .collect();
         for (key, selector) in watched {
             if let Some(set) = self.index.set_mut(&key) {
                 set.synced = false;
@@ -115,11 +127,17 @@ impl Feed {
             }
             Event::Apply(node) => return Fed::dirty(self.index.apply_node(&node, now)),
             Event::Delete(node) => {
-                return Fed::dirty(self.index.delete_node(node.metadata.name.as_deref().unwrap_or_default()));
+                return Fed::dirty(
+                    self.index
+                        .delete_node(node.metadata.name.as_deref().unwrap_or_default()),
+                );
             }
             Event::InitDone => {
                 let seen = self.nodes.finish();
-                return Fed { complete: Some("nodes"), ..Fed::dirty(self.index.retain_nodes(&seen)) };
+                return Fed {
+                    complete: Some("nodes"),
+                    ..Fed::dirty(self.index.retain_nodes(&seen))
+                };
             }
         }
         Fed::default()
@@ -135,15 +153,27 @@ impl Feed {
             Event::Apply(set) => return self.apply_set(&set),
             Event::Delete(set) => {
                 let gone = SetKey::of(&set.metadata).filter(|key| self.drop_set(key));
-                return Fed { gone: gone.into_iter().collect(), ..Fed::default() };
+                return Fed {
+                    gone: gone.into_iter().collect(),
+                    ..Fed::default()
+                };
             }
             Event::InitDone => {
                 let seen = self.sets.finish();
-                let gone: Vec<SetKey> = self.index.keys().filter(|key| !seen.contains(key)).cloned().collect();
+                let gone: Vec<SetKey> = self
+                    .index
+                    .keys()
+                    .filter(|key| !seen.contains(key))
+                    .cloned()
+                    .collect();
                 for key in &gone {
                     self.drop_set(key);
                 }
-                return Fed { gone, complete: Some("daemonsets"), ..Fed::default() };
+                return Fed {
+                    gone,
+                    complete: Some("daemonsets"),
+                    ..Fed::default()
+                };
             }
         }
         Fed::default()
@@ -151,7 +181,9 @@ impl Feed {
 
     /// Takes in a DaemonSet, watched or read.
     pub(super) fn apply_set(&mut self, set: &api::DaemonSet) -> Fed {
-        let Some(key) = SetKey::of(&set.metadata) else { return Fed::default() };
+        let Some(key) = SetKey::of(&set.metadata) else {
+            return Fed::default();
+        };
         match self.index.apply_set(set) {
             SetChange::Ignored => Fed::default(),
             SetChange::Updated => Fed::dirty([key]),
@@ -161,7 +193,10 @@ impl Feed {
             }
             SetChange::Unwatch => {
                 self.pods.remove(&key);
-                Fed { gone: vec![key], ..Fed::default() }
+                Fed {
+                    gone: vec![key],
+                    ..Fed::default()
+                }
             }
         }
     }
@@ -170,7 +205,15 @@ impl Feed {
         self.started += 1;
         let number = self.started;
         let watch = self.caches.pods(&key, &selector, number);
-        self.pods.insert(key, PodWatch { number, selector, listing: Listing::default(), _watch: watch });
+        self.pods.insert(
+            key,
+            PodWatch {
+                number,
+                selector,
+                listing: Listing::default(),
+                _watch: watch,
+            },
+        );
     }
 
     fn drop_set(&mut self, key: &SetKey) -> bool {
@@ -194,15 +237,26 @@ impl Feed {
             Event::InitDone => {
                 let seen = self.revisions.finish();
                 let dirty = self.index.retain_revisions(&seen);
-                return Fed { complete: Some("controllerrevisions"), ..Fed::dirty(dirty) };
+                return Fed {
+                    complete: Some("controllerrevisions"),
+                    ..Fed::dirty(dirty)
+                };
             }
         }
         Fed::default()
     }
 
     fn pod(&mut self, key: SetKey, number: u64, event: Event<api::Pod>, now: Timestamp) -> Fed {
-        let Some(watch) = self.pods.get_mut(&key).filter(|watch| watch.number == number) else { return Fed::default() };
-        let Some(set) = self.index.set_mut(&key) else { return Fed::default() };
+        let Some(watch) = self
+            .pods
+            .get_mut(&key)
+            .filter(|watch| watch.number == number)
+        else {
+            return Fed::default();
+        };
+        let Some(set) = self.index.set_mut(&key) else {
+            return Fed::default();
+        };
         let changed = match event {
             Event::Init => {
                 watch.listing.seen.clear();
@@ -219,6 +273,10 @@ impl Feed {
                 true
             }
         };
-        if changed { Fed::dirty([key]) } else { Fed::default() }
+        if changed {
+            Fed::dirty([key])
+        } else {
+            Fed::default()
+        }
     }
 }

@@ -45,7 +45,10 @@ pub(super) struct Lookups {
 impl Lookups {
     /// Nothing read yet.
     pub(super) fn new(client: Client) -> Self {
-        Self { client, last: BTreeMap::new() }
+        Self {
+            client,
+            last: BTreeMap::new(),
+        }
     }
 
     /// When to ask again, and what to read now.
@@ -62,22 +65,38 @@ impl Lookups {
         let due = match reason {
             Behind::UnknownRevision => since,
             Behind::Mismatch => after(since, PATIENCE),
-            Behind::NotObserved | Behind::NoRevision | Behind::Tie => return Some((Some(after(now, SLOWLY)), None)),
+            Behind::NotObserved | Behind::NoRevision | Behind::Tie => {
+                return Some((Some(after(now, SLOWLY)), None));
+            }
         };
-        let due = self.last.get(key).map_or(due, |last| due.max(after(*last, AGAIN)));
+        let due = self
+            .last
+            .get(key)
+            .map_or(due, |last| due.max(after(*last, AGAIN)));
         if due > now {
             return Some((Some(due), None));
         }
         self.last.insert(key.clone(), now);
         let lookup: Lookup = match reason {
-            Behind::UnknownRevision => Box::pin(revisions(self.client.clone(), key.clone(), unknown)),
-            _ => Box::pin(whole(self.client.clone(), key.clone(), set.selector.clone())),
+            Behind::UnknownRevision => {
+                Box::pin(revisions(self.client.clone(), key.clone(), unknown))
+            }
+            _ => Box::pin(whole(
+                self.client.clone(),
+                key.clone(),
+                set.selector.clone(),
+            )),
         };
         Some((Some(after(now, AGAIN)), Some(lookup)))
     }
 
     /// Takes in what was read.
-    pub(super) fn take(&mut self, feed: &mut Feed, key: &SetKey, looked: Looked) -> (Fed, Option<Notice>) {
+    pub(super) fn take(
+        &mut self,
+        feed: &mut Feed,
+        key: &SetKey,
+        looked: Looked,
+    ) -> (Fed, Option<Notice>) {
         match looked {
             Looked::Failed(error) => {
                 warn!(daemonset = %key, %error, "Cannot read what is in doubt");
@@ -93,17 +112,31 @@ impl Lookups {
             Looked::Whole(read) => {
                 let (set, revisions) = *read;
                 let fed = feed.apply_set(&set);
-                revisions.iter().for_each(|revision| drop(feed.index.apply_revision(revision)));
+                revisions
+                    .iter()
+                    .for_each(|revision| drop(feed.index.apply_revision(revision)));
                 (fed, trust(feed, key, &set))
             }
         }
     }
 }
 
-fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, revision: Option<ControllerRevision>) {
-    let Some(uid) = feed.index.set(key).map(|set| set.uid.clone()) else { return };
+fn take_revision(
+    feed: &mut Feed,
+    key: &SetKey,
+    hash: Revision,
+    revision: Option<ControllerRevision>,
+) {
+    let Some(uid) = feed.index.set(key).map(|set| set.uid.clone()) else {
+        return;
+    };
     let owned = |revision: &ControllerRevision| {
-        revision.metadata.owner_references.iter().flatten().any(|owner| *owner.uid == *uid)
+        revision
+            .metadata
+            .owner_references
+            .iter()
+            .flatten()
+            .any(|owner| *owner.uid == *uid)
     };
     match revision.filter(owned) {
         Some(revision) if revision.template.is_some() => {
@@ -122,7 +155,8 @@ fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, revision: Option
 fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
     let revisions = feed.index.revisions_of(&feed.index.set(key)?.uid);
     let set = feed.index.set_mut(key)?;
-    let observed = read.status.observed_generation.unwrap_or_default() >= read.metadata.generation.unwrap_or_default();
+    let observed = read.status.observed_generation.unwrap_or_default()
+        >= read.metadata.generation.unwrap_or_default();
     let same = read.metadata.generation == Some(set.generation);
     let still = crate::core::revision::current(&revisions, &set.template, set.is_observed(), false);
     if !(observed && same && still == RevisionState::Behind(Behind::Mismatch)) {
@@ -157,7 +191,10 @@ async fn whole(client: Client, key: SetKey, selector: String) -> Looked {
     let revisions: Api<ControllerRevision> = Api::namespaced(client, &key.namespace);
     let parameters = ListParams::default().labels(&selector);
     let read = within(WRITE_DEADLINE, async {
-        Ok((sets.get(&key.name).await?, revisions.list(&parameters).await?.items))
+        Ok((
+            sets.get(&key.name).await?,
+            revisions.list(&parameters).await?.items,
+        ))
     });
     match read.await {
         Ok(read) => Looked::Whole(Box::new(read)),

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::apply::now_on_the_wire;
 use crate::api::Condition;
-use crate::core::names::{INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED};
+use crate::core::names::{
+    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+};
 use crate::core::{Behind, Fleet, Invalid, Phase, Plan, RevisionState, Stall, Verdict};
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
@@ -42,13 +44,22 @@ impl Report {
         let mut report = Self {
             conditions: vec![
                 condition(ROLLOUT_COMPLETE, false, "InvalidSettings", &note),
-                condition(PROGRESSING, false, "InvalidSettings", "nothing is replaced before the settings are corrected"),
+                condition(
+                    PROGRESSING,
+                    false,
+                    "InvalidSettings",
+                    "nothing is replaced before the settings are corrected",
+                ),
                 condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
             ],
             notices: Vec::new(),
         };
         if find(&set.conditions, INVALID_SETTINGS).is_none_or(|present| present.message != note) {
-            report.notices.push(Notice { warning: true, reason: "InvalidSettings", note });
+            report.notices.push(Notice {
+                warning: true,
+                reason: "InvalidSettings",
+                note,
+            });
         }
         report
     }
@@ -63,7 +74,10 @@ impl Report {
         let (reason, note) = words(fleet, plan, &revision);
         let complete = matches!(plan.phase, Phase::Complete { .. });
         if !complete && before.is_some_and(|before| stays(before, set, plan, &revision, lasting)) {
-            return Self { conditions: set.conditions.clone(), notices: Vec::new() };
+            return Self {
+                conditions: set.conditions.clone(),
+                notices: Vec::new(),
+            };
         }
         let moving = matches!(plan.phase, Phase::Progressing | Phase::Behind(_));
         let stalled = matches!(plan.phase, Phase::Stalled(_));
@@ -101,10 +115,12 @@ impl Report {
             }
             Some(patch)
         });
-        let surplus = OWN_CONDITIONS.iter().filter(|kind| {
-            find(present, kind).is_some() && find(&self.conditions, kind).is_none()
-        });
-        changed.chain(surplus.map(|kind| json!({ "$patch": "delete", "type": kind }))).collect()
+        let surplus = OWN_CONDITIONS
+            .iter()
+            .filter(|kind| find(present, kind).is_some() && find(&self.conditions, kind).is_none());
+        changed
+            .chain(surplus.map(|kind| json!({ "$patch": "delete", "type": kind })))
+            .collect()
     }
 }
 
@@ -118,7 +134,11 @@ fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasti
     match plan.phase {
         Phase::Behind(_) => !lasting && (!complete || set.is_template_current()),
         Phase::Stalled(Stall::FailedByRevision) => false,
-        _ => complete && plan.counts.outdated == 0 && before.message.starts_with(&format!("{revision}:")),
+        _ => {
+            complete
+                && plan.counts.outdated == 0
+                && before.message.starts_with(&format!("{revision}:"))
+        }
     }
 }
 
@@ -127,20 +147,45 @@ fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
         Phase::Complete { offline: 0 } => ("Complete", format!("{revision}: complete")),
         Phase::Complete { offline } => (
             "CompleteExceptOffline",
-            format!("{revision}: complete except offline: {offline}; they are updated when they return"),
+            format!(
+                "{revision}: complete except offline: {offline}; they are updated when they return"
+            ),
         ),
-        Phase::Progressing => ("Progressing", format!("{revision}: being rolled out{}", failed(fleet, plan))),
-        Phase::Behind(behind) => ("NativeControllerBehind", format!("waiting: {}", behind_words(behind))),
-        Phase::Stalled(stall) => (stall_reason(stall), format!("{revision}: {}", stall_words(stall, fleet, plan))),
-        Phase::Paused { until: None } => ("Paused", format!("{revision}: paused until somebody resumes it")),
-        Phase::Paused { until: Some(until) } => ("Paused", format!("{revision}: paused until {until}")),
-        Phase::AwaitingOwners => ("AwaitingOwners", format!("{revision}: waiting for the owners of nodes to upgrade (OTA)")),
+        Phase::Progressing => (
+            "Progressing",
+            format!("{revision}: being rolled out{}", failed(fleet, plan)),
+        ),
+        Phase::Behind(behind) => (
+            "NativeControllerBehind",
+            format!("waiting: {}", behind_words(behind)),
+        ),
+        Phase::Stalled(stall) => (
+            stall_reason(stall),
+            format!("{revision}: {}", stall_words(stall, fleet, plan)),
+        ),
+        Phase::Paused { until: None } => (
+            "Paused",
+            format!("{revision}: paused until somebody resumes it"),
+        ),
+        Phase::Paused { until: Some(until) } => {
+            ("Paused", format!("{revision}: paused until {until}"))
+        }
+        Phase::AwaitingOwners => (
+            "AwaitingOwners",
+            format!("{revision}: waiting for the owners of nodes to upgrade (OTA)"),
+        ),
     }
 }
 
 fn failed(fleet: &Fleet, plan: &Plan) -> String {
-    let names = names_with(fleet, plan, |verdict| matches!(verdict, Verdict::FailedByRevision { .. }));
-    if names.is_empty() { names } else { format!("; failed by this revision: {names}") }
+    let names = names_with(fleet, plan, |verdict| {
+        matches!(verdict, Verdict::FailedByRevision { .. })
+    });
+    if names.is_empty() {
+        names
+    } else {
+        format!("; failed by this revision: {names}")
+    }
 }
 
 fn behind_words(behind: Behind) -> &'static str {
@@ -163,44 +208,87 @@ fn stall_reason(stall: Stall) -> &'static str {
 }
 
 fn stall_words(stall: Stall, fleet: &Fleet, plan: &Plan) -> String {
-    let waiting = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_) | Verdict::FailedByRevision { .. });
+    let waiting = |verdict: &Verdict| {
+        matches!(
+            verdict,
+            Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+        )
+    };
     let names = names_with(fleet, plan, waiting);
     match stall {
         Stall::FailedByRevision => {
-            let names = names_with(fleet, plan, |verdict| matches!(verdict, Verdict::FailedByRevision { .. }));
-            format!("stopped: failed by this revision (NotReady after they got it): {names}; repair them or roll out another template")
+            let names = names_with(fleet, plan, |verdict| {
+                matches!(verdict, Verdict::FailedByRevision { .. })
+            });
+            format!(
+                "stopped: failed by this revision (NotReady after they got it): {names}; repair them or roll out another template"
+            )
         }
         Stall::PodsDoNotStart => {
-            format!("stopped: the new pods do not start on {names}{}; correct the template or the image", troubles(fleet))
+            format!(
+                "stopped: the new pods do not start on {names}{}; correct the template or the image",
+                troubles(fleet)
+            )
         }
         Stall::PodsNotCreated => format!(
             "stopped: waiting for the native DaemonSet controller to create pods on {names}; look for a quota or an \
              admission webhook that refuses them (Events with reason FailedCreate)"
         ),
-        Stall::NoProgress => format!("stopped: the new pods do not become available on {names}; look at their readiness"),
+        Stall::NoProgress => format!(
+            "stopped: the new pods do not become available on {names}; look at their readiness"
+        ),
     }
 }
 
 fn troubles(fleet: &Fleet) -> String {
-    let reasons = fleet.nodes.iter().flat_map(|node| &node.pods).filter_map(|pod| pod.trouble.as_ref());
-    let reasons: std::collections::BTreeSet<&str> = reasons.map(|trouble| &*trouble.reason).collect();
-    if reasons.is_empty() { String::new() } else { format!(" ({})", Vec::from_iter(reasons).join(", ")) }
+    let reasons = fleet
+        .nodes
+        .iter()
+        .flat_map(|node| &node.pods)
+        .filter_map(|pod| pod.trouble.as_ref());
+    let reasons: std::collections::BTreeSet<&str> =
+        reasons.map(|trouble| &*trouble.reason).collect();
+    if reasons.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", Vec::from_iter(reasons).join(", "))
+    }
 }
 
 fn names_with(fleet: &Fleet, plan: &Plan, wanted: impl Fn(&Verdict) -> bool) -> String {
-    let mut names: Vec<&str> = fleet.nodes.iter().zip(&plan.verdicts).filter(|(_, verdict)| wanted(verdict))
-        .map(|(node, _)| node.name.as_str()).collect();
+    let mut names: Vec<&str> = fleet
+        .nodes
+        .iter()
+        .zip(&plan.verdicts)
+        .filter(|(_, verdict)| wanted(verdict))
+        .map(|(node, _)| node.name.as_str())
+        .collect();
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     let names = names.join(", ");
-    if more > 0 { format!("{names} and {more} more") } else { names }
+    if more > 0 {
+        format!("{names} and {more} more")
+    } else {
+        names
+    }
 }
 
-fn notice(before: Option<&Condition>, plan: &Plan, reason: &'static str, note: &str) -> Option<Notice> {
+fn notice(
+    before: Option<&Condition>,
+    plan: &Plan,
+    reason: &'static str,
+    note: &str,
+) -> Option<Notice> {
     if before.is_some_and(|before| before.reason == reason && before.message == note) {
         return None;
     }
-    let normal = |reason| Some(Notice { warning: false, reason, note: note.to_owned() });
+    let normal = |reason| {
+        Some(Notice {
+            warning: false,
+            reason,
+            note: note.to_owned(),
+        })
+    };
     match plan.phase {
         Phase::Complete { .. } => before.and_then(|_| normal("RolloutComplete")),
         Phase::Progressing if plan.counts.outdated == 0 => None,
@@ -208,7 +296,11 @@ fn notice(before: Option<&Condition>, plan: &Plan, reason: &'static str, note: &
         Phase::Progressing => normal("RolloutStarted"),
         Phase::AwaitingOwners => normal("UpgradeAvailable"),
         Phase::Paused { .. } => normal("RolloutPaused"),
-        Phase::Stalled(_) => Some(Notice { warning: true, reason: "RolloutStalled", note: note.to_owned() }),
+        Phase::Stalled(_) => Some(Notice {
+            warning: true,
+            reason: "RolloutStalled",
+            note: note.to_owned(),
+        }),
         Phase::Behind(_) => None,
     }
 }
@@ -223,7 +315,11 @@ fn says_the_same(a: &Condition, b: &Condition) -> bool {
 
 /// A condition that has nothing to say while it does not hold.
 fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: &str) -> Condition {
-    if holds { condition(kind, true, reason, message) } else { condition(kind, false, not, "") }
+    if holds {
+        condition(kind, true, reason, message)
+    } else {
+        condition(kind, false, not, "")
+    }
 }
 
 fn condition(kind: &str, status: bool, reason: &str, message: &str) -> Condition {

@@ -127,7 +127,10 @@ impl SetRecord {
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
-            version: meta.resource_version.as_deref().and_then(|version| version.parse().ok()),
+            version: meta
+                .resource_version
+                .as_deref()
+                .and_then(|version| version.parse().ok()),
         }
     }
 
@@ -141,7 +144,11 @@ impl SetRecord {
     /// An older version is ignored: a live read may have been faster than the watch. Versions are compared as numbers
     /// where they are numbers (KEP-5504).
     pub(super) fn update(&mut self, newer: Self) {
-        if newer.version.zip(self.version).is_some_and(|(newer, known)| newer < known) {
+        if newer
+            .version
+            .zip(self.version)
+            .is_some_and(|(newer, known)| newer < known)
+        {
             return;
         }
         self.version = newer.version;
@@ -311,7 +318,12 @@ impl SetRecord {
     }
 
     pub(super) fn current_revision(&self, revisions: &[RevisionFacts]) -> RevisionState {
-        current(revisions, &self.template, self.is_observed(), self.trusts_greatest())
+        current(
+            revisions,
+            &self.template,
+            self.is_observed(),
+            self.trusts_greatest(),
+        )
     }
 
     pub(super) fn unknown_hashes(&self, revisions: &[RevisionFacts]) -> Vec<Revision> {
