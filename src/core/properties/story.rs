@@ -86,6 +86,8 @@ struct Telling {
     tick: i64,
     native_back: i64,
     we_are_back: i64,
+    /// The fleet as it is now.
+    seen: Fleet,
     /// What was decided last, over which fleet.
     last: Option<(Fleet, Plan)>,
     /// Nodes without an available pod because of us.
@@ -95,8 +97,10 @@ struct Telling {
 
 impl Telling {
     fn new(strategy: Strategy, paces: &[Pace]) -> Self {
+        let world = World::settled(paces);
         Self {
-            world: World::settled(paces),
+            seen: world.fleet(),
+            world,
             strategy,
             size: paces.len(),
             tick: 0,
@@ -134,6 +138,7 @@ impl Telling {
         if self.tick >= self.native_back && self.tick % 2 == 0 {
             self.world.observe();
         }
+        self.seen = self.world.fleet();
         self.forgive();
         if self.tick >= self.we_are_back && self.has_reason() {
             self.decide()?;
@@ -144,13 +149,12 @@ impl Telling {
     /// Only a change or the timer that was asked for wakes the controller.
     fn has_reason(&self) -> bool {
         self.last.as_ref().is_none_or(|(fleet, plan)| {
-            *fleet != self.world.fleet()
-                || plan.next_wake.is_some_and(|wake| wake <= self.world.now())
+            *fleet != self.seen || plan.next_wake.is_some_and(|wake| wake <= self.world.now())
         })
     }
 
     fn decide(&mut self) -> Result<(), TestCaseError> {
-        let fleet = self.world.fleet();
+        let fleet = self.seen.clone();
         let plan = decide(&self.strategy, &fleet, self.world.now());
         for action in &plan.actions {
             let Action::Delete(target) = action else {
@@ -169,12 +173,13 @@ impl Telling {
             );
         }
         self.last = Some((fleet, plan));
+        self.seen = self.world.fleet();
         Ok(())
     }
 
     /// A node is no longer down because of us once it has an available pod, is offline, or no pod belongs there.
     fn forgive(&mut self) {
-        let (fleet, now) = (self.world.fleet(), self.world.now());
+        let (fleet, now) = (&self.seen, self.world.now());
         self.ours.retain(|node| {
             let node = &fleet.nodes[*node];
             let mut pods = node.pods.iter();
@@ -190,13 +195,13 @@ impl Telling {
         let patience = 150 + per_node * i64::try_from(self.size).unwrap_or(i64::MAX);
         let mut quiet = 0;
         for _ in 0..patience {
-            let before = self.world.fleet();
+            let before = self.seen.clone();
             self.pass()?;
             let waits = self
                 .last
                 .as_ref()
                 .is_none_or(|(_, plan)| plan.next_wake.is_some());
-            quiet = if waits || before != self.world.fleet() {
+            quiet = if waits || before != self.seen {
                 0
             } else {
                 quiet + 1
@@ -290,7 +295,7 @@ proptest! {
         let min_ready = Duration::from_secs(dies_after.unsigned_abs() + 2);
         let mut telling = Telling::new(Strategy { min_ready, pause: None, ..strategy }, &paces);
         telling.happen(Event::Template(1));
-        for _ in 0..400 {
+        for _ in 0..120 {
             for node in 0..telling.size {
                 if telling.world.running_for(node, 1).is_some_and(|seconds| seconds >= dies_after) {
                     telling.happen(Event::Offline(node));

@@ -23,6 +23,7 @@ pub(super) struct Pace {
 
 #[derive(Clone, Debug)]
 struct ModelNode {
+    name: NodeName,
     pace: Pace,
     readiness: Readiness,
     targeting: Targeting,
@@ -32,7 +33,8 @@ struct ModelNode {
 
 #[derive(Clone, Debug)]
 struct ModelPod {
-    uid: u32,
+    name: PodName,
+    uid: PodUid,
     template: u8,
     created: i64,
     started: Option<i64>,
@@ -51,7 +53,7 @@ pub(super) struct World {
     /// Templates that revisions exist of.
     known: Vec<u8>,
     tick: i64,
-    next_uid: u32,
+    next_pod: usize,
     /// How often a pod of each node was deleted by a plan.
     pub(super) replaced: BTreeMap<usize, u32>,
 }
@@ -61,19 +63,16 @@ impl World {
     pub(super) fn settled(paces: &[Pace]) -> Self {
         let long_ago = -10_000;
         let node = |(i, pace): (usize, &Pace)| ModelNode {
+            name: format!("n{i:02}").into(),
             pace: *pace,
             readiness: Readiness::Ready {
                 since: at(long_ago),
             },
             targeting: Targeting::Run,
             pod: Some(ModelPod {
-                uid: u32::try_from(i).unwrap(),
-                template: 0,
-                created: long_ago,
                 started: Some(long_ago),
                 ready_since: Some(long_ago),
-                ready_at: long_ago,
-                gone_at: None,
+                ..ModelPod::new(i, 0, long_ago, 0)
             }),
             podless_since: 0,
         };
@@ -83,7 +82,7 @@ impl World {
             observed: 0,
             known: vec![0],
             tick: 0,
-            next_uid: 1_000,
+            next_pod: paces.len(),
             replaced: BTreeMap::new(),
         }
     }
@@ -154,8 +153,10 @@ impl World {
             if matches!(node.readiness, Readiness::Ready { .. }) {
                 node.kubelet(self.tick);
                 if node.wants_pod(self.tick) {
-                    node.create(self.tick, self.next_uid, self.observed);
-                    self.next_uid += 1;
+                    let to_start = node.pace.to_start;
+                    let pod = ModelPod::new(self.next_pod, self.observed, self.tick, to_start);
+                    node.pod = Some(pod);
+                    self.next_pod += 1;
                 }
             }
         }
@@ -175,11 +176,14 @@ impl World {
             true => RevisionState::Current(hash(self.wanted)),
             false => RevisionState::Behind(Behind::NotObserved),
         };
-        let nodes = self.nodes.iter().enumerate();
         Fleet {
             revision,
             replaces: self.known.len() > 1,
-            nodes: nodes.map(|(i, node)| node.view(i, self.wanted)).collect(),
+            nodes: self
+                .nodes
+                .iter()
+                .map(|node| node.view(self.wanted))
+                .collect(),
         }
     }
 
@@ -190,8 +194,8 @@ impl World {
                 panic!("the model knows no {action:?}");
             };
             let holds = |node: &ModelNode| {
-                let uid = node.pod.as_ref().map(|pod| pod.uid.to_string());
-                uid.as_deref() == Some(target.uid.as_str())
+                let pod = node.pod.as_ref();
+                pod.is_some_and(|pod| pod.uid == target.uid)
             };
             let node = self.nodes.iter().position(holds).expect("the pod is there");
             assert_ne!(
@@ -225,21 +229,9 @@ impl ModelNode {
             && self.podless_since + self.pace.to_create <= tick
     }
 
-    fn create(&mut self, tick: i64, uid: u32, template: u8) {
-        self.pod = Some(ModelPod {
-            uid,
-            template,
-            created: tick,
-            started: None,
-            ready_since: None,
-            ready_at: tick + self.pace.to_start,
-            gone_at: None,
-        });
-    }
-
-    fn view(&self, i: usize, wanted: u8) -> Node {
+    fn view(&self, wanted: u8) -> Node {
         Node {
-            name: format!("n{i:02}").into(),
+            name: self.name.clone(),
             targeting: self.targeting,
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted)).collect(),
@@ -249,10 +241,23 @@ impl ModelNode {
 }
 
 impl ModelPod {
+    fn new(number: usize, template: u8, created: i64, to_start: i64) -> Self {
+        Self {
+            name: format!("p{number}").into(),
+            uid: format!("u{number}").into(),
+            template,
+            created,
+            started: None,
+            ready_since: None,
+            ready_at: created + to_start,
+            gone_at: None,
+        }
+    }
+
     fn view(&self, wanted: u8) -> Pod {
         Pod {
-            name: format!("p{}", self.uid).into(),
-            uid: self.uid.to_string().into(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
             resource_version: "1".into(),
             created: at(self.created),
             revision: match self.template == wanted {
