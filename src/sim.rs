@@ -5,8 +5,12 @@ pub mod daemonset;
 pub mod dice;
 pub mod kubelet;
 pub mod pulse;
+pub mod scheduler;
 pub mod task;
 
 mod events;
 mod queue;
 mod watched;
+
+#[cfg(test)]
+mod native_tests;

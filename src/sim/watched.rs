@@ -147,7 +147,7 @@ impl<K: Resource + Clone> Cache<K> {
         self.objects.get(key)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &K)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &K)> + Clone {
         self.objects.iter()
     }
 

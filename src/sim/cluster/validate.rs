@@ -296,7 +296,7 @@ fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     let mut allowed = old["spec"].clone();
     for list in ["containers", "initContainers"] {
         let news = object["spec"][list].as_array();
-        let olds = allowed[list].as_array_mut();
+        let olds = allowed.get_mut(list).and_then(Value::as_array_mut);
         for (old, new) in olds.into_iter().flatten().zip(news.into_iter().flatten()) {
             old["image"] = new["image"].clone();
         }

@@ -57,13 +57,23 @@ pub(super) fn count(view: &View<'_>) -> Counted {
     Counted {
         counters: counters
             .into_iter()
-            .map(|(key, count)| (key.to_owned(), json!(count)))
+            .map(|(key, count)| (key.to_owned(), number_or_nothing(key, count)))
             .collect(),
         next,
     }
 }
 
-/// The patch that brings the status up to date: counters that are zero may be absent. Conditions, the native
+/// Some counters are left out when they are zero, as Go's client does with them.
+fn number_or_nothing(key: &str, count: i32) -> Value {
+    match key {
+        "numberAvailable" | "numberUnavailable" | "updatedNumberScheduled" if count == 0 => {
+            Value::Null
+        }
+        _ => json!(count),
+    }
+}
+
+/// The patch that brings the status up to date. Conditions, the native
 /// controller's own and those of others, are not touched. `None` when nothing is different.
 pub(super) fn patch(view: &View<'_>, counted: &Counted, observed: bool) -> Option<Value> {
     let mut status = counted.counters.clone();
