@@ -1,5 +1,7 @@
 //! What can be typed: types only, one `Args` per ability. Nothing here looks at the world.
 
+pub mod ctl;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +28,8 @@ pub struct Cli {
 pub enum Command {
     /// Run the controller: watches the cluster and replaces pods within their budgets
     Controller(ControllerArgs),
+    /// Ask about rollouts: how they stand, why a node is (not) updated; pause and resume them
+    Ctl(ctl::CtlArgs),
 }
 
 /// Flags about log lines.

@@ -91,7 +91,10 @@ pub fn from_config(mut config: Config, role: Role) -> Result<Client> {
 }
 
 /// The configuration of that source.
-async fn config(source: &Source) -> Result<Config> {
+///
+/// # Errors
+/// Names the file or the variable that is missing or unusable, and why.
+pub async fn config(source: &Source) -> Result<Config> {
     let options = KubeConfigOptions {
         context: source.context.clone(),
         ..KubeConfigOptions::default()

@@ -6,6 +6,7 @@ pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod core;
+pub mod ctl;
 pub mod index;
 pub mod log;
 pub mod serve;

@@ -5,7 +5,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Parser;
 use yurt_ds::cli::{Cli, Command};
-use yurt_ds::{controller, log, shutdown};
+use yurt_ds::clock::Clock;
+use yurt_ds::{controller, ctl, log, shutdown};
+
+/// What a shell calls the end by Ctrl-C.
+const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -29,9 +33,16 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 async fn dispatch(command: Command) -> Result<ExitCode> {
-    let shutdown = shutdown::on_signals().context("cannot listen for signals")?;
+    let mut shutdown = shutdown::on_signals().context("cannot listen for signals")?;
     match command {
         Command::Controller(args) => controller::start(args, shutdown).await?,
+        Command::Ctl(args) => {
+            let ended = tokio::select! {
+                code = ctl::run(&args, Clock::System) => code.number(),
+                () = shutdown.requested() => INTERRUPTED,
+            };
+            return Ok(ended.into());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

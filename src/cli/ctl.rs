@@ -1,0 +1,140 @@
+//! What can be typed after `yurt-ds ctl`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::ctl::Code;
+
+/// Flags and verbs of `yurt-ds ctl`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = Code::help())]
+pub struct CtlArgs {
+    /// Which cluster.
+    #[command(flatten)]
+    pub access: AccessArgs,
+    /// What to do there.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Flags that say which cluster is meant.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AccessArgs {
+    /// Kubeconfig of the cluster [default: $KUBECONFIG, then ~/.kube/config, then the pod this runs in]
+    #[arg(long, global = true, env = "YURT_DS_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig other than its current one
+    #[arg(long, global = true, env = "YURT_DS_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+    /// Namespace of names without one, and of the list [default: the context's; the list shows all]
+    #[arg(
+        short,
+        long,
+        global = true,
+        env = "YURT_DS_NAMESPACE",
+        value_name = "NAMESPACE"
+    )]
+    pub namespace: Option<String>,
+}
+
+/// A verb of `yurt-ds ctl`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Verb {
+    /// Show how rollouts stand: one line per DaemonSet, or the nodes of one
+    #[command(after_help = Code::help())]
+    Status(StatusArgs),
+    /// Say why a node is (not) updated, since when, and what would change that
+    Why(WhyArgs),
+    /// Stop a rollout: no pod is replaced until it is resumed
+    Pause(PauseArgs),
+    /// End a pause
+    Resume(ResumeArgs),
+    /// Print a completion script, e.g. `source <(yurt-ds ctl completions bash)`
+    Completions(CompletionsArgs),
+}
+
+/// Flags of `yurt-ds ctl status`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct StatusArgs {
+    /// One DaemonSet [default: all that are managed]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: Option<String>,
+    /// How to show it
+    #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
+    pub output: Output,
+    /// Show it again whenever it changes, until interrupted
+    #[arg(long, env = "YURT_DS_WATCH", hide_env = true, conflicts_with = "wait")]
+    pub watch: bool,
+    /// Wait until the rollout is complete, or cannot become so without somebody acting
+    #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
+    pub wait: bool,
+    /// How long to wait, as 10m or 90s [default: for ever]
+    #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
+        value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub timeout: Option<Duration>,
+    /// Not complete as long as offline nodes run an old revision
+    #[arg(long, env = "YURT_DS_STRICT", hide_env = true)]
+    pub strict: bool,
+}
+
+/// Flags of `yurt-ds ctl why`.
+#[derive(Clone, Debug, Args)]
+pub struct WhyArgs {
+    /// The DaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+    /// The node
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// How to show it
+    #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
+    pub output: Output,
+}
+
+/// Flags of `yurt-ds ctl pause`.
+#[derive(Clone, Debug, Args)]
+pub struct PauseArgs {
+    /// The DaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+    /// Resume by itself after that long, as 2h or 30m
+    #[arg(long = "for", env = "YURT_DS_FOR", hide_env = true, conflicts_with = "until",
+        value_parser = humantime::parse_duration, value_name = "DURATION")]
+    pub for_: Option<Duration>,
+    /// Resume by itself at that time, as 2030-01-31T18:00:00Z
+    #[arg(long, env = "YURT_DS_UNTIL", hide_env = true, value_name = "RFC3339")]
+    pub until: Option<Timestamp>,
+}
+
+/// Flags of `yurt-ds ctl resume`.
+#[derive(Clone, Debug, Args)]
+pub struct ResumeArgs {
+    /// The DaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+}
+
+/// Flags of `yurt-ds ctl completions`.
+#[derive(Clone, Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// The form of an answer. All of them are made of the same rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For people, with more columns and every node
+    Wide,
+    /// For programs
+    Json,
+    /// For programs and people
+    Yaml,
+}

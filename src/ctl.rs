@@ -1,0 +1,113 @@
+//! `yurt-ds ctl`: what a person asks about rollouts, and the pause button.
+//!
+//! ```text
+//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► picture ─explain─► rows ─► table, JSON, YAML
+//! ```
+//!
+//! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
+//! by `pause` and `resume`. Every outcome has an exit code of its own, [`Code`].
+
+mod access;
+mod age;
+mod code;
+mod explain;
+mod lookup;
+mod near;
+mod pause;
+mod picture;
+mod print;
+mod row;
+mod screen;
+mod status;
+mod table;
+mod view;
+mod why;
+
+use std::io::Write;
+
+use clap::CommandFactory;
+
+pub use access::{Access, Trouble};
+pub use code::Code;
+pub use row::{NodeRow, PodRow, SetRow};
+pub use screen::Screen;
+pub use why::Answer;
+
+use crate::cli::Cli;
+use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
+use crate::client::Source;
+use crate::clock::Clock;
+
+/// What every verb needs.
+pub struct Context {
+    /// The cluster.
+    pub access: Access,
+    /// The namespace of `-n`.
+    pub namespace: Option<String>,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// Does what was typed, on the terminal; says how it ended.
+pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
+    let (live, colour) = screen::standard_output();
+    let mut out = std::io::stdout();
+    let mut screen = Screen::new(&mut out, live, colour);
+    let ended = match &args.verb {
+        Verb::Completions(wanted) => {
+            let _ = screen.print(&completions(wanted.shell));
+            Ok(Code::Complete)
+        }
+        verb => match Access::connect(&source(&args.access)).await {
+            Err(trouble) => Err(trouble),
+            Ok(access) => {
+                let context = Context {
+                    access,
+                    namespace: args.access.namespace.clone(),
+                    clock,
+                };
+                perform(&context, verb, &mut screen).await
+            }
+        },
+    };
+    ended.unwrap_or_else(|trouble| {
+        // Standard error is the last place to complain.
+        let _ = writeln!(std::io::stderr(), "{trouble}");
+        trouble.code
+    })
+}
+
+/// Performs a verb.
+///
+/// # Errors
+/// What went wrong, with its exit code.
+pub async fn perform(
+    context: &Context,
+    verb: &Verb,
+    screen: &mut Screen<'_>,
+) -> Result<Code, Trouble> {
+    match verb {
+        Verb::Status(args) => return status::status(context, args, screen).await,
+        Verb::Why(args) => why::why(context, args, screen).await?,
+        Verb::Pause(args) => pause::pause(context, args, screen).await?,
+        Verb::Resume(args) => pause::resume(context, args, screen).await?,
+        Verb::Completions(args) => {
+            let _ = screen.print(&completions(args.shell));
+        }
+    }
+    Ok(Code::Complete)
+}
+
+fn source(args: &AccessArgs) -> Source {
+    Source {
+        kubeconfig: args.kubeconfig.clone(),
+        context: args.context.clone(),
+        in_cluster: false,
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "yurt-ds", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}

@@ -1,0 +1,193 @@
+//! The cluster that a person talks to, and what to tell them when it does not answer as hoped.
+
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use super::code::Code;
+use crate::client::{self, CallError, Failure, Role, Source};
+
+/// A person waits for it; a server that needs longer is in trouble.
+const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A connection to a cluster, and where its address came from.
+#[derive(Clone)]
+pub struct Access {
+    /// The client.
+    pub client: kube::Client,
+    /// The API server's address.
+    pub server: String,
+    /// Where that came from, as in "kubeconfig FILE".
+    pub origin: String,
+    /// The namespace of names without one.
+    pub namespace: String,
+}
+
+/// Why there is no answer: a sentence or two for a person, and an exit code for a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The exit code.
+    pub code: Code,
+    /// What was tried, what happened, and what to do.
+    pub text: String,
+}
+
+impl Trouble {
+    /// Trouble with that code.
+    pub fn new(code: Code, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { code, text }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+impl Access {
+    /// Reads the kubeconfig; does not talk to the server yet.
+    ///
+    /// # Errors
+    /// Names the file that is missing or cannot be used.
+    pub async fn connect(source: &Source) -> Result<Self, Trouble> {
+        let origin = origin(source);
+        let unusable = |error: anyhow::Error| {
+            let text = format!(
+                "No cluster to talk to ({origin}): {error:#}. Name a kubeconfig by --kubeconfig, or check --context."
+            );
+            Trouble::new(Code::Unreachable, text)
+        };
+        let config = client::config(source).await.map_err(unusable)?;
+        let server = config.cluster_url.to_string();
+        let namespace = config.default_namespace.clone();
+        let client = client::from_config(config, Role::Ctl).map_err(unusable)?;
+        Ok(Self {
+            client,
+            server: server.trim_end_matches('/').to_owned(),
+            origin,
+            namespace,
+        })
+    }
+
+    /// Makes a call; `doing` says what for, as in "list nodes". `None` when there is no such object.
+    ///
+    /// # Errors
+    /// Everything else, explained.
+    pub(super) async fn find<T>(
+        &self,
+        doing: &str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<Option<T>, Trouble> {
+        match client::within(CALL_DEADLINE, call).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.failure() == Failure::Gone => Ok(None),
+            Err(error) => Err(self.explain(doing, &error)),
+        }
+    }
+
+    /// Makes a call whose object has to exist.
+    ///
+    /// # Errors
+    /// Everything, explained.
+    pub(super) async fn call<T>(
+        &self,
+        doing: &str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, Trouble> {
+        client::within(CALL_DEADLINE, call)
+            .await
+            .map_err(|error| self.explain(doing, &error))
+    }
+
+    /// An error of the API, in the words of whoever typed the command.
+    pub(super) fn explain(&self, doing: &str, error: &CallError) -> Trouble {
+        let (server, origin) = (&self.server, &self.origin);
+        let unauthorized =
+            matches!(error, CallError::Kube(kube::Error::Api(status)) if status.code == 401);
+        let (code, text) = match error.failure() {
+            Failure::Unreachable | Failure::Throttled => (
+                Code::Unreachable,
+                format!(
+                    "Cannot {doing}: the API server {server} ({origin}) gives no answer: {error}. \
+                     Check that it runs, that this address can be reached from here, and its certificate."
+                ),
+            ),
+            Failure::Forbidden if unauthorized => (
+                Code::Unreachable,
+                format!(
+                    "Cannot {doing}: the API server {server} does not accept the credentials of {origin}: {error}. \
+                     Renew them, or choose other ones by --kubeconfig or --context."
+                ),
+            ),
+            Failure::Forbidden => (
+                Code::Unreachable,
+                format!(
+                    "Not allowed to {doing}: {error}. Ask whoever runs {server} for that permission, or choose other \
+                     credentials than those of {origin} by --kubeconfig or --context."
+                ),
+            ),
+            Failure::Gone | Failure::Conflict | Failure::Refused => (
+                Code::Failed,
+                format!("Cannot {doing}: the API server {server} refuses: {error}."),
+            ),
+        };
+        Trouble::new(code, text)
+    }
+}
+
+/// Where address and credentials are looked for, as kube does it.
+fn origin(source: &Source) -> String {
+    if let Some(path) = &source.kubeconfig {
+        return format!("kubeconfig {}", path.display());
+    }
+    // Only to name what kube reads by itself.
+    match std::env::var_os("KUBECONFIG").filter(|paths| !paths.is_empty()) {
+        Some(paths) => format!("kubeconfig {}", paths.display()),
+        None => "kubeconfig ~/.kube/config".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn access() -> Access {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::io::Error>(http::Response::new(kube::client::Body::empty()))
+        });
+        Access {
+            client: kube::Client::new(service, "default"),
+            server: "https://10.0.0.1:6443".into(),
+            origin: "kubeconfig /home/a/config".into(),
+            namespace: "default".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn troubles_name_server_kubeconfig_and_cure() {
+        #[track_caller]
+        fn case(error: CallError, code: Code, words: &[&str]) {
+            let trouble = access().explain("list nodes", &error);
+            assert_eq!(trouble.code, code, "{trouble}");
+            for word in words {
+                assert!(trouble.text.contains(word), "{word}: {trouble}");
+            }
+        }
+        fn status(code: u16) -> CallError {
+            let status = Status::failure("no way", "Reason").with_code(code);
+            CallError::Kube(kube::Error::Api(status.boxed()))
+        }
+        let everything = ["list nodes", "https://10.0.0.1:6443", "/home/a/config"];
+        let silent = CallError::TimedOut(Duration::from_secs(30));
+        case(silent, Code::Unreachable, &everything);
+        case(status(401), Code::Unreachable, &everything);
+        case(status(403), Code::Unreachable, &everything);
+        case(status(422), Code::Failed, &["no way"]);
+    }
+}

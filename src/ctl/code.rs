@@ -1,0 +1,135 @@
+//! How `yurt-ds ctl` ends: one number per outcome, for scripts. This table is what `--help` prints.
+
+use std::fmt::Write as _;
+
+/// An exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Done; for `status`: complete, nodes that are offline aside.
+    Complete,
+    /// Something that has no code of its own.
+    Failed,
+    /// The command line cannot be used.
+    Usage,
+    /// Under way.
+    Progressing,
+    /// Stopped by itself.
+    Stalled,
+    /// Paused.
+    Paused,
+    /// The settings cannot be used.
+    Invalid,
+    /// The API server cannot be reached, or does not let us in.
+    Unreachable,
+    /// A name that does not exist, or is not managed.
+    NotFound,
+}
+
+impl Code {
+    /// Every outcome, in the order of its number.
+    pub const ALL: [Self; 9] = [
+        Self::Complete,
+        Self::Failed,
+        Self::Usage,
+        Self::Progressing,
+        Self::Stalled,
+        Self::Paused,
+        Self::Invalid,
+        Self::Unreachable,
+        Self::NotFound,
+    ];
+
+    /// The number that the process exits with.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Complete => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Progressing => 3,
+            Self::Stalled => 4,
+            Self::Paused => 5,
+            Self::Invalid => 6,
+            Self::Unreachable => 7,
+            Self::NotFound => 8,
+        }
+    }
+
+    /// Its line in `--help`.
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Complete => {
+                "done; of status: complete, also when only offline nodes are left (see --strict)"
+            }
+            Self::Failed => "anything else that went wrong, such as a refused change",
+            Self::Usage => "the command line cannot be used",
+            Self::Progressing => {
+                "progressing, or waiting for owners of nodes (OTA) or for Kubernetes; also the end of --timeout"
+            }
+            Self::Stalled => "stalled: stopped by itself, somebody has to act",
+            Self::Paused => "paused",
+            Self::Invalid => "the settings of the DaemonSet cannot be used",
+            Self::Unreachable => "no API server: unreachable, no kubeconfig, or access denied",
+            Self::NotFound => "no such namespace, DaemonSet or node, or one that is not managed",
+        }
+    }
+
+    /// How bad it is for a list of DaemonSets, whose code is that of the worst.
+    fn gravity(self) -> u8 {
+        match self {
+            Self::Complete => 0,
+            Self::Progressing => 1,
+            Self::Paused => 2,
+            Self::Stalled => 3,
+            Self::Invalid => 4,
+            Self::Usage | Self::NotFound => 5,
+            Self::Failed | Self::Unreachable => 6,
+        }
+    }
+
+    /// The worst of them; complete when there is none.
+    pub fn worst(codes: impl IntoIterator<Item = Self>) -> Self {
+        codes
+            .into_iter()
+            .max_by_key(|code| code.gravity())
+            .unwrap_or(Self::Complete)
+    }
+
+    /// The table for `--help`.
+    pub fn help() -> String {
+        let mut help = String::from("Exit codes (of a list: that of the worst DaemonSet):");
+        for code in Self::ALL {
+            // Writing to a String cannot fail.
+            let _ = write!(help, "\n  {}  {}", code.number(), code.meaning());
+        }
+        help
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+
+    #[test]
+    fn numbers_are_distinct_and_in_order() {
+        for (position, code) in Code::ALL.iter().enumerate() {
+            assert_eq!(usize::from(code.number()), position);
+        }
+    }
+
+    #[test]
+    fn a_list_is_as_bad_as_its_worst() {
+        assert_eq!(Code::worst([]), Code::Complete);
+        assert_eq!(
+            Code::worst([Code::Progressing, Code::Stalled, Code::Paused]),
+            Code::Stalled
+        );
+    }
+
+    #[test]
+    fn help_tells_every_number_once() {
+        let help = Code::help();
+        for code in Code::ALL {
+            assert_eq!(help.matches(&format!("\n  {}  ", code.number())).count(), 1);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Names that may have been meant.
+
+use crate::core::near::distance;
+
+/// So many are offered.
+const OFFERED: usize = 3;
+
+/// The names that look most like `typed`, the nearest first.
+pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter_map(|name| Some((likeness(typed, name)?, name)))
+        .collect();
+    found.sort();
+    found.dedup();
+    found.truncate(OFFERED);
+    found.into_iter().map(|(_, name)| name).collect()
+}
+
+/// How far a name is from what was typed; `None` when it is another one.
+fn likeness(typed: &str, name: &str) -> Option<usize> {
+    // Kubernetes limits names to 253 bytes; longer ones are no slips, and not worth comparing.
+    if typed.is_empty() || typed.len() > 253 {
+        return None;
+    }
+    let edits = distance(&typed.to_ascii_lowercase(), &name.to_ascii_lowercase());
+    let allowed = (typed.len().max(name.len()) / 3).clamp(1, 4);
+    if edits <= allowed {
+        return Some(edits);
+    }
+    let part = typed.len() >= 3 && name.contains(typed) || name.len() >= 3 && typed.contains(name);
+    part.then_some(usize::MAX / 2 + edits)
+}
+
+/// "; did you mean a, b or c?", or nothing.
+pub(super) fn suggestion(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.split_last() {
+        None => String::new(),
+        Some((last, [])) => format!(" Did you mean {last}?"),
+        Some((last, others)) => format!(" Did you mean {} or {last}?", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_find_the_name_that_was_meant() {
+        #[track_caller]
+        fn case(typed: &str, expected: &[&str]) {
+            let names = [
+                "nginx-daemonset",
+                "fluent-bit",
+                "edge-1",
+                "edge-2",
+                "edge-11",
+                "web",
+            ];
+            assert_eq!(near(typed, names), expected, "{typed}");
+        }
+        case("nginx-deamonset", &["nginx-daemonset"]);
+        case("NGINX-daemonset", &["nginx-daemonset"]);
+        case("nginx", &["nginx-daemonset"]);
+        case("fluentbit", &["fluent-bit"]);
+        case("edge1", &["edge-1", "edge-11", "edge-2"]);
+        case("wbe", &[]);
+        case("weeb", &["web"]);
+        case("postgres", &[]);
+        case("", &[]);
+    }
+
+    #[test]
+    fn suggestions_read_like_a_question() {
+        assert_eq!(suggestion(&[""; 0]), "");
+        assert_eq!(suggestion(&["a"]), " Did you mean a?");
+        assert_eq!(suggestion(&["a", "b", "c"]), " Did you mean a, b or c?");
+    }
+}

@@ -1,0 +1,269 @@
+//! `ctl pause` and `ctl resume`: one annotation, one patch, and what follows from it.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::Context;
+use super::access::Trouble;
+use super::age;
+use super::code::Code;
+use super::lookup;
+use super::picture::{Picture, State};
+use super::row::plural;
+use super::screen::Screen;
+use super::view::View;
+use crate::api::DaemonSet;
+use crate::cli::ctl::{PauseArgs, ResumeArgs};
+use crate::core::names::PAUSED;
+use crate::core::{Mode, Pause};
+use crate::index::SetKey;
+
+/// Who writes the annotation, for the API server's records.
+const FIELD_MANAGER: &str = "yurt-ds-ctl";
+
+/// Pauses a rollout.
+pub(super) async fn pause(
+    context: &Context,
+    args: &PauseArgs,
+    screen: &mut Screen<'_>,
+) -> Result<(), Trouble> {
+    let until = end(args, context.clock.now())?;
+    let key = lookup::target(
+        &context.access,
+        context.namespace.as_deref(),
+        &args.daemonset,
+    )?;
+    let view = lookup::load(&context.access, &key, context.clock.now()).await?;
+    let wanted = until.map_or_else(|| "true".to_owned(), age::instant);
+    let changed = write(context, &view, &key, Some(&wanted)).await?;
+    let picture = look_again(context, &key).await;
+    let _ = screen.print(&paused(&key, until, changed, picture.as_ref()));
+    Ok(())
+}
+
+/// Ends a pause.
+pub(super) async fn resume(
+    context: &Context,
+    args: &ResumeArgs,
+    screen: &mut Screen<'_>,
+) -> Result<(), Trouble> {
+    let key = lookup::target(
+        &context.access,
+        context.namespace.as_deref(),
+        &args.daemonset,
+    )?;
+    let view = lookup::load(&context.access, &key, context.clock.now()).await?;
+    let changed = write(context, &view, &key, None).await?;
+    let picture = look_again(context, &key).await;
+    let _ = screen.print(&resumed(&key, changed, picture.as_ref()));
+    Ok(())
+}
+
+/// When the pause ends by itself.
+fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
+    let usage = |text: String| Trouble::new(Code::Usage, text);
+    match (args.for_, args.until) {
+        (Some(span), _) => {
+            let end = SignedDuration::try_from(span)
+                .ok()
+                .and_then(|span| now.checked_add(span).ok());
+            let end = end.ok_or_else(|| {
+                usage("--for is too long; without it, the pause lasts until ctl resume.".into())
+            })?;
+            if end.as_second() <= now.as_second() {
+                return Err(usage("--for is too short: pause for at least 1s.".into()));
+            }
+            Ok(Some(end))
+        }
+        (None, Some(until)) if until <= now => Err(usage(format!(
+            "--until {} has passed (it is {}): nothing would be paused.",
+            age::instant(until),
+            age::instant(now)
+        ))),
+        (None, until) => Ok(until),
+    }
+}
+
+/// Sets or removes the annotation; false when it is so already, and nothing was written.
+async fn write(
+    context: &Context,
+    view: &View,
+    key: &SetKey,
+    value: Option<&str>,
+) -> Result<bool, Trouble> {
+    let access = &context.access;
+    let Some(set) = view.index.set(key) else {
+        return Err(lookup::unmanaged(key));
+    };
+    let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
+    let doing = format!("read DaemonSet {key}");
+    let present = access.call(&doing, api.get(&key.name)).await?;
+    let present = present.metadata.annotations.unwrap_or_default();
+    let present = present.get(PAUSED).map(String::as_str);
+    if present == value || (value.is_none() && is_off(present)) {
+        return Ok(false);
+    }
+    let patch = Patch::Merge(patch(&set.uid, value));
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.into()),
+        ..PatchParams::default()
+    };
+    let doing = format!("annotate DaemonSet {key}");
+    access
+        .call(&doing, api.patch(&key.name, &params, &patch))
+        .await?;
+    Ok(true)
+}
+
+fn is_off(present: Option<&str>) -> bool {
+    present.is_none_or(|text| Pause::parse(text) == Ok(None))
+}
+
+/// The UID makes sure that it is the DaemonSet that was looked at, and not a new one of the same name.
+fn patch(uid: &str, value: Option<&str>) -> Value {
+    json!({ "metadata": { "uid": uid, "annotations": { PAUSED: value } } })
+}
+
+/// How it stands after the change; what cannot be said is not said.
+async fn look_again(context: &Context, key: &SetKey) -> Option<Picture> {
+    let now = context.clock.now();
+    let mut view = lookup::load(&context.access, key, now).await.ok()?;
+    Picture::take(&mut view, key, now)
+}
+
+fn paused(
+    key: &SetKey,
+    until: Option<Timestamp>,
+    changed: bool,
+    picture: Option<&Picture>,
+) -> String {
+    let head = match (changed, until) {
+        (false, _) => format!("{key} is paused already; nothing was changed."),
+        (true, None) => format!("{key} is paused."),
+        (true, Some(until)) => {
+            format!(
+                "{key} is paused until {} and goes on by itself then.",
+                age::instant(until)
+            )
+        }
+    };
+    let follows = picture.map_or_else(String::new, after_pause);
+    format!("{head}{follows}\nTo go on: yurt-ds ctl resume {key}\n")
+}
+
+fn after_pause(picture: &Picture) -> String {
+    if let Some(invalid) = &picture.invalid {
+        return format!(" Its settings cannot be used, whether paused or not: {invalid}.");
+    }
+    let counts = &picture.plan.counts;
+    let under_way = counts.by_word[1];
+    let mut text = match counts.outdated {
+        0 => " No node that is online is outdated now; a new revision will wait.".to_owned(),
+        left => format!(
+            " {left} outdated {} {} as {}; new nodes still get a pod.",
+            plural(left, "node", "nodes"),
+            plural(left, "stays", "stay"),
+            plural(left, "it is", "they are")
+        ),
+    };
+    if under_way > 0 {
+        text.push_str(&format!(
+            " {under_way} {} being updated and will finish.",
+            plural(under_way, "node is", "nodes are")
+        ));
+    }
+    text
+}
+
+fn resumed(key: &SetKey, changed: bool, picture: Option<&Picture>) -> String {
+    let head = match changed {
+        true => format!("{key} is resumed."),
+        false => format!("{key} is not paused; nothing was changed."),
+    };
+    let follows = picture.map_or_else(String::new, after_resume);
+    format!("{head}{follows}\n")
+}
+
+fn after_resume(picture: &Picture) -> String {
+    let counts = &picture.plan.counts;
+    match (picture.state(), picture.strategy.mode) {
+        (State::Invalid, _) => picture
+            .invalid
+            .as_ref()
+            .map_or_else(String::new, |invalid| {
+                format!(" But its settings cannot be used: {invalid}.")
+            }),
+        (State::Complete(0), _) => " Every node runs the current revision.".to_owned(),
+        (State::Complete(offline), _) => {
+            format!(
+                " Only offline nodes are left ({offline}); {} when back.",
+                plural(offline, "it follows", "they follow")
+            )
+        }
+        (_, Mode::Ota) => format!(
+            " {} outdated {} for {} (OTA).",
+            counts.outdated,
+            plural(counts.outdated, "node waits", "nodes wait"),
+            plural(counts.outdated, "its owner", "their owners")
+        ),
+        _ => format!(
+            " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
+            counts.outdated,
+            plural(counts.outdated, "node follows", "nodes follow"),
+            counts.allowed,
+            picture.key
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn args(for_: Option<Duration>, until: Option<&str>) -> PauseArgs {
+        PauseArgs {
+            daemonset: "default/x".into(),
+            for_,
+            until: until.map(|text| text.parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_pause_ends_in_the_future_or_never() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(end(&args(None, None), now), Ok(None));
+        let two_hours = end(&args(Some(Duration::from_secs(7200)), None), now);
+        assert_eq!(
+            two_hours.unwrap().map(age::instant).as_deref(),
+            Some("2026-01-01T02:00:00Z")
+        );
+        let later = end(&args(None, Some("2026-01-02T00:00:00+02:00")), now);
+        assert_eq!(
+            later.unwrap().map(age::instant).as_deref(),
+            Some("2026-01-01T22:00:00Z")
+        );
+        let past = end(&args(None, Some("2025-01-01T00:00:00Z")), now).unwrap_err();
+        assert_eq!(past.code, Code::Usage);
+        assert!(past.text.contains("2025-01-01T00:00:00Z"), "{past}");
+        let zero = end(&args(Some(Duration::ZERO), None), now).unwrap_err();
+        assert_eq!(zero.code, Code::Usage);
+        let endless = end(&args(Some(Duration::MAX), None), now).unwrap_err();
+        assert_eq!(endless.code, Code::Usage);
+    }
+
+    #[test]
+    fn a_patch_touches_one_annotation_of_one_object() {
+        assert_eq!(
+            patch("u1", Some("true")),
+            json!({ "metadata": { "uid": "u1", "annotations": { "apps.openyurt.io/paused": "true" } } })
+        );
+        assert_eq!(
+            patch("u1", None)["metadata"]["annotations"],
+            json!({ "apps.openyurt.io/paused": null })
+        );
+    }
+}

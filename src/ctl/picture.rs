@@ -1,0 +1,267 @@
+//! One DaemonSet as it is judged now: the answer of `decide`, and what the controller said about it last.
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::code::Code;
+use super::view::View;
+use crate::api::Condition;
+use crate::core::names::{
+    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+};
+use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
+use crate::core::{
+    Behind, Fleet, Invalid, Mode, Node, Note, Pause, Phase, Plan, Progress, Reading, Revision,
+    RevisionState, Stall, Strategy, Verdict, decide,
+};
+use crate::index::SetKey;
+
+/// How long the controller waits for a missing pod before it calls that a stall, at the most.
+const MISSING_GRACE: SignedDuration = SignedDuration::from_secs(15);
+
+/// A DaemonSet as it is judged now.
+#[derive(Clone, Debug)]
+pub(super) struct Picture {
+    /// Its name.
+    pub(super) key: SetKey,
+    /// Its settings; what is assumed where they cannot be used.
+    pub(super) strategy: Strategy,
+    /// What cannot be used.
+    pub(super) invalid: Option<Invalid>,
+    /// What the owner should know about the settings.
+    pub(super) notes: Vec<Note>,
+    /// What is true.
+    pub(super) fleet: Fleet,
+    /// What `decide` makes of it.
+    pub(super) plan: Plan,
+    /// The conditions of the controller.
+    pub(super) conditions: Vec<Condition>,
+    /// When it was first looked at: whatever is dated so may be older.
+    pub(super) first_look: Timestamp,
+    /// The present.
+    pub(super) now: Timestamp,
+}
+
+/// The state of a rollout for a person: the same words as in the conditions of the DaemonSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Complete, with that many offline nodes left.
+    Complete(usize),
+    /// Moving.
+    Progressing,
+    /// OTA: waiting for owners.
+    AwaitingOwners,
+    /// Waiting for the native controller.
+    Behind(Behind),
+    /// Stopped by itself.
+    Stalled(Stall),
+    /// Paused, until then if a time is set.
+    Paused(Option<Timestamp>),
+    /// The settings cannot be used.
+    Invalid,
+}
+
+impl Picture {
+    /// Judges a managed DaemonSet of the view; `None` when it is not one.
+    pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
+        let first_look = view.loaded;
+        let (strategy, invalid, notes) = match view.index.reading(key)? {
+            Reading::NotOurs => return None,
+            Reading::Invalid(invalid) => (untouched(), Some(invalid.clone()), Vec::new()),
+            Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
+        };
+        let mut fleet = view.index.fleet(key, now)?;
+        let conditions = view.index.set(key)?.conditions.clone();
+        remember_missing(&mut fleet, &conditions, first_look);
+        let mut plan = decide(&strategy, &fleet, now);
+        if invalid.is_some() {
+            for verdict in &mut plan.verdicts {
+                if matches!(verdict, Verdict::Paused { .. }) {
+                    *verdict = Verdict::Invalid;
+                }
+            }
+            plan.counts.by_word = by_word(&plan.verdicts);
+        }
+        Some(Self {
+            key: key.clone(),
+            strategy,
+            invalid,
+            notes,
+            fleet,
+            plan,
+            conditions,
+            first_look,
+            now,
+        })
+    }
+
+    /// The revision that nodes should run; `None` while it is not known.
+    pub(super) fn revision(&self) -> Option<&Revision> {
+        match &self.fleet.revision {
+            RevisionState::Current(revision) => Some(revision),
+            RevisionState::Behind(_) => None,
+        }
+    }
+
+    /// How the rollout stands.
+    ///
+    /// As the controller sees it, a rollout that was complete stays so while no node is outdated: a pod that restarts
+    /// and a node that joins are daily life.
+    pub(super) fn state(&self) -> State {
+        if self.invalid.is_some() {
+            return State::Invalid;
+        }
+        let counts = &self.plan.counts;
+        match self.plan.phase {
+            Phase::Complete { offline } => State::Complete(offline),
+            Phase::Stalled(Stall::FailedByRevision) => State::Stalled(Stall::FailedByRevision),
+            Phase::Progressing | Phase::Stalled(_)
+                if counts.outdated == 0 && self.was_complete() =>
+            {
+                State::Complete(counts.offline_outdated)
+            }
+            Phase::Progressing => State::Progressing,
+            Phase::Behind(behind) => State::Behind(behind),
+            Phase::Stalled(stall) => State::Stalled(stall),
+            Phase::Paused { until } => State::Paused(until),
+            Phase::AwaitingOwners => State::AwaitingOwners,
+        }
+    }
+
+    /// Whether the controller called the present revision complete before.
+    fn was_complete(&self) -> bool {
+        let Some(revision) = self.revision() else {
+            return false;
+        };
+        self.condition(ROLLOUT_COMPLETE).is_some_and(|condition| {
+            condition.status == "True"
+                && condition
+                    .message
+                    .starts_with(&format!("revision {revision}:"))
+        })
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+    }
+
+    /// Since when the rollout is in its state, as far as the controller told.
+    pub(super) fn state_since(&self) -> Option<Timestamp> {
+        let kind = match self.state() {
+            State::Complete(_) => ROLLOUT_COMPLETE,
+            State::Progressing | State::Behind(_) => PROGRESSING,
+            State::Stalled(_) => STALLED,
+            State::Paused(_) => PAUSED_CONDITION,
+            State::Invalid => INVALID_SETTINGS,
+            // It has no condition of its own: since the rollout is incomplete.
+            State::AwaitingOwners => {
+                let condition = self.condition(ROLLOUT_COMPLETE)?;
+                let awaiting = condition.reason == "AwaitingOwners";
+                return awaiting.then_some(condition.last_transition.as_ref()?.0);
+            }
+        };
+        let condition = self.condition(kind)?;
+        let holds = condition.status == "True";
+        holds.then_some(condition.last_transition.as_ref()?.0)
+    }
+
+    /// Whether any controller ever reported on this DaemonSet.
+    pub(super) fn is_reported(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+}
+
+impl State {
+    /// Its word.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Complete(_) => "Complete",
+            Self::Progressing => "Progressing",
+            Self::AwaitingOwners => "AwaitingOwners",
+            Self::Behind(_) => "NativeControllerBehind",
+            Self::Stalled(_) => "Stalled",
+            Self::Paused(_) => "Paused",
+            Self::Invalid => "Invalid",
+        }
+    }
+
+    /// Its exit code. `strict`: offline nodes that are left count as progress to be made.
+    pub(super) fn code(self, strict: bool) -> Code {
+        match self {
+            Self::Complete(offline) if strict && offline > 0 => Code::Progressing,
+            Self::Complete(_) => Code::Complete,
+            Self::Progressing | Self::AwaitingOwners | Self::Behind(_) => Code::Progressing,
+            Self::Stalled(_) => Code::Stalled,
+            Self::Paused(_) => Code::Paused,
+            Self::Invalid => Code::Invalid,
+        }
+    }
+
+    /// Whether waiting is in vain: nothing changes before a person acts.
+    pub(super) fn needs_a_person(self) -> bool {
+        matches!(self, Self::Stalled(_) | Self::Paused(None) | Self::Invalid)
+    }
+}
+
+/// What is done with settings that cannot be used: nothing.
+fn untouched() -> Strategy {
+    Strategy {
+        mode: Mode::AdvancedRollingUpdate,
+        max_unavailable: DEFAULT_MAX_UNAVAILABLE,
+        pause: Some(Pause::Indefinite),
+        min_ready: std::time::Duration::ZERO,
+        ready_settle: DEFAULT_READY_SETTLE,
+    }
+}
+
+fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
+    let mut counts = [0; Verdict::WORDS.len()];
+    for verdict in verdicts {
+        counts[verdict.index()] += 1;
+    }
+    counts
+}
+
+/// A pod that is missing at the first look may be so for long; if so, the controller has said it.
+fn remember_missing(fleet: &mut Fleet, conditions: &[Condition], first_look: Timestamp) {
+    let stalled = conditions.iter().find(|condition| {
+        condition.kind == STALLED
+            && condition.status == "True"
+            && condition.reason == "PodsNotCreated"
+    });
+    let Some(told) = stalled.and_then(|condition| condition.last_transition.as_ref()) else {
+        return;
+    };
+    let since = told.0.checked_sub(MISSING_GRACE).unwrap_or(told.0);
+    for node in &mut fleet.nodes {
+        if node.podless_since == Some(first_look) {
+            node.podless_since = Some(since);
+        }
+    }
+}
+
+/// Since when a verdict holds, as far as that can be told.
+pub(super) fn verdict_since(
+    node: &Node,
+    verdict: &Verdict,
+    first_look: Timestamp,
+) -> Option<Timestamp> {
+    use crate::core::Offline;
+    let newest = node.pods.iter().max_by_key(|pod| pod.created);
+    match *verdict {
+        Verdict::Done => newest?.ready_since,
+        Verdict::InProgress(Progress::Missing { since }) => {
+            since.filter(|since| *since != first_look)
+        }
+        Verdict::InProgress(Progress::Starting | Progress::Surplus) => Some(newest?.created),
+        Verdict::InProgress(Progress::Young { .. }) => newest?.ready_since,
+        Verdict::Offline(
+            Offline::NotReady { since }
+            | Offline::Terminating { since }
+            | Offline::Updated { since },
+        ) => since,
+        Verdict::FailedByRevision { since } => Some(since),
+        _ => None,
+    }
+}

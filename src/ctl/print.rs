@@ -1,0 +1,188 @@
+//! Rows as text: a table, a report on one DaemonSet, or a document for programs.
+
+use serde::Serialize;
+
+use super::access::Trouble;
+use super::age;
+use super::code::Code;
+use super::row::{NodeRow, SetRow};
+use super::table::{Paint, Table};
+use crate::cli::ctl::Output;
+use crate::core::Verdict;
+use k8s_openapi::jiff::Timestamp;
+
+/// Nodes that a table names before it refers to `-o wide`.
+const NAMED: usize = 15;
+
+/// What the nodes of each verdict have in common, in the order of [`Verdict::WORDS`].
+const MEANINGS: [&str; Verdict::WORDS.len()] = [
+    "run the current revision",
+    "are being updated, or wait for their pod",
+    "are outdated and wait for a free slot",
+    "are NotReady or returned a moment ago; others do not wait for them",
+    "turned NotReady soon after they got the current revision; they keep their slots",
+    "are outdated; the rollout is paused",
+    "are outdated; their owners decide when to upgrade",
+    "wait for the native DaemonSet controller",
+    "are outdated and not touched: the settings cannot be used",
+    "hold a pod that does not belong there; the native controller removes it",
+];
+
+/// A document for programs.
+pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, Trouble> {
+    let failed = |error: String| Trouble::new(Code::Failed, error);
+    match output {
+        Output::Yaml => serde_saphyr::to_string(rows).map_err(|error| failed(error.to_string())),
+        _ => serde_json::to_string_pretty(rows)
+            .map(|text| text + "\n")
+            .map_err(|error| failed(error.to_string())),
+    }
+}
+
+/// One line per DaemonSet.
+pub(super) fn list(rows: &[SetRow], wide: bool, colour: bool, now: Timestamp) -> String {
+    let mut heading = vec![
+        "DAEMONSET",
+        "STRATEGY",
+        "PHASE",
+        "UPDATED",
+        "UNAVAILABLE",
+        "OFFLINE",
+        "REVISION",
+        "SINCE",
+    ];
+    if wide {
+        heading.push("MESSAGE");
+    }
+    let mut table = Table::new(&heading);
+    for row in rows {
+        let plain = |text: String| (text, Paint::Plain);
+        let mut cells = vec![
+            plain(row.key()),
+            plain(row.strategy.clone().unwrap_or_else(|| "-".into())),
+            (row.phase.to_owned(), Paint::of(row.phase)),
+            plain(format!("{}/{}", row.updated, row.targeted)),
+            plain(match &row.max_unavailable {
+                Some(_) => format!("{}/{}", row.unavailable, row.allowed),
+                None => row.unavailable.to_string(),
+            }),
+            plain(row.offline.to_string()),
+            plain(row.revision.clone().unwrap_or_else(|| "-".into())),
+            plain(since(row, now).unwrap_or_else(|| "-".into())),
+        ];
+        if wide {
+            cells.push(plain(row.message.clone()));
+        }
+        table.row(cells);
+    }
+    table.print(colour)
+}
+
+fn since(row: &SetRow, now: Timestamp) -> Option<String> {
+    let since: Timestamp = row.since.as_ref()?.parse().ok()?;
+    Some(age::between(since, now))
+}
+
+/// One DaemonSet: how it stands, how its nodes stand, and those that somebody should look at.
+pub(super) fn report(row: &SetRow, wide: bool, colour: bool, now: Timestamp) -> String {
+    let mut text = head(row, colour, now);
+    text.push('\n');
+    text.push_str(&classes(row, colour));
+    let nodes = row.nodes.as_deref().unwrap_or_default();
+    let mut shown: Vec<&NodeRow> = nodes
+        .iter()
+        .filter(|node| wide || node.needs_attention)
+        .collect();
+    if !wide {
+        shown.sort_by_key(|node| (node.urgency, &node.node));
+    }
+    if !shown.is_empty() {
+        let title = if wide {
+            "Nodes"
+        } else {
+            "Nodes that need attention"
+        };
+        text.push_str(&format!("\n{}\n", Paint::Bold.on(title, colour)));
+        let limit = if wide { shown.len() } else { NAMED };
+        text.push_str(&table_of(&shown[..shown.len().min(limit)], colour));
+        if shown.len() > limit {
+            let more = shown.len() - limit;
+            text.push_str(&format!("… and {more} more: -o wide shows every node\n"));
+        }
+    }
+    for note in &row.notes {
+        text.push_str(&format!("\nNote: {note}\n"));
+    }
+    text
+}
+
+fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
+    let strategy = match (&row.strategy, &row.max_unavailable) {
+        (Some(strategy), Some(share)) => format!(
+            "  {strategy}, max-unavailable {share}: {} of {} nodes",
+            row.allowed, row.targeted
+        ),
+        (Some(strategy), None) => format!("  {strategy}"),
+        (None, _) => String::new(),
+    };
+    let since = since(row, now).map_or_else(String::new, |age| format!(" for {age}"));
+    let revision = row
+        .revision
+        .as_ref()
+        .map_or_else(String::new, |revision| format!(", revision {revision}"));
+    format!(
+        "{}{strategy}\n{}{since}{revision}: {}\n",
+        Paint::Bold.on(&row.key(), colour),
+        Paint::of(row.phase).on(row.phase, colour),
+        row.message
+    )
+}
+
+fn classes(row: &SetRow, colour: bool) -> String {
+    let mut text = String::new();
+    let width = row.verdicts.keys().map(|word| word.len()).max();
+    let width = width.unwrap_or_default();
+    for (word, meaning) in Verdict::WORDS.into_iter().zip(MEANINGS) {
+        let Some(nodes) = row.verdicts.get(word) else {
+            continue;
+        };
+        let padding = " ".repeat(width - word.len());
+        let word = Paint::of(word).on(word, colour);
+        text.push_str(&format!("  {nodes:>6}  {word}{padding}  {meaning}\n"));
+    }
+    if text.is_empty() {
+        text.push_str("  no node is targeted: the template matches none\n");
+    }
+    text
+}
+
+fn table_of(nodes: &[&NodeRow], colour: bool) -> String {
+    let mut table = Table::new(&["NODE", "VERDICT", "SINCE", "WHY"]);
+    for node in nodes {
+        let word = match &node.reason {
+            Some(reason) => format!("{}({reason})", node.verdict),
+            None => node.verdict.to_owned(),
+        };
+        table.row(vec![
+            (node.node.clone(), Paint::Plain),
+            (word, Paint::of(node.verdict)),
+            (node.age.clone().unwrap_or_else(|| "-".into()), Paint::Plain),
+            (node.message.clone(), Paint::Plain),
+        ]);
+    }
+    table.print(colour)
+}
+
+/// A DaemonSet on one line, for those who wait.
+pub(super) fn line(row: &SetRow, colour: bool) -> String {
+    let revision = row
+        .revision
+        .as_ref()
+        .map_or_else(String::new, |revision| format!(" (revision {revision})"));
+    format!(
+        "{}  {}{revision}: {}\n",
+        row.key(),
+        Paint::of(row.phase).on(row.phase, colour),
+        row.message
+    )
+}

@@ -1,0 +1,262 @@
+//! The rows that every form of an answer is made of: tables, JSON and YAML say the same.
+//!
+//! Field names are a promise to scripts: fields may be added, none is renamed or removed. Instants are RFC 3339.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use super::age;
+use super::explain::{behind, explain, revision_word, urgency};
+use super::picture::{Picture, State};
+use crate::core::{Stall, Verdict};
+
+/// One DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetRow {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// `AdvancedRollingUpdate`, `OTA`, or `null` when the settings cannot be used.
+    pub strategy: Option<String>,
+    /// `max-unavailable` as set; `null` under OTA.
+    pub max_unavailable: Option<String>,
+    /// `Complete`, `Progressing`, `AwaitingOwners`, `NativeControllerBehind`, `Stalled`, `Paused` or `Invalid`.
+    pub phase: &'static str,
+    /// A sentence about the phase.
+    pub message: String,
+    /// Since when it is in this phase; `null` when no controller has told.
+    pub since: Option<String>,
+    /// Hash of the revision that nodes should run; `null` while it is not known.
+    pub revision: Option<String>,
+    /// Nodes where a pod belongs.
+    pub targeted: usize,
+    /// Those with an available pod of the revision.
+    pub updated: usize,
+    /// Those that are online and outdated.
+    pub outdated: usize,
+    /// Those that lack an available pod, offline ones aside.
+    pub unavailable: usize,
+    /// How many may.
+    pub allowed: usize,
+    /// Those that are offline.
+    pub offline: usize,
+    /// Those that are offline and outdated.
+    pub offline_outdated: usize,
+    /// Nodes per verdict.
+    pub verdicts: BTreeMap<&'static str, usize>,
+    /// What the owner should know about the settings, or about the controller.
+    pub notes: Vec<String>,
+    /// Every node; only when one DaemonSet was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<NodeRow>>,
+}
+
+/// One node of a DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRow {
+    /// Its name.
+    pub node: String,
+    /// Its verdict, one of a closed list of words.
+    pub verdict: &'static str,
+    /// One more word: `NotReady`, `Missing`, `ImagePullBackOff`, …
+    pub reason: Option<String>,
+    /// Since when, as far as known.
+    pub since: Option<String>,
+    /// Continues "node NAME …".
+    pub message: String,
+    /// Its pods.
+    pub pods: Vec<PodRow>,
+    /// Whether a person should look at it.
+    pub needs_attention: bool,
+    /// For tables: how long.
+    #[serde(skip)]
+    pub age: Option<String>,
+    /// For tables: the most urgent first.
+    #[serde(skip)]
+    pub urgency: Option<u8>,
+}
+
+/// A pod of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodRow {
+    /// Its name.
+    pub name: String,
+    /// `current`, `outdated` or `unknown`.
+    pub revision: &'static str,
+    /// Whether it is Ready.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+}
+
+impl SetRow {
+    /// The row of a picture; `nodes` adds every node.
+    pub(super) fn of(picture: &Picture, nodes: bool) -> Self {
+        let counts = &picture.plan.counts;
+        let usable = picture.invalid.is_none();
+        let rolls = usable && picture.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
+        let verdicts = Verdict::WORDS
+            .into_iter()
+            .zip(counts.by_word)
+            .filter(|(_, nodes)| *nodes > 0);
+        Self {
+            namespace: picture.key.namespace.to_string(),
+            name: picture.key.name.to_string(),
+            strategy: usable.then(|| picture.strategy.mode.to_string()),
+            max_unavailable: rolls.then(|| picture.strategy.max_unavailable.to_string()),
+            phase: picture.state().word(),
+            message: message(picture),
+            since: picture.state_since().map(age::instant),
+            revision: picture.revision().map(ToString::to_string),
+            targeted: counts.targeted,
+            updated: counts.updated,
+            outdated: counts.outdated,
+            unavailable: counts.unavailable,
+            allowed: counts.allowed,
+            offline: counts.offline,
+            offline_outdated: counts.offline_outdated,
+            verdicts: verdicts.collect(),
+            notes: notes(picture),
+            nodes: nodes.then(|| {
+                (0..picture.fleet.nodes.len())
+                    .map(|position| NodeRow::of(picture, position))
+                    .collect()
+            }),
+        }
+    }
+
+    /// Namespace and name.
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+impl NodeRow {
+    /// The row of the node at `position` of the fleet.
+    pub(super) fn of(picture: &Picture, position: usize) -> Self {
+        let node = &picture.fleet.nodes[position];
+        let explanation = explain(picture, position);
+        let urgency = urgency(picture, position);
+        let pods = node.pods.iter().map(|pod| PodRow {
+            name: pod.name.to_string(),
+            revision: revision_word(pod),
+            ready: pod.ready_since.is_some(),
+            terminating: pod.terminating,
+        });
+        Self {
+            node: match node.name.as_str() {
+                "" => "(none)".to_owned(),
+                name => name.to_owned(),
+            },
+            verdict: picture.plan.verdicts[position].word(),
+            reason: explanation.reason,
+            since: explanation.since.map(age::instant),
+            message: explanation.because,
+            pods: pods.collect(),
+            needs_attention: urgency.is_some(),
+            age: explanation
+                .since
+                .map(|since| age::between(since, picture.now)),
+            urgency,
+        }
+    }
+}
+
+/// A sentence about the phase.
+fn message(picture: &Picture) -> String {
+    let counts = &picture.plan.counts;
+    let targeted = counts.targeted;
+    let left = counts.outdated;
+    match picture.state() {
+        State::Complete(offline) => {
+            let whole = match offline {
+                0 => format!("all {targeted} nodes run it"),
+                1 => "complete except offline: 1 node, which follows when it returns".to_owned(),
+                _ => format!(
+                    "complete except offline: {offline} nodes, which follow when they return"
+                ),
+            };
+            match counts.unavailable {
+                0 => whole,
+                1 => format!("{whole}; 1 node has no available pod at the moment"),
+                lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
+            }
+        }
+        State::Progressing => format!(
+            "{} of {targeted} nodes run it, {} of {} slots taken{}",
+            counts.updated,
+            counts.unavailable,
+            counts.allowed,
+            offline(counts.offline_outdated)
+        ),
+        State::AwaitingOwners => format!(
+            "{} of {targeted} nodes run it; the owners of {left} {} decide when to upgrade{}",
+            counts.updated,
+            plural(left, "other", "others"),
+            offline(counts.offline_outdated)
+        ),
+        State::Behind(_) => behind(picture).to_owned(),
+        State::Stalled(stall) => stalled(stall).to_owned(),
+        State::Paused(None) => format!(
+            "paused with {left} {} left; goes on after: yurt-ds ctl resume {}",
+            plural(left, "node", "nodes"),
+            picture.key
+        ),
+        State::Paused(Some(until)) => format!(
+            "paused with {left} {} left; goes on by itself in {} ({})",
+            plural(left, "node", "nodes"),
+            age::between(picture.now, until),
+            age::instant(until)
+        ),
+        State::Invalid => picture
+            .invalid
+            .as_ref()
+            .map_or_else(String::new, ToString::to_string),
+    }
+}
+
+fn offline(nodes: usize) -> String {
+    match nodes {
+        0 => String::new(),
+        _ => format!("; {nodes} offline, updated when they return"),
+    }
+}
+
+pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
+    if count == 1 { one } else { many }
+}
+
+/// Why it stopped, and the way on.
+fn stalled(stall: Stall) -> &'static str {
+    match stall {
+        Stall::FailedByRevision => {
+            "stopped: the whole budget is held by nodes that turned NotReady after they got this revision; repair them \
+             or roll out another template"
+        }
+        Stall::PodsDoNotStart => {
+            "stopped: the whole budget is held by new pods that do not start; correct the image or the template"
+        }
+        Stall::PodsNotCreated => {
+            "stopped: the native DaemonSet controller makes no new pods; look for a quota or an admission webhook that \
+             refuses them (Events with reason FailedCreate)"
+        }
+        Stall::NoProgress => {
+            "stopped: the whole budget is held by new pods that do not become available; look at their readiness"
+        }
+    }
+}
+
+fn notes(picture: &Picture) -> Vec<String> {
+    let mut notes: Vec<String> = picture.notes.iter().map(|note| note.text.clone()).collect();
+    if !picture.is_reported() {
+        notes.push(
+            "no controller has reported on this DaemonSet yet: if that lasts, none is running (yurt-ds controller)"
+                .to_owned(),
+        );
+    }
+    notes
+}

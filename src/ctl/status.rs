@@ -1,0 +1,337 @@
+//! `ctl status`: once, again and again, or until it is over.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Context;
+use super::access::Trouble;
+use super::code::Code;
+use super::lookup;
+use super::picture::Picture;
+use super::print;
+use super::row::SetRow;
+use super::screen::{Closed, Screen};
+use super::view::{Scope, Step, View};
+use crate::cli::ctl::{Output, StatusArgs};
+use crate::index::SetKey;
+
+/// Changes that come together are shown together.
+const GATHER: Duration = Duration::from_millis(300);
+/// Shown again after this long even without a change: ages grow, and time itself moves verdicts.
+const REFRESH: Duration = Duration::from_secs(2);
+/// Pause before everything is listed again; if watching does not work, this is the rate of polling.
+const RELOAD: Duration = Duration::from_secs(3);
+/// Without a terminal, progress is told no more often than this.
+const TELL: Duration = Duration::from_secs(5);
+
+/// Shows how rollouts stand.
+pub(super) async fn status(
+    context: &Context,
+    args: &StatusArgs,
+    screen: &mut Screen<'_>,
+) -> Result<Code, Trouble> {
+    let target = match &args.daemonset {
+        Some(typed) => Some(lookup::target(
+            &context.access,
+            context.namespace.as_deref(),
+            typed,
+        )?),
+        None => None,
+    };
+    let scope = match (&target, &context.namespace) {
+        (Some(key), _) => Scope::One(key.clone()),
+        (None, Some(namespace)) => Scope::Namespace(namespace.clone()),
+        (None, None) => Scope::Everywhere,
+    };
+    let show = Show {
+        context,
+        args,
+        target,
+        scope,
+    };
+    if args.watch {
+        show.watch(screen).await
+    } else if args.wait {
+        show.wait(screen).await
+    } else {
+        let mut view = show.load().await?;
+        let now = show.now(&view);
+        let pictures = show.pictures_at(&mut view, now);
+        // A reader that went away is no reason to hide the outcome.
+        let _ = screen.print(&show.text(&pictures, screen.colour)?);
+        Ok(show.code(&pictures))
+    }
+}
+
+/// What is shown, and how.
+struct Show<'a> {
+    context: &'a Context,
+    args: &'a StatusArgs,
+    target: Option<SetKey>,
+    scope: Scope,
+}
+
+impl Show<'_> {
+    async fn load(&self) -> Result<View, Trouble> {
+        let (access, now) = (&self.context.access, self.context.clock.now());
+        match &self.target {
+            Some(key) => lookup::load(access, key, now).await,
+            None => View::load(access, &self.scope, now).await,
+        }
+    }
+
+    /// The present; a view that was loaded a moment ago is judged at the moment it was loaded.
+    fn now(&self, view: &View) -> k8s_openapi::jiff::Timestamp {
+        view.loaded
+    }
+
+    fn pictures(&self, view: &mut View) -> Vec<Picture> {
+        let now = self.context.clock.now();
+        self.pictures_at(view, now)
+    }
+
+    fn pictures_at(&self, view: &mut View, now: k8s_openapi::jiff::Timestamp) -> Vec<Picture> {
+        let keys: Vec<SetKey> = view.managed().cloned().collect();
+        keys.iter()
+            .filter_map(|key| Picture::take(view, key, now))
+            .collect()
+    }
+
+    fn rows(&self, pictures: &[Picture]) -> Vec<SetRow> {
+        let nodes = self.target.is_some();
+        pictures
+            .iter()
+            .map(|picture| SetRow::of(picture, nodes))
+            .collect()
+    }
+
+    fn code(&self, pictures: &[Picture]) -> Code {
+        let strict = self.args.strict;
+        Code::worst(pictures.iter().map(|picture| picture.state().code(strict)))
+    }
+
+    /// The answer as asked for.
+    fn text(&self, pictures: &[Picture], colour: bool) -> Result<String, Trouble> {
+        let rows = self.rows(pictures);
+        let now = self.context.clock.now();
+        let wide = self.args.output == Output::Wide;
+        match (self.args.output, &self.target, rows.first()) {
+            (Output::Json | Output::Yaml, Some(_), Some(row)) => {
+                print::document(row, self.args.output)
+            }
+            (Output::Json | Output::Yaml, ..) => print::document(&rows, self.args.output),
+            (_, Some(_), Some(row)) => Ok(print::report(row, wide, colour, now)),
+            (_, _, None) => Ok(self.nothing()),
+            _ => Ok(print::list(&rows, wide, colour, now)),
+        }
+    }
+
+    fn nothing(&self) -> String {
+        let place = match &self.scope {
+            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
+            _ => String::new(),
+        };
+        format!(
+            "No DaemonSet is managed by yurt-ds{place}: none has the annotation {}.\n",
+            crate::core::names::UPDATE_STRATEGY
+        )
+    }
+
+    fn is_document(&self) -> bool {
+        matches!(self.args.output, Output::Json | Output::Yaml)
+    }
+
+    /// Shows every change until nobody reads any more.
+    async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
+        let mut view = self.load().await?;
+        let mut told = Told::default();
+        loop {
+            view.watch(&self.context.access, &self.scope);
+            loop {
+                let pictures = self.pictures(&mut view);
+                let shown = if screen.live || self.is_document() {
+                    self.draw(&pictures, screen, &mut told)?
+                } else {
+                    told.lines(&self.rows(&pictures), screen)
+                };
+                if shown == Err(Closed) {
+                    return Ok(self.code(&pictures));
+                }
+                if self.next(&mut view, None).await == Next::Outdated {
+                    break;
+                }
+            }
+            match self.reload(None, screen).await? {
+                Some(loaded) => view = loaded,
+                None => return Ok(Code::Progressing),
+            }
+        }
+    }
+
+    fn draw(
+        &self,
+        pictures: &[Picture],
+        screen: &mut Screen<'_>,
+        told: &mut Told,
+    ) -> Result<Result<(), Closed>, Trouble> {
+        let text = self.text(pictures, screen.colour)?;
+        if self.is_document() {
+            if told.document == text {
+                return Ok(Ok(()));
+            }
+            told.document.clone_from(&text);
+            return Ok(screen.print(&text));
+        }
+        Ok(screen.redraw(&text))
+    }
+
+    /// Waits until everything is complete, or something needs a person.
+    async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
+        let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
+        let mut view = self.load().await?;
+        let mut told = Told::default();
+        loop {
+            view.watch(&self.context.access, &self.scope);
+            loop {
+                let pictures = self.pictures(&mut view);
+                if self.is_over(&pictures) {
+                    return self.conclude(&pictures, screen, None);
+                }
+                let _ = match (self.is_document(), screen.live) {
+                    (true, _) => Ok(()),
+                    (false, true) => screen.redraw(&self.lines(&pictures, screen.colour)),
+                    (false, false) => told.lines(&self.rows(&pictures), screen),
+                };
+                match self.next(&mut view, deadline).await {
+                    Next::Look => {}
+                    Next::Outdated => break,
+                    Next::TooLate => {
+                        let pictures = self.pictures(&mut view);
+                        return self.conclude(&pictures, screen, self.args.timeout);
+                    }
+                }
+            }
+            match self.reload(deadline, screen).await? {
+                Some(loaded) => view = loaded,
+                None => {
+                    let pictures = self.pictures(&mut view);
+                    return self.conclude(&pictures, screen, self.args.timeout);
+                }
+            }
+        }
+    }
+
+    fn is_over(&self, pictures: &[Picture]) -> bool {
+        let complete = |picture: &Picture| picture.state().code(self.args.strict) == Code::Complete;
+        pictures.iter().all(complete)
+            || pictures
+                .iter()
+                .any(|picture| picture.state().needs_a_person())
+    }
+
+    fn lines(&self, pictures: &[Picture], colour: bool) -> String {
+        let rows = self.rows(pictures);
+        rows.iter().map(|row| print::line(row, colour)).collect()
+    }
+
+    fn conclude(
+        &self,
+        pictures: &[Picture],
+        screen: &mut Screen<'_>,
+        waited: Option<Duration>,
+    ) -> Result<Code, Trouble> {
+        let mut text = match self.is_document() {
+            true => self.text(pictures, false)?,
+            false => self.lines(pictures, screen.colour),
+        };
+        if pictures.is_empty() && !self.is_document() {
+            text = self.nothing();
+        }
+        let _ = match self.is_document() {
+            true => screen.print(&text),
+            false => screen.redraw(&text),
+        };
+        if let (Some(waited), false) = (waited, self.is_document()) {
+            let waited = humantime::format_duration(waited);
+            let _ = screen.print(&format!("Not over after {waited}.\n"));
+        }
+        Ok(self.code(pictures))
+    }
+
+    /// Waits for a change, for time to pass, or for the deadline.
+    async fn next(&self, view: &mut View, deadline: Option<Instant>) -> Next {
+        let clock = &self.context.clock;
+        let far = Instant::now() + REFRESH;
+        let step = tokio::select! {
+            step = view.changed(|| clock.now()) => step,
+            () = sleep_until(deadline.map_or(far, |deadline| deadline.min(far))) => {
+                return match deadline {
+                    Some(deadline) if deadline <= Instant::now() => Next::TooLate,
+                    _ => Next::Look,
+                };
+            }
+        };
+        if step == Step::Changed {
+            sleep(GATHER).await;
+            return Next::Look;
+        }
+        Next::Outdated
+    }
+
+    /// Lists again after a while; the API server may be away for a moment. `None`: not before the deadline.
+    async fn reload(
+        &self,
+        deadline: Option<Instant>,
+        screen: &mut Screen<'_>,
+    ) -> Result<Option<View>, Trouble> {
+        loop {
+            sleep(RELOAD).await;
+            match self.load().await {
+                Ok(view) => return Ok(Some(view)),
+                Err(trouble) if trouble.code != Code::Unreachable => return Err(trouble),
+                Err(trouble) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                    return Err(trouble);
+                }
+                Err(trouble) => screen.warn(&format!("{trouble} Trying again.")),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Look,
+    Outdated,
+    TooLate,
+}
+
+/// What was said already, where nothing can be drawn over.
+#[derive(Default)]
+struct Told {
+    rows: Vec<(String, String, &'static str, Instant)>,
+    document: String,
+}
+
+impl Told {
+    /// Prints the lines that are new; a change of phase at once, numbers now and then.
+    fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
+        let now = Instant::now();
+        for row in rows {
+            let (key, line) = (row.key(), print::line(row, false));
+            let before = self.rows.iter_mut().find(|(known, ..)| *known == key);
+            match before {
+                Some((_, told, phase, at)) => {
+                    let is_due = *phase != row.phase || *at + TELL <= now;
+                    if *told == line || !is_due {
+                        continue;
+                    }
+                    (*told, *phase, *at) = (line.clone(), row.phase, now);
+                }
+                None => self.rows.push((key, line.clone(), row.phase, now)),
+            }
+            screen.print(&line)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Columns that line up, and colour that says at a glance what is well.
+
+use std::fmt::Write as _;
+
+/// How a cell looks on a terminal with colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Paint {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Well.
+    Good,
+    /// Under way.
+    Busy,
+    /// Somebody has to act.
+    Bad,
+    /// Less important.
+    Faint,
+    /// A heading.
+    Bold,
+}
+
+impl Paint {
+    /// The colour of a phase or a verdict.
+    pub(super) fn of(word: &str) -> Self {
+        match word {
+            "Complete" | "Done" => Self::Good,
+            "Progressing"
+            | "InProgress"
+            | "Budget"
+            | "AwaitingOwners"
+            | "AwaitingOwner"
+            | "Paused"
+            | "NativeControllerBehind" => Self::Busy,
+            "Stalled" | "Invalid" | "FailedByRevision" => Self::Bad,
+            "Offline" | "NotTargeted" => Self::Faint,
+            _ => Self::Plain,
+        }
+    }
+
+    fn codes(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Good => "\x1b[32m",
+            Self::Busy => "\x1b[33m",
+            Self::Bad => "\x1b[1;31m",
+            Self::Faint => "\x1b[2m",
+            Self::Bold => "\x1b[1m",
+        }
+    }
+
+    /// The text with or without colour.
+    pub(super) fn on(self, text: &str, colour: bool) -> String {
+        match self.codes() {
+            codes if !colour || codes.is_empty() || text.is_empty() => text.to_owned(),
+            codes => format!("{codes}{text}\x1b[0m"),
+        }
+    }
+}
+
+/// A table in the making.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    rows: Vec<Vec<(String, Paint)>>,
+}
+
+impl Table {
+    /// A table with a heading.
+    pub(super) fn new(heading: &[&str]) -> Self {
+        let heading = heading.iter().map(|name| ((*name).to_owned(), Paint::Bold));
+        Self {
+            rows: vec![heading.collect()],
+        }
+    }
+
+    /// Adds a row; the last cell may be of any length.
+    pub(super) fn row(&mut self, cells: Vec<(String, Paint)>) {
+        self.rows.push(cells);
+    }
+
+    /// The table, one line per row, no spaces at the ends of lines.
+    pub(super) fn print(&self, colour: bool) -> String {
+        let mut text = String::new();
+        let widths = self.widths();
+        for row in &self.rows {
+            let last = row.iter().rposition(|(cell, _)| !cell.is_empty());
+            for (column, (cell, paint)) in row.iter().enumerate() {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{}", paint.on(cell, colour));
+                if last.is_some_and(|last| column < last) {
+                    let gap = widths[column] - cell.chars().count() + 2;
+                    let _ = write!(text, "{:gap$}", "");
+                }
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|(cell, _)| cell.chars().count()).max()
+        };
+        (0..columns)
+            .map(|column| width(column).unwrap_or_default())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Table {
+        let mut table = Table::new(&["NAME", "PHASE", "WHY"]);
+        table.row(vec![
+            ("a".into(), Paint::Plain),
+            ("Complete".into(), Paint::Good),
+            (String::new(), Paint::Plain),
+        ]);
+        table.row(vec![
+            ("long-name".into(), Paint::Plain),
+            ("Paused".into(), Paint::Busy),
+            ("two words".into(), Paint::Plain),
+        ]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up_and_lines_end_clean() {
+        assert_eq!(
+            example().print(false),
+            "NAME       PHASE     WHY\na          Complete\nlong-name  Paused    two words\n"
+        );
+    }
+
+    #[test]
+    fn colour_changes_no_column() {
+        let plain = example().print(false);
+        let mut coloured = example().print(true);
+        assert!(coloured.contains("\x1b[32mComplete\x1b[0m"));
+        for code in ["\x1b[32m", "\x1b[33m", "\x1b[1m", "\x1b[0m"] {
+            coloured = coloured.replace(code, "");
+        }
+        assert_eq!(coloured, plain);
+    }
+}

@@ -1,0 +1,385 @@
+//! What the API server says about DaemonSets, their pods and the nodes: listed once, then watched if somebody stays.
+//!
+//! ```text
+//! load ──LIST──► Index ◄──WATCH── changed
+//! ```
+//!
+//! Pods are listed before revisions, so that no pod can carry a revision that is newer than those listed. A watch that
+//! ends for whatever reason means: load again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use futures::stream::{self, BoxStream, SelectAll};
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+
+use super::access::{Access, Trouble};
+use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
+use crate::core::{Behind, Reading, RevisionState};
+use crate::index::{Index, SetChange, SetKey};
+
+/// Objects per page of a list; the API server's own clients use it.
+const PAGE: u32 = 500;
+/// Lists under way at once: quick, and no burst that a server would notice.
+const PARALLEL: usize = 8;
+/// What the API server is asked to end a watch after, in seconds; below the client's read timeout.
+const WATCH_SECONDS: u32 = 100;
+
+/// Which DaemonSets are looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// One.
+    One(SetKey),
+    /// Those of a namespace.
+    Namespace(String),
+    /// All.
+    Everywhere,
+}
+
+/// What was listed, and kept up to date by [`View::changed`].
+pub(super) struct View {
+    /// Everything that decides.
+    pub(super) index: Index,
+    /// Every DaemonSet of the scope, managed or not, and whether it is being deleted.
+    pub(super) present: BTreeMap<SetKey, bool>,
+    /// When it was loaded: whatever is dated so was found so, and may be older.
+    pub(super) loaded: Timestamp,
+    versions: Versions,
+    watches: SelectAll<BoxStream<'static, Change>>,
+}
+
+/// Where watches have to begin.
+#[derive(Default)]
+struct Versions {
+    nodes: String,
+    sets: String,
+    revisions: String,
+    pods: Vec<(SetKey, String, String)>,
+}
+
+enum Change {
+    Node(WatchEvent<Node>),
+    Set(WatchEvent<DaemonSet>),
+    Revision(WatchEvent<ControllerRevision>),
+    Pod(SetKey, WatchEvent<Pod>),
+    Over,
+}
+
+/// What became of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is up to date again.
+    Changed,
+    /// It has to be loaded again.
+    Outdated,
+}
+
+impl View {
+    /// Lists what `scope` needs.
+    ///
+    /// # Errors
+    /// What could not be listed. A DaemonSet that does not exist is none: it is not in the index then.
+    pub(super) async fn load(
+        access: &Access,
+        scope: &Scope,
+        now: Timestamp,
+    ) -> Result<Self, Trouble> {
+        let mut view = Self {
+            index: Index::default(),
+            present: BTreeMap::new(),
+            loaded: now,
+            versions: Versions::default(),
+            watches: SelectAll::new(),
+        };
+        view.load_sets(access, scope).await?;
+        let keys: Vec<SetKey> = view.managed().cloned().collect();
+        if !keys.is_empty() {
+            view.load_nodes(access).await?;
+            view.load_pods(access, &keys).await?;
+            view.load_revisions(access, scope).await?;
+            for key in &keys {
+                view.confirm(access, key).await?;
+            }
+        }
+        Ok(view)
+    }
+
+    /// The DaemonSets that are managed.
+    pub(super) fn managed(&self) -> impl Iterator<Item = &SetKey> {
+        let index = &self.index;
+        index
+            .keys()
+            .filter(|key| !matches!(index.reading(key), None | Some(Reading::NotOurs)))
+    }
+
+    async fn load_sets(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {
+        let (sets, version) = match scope {
+            Scope::One(key) => {
+                let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
+                let only = ListParams::default().fields(&format!("metadata.name={}", key.name));
+                list(access, &format!("read DaemonSet {key}"), &api, only).await?
+            }
+            Scope::Namespace(namespace) => {
+                let api = Api::namespaced(access.client.clone(), namespace);
+                let doing = format!("list the DaemonSets of namespace {namespace}");
+                list(access, &doing, &api, ListParams::default()).await?
+            }
+            Scope::Everywhere => {
+                let api = Api::all(access.client.clone());
+                let doing = "list the DaemonSets of all namespaces (one namespace: -n NAMESPACE)";
+                list(access, doing, &api, ListParams::default()).await?
+            }
+        };
+        self.versions.sets = version;
+        for set in &sets {
+            self.index.apply_set(set);
+            let deleting = set.metadata.deletion_timestamp.is_some();
+            self.present
+                .extend(SetKey::of(&set.metadata).map(|key| (key, deleting)));
+        }
+        Ok(())
+    }
+
+    async fn load_nodes(&mut self, access: &Access) -> Result<(), Trouble> {
+        let api: Api<Node> = Api::all(access.client.clone());
+        let (nodes, version) = list(access, "list nodes", &api, ListParams::default()).await?;
+        for node in &nodes {
+            self.index.apply_node(node, self.loaded);
+        }
+        self.versions.nodes = version;
+        Ok(())
+    }
+
+    async fn load_pods(&mut self, access: &Access, keys: &[SetKey]) -> Result<(), Trouble> {
+        let selector = |key: &SetKey| self.index.set(key).map(|set| set.selector.clone());
+        let wanted: Vec<(SetKey, String)> = keys
+            .iter()
+            .filter_map(|key| Some((key.clone(), selector(key)?)))
+            .collect();
+        let lists = stream::iter(wanted).map(|(key, selector)| async move {
+            let api: Api<Pod> = Api::namespaced(access.client.clone(), &key.namespace);
+            let params = ListParams::default().labels(&selector);
+            let (pods, version) =
+                list(access, &format!("list the pods of {key}"), &api, params).await?;
+            Ok::<_, Trouble>((key, selector, version, pods))
+        });
+        let mut lists = lists.buffer_unordered(PARALLEL);
+        while let Some((key, selector, version, pods)) = lists.try_next().await? {
+            let Some(set) = self.index.set_mut(&key) else {
+                continue;
+            };
+            for pod in &pods {
+                set.apply_pod(pod, self.loaded);
+            }
+            let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone());
+            set.retain_pods(&uids.collect::<BTreeSet<_>>());
+            self.versions.pods.push((key, selector, version));
+        }
+        Ok(())
+    }
+
+    async fn load_revisions(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {
+        let (api, params) = revisions(access, scope, &self.index);
+        let (revisions, version) = list(access, "list ControllerRevisions", &api, params).await?;
+        for revision in &revisions {
+            self.index.apply_revision(revision);
+        }
+        self.versions.revisions = version;
+        Ok(())
+    }
+
+    /// Clears up what a list at the wrong moment leaves open about revisions.
+    async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), Trouble> {
+        for hash in self.index.unknown_hashes(key) {
+            // Revisions were listed after the pods: one that is not there was deleted, and is an old one.
+            if let Some(set) = self.index.set_mut(key) {
+                set.note_absent(hash);
+            }
+        }
+        if !self.mismatches(key) {
+            return Ok(());
+        }
+        let scope = Scope::One(key.clone());
+        self.load_sets(access, &scope).await?;
+        self.load_revisions(access, &scope).await?;
+        if self.mismatches(key)
+            && let Some(set) = self.index.set_mut(key)
+        {
+            set.trust_greatest(set.generation);
+        }
+        Ok(())
+    }
+
+    fn mismatches(&mut self, key: &SetKey) -> bool {
+        let fleet = self.index.fleet(key, self.loaded);
+        fleet.is_some_and(|fleet| fleet.revision == RevisionState::Behind(Behind::Mismatch))
+    }
+
+    /// Watches from where the lists ended.
+    pub(super) fn watch(&mut self, access: &Access, scope: &Scope) {
+        let client = || access.client.clone();
+        let versions = std::mem::take(&mut self.versions);
+        let plain = WatchParams::default().timeout(WATCH_SECONDS);
+        let (sets, params) = match scope {
+            Scope::One(key) => (
+                Api::namespaced(client(), &key.namespace),
+                plain.clone().fields(&format!("metadata.name={}", key.name)),
+            ),
+            Scope::Namespace(namespace) => (Api::namespaced(client(), namespace), plain.clone()),
+            Scope::Everywhere => (Api::all(client()), plain.clone()),
+        };
+        self.follow(sets, params, versions.sets, Change::Set);
+        if versions.nodes.is_empty() {
+            return; // nothing is managed, so nothing else was listed
+        }
+        self.follow(
+            Api::all(client()),
+            plain.clone(),
+            versions.nodes,
+            Change::Node,
+        );
+        let (api, list) = revisions(access, scope, &self.index);
+        let labelled = match list.label_selector {
+            Some(selector) => plain.clone().labels(&selector),
+            None => plain.clone(),
+        };
+        self.follow(api, labelled, versions.revisions, Change::Revision);
+        for (key, selector, version) in versions.pods {
+            let api = Api::namespaced(client(), &key.namespace);
+            let labelled = plain.clone().labels(&selector);
+            self.follow(api, labelled, version, move |event| {
+                Change::Pod(key.clone(), event)
+            });
+        }
+    }
+
+    fn follow<K>(
+        &mut self,
+        api: Api<K>,
+        params: WatchParams,
+        version: String,
+        change: impl Fn(WatchEvent<K>) -> Change + Send + 'static,
+    ) where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    {
+        let begin = async move { api.watch(&params, &version).await.map(StreamExt::boxed) };
+        let events = stream::once(begin).try_flatten();
+        let changes = events
+            .map(move |event| event.map_or(Change::Over, &change))
+            .chain(stream::once(async { Change::Over }));
+        self.watches.push(changes.boxed());
+    }
+
+    /// Waits for a change, and takes in everything that has been told by then.
+    pub(super) async fn changed(&mut self, now: impl Fn() -> Timestamp) -> Step {
+        let mut next = self.watches.next().await;
+        loop {
+            let step = next.map_or(Step::Outdated, |change| self.take(change, now()));
+            if step == Step::Outdated {
+                return step;
+            }
+            match self.watches.next().now_or_never() {
+                Some(more) => next = more,
+                None => return Step::Changed,
+            }
+        }
+    }
+
+    fn take(&mut self, change: Change, now: Timestamp) -> Step {
+        use WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
+        match change {
+            Change::Node(Added(node) | Modified(node)) => drop(self.index.apply_node(&node, now)),
+            Change::Node(Deleted(node)) => {
+                drop(
+                    self.index
+                        .delete_node(node.metadata.name.as_deref().unwrap_or_default()),
+                );
+            }
+            Change::Set(Added(set) | Modified(set)) => {
+                if !matches!(
+                    self.index.apply_set(&set),
+                    SetChange::Updated | SetChange::Ignored
+                ) {
+                    return Step::Outdated;
+                }
+            }
+            Change::Set(Deleted(_)) => return Step::Outdated,
+            Change::Revision(Added(revision) | Modified(revision)) => {
+                drop(self.index.apply_revision(&revision));
+            }
+            Change::Revision(Deleted(revision)) => drop(self.index.delete_revision(&revision)),
+            Change::Pod(key, Added(pod) | Modified(pod)) => {
+                if let Some(set) = self.index.set_mut(&key) {
+                    set.apply_pod(&pod, now);
+                }
+            }
+            Change::Pod(key, Deleted(pod)) => {
+                if let Some(set) = self.index.set_mut(&key) {
+                    set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
+                }
+            }
+            Change::Node(Bookmark(_))
+            | Change::Set(Bookmark(_))
+            | Change::Revision(Bookmark(_))
+            | Change::Pod(_, Bookmark(_)) => {}
+            Change::Node(Error(_))
+            | Change::Set(Error(_))
+            | Change::Revision(Error(_))
+            | Change::Pod(_, Error(_))
+            | Change::Over => return Step::Outdated,
+        }
+        Step::Changed
+    }
+}
+
+/// Where the revisions of a scope are found. They carry the labels of the template.
+fn revisions(
+    access: &Access,
+    scope: &Scope,
+    index: &Index,
+) -> (Api<ControllerRevision>, ListParams) {
+    let client = access.client.clone();
+    let all = ListParams::default();
+    match scope {
+        Scope::One(key) => {
+            let selector = index.set(key).map(|set| set.selector.as_str());
+            (
+                Api::namespaced(client, &key.namespace),
+                all.labels(selector.unwrap_or_default()),
+            )
+        }
+        Scope::Namespace(namespace) => (Api::namespaced(client, namespace), all),
+        Scope::Everywhere => (Api::all(client), all),
+    }
+}
+
+/// Lists everything, page by page, and the version of the list. A list that expires on the way begins again as a whole.
+pub(super) async fn list<K>(
+    access: &Access,
+    doing: &str,
+    api: &Api<K>,
+    params: ListParams,
+) -> Result<(Vec<K>, String), Trouble>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let mut page = params.clone().limit(PAGE);
+    let mut items = Vec::new();
+    loop {
+        let Some(mut found) = access.find(doing, api.list(&page)).await? else {
+            let all = access.call(doing, api.list(&params)).await?;
+            return Ok((all.items, all.metadata.resource_version.unwrap_or_default()));
+        };
+        items.append(&mut found.items);
+        match found.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => {
+                return Ok((items, found.metadata.resource_version.unwrap_or_default()));
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! `ctl why`: the verdict on one node in a sentence, since when, and what would change it.
+
+use serde::Serialize;
+
+use super::Context;
+use super::access::Trouble;
+use super::explain::{cure, not_targeted};
+use super::lookup;
+use super::picture::Picture;
+use super::print;
+use super::row::{NodeRow, SetRow};
+use super::screen::Screen;
+use super::table::Paint;
+use super::view::View;
+use crate::cli::ctl::{Output, WhyArgs};
+use crate::core::{NodeName, Verdict};
+
+/// The answer. Field names are a promise to scripts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// Namespace of the DaemonSet.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its phase.
+    pub phase: &'static str,
+    /// A sentence about the phase.
+    pub phase_message: String,
+    /// The node, as `ctl status` shows it.
+    #[serde(flatten)]
+    pub node: NodeRow,
+    /// What would change the verdict.
+    pub next: String,
+}
+
+/// Says why a node is where it is.
+pub(super) async fn why(
+    context: &Context,
+    args: &WhyArgs,
+    screen: &mut Screen<'_>,
+) -> Result<(), Trouble> {
+    let key = lookup::target(
+        &context.access,
+        context.namespace.as_deref(),
+        &args.daemonset,
+    )?;
+    let mut view = lookup::load(&context.access, &key, context.clock.now()).await?;
+    let now = view.loaded;
+    let Some(picture) = Picture::take(&mut view, &key, now) else {
+        return Err(lookup::unmanaged(&key));
+    };
+    let answer = answer(&view, &picture, &args.node)?;
+    let text = match args.output {
+        Output::Json | Output::Yaml => print::document(&answer, args.output)?,
+        Output::Table | Output::Wide => sentences(&answer, screen.colour),
+    };
+    // A reader that went away has read enough.
+    let _ = screen.print(&text);
+    Ok(())
+}
+
+fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble> {
+    let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
+    let obstacle = || view.index.obstacle(&picture.key, &name);
+    let position = picture
+        .fleet
+        .nodes
+        .iter()
+        .position(|node| node.name == name);
+    let (node, next) = match position {
+        Some(position) if picture.plan.verdicts[position] == Verdict::NotTargeted => {
+            let mut row = NodeRow::of(picture, position);
+            let (because, next) = not_targeted(obstacle().as_ref());
+            row.message =
+                format!("{because}; its pod is the native controller's to remove or keep");
+            (row, next)
+        }
+        Some(position) => (NodeRow::of(picture, position), cure(picture, position)),
+        None if view.index.node_names().any(|known| *known == name) => {
+            let (message, next) = not_targeted(obstacle().as_ref());
+            let row = NodeRow {
+                node: name.to_string(),
+                verdict: Verdict::NotTargeted.word(),
+                reason: None,
+                since: None,
+                message,
+                pods: Vec::new(),
+                needs_attention: false,
+                age: None,
+                urgency: None,
+            };
+            (row, next)
+        }
+        None => {
+            return Err(lookup::missing_node(view, &picture.key, name.as_str()));
+        }
+    };
+    let set = SetRow::of(picture, false);
+    Ok(Answer {
+        namespace: set.namespace,
+        name: set.name,
+        phase: set.phase,
+        phase_message: set.message,
+        node,
+        next,
+    })
+}
+
+fn sentences(answer: &Answer, colour: bool) -> String {
+    let node = &answer.node;
+    let since = match (&node.since, &node.age) {
+        (Some(since), Some(age)) => format!("{since} ({age})"),
+        _ => "not known".to_owned(),
+    };
+    let pods: Vec<String> = node
+        .pods
+        .iter()
+        .map(|pod| {
+            let state = match (pod.terminating, pod.ready) {
+                (true, _) => "terminating",
+                (false, true) => "Ready",
+                (false, false) => "not Ready",
+            };
+            format!("{} ({}, {state})", pod.name, pod.revision)
+        })
+        .collect();
+    let pods = match pods.is_empty() {
+        true => "none".to_owned(),
+        false => pods.join(", "),
+    };
+    let verdict = Paint::of(node.verdict).on(node.verdict, colour);
+    let label = |name: &str| Paint::Bold.on(&format!("{name:<8}"), colour);
+    format!(
+        "Node {} {}.\n\n{}  {verdict}\n{}  {since}\n{}  {pods}\n{}  {}/{} {}: {}\n{}  {}\n",
+        node.node,
+        node.message,
+        label("Verdict"),
+        label("Since"),
+        label("Pod"),
+        label("Rollout"),
+        answer.namespace,
+        answer.name,
+        answer.phase,
+        answer.phase_message,
+        label("Next"),
+        answer.next,
+    )
+}
