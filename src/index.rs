@@ -26,7 +26,7 @@ use crate::core::{Fleet, Node, NodeName, Readiness, Reading, Revision, Targeting
 
 pub use key::SetKey;
 pub(crate) use set::OWN_CONDITIONS;
-pub use set::{Doubt, Overlay, SetRecord};
+pub use set::{Doubt, Overlay, SetRecord, Stir};
 
 use node::NodeRecord;
 
@@ -132,8 +132,11 @@ impl Index {
         }
         match known {
             Some(known) if known.uid == record.uid && known.selector == record.selector => {
-                known.update(record);
-                SetChange::Updated
+                if known.update(record) {
+                    SetChange::Updated
+                } else {
+                    SetChange::Ignored
+                }
             }
             _ => {
                 let selector = record.selector.clone();

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Client};
+use kube::core::{Request, request};
+use kube::{Client, Resource};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
@@ -34,7 +35,14 @@ pub(super) enum Refusal {
     /// It was not sent: this replica does not lead (any more).
     NotLeader,
     /// It was sent.
-    Failed(CallError),
+    Failed {
+        /// What was asked for.
+        verb: &'static str,
+        /// Of what.
+        resource: &'static str,
+        /// The answer, or that there was none.
+        error: CallError,
+    },
 }
 
 impl Writer {
@@ -64,21 +72,8 @@ impl Writer {
         action: &Action,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let pods: Api<api::Pod> = Api::namespaced(self.client.clone(), &key.namespace);
         match action {
-            Action::Delete(pod) => {
-                let parameters = DeleteParams {
-                    preconditions: Some(Preconditions {
-                        uid: Some(pod.uid.to_string()),
-                        resource_version: Some(pod.resource_version.to_string()),
-                    }),
-                    ..DeleteParams::default()
-                };
-                self.send("delete", "pods", async {
-                    pods.delete(pod.name.as_str(), &parameters).await.map(drop)
-                })
-                .await
-            }
+            Action::Delete(pod) => self.delete(key, pod).await,
             Action::SetNeedUpgrade {
                 pod,
                 needed,
@@ -91,71 +86,99 @@ impl Writer {
                     "message": format!("{CONDITION_MESSAGE_PREFIX}{revision}"),
                 });
                 if *flips {
-                    condition["lastTransitionTime"] = json!(now_on_the_wire(now));
+                    condition["lastTransitionTime"] = json!(on_the_wire(now));
                 }
-                self.patch_conditions(&pods, pod, vec![condition]).await
+                self.patch_pod(key, pod, vec![condition]).await
             }
             Action::RemoveConditions { pod, types } => {
-                let removals = types
-                    .iter()
-                    .map(|kind| json!({ "$patch": "delete", "type": kind }));
-                self.patch_conditions(&pods, pod, removals.collect()).await
+                let remove = |kind| json!({ "$patch": "delete", "type": kind });
+                self.patch_pod(key, pod, types.iter().map(remove).collect())
+                    .await
             }
         }
     }
 
-    /// Changes these conditions and no other, of this pod and no other of its name.
-    async fn patch_conditions(
+    /// Deletes this pod as it was judged, and no other of its name.
+    async fn delete(&self, key: &SetKey, pod: &PodRef) -> Result<(), Refusal> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid.to_string()),
+                resource_version: Some(pod.resource_version.to_string()),
+            }),
+            ..DeleteParams::default()
+        };
+        let request = requests::<api::Pod>(key).delete(pod.name.as_str(), &parameters);
+        self.send("delete", "pods", request).await
+    }
+
+    /// Changes these conditions of this pod, and no other.
+    async fn patch_pod(
         &self,
-        pods: &Api<api::Pod>,
+        key: &SetKey,
         pod: &PodRef,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let patch = json!({ "metadata": { "uid": pod.uid.as_str() }, "status": { "conditions": conditions } });
-        let call = async {
-            pods.patch_status(pod.name.as_str(), &parameters(), &Patch::Strategic(&patch))
-                .await
-                .map(drop)
-        };
-        self.send("patch", "pods/status", call).await
+        let request = requests::<api::Pod>(key);
+        let request = patch_conditions(request, pod.name.as_str(), pod.uid.as_str(), conditions);
+        self.send("patch", "pods/status", request).await
     }
 
-    /// Changes these conditions of the DaemonSet and no other.
+    /// Changes these conditions of the DaemonSet, and no other.
     pub(super) async fn patch_set(
         &self,
         key: &SetKey,
         uid: &str,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let sets: Api<api::DaemonSet> = Api::namespaced(self.client.clone(), &key.namespace);
-        let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
-        let call = async {
-            sets.patch_status(&key.name, &parameters(), &Patch::Strategic(&patch))
-                .await
-                .map(drop)
-        };
-        self.send("patch", "daemonsets/status", call).await
+        let request = patch_conditions(requests::<api::DaemonSet>(key), &key.name, uid, conditions);
+        self.send("patch", "daemonsets/status", request).await
     }
 
+    /// Sends one request when a slot is free and this replica still leads. Of the answer only success or failure counts.
     async fn send(
         &self,
         verb: &'static str,
         resource: &'static str,
-        call: impl Future<Output = kube::Result<()>>,
+        request: Result<http::Request<Vec<u8>>, request::Error>,
     ) -> Result<(), Refusal> {
         let _slot = self.slots.acquire().await;
         if !self.may_write() {
             self.metrics.withheld(Withheld::NotLeader, 1);
             return Err(Refusal::NotLeader);
         }
+        let call = async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.client.request_text(request).await.map(drop)
+        };
         let result = within(WRITE_DEADLINE, call).await;
-        self.metrics.write(
+        let outcome = result.as_ref().copied().map_err(CallError::failure);
+        self.metrics.write(verb, resource, outcome);
+        result.map_err(|error| Refusal::Failed {
             verb,
             resource,
-            result.as_ref().copied().map_err(CallError::failure),
-        );
-        result.map_err(Refusal::Failed)
+            error,
+        })
     }
+}
+
+/// Requests for objects of this kind in the namespace of `key`.
+fn requests<K: Resource<DynamicType = ()>>(key: &SetKey) -> Request {
+    Request::new(K::url_path(&(), Some(&key.namespace)))
+}
+
+/// A patch that finds its object by name and UID, and changes the listed conditions only.
+fn patch_conditions(
+    requests: Request,
+    name: &str,
+    uid: &str,
+    conditions: Vec<Value>,
+) -> Result<http::Request<Vec<u8>>, request::Error> {
+    let parameters = PatchParams {
+        field_manager: Some(CONTROLLER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
+    requests.patch_subresource("status", name, &parameters, &Patch::Strategic(&patch))
 }
 
 impl Refusal {
@@ -163,21 +186,12 @@ impl Refusal {
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {
             Self::NotLeader => None,
-            Self::Failed(error) => Some(error.failure()),
+            Self::Failed { error, .. } => Some(error.failure()),
         }
     }
 }
 
-fn parameters() -> PatchParams {
-    PatchParams {
-        field_manager: Some(CONTROLLER.to_owned()),
-        ..PatchParams::default()
-    }
-}
-
 /// An instant as the API has it: whole seconds.
-pub(super) fn now_on_the_wire(
-    now: Timestamp,
-) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
+pub(super) fn on_the_wire(now: Timestamp) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
     k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now)
 }

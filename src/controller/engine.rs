@@ -24,18 +24,22 @@ use super::feed::{Fed, Feed};
 use super::lease::Leadership;
 use super::lookup::{Looked, Lookups};
 use super::metrics::{Metrics, Withheld};
+use super::permissions;
 use super::report::{Notice, Report};
 use crate::client::Failure;
 use crate::clock::Clock;
 use crate::core::{
     Action, Behind, Fleet, Phase, Plan, PodRef, Reading, RevisionState, decide, release,
 };
-use crate::index::{Doubt, Overlay, SetKey};
+use crate::index::{Doubt, Overlay, SetKey, Stir};
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
 
 /// The shortest pause between a change and the pass that looks at it: the burst around a replaced pod is one pass.
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// The same after a change that frees no slot: a pod that is gone, a pod that was made.
+const LONGER_PAUSE: Duration = Duration::from_millis(200);
 
 /// A pass is followed by a pause of this many times its own length: deciding never takes more than a few percent of a core.
 const REST: u32 = 20;
@@ -172,27 +176,31 @@ impl Engine {
             self.state.dirty.remove(&key);
             self.parts.metrics.forget(&key.namespace, &key.name);
         }
-        for key in fed.dirty {
-            self.mark(key);
+        for (key, stir) in fed.stirred {
+            self.mark(key, stir);
         }
     }
 
-    fn mark(&mut self, key: SetKey) {
+    fn mark(&mut self, key: SetKey, stir: Stir) {
+        let now = Instant::now();
+        let rested = |at: Instant| self.state.rested.map_or(at, |rested| rested.max(at));
+        let earliest = match stir {
+            Stir::Nothing => return,
+            Stir::Quietly => rested(now + LONGER_PAUSE),
+            Stir::Soon => rested(now + PAUSE),
+            Stir::AtOnce => now,
+        };
         if self.parts.feed.index.set(&key).is_none() {
             return;
         }
         self.state.dirty.insert(key);
-        let earliest = Instant::now() + PAUSE;
-        let earliest = self
-            .state
-            .rested
-            .map_or(earliest, |rested| rested.max(earliest));
-        self.state.next_pass.get_or_insert(earliest);
+        let planned = self.state.next_pass.into_iter().chain([earliest]);
+        self.state.next_pass = planned.min();
     }
 
     fn all_dirty(&mut self) {
         let keys: Vec<SetKey> = self.parts.feed.index.keys().cloned().collect();
-        keys.into_iter().for_each(|key| self.mark(key));
+        keys.into_iter().for_each(|key| self.mark(key, Stir::Soon));
     }
 
     /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet.
@@ -505,7 +513,7 @@ impl Engine {
         if let Some(state) = self.state.sets.get_mut(&key) {
             state.under_way = state.under_way.saturating_sub(1);
             if state.under_way == 0 {
-                self.mark(key);
+                self.mark(key, Stir::Soon);
             }
         }
     }
@@ -546,12 +554,16 @@ impl Engine {
         match result {
             Ok(()) => (state.failures, state.held_until) = (0, None),
             Err(Refusal::NotLeader) => {}
-            Err(Refusal::Failed(error))
+            Err(Refusal::Failed { error, .. })
                 if matches!(error.failure(), Failure::Gone | Failure::Conflict) =>
             {
                 debug!(daemonset = %key, %error, "The view was old");
             }
-            Err(Refusal::Failed(error)) => {
+            Err(Refusal::Failed {
+                verb,
+                resource,
+                error,
+            }) => {
                 let pause = RETRY
                     .0
                     .saturating_mul(1 << state.failures.min(10))
@@ -566,10 +578,13 @@ impl Engine {
                     state.held_until = Some(until);
                 }
                 if error.failure() == Failure::Forbidden {
-                    let note = format!("a permission is missing: {error}");
+                    let note = format!(
+                        "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
+                         (manifests/base/rbac), or look for an admission webhook that denies it"
+                    );
                     let notice = Notice {
                         warning: true,
-                        reason: "PermissionMissing",
+                        reason: permissions::PERMISSION_MISSING,
                         note,
                     };
                     self.publish(key, &notice);

@@ -7,7 +7,7 @@ use kube::runtime::watcher::Event;
 
 use super::caches::{Caches, Input, Watch};
 use crate::api;
-use crate::index::{Index, SetChange, SetKey};
+use crate::index::{Index, SetChange, SetKey, Stir};
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
 pub(super) const CLUSTER_WIDE: [&str; 3] = ["nodes", "daemonsets", "controllerrevisions"];
@@ -57,8 +57,8 @@ impl<T: Ord> Listing<T> {
 /// What an input led to.
 #[derive(Debug, Default)]
 pub(super) struct Fed {
-    /// DaemonSets to decide again.
-    pub(super) dirty: Vec<SetKey>,
+    /// DaemonSets to decide again, and how soon.
+    pub(super) stirred: Vec<(SetKey, Stir)>,
     /// DaemonSets that are gone, or ours no longer.
     pub(super) gone: Vec<SetKey>,
     /// A complete list of this resource has arrived.
@@ -66,9 +66,10 @@ pub(super) struct Fed {
 }
 
 impl Fed {
-    fn dirty(keys: impl IntoIterator<Item = SetKey>) -> Self {
+    fn of(stir: Stir, keys: impl IntoIterator<Item = SetKey>) -> Self {
+        let stirred = keys.into_iter().map(|key| (key, stir)).collect();
         Self {
-            dirty: keys.into_iter().collect(),
+            stirred,
             ..Self::default()
         }
     }
@@ -123,11 +124,12 @@ impl Feed {
             Event::Init => self.nodes.seen.clear(),
             Event::InitApply(node) => {
                 self.nodes.seen.extend(node.metadata.name.clone());
-                return Fed::dirty(self.index.apply_node(&node, now));
+                return Fed::of(Stir::Soon, self.index.apply_node(&node, now));
             }
-            Event::Apply(node) => return Fed::dirty(self.index.apply_node(&node, now)),
+            Event::Apply(node) => return Fed::of(Stir::Soon, self.index.apply_node(&node, now)),
             Event::Delete(node) => {
-                return Fed::dirty(
+                return Fed::of(
+                    Stir::Soon,
                     self.index
                         .delete_node(node.metadata.name.as_deref().unwrap_or_default()),
                 );
@@ -136,7 +138,7 @@ impl Feed {
                 let seen = self.nodes.finish();
                 return Fed {
                     complete: Some("nodes"),
-                    ..Fed::dirty(self.index.retain_nodes(&seen))
+                    ..Fed::of(Stir::Soon, self.index.retain_nodes(&seen))
                 };
             }
         }
@@ -186,7 +188,7 @@ impl Feed {
         };
         match self.index.apply_set(set) {
             SetChange::Ignored => Fed::default(),
-            SetChange::Updated => Fed::dirty([key]),
+            SetChange::Updated => Fed::of(Stir::AtOnce, [key]),
             SetChange::Watch(selector) => {
                 self.watch(key, selector);
                 Fed::default()
@@ -230,16 +232,20 @@ impl Feed {
             Event::Init => self.revisions.seen.clear(),
             Event::InitApply(revision) => {
                 self.revisions.seen.extend(identity(&revision));
-                return Fed::dirty(self.index.apply_revision(&revision));
+                return Fed::of(Stir::AtOnce, self.index.apply_revision(&revision));
             }
-            Event::Apply(revision) => return Fed::dirty(self.index.apply_revision(&revision)),
-            Event::Delete(revision) => return Fed::dirty(self.index.delete_revision(&revision)),
+            Event::Apply(revision) => {
+                return Fed::of(Stir::AtOnce, self.index.apply_revision(&revision));
+            }
+            Event::Delete(revision) => {
+                return Fed::of(Stir::AtOnce, self.index.delete_revision(&revision));
+            }
             Event::InitDone => {
                 let seen = self.revisions.finish();
                 let dirty = self.index.retain_revisions(&seen);
                 return Fed {
                     complete: Some("controllerrevisions"),
-                    ..Fed::dirty(dirty)
+                    ..Fed::of(Stir::AtOnce, dirty)
                 };
             }
         }
@@ -257,10 +263,10 @@ impl Feed {
         let Some(set) = self.index.set_mut(&key) else {
             return Fed::default();
         };
-        let changed = match event {
+        let stir = match event {
             Event::Init => {
                 watch.listing.seen.clear();
-                false
+                Stir::Nothing
             }
             Event::InitApply(pod) => {
                 watch.listing.seen.extend(pod.metadata.uid.clone());
@@ -270,13 +276,9 @@ impl Feed {
             Event::Delete(pod) => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
             Event::InitDone => {
                 set.retain_pods(&watch.listing.finish());
-                true
+                Stir::Soon
             }
         };
-        if changed {
-            Fed::dirty([key])
-        } else {
-            Fed::default()
-        }
+        Fed::of(stir, [key])
     }
 }

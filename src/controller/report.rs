@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::apply::now_on_the_wire;
+use super::apply::on_the_wire;
 use crate::api::Condition;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
@@ -111,7 +111,7 @@ impl Report {
                 "type": wanted.kind, "status": wanted.status, "reason": wanted.reason, "message": wanted.message,
             });
             if before.is_none_or(|before| before.status != wanted.status) {
-                patch["lastTransitionTime"] = json!(now_on_the_wire(now));
+                patch["lastTransitionTime"] = json!(on_the_wire(now));
             }
             Some(patch)
         });

@@ -77,6 +77,11 @@ impl PodRecord {
         pod == other.pod && self.hash == other.hash && self.generation == other.generation
     }
 
+    /// Since when it is Ready.
+    pub(super) fn ready_since(&self) -> Option<Timestamp> {
+        self.pod.ready_since
+    }
+
     /// Its UID.
     pub(super) fn uid(&self) -> &PodUid {
         &self.pod.uid

@@ -60,6 +60,19 @@ pub struct SetRecord {
     version: Option<u64>,
 }
 
+/// How soon a change wants to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stir {
+    /// Not at all.
+    Nothing,
+    /// Before long: it frees no slot, only words and numbers follow it.
+    Quietly,
+    /// After the burst it is part of: it may let the rollout go on.
+    Soon,
+    /// Now: the owner of the DaemonSet asked for something else.
+    AtOnce,
+}
+
 /// A deletion that we asked for and do not see yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlay {
@@ -139,19 +152,28 @@ impl SetRecord {
         self.reading == Reading::NotOurs && self.conditions.is_empty()
     }
 
-    /// Takes over what a newer version of the same object says.
+    /// Takes over what a newer version of the same object says; false when that is nothing new.
     ///
     /// An older version is ignored: a live read may have been faster than the watch. Versions are compared as numbers
     /// where they are numbers (KEP-5504).
-    pub(super) fn update(&mut self, newer: Self) {
+    pub(super) fn update(&mut self, newer: Self) -> bool {
         if newer
             .version
             .zip(self.version)
             .is_some_and(|(newer, known)| newer < known)
         {
-            return;
+            return false;
         }
         self.version = newer.version;
+        let same = self.generation == newer.generation
+            && self.observed == newer.observed
+            && self.reading == newer.reading
+            && self.template == newer.template
+            && self.conditions == newer.conditions
+            && self.template_generation == newer.template_generation;
+        if same {
+            return false;
+        }
         self.generation = newer.generation;
         self.observed = newer.observed;
         self.reading = newer.reading;
@@ -159,10 +181,11 @@ impl SetRecord {
         self.conditions = newer.conditions;
         self.scheduling = newer.scheduling;
         self.template_generation = newer.template_generation;
+        true
     }
 
-    /// Takes in a pod; false when it is not a pod of this DaemonSet or nothing about it changed.
-    pub fn apply_pod(&mut self, pod: &api::Pod, now: Timestamp) -> bool {
+    /// Takes in a pod; one that this DaemonSet does not control is forgotten.
+    pub fn apply_pod(&mut self, pod: &api::Pod, now: Timestamp) -> Stir {
         let controller = pod
             .metadata
             .owner_references
@@ -174,7 +197,7 @@ impl SetRecord {
                 .metadata
                 .uid
                 .as_deref()
-                .is_some_and(|uid| self.forget(&uid.into()));
+                .map_or(Stir::Nothing, |uid| self.delete_pod(uid));
         }
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         let before = self.places.get(&uid).and_then(|node| self.pods.get(node));
@@ -182,25 +205,37 @@ impl SetRecord {
             .and_then(|pods| pods.iter().find(|known| *known.uid() == uid))
             .cloned();
         let Some((node, record)) = PodRecord::read(pod, before.as_ref(), now) else {
-            return false;
+            return Stir::Nothing;
         };
         if before.as_ref() == Some(&record) {
-            return false;
+            return Stir::Nothing;
         }
         let settled = self.settle(&record);
-        let same = |before: &PodRecord| before.is_alike(&record);
-        let alike = before.as_ref().is_some_and(same) && !settled;
+        let stir = match &before {
+            _ if settled => Stir::Soon,
+            Some(before) if before.is_alike(&record) => Stir::Nothing,
+            before => match (
+                before.as_ref().and_then(PodRecord::ready_since),
+                record.ready_since(),
+            ) {
+                (None, Some(_)) => Stir::Soon,
+                _ => Stir::Quietly,
+            },
+        };
         self.remove(&uid);
         self.places.insert(uid, node.clone());
         let pods = self.pods.entry(node).or_default();
         pods.push(record);
         pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
-        !alike
+        stir
     }
 
-    /// Forgets a pod that is gone; false when it was not known.
-    pub fn delete_pod(&mut self, uid: &str) -> bool {
-        self.forget(&uid.into())
+    /// Forgets a pod that is gone.
+    pub fn delete_pod(&mut self, uid: &str) -> Stir {
+        match self.forget(&uid.into()) {
+            true => Stir::Quietly,
+            false => Stir::Nothing,
+        }
     }
 
     /// Forgets the pods that a complete list did not contain.
