@@ -28,6 +28,7 @@ mod object;
 mod openapi;
 mod patch;
 mod present;
+mod protobuf;
 mod request;
 mod schema;
 mod serve;

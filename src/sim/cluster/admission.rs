@@ -181,9 +181,6 @@ fn job(job: &mut Value) {
     if job["spec"]["manualSelector"] == true {
         return;
     }
-    if let Value::Object(fields) = &mut job["spec"] {
-        fields.remove("manualSelector");
-    }
     job["spec"]["selector"] =
         json!({ "matchLabels": { "batch.kubernetes.io/controller-uid": uid } });
     let labels = job["spec"]["template"].entry_object("metadata");
@@ -198,6 +195,9 @@ fn job(job: &mut Value) {
     ] {
         labels[key] = value.as_str().into();
     }
+    // A Job without labels takes those of its pods.
+    let labels = labels.clone();
+    default(job.metadata_mut(), "labels", labels);
 }
 
 const TEMPLATE_GENERATION: &str = crate::core::names::TEMPLATE_GENERATION_ANNOTATION;

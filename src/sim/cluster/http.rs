@@ -8,6 +8,7 @@ use futures::StreamExt;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::faults::RequestInfo;
@@ -20,7 +21,7 @@ use super::status::{Cause, Failure};
 use super::store::{Filter, Key, Store, Stored};
 use super::verbs::{self, DeleteOptions, Outcome, Writing};
 use super::watch::{self, Manner};
-use super::{access, apply, discovery, openapi, patch, subresources};
+use super::{access, apply, discovery, openapi, patch, protobuf, subresources};
 use crate::clock::Clock;
 
 /// The body of an answer.
@@ -65,7 +66,7 @@ pub(crate) struct Parsed {
 pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, Failure> {
     let path = head.uri.path().to_owned();
     let query = Query::parse(head.uri.query().unwrap_or(""))?;
-    let route = request::route(&path);
+    let route = request::route(&path)?;
     let mut info = RequestInfo {
         user_agent: text(&head.headers, header::USER_AGENT),
         verb: head.method.as_str().to_lowercase(),
@@ -99,12 +100,12 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> String {
 
 fn verb(method: &Method, target: &Target, query: &Query) -> &'static str {
     match (method.as_str(), target.name.is_empty()) {
-        ("GET" | "HEAD", true) if query.flag("watch") => "watch",
-        ("GET" | "HEAD", true) => "list",
-        ("GET" | "HEAD", false) => "get",
+        ("GET", true) if query.flag("watch") => "watch",
+        ("GET", true) => "list",
+        ("GET", false) => "get",
         ("POST", _) => "create",
-        ("PUT", _) => "update",
-        ("PATCH", _) => "patch",
+        ("PUT", false) => "update",
+        ("PATCH", false) => "patch",
         ("DELETE", true) => "deletecollection",
         ("DELETE", false) => "delete",
         _ => "other",
@@ -152,7 +153,7 @@ impl Server {
         target: &Target,
         body: &Bytes,
     ) -> Result<Response<Body>, Failure> {
-        check_verb(parsed, target)?;
+        self.check_verb(parsed, target)?;
         self.access.check(&parsed.info)?;
         let form = Form::of(&text(&parsed.headers, header::ACCEPT), &self.clock)?;
         match parsed.info.verb.as_str() {
@@ -164,6 +165,50 @@ impl Server {
             "watch" => self.watch(parsed, target, form),
             _ => self.write(parsed, target, &form, body),
         }
+    }
+
+    /// Is there such a verb, and such a subresource?
+    fn check_verb(&self, parsed: &Parsed, target: &Target) -> Result<(), Failure> {
+        let verb = parsed.info.verb.as_str();
+        let allowed: &[&str] = match target.subresource.as_str() {
+            "" => target.resource.verbs(),
+            name => match target.resource.subresource(name) {
+                Some(verbs) => verbs,
+                None => return Err(self.missing_subresource(target)),
+            },
+        };
+        let creates_by_name =
+            verb == "create" && target.subresource.is_empty() && !target.name.is_empty();
+        let nowhere = matches!(verb, "create" | "deletecollection")
+            && target.resource.namespaced
+            && target.namespace.is_empty();
+        if !allowed.contains(&verb) || creates_by_name || nowhere {
+            return Err(Failure::method_not_allowed());
+        }
+        Ok(())
+    }
+
+    /// What a kubelet would have to do is not there, and says so.
+    fn missing_subresource(&self, target: &Target) -> Failure {
+        const OF_KUBELETS: &[&str] = &[
+            "log",
+            "exec",
+            "attach",
+            "portforward",
+            "proxy",
+            "ephemeralcontainers",
+            "resize",
+        ];
+        if !OF_KUBELETS.contains(&target.subresource.as_str()) {
+            return Failure::no_such_path();
+        }
+        if let Err(missing) = verbs::get(&self.lock(), target) {
+            return missing;
+        }
+        Failure::of_status(501, None).saying(format!(
+            "the embedded cluster runs no containers, so {}/{} does not exist here; use a real cluster for it",
+            target.resource.plural, target.subresource
+        ))
     }
 
     fn list(
@@ -184,7 +229,11 @@ impl Server {
         }
         let filter = filter(query, target)?;
         let store = self.lock();
-        let asked = query.version()?.unwrap_or(0);
+        query.check_version_match()?;
+        let asked = query
+            .version()
+            .map_err(|why| Failure::bad_request(format!("invalid resource version: {why}")))?
+            .unwrap_or(0);
         if asked > store.version() {
             return Err(Failure::too_large_resource_version(asked, store.version()));
         }
@@ -226,7 +275,10 @@ impl Server {
         let query = &parsed.query;
         let initial = self.initial_events(query)?;
         let filter = filter(query, target)?;
-        let since = query.version()?.filter(|version| *version > 0);
+        let since = query
+            .version()
+            .map_err(Failure::internal)?
+            .filter(|version| *version > 0);
         let seconds = query.number("timeoutSeconds")?.unwrap_or(0);
         let timeout = match u64::try_from(seconds) {
             Ok(0) | Err(_) => WATCH_TIME,
@@ -315,6 +367,11 @@ impl Server {
             }
             ("create", "eviction") => {
                 let eviction = decode_body(content, body)?;
+                if eviction.name() != target.name {
+                    return Err(Failure::bad_request(
+                        "name in URL does not match name in Eviction object",
+                    ));
+                }
                 let options = delete_options(&parsed.query, &eviction["deleteOptions"])?;
                 subresources::evict(&mut store, target, &options, &writing)
             }
@@ -368,47 +425,6 @@ impl Server {
     }
 }
 
-/// Is there such a verb, and such a subresource?
-fn check_verb(parsed: &Parsed, target: &Target) -> Result<(), Failure> {
-    let verb = parsed.info.verb.as_str();
-    let allowed: &[&str] = match target.subresource.as_str() {
-        "" => target.resource.verbs(),
-        name => match target.resource.subresource(name) {
-            Some(verbs) => verbs,
-            None => return Err(missing_subresource(target)),
-        },
-    };
-    let creates_by_name =
-        verb == "create" && target.subresource.is_empty() && !target.name.is_empty();
-    let nowhere = matches!(verb, "create" | "deletecollection")
-        && target.resource.namespaced
-        && target.namespace.is_empty();
-    if !allowed.contains(&verb) || creates_by_name || nowhere {
-        return Err(Failure::method_not_allowed());
-    }
-    Ok(())
-}
-
-/// What a kubelet would have to do is not there, and says so.
-fn missing_subresource(target: &Target) -> Failure {
-    const OF_KUBELETS: &[&str] = &[
-        "log",
-        "exec",
-        "attach",
-        "portforward",
-        "proxy",
-        "ephemeralcontainers",
-        "resize",
-    ];
-    if !OF_KUBELETS.contains(&target.subresource.as_str()) {
-        return Failure::no_such_path();
-    }
-    Failure::of_status(501, None).saying(format!(
-        "the embedded cluster runs no containers, so {}/{} does not exist here; use a real cluster for it",
-        target.resource.plural, target.subresource
-    ))
-}
-
 fn other(parsed: &Parsed) -> Result<Response<Body>, Failure> {
     let path = parsed.path.trim_end_matches('/');
     if path.starts_with("/readyz") || path.starts_with("/livez") || path.starts_with("/healthz") {
@@ -428,7 +444,7 @@ fn other(parsed: &Parsed) -> Result<Response<Body>, Failure> {
                 || range.ends_with("v=v2")
         });
     let found = discovery::answer(path, aggregated).ok_or_else(Failure::no_such_path)?;
-    if parsed.method != Method::GET && parsed.method != Method::HEAD {
+    if parsed.method != Method::GET {
         return Err(Failure::method_not_allowed());
     }
     let kind = if found["kind"] == "APIGroupDiscoveryList" {
@@ -486,7 +502,7 @@ impl Page {
 fn filter(query: &Query, target: &Target) -> Result<Filter, Failure> {
     let labels = Selector::parse(query.get("labelSelector")).map_err(Failure::bad_request)?;
     let resource = target.resource;
-    let fields = FieldSelector::parse(query.get("fieldSelector"), resource.storage, resource.kind)
+    let fields = FieldSelector::parse(query.get("fieldSelector"), resource.storage)
         .map_err(Failure::bad_request)?;
     Ok(Filter {
         namespace: target.namespace.clone(),
@@ -495,8 +511,11 @@ fn filter(query: &Query, target: &Target) -> Result<Filter, Failure> {
     })
 }
 
-/// A JSON (or YAML) body as a value.
+/// A body in JSON, YAML or protobuf as a value.
 fn decode_body(content: &str, body: &Bytes) -> Result<Value, Failure> {
+    if content == "application/vnd.kubernetes.protobuf" {
+        return protobuf::decode(body);
+    }
     let value: Result<Value, String> = match content {
         "" | "application/json" => serde_json::from_slice(body).map_err(|error| error.to_string()),
         "application/yaml" | "application/apply-patch+yaml" => {
@@ -505,7 +524,7 @@ fn decode_body(content: &str, body: &Bytes) -> Result<Value, Failure> {
         _ => {
             return Err(Failure::unsupported_media_type(
                 "the body of the request was in an unknown format - accepted media types include: application/json, \
-                 application/yaml",
+                 application/yaml, application/vnd.kubernetes.protobuf",
             ));
         }
     };
@@ -514,12 +533,13 @@ fn decode_body(content: &str, body: &Bytes) -> Result<Value, Failure> {
             "couldn't get version/kind; json parse error: {error}"
         ))
     })?;
-    if !value.is_object() {
-        return Err(Failure::bad_request(
+    match value {
+        Value::Object(_) => Ok(value),
+        Value::Null => Ok(json!({})),
+        _ => Err(Failure::bad_request(
             "couldn't get version/kind; json parse error: the body has to be an object",
-        ));
+        )),
     }
-    Ok(value)
 }
 
 /// The options of a deletion, empty when there is no body.
@@ -531,6 +551,19 @@ fn decode_options(content: &str, body: &Bytes) -> Result<Value, Failure> {
 }
 
 fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, Failure> {
+    if let Err(error) =
+        k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions::deserialize(&if body
+            .is_null()
+        {
+            json!({})
+        } else {
+            body.clone()
+        })
+    {
+        return Err(Failure::bad_request(format!(
+            "DeleteOptions cannot be read: {error}"
+        )));
+    }
     let option = |name: &str| match body.get(name) {
         Some(Value::String(text)) => text.clone(),
         _ => query.get(name).to_owned(),
@@ -541,6 +574,17 @@ fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, Failure>
         return Err(option_failure(
             "DeleteOptions",
             Cause::unsupported("propagationPolicy", &propagation.into(), POLICIES),
+        ));
+    }
+    let both = !propagation.is_empty() && !body["orphanDependents"].is_null();
+    if both {
+        return Err(option_failure(
+            "DeleteOptions",
+            Cause::invalid(
+                "propagationPolicy",
+                &propagation.into(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ),
         ));
     }
     if body["orphanDependents"] == true || query.flag("orphanDependents") {
@@ -588,7 +632,16 @@ fn patch_object(
     if patched == shown {
         return Ok(Outcome::new(200, current.value.clone()));
     }
-    let (object, warnings) = verbs::decode(target, incoming(target.resource, patched), writing)?;
+    let decoded = verbs::decode(target, incoming(target.resource, patched), writing);
+    let (object, warnings) = decoded.map_err(as_invalid_patch)?;
+    if object.uid() != current.value.uid() {
+        let cause = Cause::invalid(
+            "metadata.uid",
+            &object["metadata"]["uid"],
+            "field is immutable",
+        );
+        return Err(target.invalid(&[cause]));
+    }
     if object.name() != target.name || object.namespace() != target.namespace {
         return Err(Failure::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
@@ -602,6 +655,19 @@ fn patch_object(
         body,
         warnings,
     })
+}
+
+/// What is a bad request in a whole object is an invalid patch in a part of one.
+fn as_invalid_patch(failure: Failure) -> Failure {
+    if failure.code != 400 {
+        return failure;
+    }
+    let cause = Cause {
+        reason: "FieldValueInvalid",
+        field: "patch".to_owned(),
+        message: format!("Invalid value: {}", failure.message),
+    };
+    Failure::invalid("", "", "", &[cause])
 }
 
 fn too_old(asked: u64, floor: u64) -> Failure {

@@ -3,6 +3,7 @@
 //! A strategic merge patch is a merge patch that knows which lists are sets or maps; [`merge_key`] is that knowledge,
 //! taken from the `patchMergeKey` marks of the Kubernetes API types.
 
+use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
 use super::status::Failure;
@@ -12,15 +13,40 @@ const JSON_PATCH_OPERATIONS: usize = 10_000;
 
 /// Applies a JSON patch.
 pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, Failure> {
-    let patch: json_patch::Patch = serde_json::from_value(patch)
-        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+    let is_list_of_objects = patch
+        .as_array()
+        .is_some_and(|list| list.iter().all(Value::is_object));
+    let patch: json_patch::Patch =
+        serde_json::from_value(patch).map_err(|error| match is_list_of_objects {
+            true => Failure::unprocessable(error.to_string()),
+            false => Failure::bad_request(format!("error decoding patch: {error}")),
+        })?;
     if patch.0.len() > JSON_PATCH_OPERATIONS {
         return Err(Failure::too_large(JSON_PATCH_OPERATIONS));
     }
     let mut patched = object.clone();
-    json_patch::patch(&mut patched, &patch)
-        .map_err(|error| Failure::unprocessable(error.to_string()))?;
+    for operation in patch.0 {
+        let operation = lenient(&patched, operation);
+        json_patch::patch(&mut patched, &[operation])
+            .map_err(|error| Failure::unprocessable(error.to_string()))?;
+    }
     Ok(patched)
+}
+
+/// kube-apiserver lets `replace` add a field that is missing from its object.
+fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
+    let PatchOperation::Replace(ReplaceOperation { path, value }) = operation else {
+        return operation;
+    };
+    let parent = path.split_back().and_then(|(parent, _)| {
+        object
+            .pointer(parent.as_str())
+            .filter(|parent| parent.is_object())
+    });
+    if parent.is_some() && object.pointer(path.as_str()).is_none() {
+        return PatchOperation::Add(AddOperation { path, value });
+    }
+    PatchOperation::Replace(ReplaceOperation { path, value })
 }
 
 /// Applies a merge patch.
@@ -228,8 +254,8 @@ fn merge_item(
     };
     let identity = &item[merge_key];
     if identity.is_null() {
-        return Err(Failure::bad_request(format!(
-            "error decoding patch: map: {item} does not contain declared merge key: {merge_key}"
+        return Err(Failure::internal(format!(
+            "map: {item} does not contain declared merge key: {merge_key}"
         )));
     }
     if item["$patch"] == "delete" {
@@ -308,7 +334,7 @@ fn without_directives(value: Value) -> Value {
 }
 
 fn unknown_directive(directive: &str) -> Failure {
-    Failure::bad_request(format!(
-        "error decoding patch: unknown patch type: {directive} (known: replace, merge, delete)"
+    Failure::internal(format!(
+        "unknown patch type: {directive} (known: replace, merge, delete)"
     ))
 }

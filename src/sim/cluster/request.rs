@@ -40,22 +40,27 @@ impl Target {
 }
 
 /// Finds out where a path leads.
-pub(crate) fn route(path: &str) -> Route {
+///
+/// # Errors
+/// 400 for a broken escape.
+pub(crate) fn route(path: &str) -> Result<Route, Failure> {
     let segments: Option<Vec<String>> = path
         .split('/')
         .filter(|segment| !segment.is_empty())
         .map(|segment| decode(segment, false))
         .collect();
-    let Some(segments) = segments else {
-        return Route::Other;
-    };
+    let segments = segments.ok_or_else(|| {
+        Failure::bad_request(format!(
+            "the path {path:?} has an invalid escape; write it as %XX"
+        ))
+    })?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     let target = match segments.as_slice() {
         ["api", version, rest @ ..] => resource("", version, rest),
         ["apis", group, version, rest @ ..] => resource(group, version, rest),
         _ => None,
     };
-    target.map_or(Route::Other, Route::Resource)
+    Ok(target.map_or(Route::Other, Route::Resource))
 }
 
 fn resource(group: &str, version: &str, rest: &[&str]) -> Option<Target> {
@@ -141,23 +146,48 @@ impl Query {
     /// A resourceVersion; `None` when it is not given.
     ///
     /// # Errors
-    /// Something that this server never gave out.
-    pub(crate) fn version(&self) -> Result<Option<u64>, Failure> {
+    /// Something that this server never gave out, in words.
+    pub(crate) fn version(&self) -> Result<Option<u64>, String> {
         match self.get("resourceVersion") {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                Failure::invalid(
-                    "",
-                    "",
-                    "",
-                    &[Cause::invalid(
-                        "resourceVersion",
-                        &text.into(),
-                        "strconv.ParseUint: parsing: invalid syntax",
-                    )],
+                format!(
+                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
                 )
             }),
         }
+    }
+
+    /// Do resourceVersion, its match and a continue token go together in a list?
+    ///
+    /// # Errors
+    /// 422 with the rule that is broken.
+    pub(crate) fn check_version_match(&self) -> Result<(), Failure> {
+        let (version, rule) = (
+            self.get("resourceVersion"),
+            self.get("resourceVersionMatch"),
+        );
+        const RULES: &[&str] = &["Exact", "NotOlderThan", ""];
+        let forbidden = |why: &str| Some(Cause::forbidden("resourceVersionMatch", why));
+        let cause = match (rule, version) {
+            ("", _) => None,
+            _ if !self.get("continue").is_empty() => {
+                forbidden("resourceVersionMatch is forbidden when continue is provided")
+            }
+            (_, "") => {
+                forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
+            }
+            ("Exact", "0") => {
+                forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+            }
+            (rule, _) if !RULES.contains(&rule) => Some(Cause::unsupported(
+                "resourceVersionMatch",
+                &rule.into(),
+                RULES,
+            )),
+            _ => None,
+        };
+        cause.map_or(Ok(()), |cause| Err(option_failure("ListOptions", cause)))
     }
 
     /// Is nothing to be written?

@@ -270,7 +270,7 @@ impl FieldSelector {
     ///
     /// # Errors
     /// Names the part that cannot be read, or the field that cannot be selected by.
-    pub fn parse(text: &str, storage: Storage, kind: &str) -> Result<Self, String> {
+    pub fn parse(text: &str, storage: Storage) -> Result<Self, String> {
         let mut requirements = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (key, equal, value) = if let Some((key, value)) = part.split_once("!=") {
@@ -288,7 +288,7 @@ impl FieldSelector {
             if !["metadata.name", "metadata.namespace"].contains(&key.as_str())
                 && !selectable(storage).contains(&key.as_str())
             {
-                return Err(format!("field label not supported: {key} (kind {kind})"));
+                return Err(format!("field label not supported: {key}"));
             }
             requirements.push((key, equal, value.to_owned()));
         }

@@ -113,7 +113,7 @@ fn spend_budget(
         [] => return Ok(()),
         [budget] => (budget, disruptions_allowed(store, budget)),
         _ => {
-            return Err(Failure::of_status(500, None).saying(
+            return Err(Failure::internal(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             ));
         }

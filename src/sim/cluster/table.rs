@@ -58,6 +58,10 @@ const PODS: &[Column] = &[
     AGE,
     wide("IP", |pod| or_none(pod.text("/status/podIP"))),
     wide("Node", |pod| or_none(pod.text("/spec/nodeName"))),
+    wide("Nominated Node", |pod| {
+        or_none(pod.text("/status/nominatedNodeName"))
+    }),
+    wide("Readiness Gates", |_| or_none("")),
 ];
 
 const NODES: &[Column] = &[

@@ -27,6 +27,7 @@ pub(crate) fn check(target: &Target, object: &Value, old: Option<&Value>) -> Res
         Storage::ConfigMaps | Storage::Secrets => immutable_data(object, old, &mut causes),
         Storage::PodDisruptionBudgets => disruption_budget(object, &mut causes),
         Storage::Leases => lease(object, &mut causes),
+        Storage::Events => event(target.resource, object, old, &mut causes),
         _ => {}
     }
     if causes.is_empty() {
@@ -57,23 +58,23 @@ fn name(resource: &Resource, object: &Value, causes: &mut Vec<Cause>) {
     } else {
         Box::new(name.split('.'))
     };
-    let good = |word: &str| {
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        !word.is_empty()
-            && word.chars().all(inner)
-            && !word.starts_with('-')
-            && !word.ends_with('-')
-    };
-    if name.len() > limit || !words.into_iter().all(good) {
+    if name.len() > limit || !words.into_iter().all(is_dns_label) {
         let rule = if is_label_name(resource.storage) {
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and \
-             end with an alphanumeric character"
+            LABEL_RULE
         } else {
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character"
         };
         causes.push(Cause::invalid("metadata.name", &name.into(), rule));
     }
+}
+
+const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+                          must start and end with an alphanumeric character";
+
+fn is_dns_label(word: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !word.is_empty() && word.chars().all(inner) && !word.starts_with('-') && !word.ends_with('-')
 }
 
 fn labels_and_annotations(object: &Value, causes: &mut Vec<Cause>) {
@@ -117,7 +118,6 @@ fn labels(field: &str, labels: &Value, causes: &mut Vec<Cause>) {
 
 fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     let spec = &object["spec"];
-    selector_and_template(spec, causes);
     if let Some(old) = old
         && old["spec"]["selector"] != spec["selector"]
     {
@@ -127,6 +127,7 @@ fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
             "field is immutable",
         ));
     }
+    selector_and_template(spec, causes);
     not_negative(spec, "minReadySeconds", causes);
     not_negative(spec, "revisionHistoryLimit", causes);
     if spec.text("/template/spec/restartPolicy") != "Always" {
@@ -231,6 +232,12 @@ fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
             let name = container.text("/name");
             if name.is_empty() {
                 causes.push(Cause::required(format!("{path}.name"), ""));
+            } else if name.len() > 63 || !is_dns_label(name) {
+                causes.push(Cause::invalid(
+                    format!("{path}.name"),
+                    &name.into(),
+                    LABEL_RULE,
+                ));
             } else if names.contains(&name) {
                 causes.push(Cause::duplicate(format!("{path}.name"), &name.into()));
             }
@@ -254,6 +261,7 @@ fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
                     POLICIES,
                 ));
             }
+            ports_and_variables(&path, container, causes);
             mounts(&path, container, spec, causes);
         }
     }
@@ -264,6 +272,27 @@ fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
             &spec["restartPolicy"],
             RESTART,
         ));
+    }
+}
+
+fn ports_and_variables(path: &str, container: &Value, causes: &mut Vec<Cause>) {
+    let each = |list: &str| container[list].as_array().cloned().unwrap_or_default();
+    for (at, port) in each("ports").iter().enumerate() {
+        let field = format!("{path}.ports[{at}].containerPort");
+        match port["containerPort"].as_i64() {
+            None | Some(0) => causes.push(Cause::required(field, "")),
+            Some(1..=65535) => {}
+            Some(_) => causes.push(Cause::invalid(
+                field,
+                &port["containerPort"],
+                "must be between 1 and 65535, inclusive",
+            )),
+        }
+    }
+    for (at, variable) in each("env").iter().enumerate() {
+        if variable.text("/name").is_empty() {
+            causes.push(Cause::required(format!("{path}.env[{at}].name"), ""));
+        }
     }
 }
 
@@ -293,6 +322,14 @@ fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         return;
     }
     pod_spec("spec", &object["spec"], causes);
+    let number = |pod: &Value, list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
+    if number(old, "containers") != number(object, "containers") {
+        causes.push(Cause::forbidden(
+            "spec.containers",
+            "pod updates may not add or remove containers",
+        ));
+        return;
+    }
     let mut allowed = old["spec"].clone();
     for list in ["containers", "initContainers"] {
         let news = object["spec"][list].as_array();
@@ -418,6 +455,36 @@ fn disruption_budget(object: &Value, causes: &mut Vec<Cause>) {
     }
     if let Err(why) = Selector::of_label_selector(&spec["selector"]) {
         causes.push(Cause::invalid("spec.selector", &spec["selector"], &why));
+    }
+}
+
+/// Events of the newer group have more fields that must be given.
+fn event(resource: &Resource, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let involved = object.text("/involvedObject/namespace");
+    let cluster_wide = involved.is_empty() && object.namespace() == "default";
+    if involved != object.namespace() && !cluster_wide && old.is_none() {
+        causes.push(Cause::invalid(
+            "involvedObject.namespace",
+            &involved.into(),
+            "does not match event.namespace",
+        ));
+    }
+    if resource.group.is_empty() || old.is_some() {
+        return;
+    }
+    for (field, stored) in [
+        ("eventTime", "eventTime"),
+        ("reportingController", "reportingComponent"),
+        ("reportingInstance", "reportingInstance"),
+        ("action", "action"),
+        ("reason", "reason"),
+    ] {
+        if object.text(&format!("/{stored}")).is_empty() {
+            causes.push(Cause::required(field, ""));
+        }
+    }
+    if !["Normal", "Warning"].contains(&object.text("/type")) {
+        causes.push(Cause::invalid("type", &object["type"], "has invalid value"));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::object::Object;
+use super::object::{Object, default};
 use super::request::Target;
 use super::resources::Storage;
 use super::status::{Cause, Failure, success};
@@ -64,26 +64,20 @@ pub(crate) fn seconds(instant: Timestamp) -> String {
 /// Decodes a body as the kind of the path and checks that it belongs there.
 pub(crate) fn decode(
     target: &Target,
-    body: Value,
+    mut body: Value,
     writing: &Writing,
 ) -> Result<(Value, Vec<String>), Failure> {
     let resource = target.resource;
+    let expected = stored_form_version(target);
+    // Kind and version that are not given follow from the path.
+    if let Value::Object(fields) = &mut body {
+        default(fields, "kind", resource.kind);
+        default(fields, "apiVersion", expected.as_str());
+    }
     let (kind, version) = (
         body.text("/kind").to_owned(),
         body.text("/apiVersion").to_owned(),
     );
-    let expected = stored_form_version(target);
-    if kind.is_empty() || version.is_empty() {
-        let missing = if kind.is_empty() {
-            "Kind"
-        } else {
-            "apiVersion"
-        };
-        return Err(Failure::bad_request(format!(
-            "Object '{missing}' is missing in '{}'",
-            shortened(&body)
-        )));
-    }
     if kind != resource.kind || version != expected {
         return Err(Failure::bad_request(format!(
             "the API version and kind in the data ({version}, {kind}) do not match the expected ({}, {})",
@@ -116,10 +110,6 @@ fn stored_form_version(target: &Target) -> String {
     }
 }
 
-fn shortened(body: &Value) -> String {
-    body.to_string().chars().take(200).collect()
-}
-
 /// POST: a new object.
 pub(crate) fn create(
     store: &mut Store,
@@ -131,8 +121,9 @@ pub(crate) fn create(
     let (mut object, warnings) = decode(target, body, writing)?;
     place_in_namespace(target, &mut object)?;
     if !object.text("/metadata/resourceVersion").is_empty() {
-        return Err(Failure::of_status(500, None)
-            .saying("resourceVersion should not be set on objects to be created"));
+        return Err(Failure::internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
     }
     name_object(store, target, &mut object)?;
     let timestamp = writing.timestamp();
@@ -264,9 +255,10 @@ pub(crate) fn replace(
     let resource = target.resource;
     let (mut object, warnings) = decode(target, body, writing)?;
     if object.name().is_empty() {
-        object
-            .metadata_mut()
-            .insert("name".to_owned(), target.name.as_str().into());
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name
+        )));
     }
     if object.name() != target.name {
         return Err(Failure::bad_request(format!(
@@ -360,6 +352,11 @@ fn is_finished(storage: Storage, object: &Value) -> bool {
 fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), Failure> {
     let resource = target.resource;
     let version = new.text("/metadata/resourceVersion");
+    if !version.is_empty() && version.parse::<u64>().is_err() {
+        return Err(Failure::internal(format!(
+            "strconv.ParseUint: parsing {version:?}: invalid syntax"
+        )));
+    }
     if !new.uid().is_empty() && new.uid() != old.uid() {
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
@@ -430,6 +427,11 @@ pub(crate) fn delete(
     let current = get(store, target)?;
     check_preconditions(target, &current.value, options)?;
     let storage = target.resource.storage;
+    const KEPT: &[&str] = &["default", "kube-public", "kube-system"];
+    if storage == Storage::Namespaces && KEPT.contains(&target.name.as_str()) {
+        let why = "this namespace may not be deleted";
+        return Err(Failure::forbidden("", "namespaces", &target.name, why));
+    }
     let marked = mark(storage, &current.value, options, writing);
     let Some(marked) = marked else {
         if !writing.dry_run {
@@ -473,7 +475,7 @@ fn check_preconditions(
         let resource = target.resource;
         Err(Failure::conflict(
             resource.group,
-            resource.plural,
+            resource.kind,
             object.name(),
             why,
         ))
