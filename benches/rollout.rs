@@ -1,0 +1,475 @@
+//! What a rollout costs on a real Kubernetes: `cargo bench --bench rollout`.
+//!
+//! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, puts one DaemonSet on many
+//! nodes, and rolls out a new image at 10 %: first by the native controller, then by `yurt-ds controller`, then with a
+//! fifth of the nodes offline. Prints a table: wall time, requests of the controller by the API server's own audit log,
+//! CPU time and peak memory of its process. `-- --nodes 200` for a quick look; `-- --memory` measures the memory with
+//! 10,000 nodes and 100,000 pods of other owners instead (takes a quarter of an hour).
+//!
+//! A benchmark, not a test: machines are noisy, so quote the ratio to the native controller of the same run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+
+const NAME: &str = "agent";
+const LIMIT: Duration = Duration::from_secs(600);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let options = Options::read()?;
+    let scripts =
+        std::env::var("CONTROL_PLANE").unwrap_or_else(|_| "../shared/control-plane".into());
+    if !Path::new(&scripts).join("up").exists() {
+        println!("SKIPPED: no control plane at {scripts}; name one by CONTROL_PLANE");
+        return Ok(());
+    }
+    let plane = Plane::up(Path::new(&scripts))?;
+    let client = plane.client().await?;
+    if options.memory {
+        return memory(&plane, &client).await;
+    }
+    rollouts(&plane, &client, options.nodes).await
+}
+
+struct Options {
+    nodes: usize,
+    memory: bool,
+}
+
+impl Options {
+    fn read() -> Result<Self> {
+        let mut options = Self {
+            nodes: 1_000,
+            memory: false,
+        };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--nodes" => {
+                    let value = arguments.next().context("--nodes needs a number")?;
+                    options.nodes = value.parse().with_context(|| format!("--nodes {value}"))?;
+                }
+                "--memory" => options.memory = true,
+                "--bench" => {}
+                other => bail!("{other}: expected --nodes N or --memory"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A control plane that is stopped when this is dropped.
+struct Plane {
+    scripts: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Plane {
+    fn up(scripts: &Path) -> Result<Self> {
+        let plane = Self {
+            scripts: scripts.to_owned(),
+            dir: tempfile::tempdir()?,
+        };
+        let status = Command::new(scripts.join("up"))
+            .arg(plane.dir.path())
+            .env("KWOK", "1")
+            .env("AUDIT", "1")
+            .env("CONTROLLER_MANAGER_FLAGS", "--node-monitor-grace-period=1h")
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "the control plane did not start");
+        Ok(plane)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
+    }
+
+    async fn client(&self) -> Result<Client> {
+        let file = Kubeconfig::read_from(self.kubeconfig())?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// Requests of yurt-ds in the audit log so far: all but watches, and deletions of pods among them.
+    fn requests(&self) -> Result<Requests> {
+        let log = std::fs::read_to_string(self.dir.path().join("audit.log"))?;
+        let mut requests = Requests::default();
+        for line in log.lines().filter(|line| line.contains("yurt-ds/")) {
+            let entry: Value = serde_json::from_str(line)?;
+            if entry["verb"] != "watch" {
+                requests.all += 1;
+            }
+            requests.deletions += usize::from(entry["verb"] == "delete");
+        }
+        Ok(requests)
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        let _stopped = Command::new(self.scripts.join("down"))
+            .arg(self.dir.path())
+            .status();
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Requests {
+    all: usize,
+    deletions: usize,
+}
+
+/// The controller's process, ended when this is dropped.
+struct Controller(Child);
+
+impl Controller {
+    fn start(plane: &Plane) -> Result<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_yurt-ds"));
+        command.args([
+            "controller",
+            "--listen",
+            "127.0.0.1:0",
+            "--leader-elect",
+            "false",
+        ]);
+        command
+            .arg("--kubeconfig")
+            .arg(plane.kubeconfig())
+            .stderr(Stdio::null());
+        Ok(Self(command.spawn()?))
+    }
+
+    /// CPU time so far, user and system.
+    fn cpu(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;
+        let ticks = |field: usize| {
+            after
+                .split_whitespace()
+                .nth(field)
+                .and_then(|text| text.parse::<f64>().ok())
+        };
+        Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / 100.0)
+    }
+
+    /// Peak resident memory in MiB.
+    fn peak(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status
+            .lines()
+            .find(|line| line.starts_with("VmHWM"))
+            .context("VmHWM")?;
+        let kib: f64 = line.split_whitespace().nth(1).context("VmHWM")?.parse()?;
+        Ok(kib / 1024.0)
+    }
+}
+
+impl Drop for Controller {
+    fn drop(&mut self) {
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+async fn rollouts(plane: &Plane, client: &Client, nodes: usize) -> Result<()> {
+    let sets: Api<DaemonSet> = Api::default_namespaced(client.clone());
+    make_nodes(client, nodes).await?;
+    sets.create(&PostParams::default(), &daemonset("v1"))
+        .await?;
+    wait("the first pods", || async {
+        Ok(available(&sets).await? == nodes)
+    })
+    .await?;
+
+    patch(&sets, json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%", "maxSurge": 0}}}})).await?;
+    let native = native(&sets, nodes).await?;
+    println!(
+        "{:<34} {:>9} {:>9} {:>9} {:>9}",
+        "case", "wall s", "requests", "CPU s", "peak MiB"
+    );
+    println!(
+        "{:<34} {native:>9.1} {:>9} {:>9} {:>9}",
+        format!("native, {nodes} nodes, 10 %"),
+        "-",
+        "-",
+        "-"
+    );
+
+    patch(&sets, json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}, "metadata": {"annotations":
+        {"apps.openyurt.io/update-strategy": "AdvancedRollingUpdate", "apps.openyurt.io/max-unavailable": "10%"}}})).await?;
+    let controller = Controller::start(plane)?;
+    wait("the first report", || async {
+        complete(&sets, "True").await
+    })
+    .await?;
+    let ours = ours(plane, &controller, &sets, "v3").await?;
+    ours.print(&format!("yurt-ds, {nodes} nodes, 10 %"));
+    println!(
+        "{:<34} {:>9.3}",
+        "  wall, to the native controller",
+        ours.wall / native
+    );
+    println!(
+        "{:<34} {:>9.3}",
+        "  requests per replaced pod",
+        ours.requests.all as f64 / ours.requests.deletions as f64
+    );
+
+    let before = plane.requests()?.all;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    println!(
+        "{:<34} {:>9}",
+        "  requests in a minute at rest",
+        plane.requests()?.all - before
+    );
+
+    take_offline(client, nodes / 5).await?;
+    let offline = self::ours(plane, &controller, &sets, "v4").await?;
+    offline.print("yurt-ds, a fifth offline, 10 %");
+    println!("{:<34} {:>9}", "  replaced", offline.requests.deletions);
+    Ok(())
+}
+
+struct Figures {
+    wall: f64,
+    cpu: f64,
+    peak: f64,
+    requests: Requests,
+}
+
+impl Figures {
+    fn print(&self, case: &str) {
+        println!(
+            "{case:<34} {:>9.1} {:>9} {:>9.2} {:>9.1}",
+            self.wall, self.requests.all, self.cpu, self.peak
+        );
+    }
+}
+
+async fn native(sets: &Api<DaemonSet>, nodes: usize) -> Result<f64> {
+    let start = now();
+    set_image(sets, "v2").await?;
+    wait("the native rollout", || async {
+        let status = sets.get(NAME).await?.status.unwrap_or_default();
+        let updated = status.updated_number_scheduled.unwrap_or(0);
+        let available = status.number_available.unwrap_or(0);
+        Ok(status.observed_generation >= Some(2)
+            && updated as usize == nodes
+            && available as usize == nodes)
+    })
+    .await?;
+    Ok(start.elapsed().as_secs_f64())
+}
+
+async fn ours(
+    plane: &Plane,
+    controller: &Controller,
+    sets: &Api<DaemonSet>,
+    version: &str,
+) -> Result<Figures> {
+    let (requests, cpu, start) = (plane.requests()?, controller.cpu()?, now());
+    set_image(sets, version).await?;
+    wait("the rollout to begin", || async {
+        complete(sets, "False").await
+    })
+    .await?;
+    wait("the rollout", || async { complete(sets, "True").await }).await?;
+    let wall = start.elapsed().as_secs_f64();
+    let after = plane.requests()?;
+    Ok(Figures {
+        wall,
+        cpu: controller.cpu()? - cpu,
+        peak: controller.peak()?,
+        requests: Requests {
+            all: after.all - requests.all,
+            deletions: after.deletions - requests.deletions,
+        },
+    })
+}
+
+async fn memory(plane: &Plane, client: &Client) -> Result<()> {
+    const NODES: usize = 10_000;
+    const PODS: usize = 100_000;
+    make_nodes(client, NODES).await?;
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    println!("making {PODS} pods of other owners");
+    let results = stream::iter(0..PODS).map(|number| {
+        let pods = pods.clone();
+        async move {
+            pods.create(&PostParams::default(), &foreign_pod(number))
+                .await
+                .map(drop)
+        }
+    });
+    results.buffer_unordered(64).try_collect::<()>().await?;
+    let sets: Api<DaemonSet> = Api::default_namespaced(client.clone());
+    sets.create(&PostParams::default(), &daemonset("v1"))
+        .await?;
+    wait("the first pods", || async {
+        Ok(available(&sets).await? == NODES)
+    })
+    .await?;
+    patch(&sets, json!({"metadata": {"annotations": {"apps.openyurt.io/update-strategy": "AdvancedRollingUpdate"}}})).await?;
+    let controller = Controller::start(plane)?;
+    wait("the first report", || async {
+        complete(&sets, "True").await
+    })
+    .await?;
+    println!(
+        "{NODES} nodes, {PODS} pods of other owners: peak {:.1} MiB after the start",
+        controller.peak()?
+    );
+    set_image(&sets, "v2").await?;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    println!(
+        "after a minute of a rollout: peak {:.1} MiB, CPU {:.1} s",
+        controller.peak()?,
+        controller.cpu()?
+    );
+    Ok(())
+}
+
+async fn make_nodes(client: &Client, nodes: usize) -> Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    let results = stream::iter(0..nodes).map(|number| {
+        let api = api.clone();
+        async move {
+            api.create(&PostParams::default(), &node(number))
+                .await
+                .map(drop)
+        }
+    });
+    results.buffer_unordered(32).try_collect::<()>().await?;
+    wait("the nodes", || async {
+        let ready = api
+            .list(&ListParams::default())
+            .await?
+            .items
+            .iter()
+            .filter(|node| is_ready(node))
+            .count();
+        Ok(ready == nodes)
+    })
+    .await
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// As a cut connection looks like: the fake kubelet leaves node and pods alone, and the node is not Ready.
+async fn take_offline(client: &Client, count: usize) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let annotation = Patch::Merge(json!({"metadata": {"annotations": {"offline": "true"}}}));
+    for pod in pods.list(&ListParams::default()).await? {
+        let on = pod.spec.and_then(|spec| spec.node_name).unwrap_or_default();
+        let number: usize = on.trim_start_matches("node-").parse().unwrap_or(usize::MAX);
+        if number < count {
+            let name = pod.metadata.name.unwrap_or_default();
+            pods.patch(&name, &PatchParams::default(), &annotation)
+                .await?;
+        }
+    }
+    for number in 0..count {
+        let name = format!("node-{number:05}");
+        nodes
+            .patch(&name, &PatchParams::default(), &annotation)
+            .await?;
+        let time = k8s_openapi::jiff::Timestamp::now().to_string();
+        let condition = json!({"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "lastTransitionTime": time});
+        let patch = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+        nodes
+            .patch_status(&name, &PatchParams::default(), &patch)
+            .await?;
+    }
+    Ok(())
+}
+
+fn node(number: usize) -> Node {
+    let name = format!("node-{number:05}");
+    serde_json::from_value(json!({"metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}}}))
+    .expect("a node")
+}
+
+fn foreign_pod(number: usize) -> Pod {
+    let node = format!("node-{:05}", number % 10_000);
+    serde_json::from_value(
+        json!({"metadata": {"name": format!("other-{number:06}"), "labels": {"app": "other"},
+        "annotations": {"offline": "true"}},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "other:v1"}]}}),
+    )
+    .expect("a pod")
+}
+
+fn daemonset(version: &str) -> DaemonSet {
+    serde_json::from_value(json!({"metadata": {"name": NAME}, "spec": {
+        "selector": {"matchLabels": {"app": NAME}}, "updateStrategy": {"type": "OnDelete"},
+        "template": {"metadata": {"labels": {"app": NAME}},
+            "spec": {"containers": [{"name": "main", "image": format!("agent:{version}")}]}}}}))
+    .expect("a DaemonSet")
+}
+
+async fn set_image(sets: &Api<DaemonSet>, version: &str) -> Result<()> {
+    let image = format!("agent:{version}");
+    patch(
+        sets,
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}}),
+    )
+    .await
+}
+
+async fn patch(sets: &Api<DaemonSet>, patch: Value) -> Result<()> {
+    sets.patch(NAME, &PatchParams::default(), &Patch::Strategic(patch))
+        .await?;
+    Ok(())
+}
+
+async fn available(sets: &Api<DaemonSet>) -> Result<usize> {
+    let status = sets.get(NAME).await?.status.unwrap_or_default();
+    Ok(usize::try_from(status.number_available.unwrap_or(0))?)
+}
+
+async fn complete(sets: &Api<DaemonSet>, wanted: &str) -> Result<bool> {
+    let status = sets.get(NAME).await?.status.unwrap_or_default();
+    let mut conditions = status.conditions.into_iter().flatten();
+    Ok(conditions
+        .any(|condition| condition.type_ == "RolloutComplete" && condition.status == wanted))
+}
+
+async fn wait<F: Future<Output = Result<bool>>>(
+    what: &str,
+    mut reached: impl FnMut() -> F,
+) -> Result<()> {
+    let start = now();
+    while !reached().await? {
+        ensure!(
+            start.elapsed() < LIMIT,
+            "{what}: not reached after {LIMIT:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn now() -> Instant {
+    Instant::now()
+}
