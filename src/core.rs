@@ -1,4 +1,24 @@
 //! The heart: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
+//!
+//! # Expected flow
+//! Whoever knows a DaemonSet reads its settings once ([`strategy::read`]), describes its nodes and pods as a [`Fleet`],
+//! and asks [`decide`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
+//! changed or at [`Plan::next_wake`].
+//!
+//! # Guarantees
+//! - The same arguments give the same plan. Nothing here reads a clock, rolls dice, waits, or talks to anybody.
+//! - At no moment do more than `max-unavailable` of the targeted nodes that are online lack an available pod because of
+//!   a plan; missing, terminating, young and broken pods all count, offline nodes never do.
+//! - No pod on a node that is offline, paused, or of an unclear revision is touched.
+//! - Every node has a verdict, and carrying out a plan twice changes nothing.
+//!
+//! # Assumptions
+//! - The caller lays its own unseen deletions over the fleet ([`Pod::terminating`]).
+//! - Instants in the fleet are comparable with `now`; a node's own clock is not to be trusted.
+//!
+//! # Caveats
+//! Whether a lost node is the revision's fault is a judgement (`guard`), made from API timestamps alone.
+
 
 mod budget;
 mod classify;
