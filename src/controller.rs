@@ -20,6 +20,7 @@ mod lookup;
 pub mod metrics;
 pub mod permissions;
 mod report;
+mod restraint;
 
 use std::sync::Arc;
 

@@ -19,7 +19,6 @@
 //! # Caveats
 //! Whether a lost node is the revision's fault is a judgement (`guard`), made from API timestamps alone.
 
-
 mod budget;
 mod classify;
 mod decide;

@@ -77,6 +77,9 @@ impl Index {
     pub fn delete_node(&mut self, name: &str) -> Vec<SetKey> {
         let name = NodeName::from(name);
         let before = self.nodes.remove(&name);
+        for set in self.sets.values_mut() {
+            set.podless.remove(&name);
+        }
         self.sets_concerned(&name, before.as_ref(), None)
     }
 

@@ -125,9 +125,11 @@ pub struct PodStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
     /// Whether it passes its readiness probe.
+    #[serde(deserialize_with = "nullable")]
     pub ready: bool,
     /// How often it was started again.
-    pub restart_count: u32,
+    #[serde(deserialize_with = "nullable")]
+    pub restart_count: i64,
     /// What it does now.
     #[serde(deserialize_with = "nullable")]
     pub state: ContainerState,

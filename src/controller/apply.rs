@@ -32,7 +32,7 @@ pub(super) struct Writer {
 /// Why a write did not succeed.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It was not sent: this replica does not lead (any more).
+    /// It was not sent: this replica does not lead (any more), or is about to end.
     NotLeader,
     /// It was sent.
     Failed {
@@ -63,6 +63,11 @@ impl Writer {
     /// Whether a write may begin now.
     pub(super) fn may_write(&self) -> bool {
         self.leadership.borrow().may_write()
+    }
+
+    /// From now on nothing new is sent; what is under way ends as it does.
+    pub(super) fn close(&self) {
+        self.slots.close();
     }
 
     /// Carries out one action on a pod of `key`.
@@ -141,8 +146,8 @@ impl Writer {
         resource: &'static str,
         request: Result<http::Request<Vec<u8>>, request::Error>,
     ) -> Result<(), Refusal> {
-        let _slot = self.slots.acquire().await;
-        if !self.may_write() {
+        let slot = self.slots.acquire().await;
+        if slot.is_err() || !self.may_write() {
             self.metrics.withheld(Withheld::NotLeader, 1);
             return Err(Refusal::NotLeader);
         }

@@ -26,6 +26,7 @@ use super::lookup::{Looked, Lookups};
 use super::metrics::{Metrics, Withheld};
 use super::permissions;
 use super::report::{Notice, Report};
+use super::restraint::Restraint;
 use crate::client::Failure;
 use crate::clock::Clock;
 use crate::core::{
@@ -44,7 +45,7 @@ const LONGER_PAUSE: Duration = Duration::from_millis(200);
 /// A pass is followed by a pause of this many times its own length: deciding never takes more than a few percent of a core.
 const REST: u32 = 20;
 
-/// How long a deletion may stay unseen before it is asked for again.
+/// How long a report may stay unseen before it is sent again.
 const UNSEEN: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long the native controller may be behind before the status says so.
@@ -52,9 +53,6 @@ const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
 /// A full pass now and then, from memory: the belt to the braces of being woken by changes.
 const FULL_PASS: Duration = Duration::from_secs(300);
-
-/// Pauses after a write that failed: doubling from the first to the second.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Wishes to be woken are looked at again after this at the latest, for wall clocks that jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -96,9 +94,9 @@ struct SetState {
     under_way: usize,
     /// When to look again.
     wake: Option<Timestamp>,
-    /// Failures in a row, and until when nothing is written because of them.
-    failures: u32,
-    held_until: Option<Timestamp>,
+    /// Whether writes to its pods, and reports on it, have to wait because some failed.
+    pods: Restraint,
+    reports: Restraint,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
     /// The report that was sent last, and when: it takes a moment to show.
@@ -141,6 +139,10 @@ impl Engine {
                     self.note_leadership();
                 }
                 Some(done) = self.state.done.join_next() => self.take_done(done),
+                // Before the inputs, so that a flood of them cannot keep the pass waiting; what it does not see yet it
+                // sees next time.
+                () = tokio::time::sleep_until(wake) => self.pass(),
+                _ = full_pass.tick() => self.all_dirty(),
                 received = self.parts.inputs.recv_many(&mut inputs, 128) => {
                     if received == 0 {
                         break;
@@ -148,8 +150,6 @@ impl Engine {
                     inputs.drain(..).for_each(|input| self.take(input));
                     self.parts.metrics.queue_depth(self.parts.inputs.len());
                 }
-                _ = full_pass.tick() => self.all_dirty(),
-                () = tokio::time::sleep_until(wake) => self.pass(),
             }
         }
         self.finish().await;
@@ -157,6 +157,7 @@ impl Engine {
 
     /// Lets the writes under way end; nothing new begins.
     async fn finish(mut self) {
+        self.parts.writer.close();
         while self.state.done.join_next().await.is_some() {}
     }
 
@@ -262,10 +263,11 @@ impl Engine {
         if !set.synced {
             return; // the list of its pods marks it again
         }
-        set.expire_overlay(now.saturating_sub(UNSEEN).unwrap_or(now));
-        let unseen = set
-            .oldest_overlay()
-            .and_then(|at| at.checked_add(UNSEEN).ok());
+        let due = set.overlay_due();
+        if due.is_some_and(|due| due <= now) {
+            self.parts.feed.look_again_at(key);
+            return;
+        }
         let began = Instant::now();
         let Some(fleet) = self.parts.feed.index.fleet(key, now) else {
             return;
@@ -307,7 +309,7 @@ impl Engine {
             }
         }
         if let Some(state) = self.state.sets.get_mut(key) {
-            state.wake = state.wake.into_iter().chain(unseen).min();
+            state.wake = state.wake.into_iter().chain(due).min();
         }
     }
 
@@ -382,13 +384,15 @@ impl Engine {
                 .withheld(Withheld::NotLeader, actions.len());
             return;
         }
-        let state = self.state.sets.entry(key.clone()).or_default();
-        if let Some(held) = state.held_until.filter(|at| *at > now) {
-            state.wake = state.wake.into_iter().chain([held]).min();
-            return;
-        }
         if let Some(report) = report {
             self.report(key, report, now);
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if let Some(until) = state.pods.holds(now) {
+            if !actions.is_empty() {
+                state.wake = state.wake.into_iter().chain([until]).min();
+            }
+            return;
         }
         for action in actions {
             self.start(key, action, now);
@@ -435,6 +439,10 @@ impl Engine {
             sent.conditions == report.conditions && now.duration_since(*at) < UNSEEN
         };
         if state.reported.as_ref().is_some_and(waiting) {
+            return;
+        }
+        if let Some(until) = state.reports.holds(now) {
+            state.wake = state.wake.into_iter().chain([until]).min();
             return;
         }
         for notice in &report.notices {
@@ -493,12 +501,7 @@ impl Engine {
                 key
             }
             Done::Reported(key, result) => {
-                if result.is_err()
-                    && let Some(state) = self.state.sets.get_mut(&key)
-                {
-                    state.reported = None;
-                }
-                self.note_answer(&key, &result, now);
+                self.note_reported(&key, &result, now);
                 key
             }
             Done::Looked(key, looked) => {
@@ -546,49 +549,54 @@ impl Engine {
         set.lay_over(pod.uid.clone(), Overlay { at: now, doubt });
     }
 
-    /// Slows down while the API server refuses, and says so once.
+    /// Slows down while the API server refuses writes to pods.
     fn note_answer(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
-        let Some(state) = self.state.sets.get_mut(key) else {
+        if let Some(state) = self.state.sets.get_mut(key) {
+            state.pods.note(result, now);
+        }
+        self.note_refusal(key, result);
+    }
+
+    /// The same for reports, which do not hold up pods.
+    fn note_reported(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
+        if let Some(state) = self.state.sets.get_mut(key) {
+            state.reports.note(result, now);
+            if result.is_err() {
+                state.reported = None;
+            }
+        }
+        self.note_refusal(key, result);
+    }
+
+    /// Says once what a person has to mend.
+    fn note_refusal(&mut self, key: &SetKey, result: &Result<(), Refusal>) {
+        let Err(Refusal::Failed {
+            verb,
+            resource,
+            error,
+        }) = result
+        else {
             return;
         };
-        match result {
-            Ok(()) => (state.failures, state.held_until) = (0, None),
-            Err(Refusal::NotLeader) => {}
-            Err(Refusal::Failed { error, .. })
-                if matches!(error.failure(), Failure::Gone | Failure::Conflict) =>
-            {
+        match error.failure() {
+            Failure::Gone | Failure::Conflict => {
                 debug!(daemonset = %key, %error, "The view was old");
             }
-            Err(Refusal::Failed {
-                verb,
-                resource,
-                error,
-            }) => {
-                let pause = RETRY
-                    .0
-                    .saturating_mul(1 << state.failures.min(10))
-                    .min(RETRY.1);
-                let pause = SignedDuration::try_from(pause).unwrap_or_default();
-                let until = now.checked_add(pause).unwrap_or(now);
-                if state.held_until.is_none_or(|held| held <= now) {
-                    if state.failures == 0 {
-                        warn!(daemonset = %key, %error, "A write failed and is tried again");
-                    }
-                    state.failures += 1;
-                    state.held_until = Some(until);
-                }
-                if error.failure() == Failure::Forbidden {
-                    let note = format!(
-                        "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
-                         (manifests/base/rbac), or look for an admission webhook that denies it"
-                    );
-                    let notice = Notice {
-                        warning: true,
-                        reason: permissions::PERMISSION_MISSING,
-                        note,
-                    };
-                    self.publish(key, &notice);
-                }
+            Failure::Forbidden => {
+                let note = format!(
+                    "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
+                     (manifests/base/rbac), or look for an admission webhook that denies it"
+                );
+                warn!(daemonset = %key, verb, resource, %error, "Not permitted");
+                let notice = Notice {
+                    warning: true,
+                    reason: permissions::PERMISSION_MISSING,
+                    note,
+                };
+                self.publish(key, &notice);
+            }
+            Failure::Refused | Failure::Throttled | Failure::Unreachable => {
+                warn!(daemonset = %key, verb, resource, %error, "A write failed and is tried again");
             }
         }
     }

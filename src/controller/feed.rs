@@ -26,8 +26,9 @@ pub(super) struct Feed {
 #[derive(Debug)]
 struct PodWatch {
     number: u64,
-    selector: String,
     listing: Listing<String>,
+    /// When the list under way began.
+    began: Option<Timestamp>,
     _watch: Watch,
 }
 
@@ -96,17 +97,18 @@ impl Feed {
 
     /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
     pub(super) fn look_again(&mut self) {
-        let watched: Vec<(SetKey, String)> = self
-            .pods
-            .iter()
-            .map(|(key, watch)| (key.clone(), watch.selector.clone()))
-            .collect();
-        for (key, selector) in watched {
-            if let Some(set) = self.index.set_mut(&key) {
-                set.synced = false;
-            }
-            self.watch(key, selector);
-        }
+        let watched: Vec<SetKey> = self.pods.keys().cloned().collect();
+        watched.iter().for_each(|key| self.look_again_at(key));
+    }
+
+    /// Lists the pods of one DaemonSet anew; nothing is decided before the list is complete.
+    pub(super) fn look_again_at(&mut self, key: &SetKey) {
+        let Some(set) = self.index.set_mut(key) else {
+            return;
+        };
+        set.synced = false;
+        let selector = set.selector.clone();
+        self.watch(key.clone(), selector);
     }
 
     /// Takes in what a watch said.
@@ -211,8 +213,8 @@ impl Feed {
             key,
             PodWatch {
                 number,
-                selector,
                 listing: Listing::default(),
+                began: None,
                 _watch: watch,
             },
         );
@@ -266,6 +268,7 @@ impl Feed {
         let stir = match event {
             Event::Init => {
                 watch.listing.seen.clear();
+                watch.began = Some(now);
                 Stir::Nothing
             }
             Event::InitApply(pod) => {
@@ -275,7 +278,7 @@ impl Feed {
             Event::Apply(pod) => set.apply_pod(&pod, now),
             Event::Delete(pod) => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
             Event::InitDone => {
-                set.retain_pods(&watch.listing.finish());
+                set.retain_pods(&watch.listing.finish(), watch.began);
                 Stir::Soon
             }
         };

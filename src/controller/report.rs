@@ -273,36 +273,34 @@ fn names_with(fleet: &Fleet, plan: &Plan, wanted: impl Fn(&Verdict) -> bool) -> 
     }
 }
 
+/// The Event for what is new since `before`.
 fn notice(
     before: Option<&Condition>,
     plan: &Plan,
     reason: &'static str,
     note: &str,
 ) -> Option<Notice> {
-    if before.is_some_and(|before| before.reason == reason && before.message == note) {
+    let same_reason = before.is_some_and(|before| before.reason == reason);
+    let about = |text: &str| text.split(':').next().map(str::to_owned);
+    let same_revision = before.is_some_and(|before| about(&before.message) == about(note));
+    if same_reason && before.is_some_and(|before| before.message == note) {
         return None;
     }
-    let normal = |reason| {
-        Some(Notice {
-            warning: false,
-            reason,
-            note: note.to_owned(),
-        })
+    let (warning, reason) = match plan.phase {
+        Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
+        Phase::Progressing if plan.counts.outdated > 0 && !(same_reason && same_revision) => {
+            (false, "RolloutStarted")
+        }
+        Phase::AwaitingOwners => (false, "UpgradeAvailable"),
+        Phase::Paused { .. } => (false, "RolloutPaused"),
+        Phase::Stalled(_) => (true, "RolloutStalled"),
+        Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) => return None,
     };
-    match plan.phase {
-        Phase::Complete { .. } => before.and_then(|_| normal("RolloutComplete")),
-        Phase::Progressing if plan.counts.outdated == 0 => None,
-        Phase::Progressing if before.is_some_and(|before| before.reason == reason) => None,
-        Phase::Progressing => normal("RolloutStarted"),
-        Phase::AwaitingOwners => normal("UpgradeAvailable"),
-        Phase::Paused { .. } => normal("RolloutPaused"),
-        Phase::Stalled(_) => Some(Notice {
-            warning: true,
-            reason: "RolloutStalled",
-            note: note.to_owned(),
-        }),
-        Phase::Behind(_) => None,
-    }
+    Some(Notice {
+        warning,
+        reason,
+        note: note.to_owned(),
+    })
 }
 
 fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {

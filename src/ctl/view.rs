@@ -176,7 +176,7 @@ impl View {
                 set.apply_pod(pod, self.loaded);
             }
             let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone());
-            set.retain_pods(&uids.collect::<BTreeSet<_>>());
+            set.retain_pods(&uids.collect::<BTreeSet<_>>(), None);
             self.versions.pods.push((key, selector, version));
         }
         Ok(())

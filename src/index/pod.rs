@@ -132,7 +132,7 @@ fn trouble(status: &api::PodStatus) -> Option<Trouble> {
             let reason = waiting.or(ended)?.reason.as_str().into();
             Some(Trouble {
                 reason,
-                restarts: container.restart_count,
+                restarts: u32::try_from(container.restart_count).unwrap_or_default(),
             })
         })
 }

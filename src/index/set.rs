@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -91,6 +92,21 @@ pub enum Doubt {
     Conflict(ResourceVersion),
     /// No answer: it may have happened. Asking again is harmless.
     Unanswered,
+}
+
+impl Doubt {
+    /// How long such a write may stay unseen before somebody has to look: events are lost, and a request that was never
+    /// answered may still be carried out by a server that was frozen.
+    fn patience(&self) -> Duration {
+        match self {
+            Self::Accepted | Self::Conflict(_) => Duration::from_secs(30),
+            Self::Unanswered => Duration::from_secs(15),
+        }
+    }
+}
+
+fn later(at: Timestamp, by: Duration) -> Timestamp {
+    at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// Pods per node, in order, with their revisions judged.
@@ -238,8 +254,9 @@ impl SetRecord {
         }
     }
 
-    /// Forgets the pods that a complete list did not contain.
-    pub fn retain_pods(&mut self, seen: &BTreeSet<String>) {
+    /// Forgets the pods that a complete list did not contain, and what was laid over before that list began: what it
+    /// shows is true, whatever a lost event or an answer that never came left open.
+    pub fn retain_pods(&mut self, seen: &BTreeSet<String>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
             .places
             .keys()
@@ -249,6 +266,15 @@ impl SetRecord {
         for uid in gone {
             self.forget(&uid);
         }
+        let (overlay, places) = (&mut self.overlay, &self.places);
+        overlay.retain(|uid, overlay| {
+            let may_follow = match overlay.doubt {
+                Doubt::Unanswered => overlay.doubt.patience(),
+                Doubt::Accepted | Doubt::Conflict(_) => Duration::ZERO,
+            };
+            let outlasts = |began| later(overlay.at, may_follow) > began;
+            places.contains_key(uid) && began.is_some_and(outlasts)
+        });
         self.synced = true;
     }
 
@@ -283,10 +309,18 @@ impl SetRecord {
         settled
     }
 
-    /// Remembers a deletion that was asked for.
+    /// Remembers a deletion that was asked for, unless what is known of the pod answers all doubts already.
     pub fn lay_over(&mut self, uid: PodUid, overlay: Overlay) {
-        if self.places.contains_key(&uid) {
+        let place = self.places.get(&uid).and_then(|node| self.pods.get(node));
+        let known = place.and_then(|pods| pods.iter().find(|known| *known.uid() == uid));
+        let open = known.is_some_and(|known| match &overlay.doubt {
+            Doubt::Accepted | Doubt::Unanswered => !known.pod.terminating,
+            Doubt::Conflict(version) => known.pod.resource_version == *version,
+        });
+        if open {
             self.overlay.insert(uid, overlay);
+        } else {
+            self.overlay.remove(&uid);
         }
     }
 
@@ -295,18 +329,10 @@ impl SetRecord {
         self.overlay.remove(uid);
     }
 
-    /// Forgets what was laid over before `limit` and never showed; true when there was something.
-    ///
-    /// A watch that missed an event must not block a node for ever; every write has a precondition, so asking again is safe.
-    pub fn expire_overlay(&mut self, limit: Timestamp) -> bool {
-        let before = self.overlay.len();
-        self.overlay.retain(|_, overlay| overlay.at > limit);
-        self.overlay.len() < before
-    }
-
-    /// When the oldest unseen write of ours was made.
-    pub fn oldest_overlay(&self) -> Option<Timestamp> {
-        self.overlay.values().map(|overlay| overlay.at).min()
+    /// When the pods have to be listed anew, because a write of ours should have shown by then.
+    pub fn overlay_due(&self) -> Option<Timestamp> {
+        let due = |overlay: &Overlay| later(overlay.at, overlay.doubt.patience());
+        self.overlay.values().map(due).min()
     }
 
     /// Remembers that no revision of that hash exists: its pods are outdated.

@@ -1,0 +1,43 @@
+//! How writes slow down while the API server refuses them.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::apply::Refusal;
+use crate::client::Failure;
+
+/// Pauses after a write that failed: doubling from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Failures in a row, and until when nothing more is sent because of them.
+#[derive(Default)]
+pub(super) struct Restraint {
+    failures: u32,
+    until: Option<Timestamp>,
+}
+
+impl Restraint {
+    /// Until when to wait, if so.
+    pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
+        self.until.filter(|until| *until > now)
+    }
+
+    /// Many writes of one batch may fail at once: that is one failure.
+    pub(super) fn note(&mut self, result: &Result<(), Refusal>, now: Timestamp) {
+        let failure = match result {
+            Ok(()) => return *self = Self::default(),
+            Err(refusal) => refusal.failure(),
+        };
+        match failure {
+            None | Some(Failure::Gone | Failure::Conflict) => {}
+            Some(_) if self.holds(now).is_some() => {}
+            Some(_) => {
+                let pause = RETRY.0.saturating_mul(1 << self.failures.min(10));
+                let pause = SignedDuration::try_from(pause.min(RETRY.1)).unwrap_or_default();
+                self.failures += 1;
+                self.until = now.checked_add(pause).ok();
+            }
+        }
+    }
+}
