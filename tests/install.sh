@@ -43,7 +43,7 @@ holder() { kubectl -n yurt-ds get lease yurt-ds-controller -o 'jsonpath={.spec.h
 replica_named() {
   local pod
   for pod in $(replicas); do
-    if kubectl -n yurt-ds logs "$pod" | grep -qF "$1"; then echo "$pod" && return; fi
+    if kubectl -n yurt-ds logs "$pod" 2> /dev/null | grep -F "$1" > /dev/null; then echo "$pod" && return; fi
   done
 }
 revision_of() { kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o 'jsonpath={.items[*].spec.containers[0].image}'; }
@@ -115,16 +115,18 @@ says "$first" 2 || { first=${nodes[1]} second=${nodes[0]}; }
 leader=$(holder)
 pod=$(replica_named "$leader")
 read -r node container < <(kubectl -n yurt-ds get "$pod" -o \
-  'jsonpath={.spec.nodeName} {.status.containerStatuses[0].containerID}')
+  'jsonpath={.spec.nodeName} {.status.containerStatuses[0].containerID}{"\n"}')
 process=$(ctr -a "${socket[$node]}" -n k8s.io tasks ls | awk -v id="${container#containerd://}" '$1 == id { print $2 }')
 grep -E 'VmRSS|RssAnon' "/proc/$process/status" | paste -sd ' '
+"$plane/node-down" "$dir" "$node" kubelet # it would start the container again, which could win the race for the Lease
 kill -9 "$process"
 says "$second" 1 || fail "$second was replaced before minReadySeconds had passed on $first"
 say "killed $pod on $node; $second still has version 1"
 
 until_true 60 "another leader" another_leads
 heir=$(replica_named "$(holder)")
-[ "$heir" != "$pod" ] || fail "the killed replica itself became the leader again, before the one that was waiting"
+if [ -z "$heir" ] || [ "$heir" = "$pod" ]; then fail "the leader is '$heir', not the replica that was waiting"; fi
+"$plane/node-up" "$dir" "$node" > /dev/null
 say "$heir leads"
 kubectl wait --for=condition=RolloutComplete daemonset/hello --timeout 90s > /dev/null
 for node in "${nodes[@]}"; do says "$node" 2 || fail "$node does not say 2: $(revision_of "$node")"; done
