@@ -322,3 +322,6 @@ fn join(
     joined.extend(pods.map(lost));
     joined
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ pub struct DaemonSet {
     #[serde(deserialize_with = "slim", default)]
     pub metadata: ObjectMeta,
     /// Slim spec.
+    #[serde(deserialize_with = "nullable", default)]
     pub spec: DaemonSetSpec,
     /// Slim status.
     #[serde(deserialize_with = "nullable", default)]
@@ -67,6 +68,12 @@ struct RawSpec {
     update_strategy: UpdateStrategy,
     min_ready_seconds: Option<i64>,
     template: Value,
+}
+
+impl Default for DaemonSetSpec {
+    fn default() -> Self {
+        RawSpec::default().into()
+    }
 }
 
 impl From<RawSpec> for DaemonSetSpec {

@@ -24,7 +24,7 @@ struct Slim {
 
 /// Reads `metadata`, keeping of the annotations only those that the engine knows.
 pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let slim = Slim::deserialize(deserializer)?;
+    let slim = Option::<Slim>::deserialize(deserializer)?.unwrap_or_default();
     let mut annotations = slim.annotations.unwrap_or_default();
     annotations.retain(|key, _| {
         key.starts_with(ANNOTATION_PREFIX) || key == TEMPLATE_GENERATION_ANNOTATION

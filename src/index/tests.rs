@@ -1,0 +1,429 @@
+//! The index, told by objects as they come over the wire.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::core::{Behind, PodRevision, PodUid, ResourceVersion, RevisionState};
+
+const CREATED: &str = "2026-01-01T00:00:00Z";
+
+fn at(second: i64) -> Timestamp {
+    CREATED.parse::<Timestamp>().unwrap() + k8s_openapi::jiff::SignedDuration::from_secs(second)
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    // From text, as the watch does it.
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn node(name: &str, ready: &str, since: i64) -> api::Node {
+    parsed(
+        json!({"metadata": {"name": name, "labels": {"pool": "a"}}, "status": {"conditions": [
+        {"type": "Ready", "status": ready, "lastTransitionTime": at(since).to_string()}]}}),
+    )
+}
+
+fn set(image: &str, generation: i64, observed: i64) -> api::DaemonSet {
+    parsed(
+        json!({"metadata": {"name": "agent", "namespace": "edge", "uid": "ds", "generation": generation,
+        "resourceVersion": generation.to_string(),
+        "annotations": {"apps.openyurt.io/update-strategy": "auto", "foreign.example/blob": "x"}},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "updateStrategy": {"type": "OnDelete"},
+            "template": template(image)}, "status": {"observedGeneration": observed}}),
+    )
+}
+
+fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+fn revision(hash: &str, number: i64, image: &str) -> api::ControllerRevision {
+    parsed(
+        json!({"metadata": {"name": format!("agent-{hash}"), "namespace": "edge",
+        "labels": {"controller-revision-hash": hash},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds", "controller": true}]},
+        "revision": number, "data": {"spec": {"template": template(image)}}}),
+    )
+}
+
+struct PodWords(Value);
+
+fn pod(on: &str, hash: &str) -> PodWords {
+    PodWords(
+        json!({"metadata": {"name": format!("agent-{on}"), "uid": format!("uid-{on}"), "resourceVersion": "1",
+        "creationTimestamp": CREATED, "labels": {"controller-revision-hash": hash},
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds", "controller": true}]},
+        "spec": {"nodeName": on}, "status": {"conditions": []}}),
+    )
+}
+
+impl PodWords {
+    fn ready(mut self, since: i64) -> Self {
+        self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": at(since).to_string()}]);
+        self
+    }
+
+    fn version(mut self, version: &str) -> Self {
+        self.0["metadata"]["resourceVersion"] = json!(version);
+        self
+    }
+
+    fn terminating(mut self) -> Self {
+        self.0["metadata"]["deletionTimestamp"] = json!(CREATED);
+        self
+    }
+
+    fn object(&self) -> api::Pod {
+        parsed(self.0.clone())
+    }
+}
+
+fn key() -> SetKey {
+    SetKey::new("edge", "agent")
+}
+
+/// Two Ready nodes with a Ready pod of the current revision each.
+fn index() -> Index {
+    let mut index = Index::default();
+    index.apply_node(&node("n1", "True", 0), at(100));
+    index.apply_node(&node("n2", "True", 0), at(100));
+    assert_eq!(
+        index.apply_set(&set("v1", 1, 1)),
+        SetChange::Watch("app=agent".to_owned())
+    );
+    index.apply_revision(&revision("aaa", 1, "v1"));
+    feed(&mut index, &pod("n1", "aaa").ready(10), 100);
+    feed(&mut index, &pod("n2", "aaa").ready(10), 100);
+    index.set_mut(&key()).unwrap().synced = true;
+    index
+}
+
+fn feed(index: &mut Index, pod: &PodWords, now: i64) -> Stir {
+    index
+        .set_mut(&key())
+        .unwrap()
+        .apply_pod(&pod.object(), at(now))
+}
+
+fn fleet(index: &mut Index) -> Fleet {
+    index.fleet(&key(), at(1000)).unwrap()
+}
+
+#[test]
+fn nodes_and_pods_are_joined_by_name_also_where_one_is_missing() {
+    let mut index = index();
+    feed(&mut index, &pod("n0", "aaa"), 100);
+    feed(&mut index, &pod("n9", "aaa"), 100);
+    index.apply_node(&node("n5", "True", 0), at(100));
+    let fleet = fleet(&mut index);
+    let told: Vec<(&str, usize, bool)> = fleet
+        .nodes
+        .iter()
+        .map(|node| {
+            (
+                node.name.as_str(),
+                node.pods.len(),
+                node.readiness == Readiness::Gone,
+            )
+        })
+        .collect();
+    let expected = [
+        ("n0", 1, true),
+        ("n1", 1, false),
+        ("n2", 1, false),
+        ("n5", 0, false),
+        ("n9", 1, true),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(fleet.nodes[3].podless_since, Some(at(1000)));
+}
+
+#[test]
+fn a_change_seen_happening_is_dated_by_our_clock() {
+    let mut index = index();
+    feed(&mut index, &pod("n1", "aaa").version("2"), 200);
+    feed(&mut index, &pod("n1", "aaa").ready(-9999).version("3"), 300); // its node's clock is hours late
+    index.apply_node(&node("n2", "Unknown", 99_999), at(300)); // and this one's is a day early
+    let fleet = fleet(&mut index);
+    assert_eq!(fleet.nodes[0].pods[0].ready_since, Some(at(300)));
+    assert_eq!(
+        fleet.nodes[1].readiness,
+        Readiness::NotReady {
+            since: Some(at(300))
+        }
+    );
+}
+
+#[test]
+fn what_was_true_before_the_first_look_is_never_dated_before_creation_nor_in_the_future() {
+    let mut index = index();
+    feed(&mut index, &pod("n3", "aaa").ready(-9999), 400);
+    feed(&mut index, &pod("n4", "aaa").ready(99_999), 400);
+    let fleet = fleet(&mut index);
+    let since = |name: &str| {
+        fleet
+            .nodes
+            .iter()
+            .find(|node| node.name.as_str() == name)
+            .unwrap()
+            .pods[0]
+            .ready_since
+    };
+    assert_eq!(since("n3"), Some(at(0)));
+    assert_eq!(since("n4"), Some(at(400)));
+}
+
+#[test]
+fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
+    let mut index = index();
+    let mut other = set("v1", 1, 1);
+    other.metadata.name = Some("other".to_owned());
+    other.spec.scheduling = crate::core::eligibility::Scheduling::from_template(
+        &json!({"spec": {"nodeSelector": {"pool": "b"}}}),
+    );
+    index.apply_set(&other);
+    assert_eq!(
+        index.apply_node(&node("n1", "False", 5), at(200)),
+        vec![key()]
+    );
+    assert_eq!(
+        index.apply_node(&node("n1", "False", 5), at(201)),
+        vec![],
+        "a heartbeat"
+    );
+    assert_eq!(index.delete_node("n1"), vec![key()]);
+}
+
+#[test]
+fn an_unseen_deletion_is_laid_over_until_it_shows() {
+    let mut index = index();
+    let uid = PodUid::from("uid-n1");
+    let accepted = Overlay {
+        at: at(500),
+        doubt: Doubt::Accepted,
+    };
+    index
+        .set_mut(&key())
+        .unwrap()
+        .lay_over(uid.clone(), accepted.clone());
+    feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501); // an older event, still under way
+    assert!(fleet(&mut index).nodes[0].pods[0].terminating);
+    assert_eq!(index.set(&key()).unwrap().overlay_due(), Some(at(530)));
+    feed(
+        &mut index,
+        &pod("n1", "aaa").terminating().version("3"),
+        502,
+    );
+    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    index.set_mut(&key()).unwrap().lay_over(uid, accepted); // the answer comes after the event
+    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+}
+
+#[test]
+fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
+    let mut index = index();
+    let conflict = |version: &str| Overlay {
+        at: at(500),
+        doubt: Doubt::Conflict(ResourceVersion::from(version)),
+    };
+    index
+        .set_mut(&key())
+        .unwrap()
+        .lay_over("uid-n1".into(), conflict("1"));
+    assert!(fleet(&mut index).nodes[0].pods[0].terminating);
+    assert_eq!(
+        feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501),
+        Stir::Soon
+    );
+    assert!(!fleet(&mut index).nodes[0].pods[0].terminating);
+    index
+        .set_mut(&key())
+        .unwrap()
+        .lay_over("uid-n1".into(), conflict("1"));
+    assert!(
+        !fleet(&mut index).nodes[0].pods[0].terminating,
+        "the newer version was there first"
+    );
+}
+
+#[test]
+fn a_complete_list_settles_what_was_asked_for_before_it_began() {
+    fn case(doubt: Doubt, began: i64, terminating: bool) {
+        let mut index = index();
+        let set = index.set_mut(&key()).unwrap();
+        set.lay_over("uid-n1".into(), Overlay { at: at(500), doubt });
+        let seen = ["uid-n1", "uid-n2"].map(str::to_owned).into();
+        set.retain_pods(&seen, Some(at(began)));
+        assert_eq!(
+            fleet(&mut index).nodes[0].pods[0].terminating,
+            terminating,
+            "{began}"
+        );
+    }
+    case(Doubt::Accepted, 499, true);
+    case(Doubt::Accepted, 501, false);
+    case(Doubt::Unanswered, 510, true);
+    case(Doubt::Unanswered, 515, false);
+}
+
+#[test]
+fn a_list_without_a_pod_forgets_it() {
+    let mut index = index();
+    index
+        .set_mut(&key())
+        .unwrap()
+        .retain_pods(&["uid-n2".to_owned()].into(), Some(at(200)));
+    assert!(fleet(&mut index).nodes[0].pods.is_empty());
+}
+
+#[test]
+fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
+    fn case(pod: &PodWords, expected: Stir) {
+        assert_eq!(feed(&mut index(), pod, 200), expected);
+    }
+    case(&pod("n1", "aaa").ready(10).version("7"), Stir::Nothing);
+    case(&pod("n1", "aaa").version("7"), Stir::Quietly);
+    case(&pod("n1", "aaa").terminating().version("7"), Stir::Quietly);
+    case(&pod("n3", "aaa"), Stir::Quietly);
+    case(&pod("n3", "aaa").ready(10), Stir::Soon);
+}
+
+#[test]
+fn a_pod_of_another_controller_is_not_ours_even_with_our_labels() {
+    let mut index = index();
+    let mut foreign = pod("n1", "aaa");
+    foreign.0["metadata"]["ownerReferences"][0]["uid"] = json!("somebody");
+    foreign.0["metadata"]["uid"] = json!("foreign");
+    assert_eq!(feed(&mut index, &foreign, 200), Stir::Nothing);
+    foreign.0["metadata"]["uid"] = json!("uid-n1"); // released, then adopted by another
+    assert_eq!(feed(&mut index, &foreign, 200), Stir::Quietly);
+    assert!(fleet(&mut index).nodes[0].pods.is_empty());
+}
+
+#[test]
+fn a_pod_that_is_not_bound_yet_belongs_to_the_node_that_its_affinity_names() {
+    let mut index = index();
+    let mut waiting = pod("n3", "aaa");
+    waiting.0["spec"] = json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+        {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}]}}}});
+    feed(&mut index, &waiting, 200);
+    assert_eq!(fleet(&mut index).nodes[1].pods.len(), 2);
+}
+
+#[test]
+fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
+    let mut index = index();
+    feed(&mut index, &pod("n1", "bbb").ready(10).version("2"), 200);
+    assert_eq!(
+        fleet(&mut index).revision,
+        RevisionState::Behind(Behind::UnknownRevision)
+    );
+    assert_eq!(index.unknown_hashes(&key()), vec![Revision::from("bbb")]);
+    index.set_mut(&key()).unwrap().note_absent("bbb".into());
+    let judged = fleet(&mut index);
+    assert_eq!(judged.revision, RevisionState::Current("aaa".into()));
+    assert_eq!(judged.nodes[0].pods[0].revision, PodRevision::Outdated);
+    index.apply_revision(&revision("bbb", 2, "v2")); // it exists after all, and is newer than our DaemonSet
+    assert_eq!(
+        fleet(&mut index).revision,
+        RevisionState::Behind(Behind::Mismatch)
+    );
+}
+
+#[test]
+fn a_template_counts_as_current_until_it_differs_from_the_newest_revision() {
+    let mut index = index();
+    let phase = |index: &mut Index| {
+        let state = fleet(index).revision;
+        (state, index.set(&key()).unwrap().is_template_current())
+    };
+    assert_eq!(
+        phase(&mut index),
+        (RevisionState::Current("aaa".into()), true)
+    );
+    index.apply_set(&set("v1", 2, 1)); // minReadySeconds, say
+    assert_eq!(
+        phase(&mut index),
+        (RevisionState::Behind(Behind::NotObserved), true)
+    );
+    index.apply_set(&set("v2", 3, 2));
+    assert_eq!(
+        phase(&mut index),
+        (RevisionState::Behind(Behind::NotObserved), false)
+    );
+    index.apply_revision(&revision("bbb", 2, "v2"));
+    index.apply_set(&set("v2", 4, 4));
+    assert_eq!(
+        phase(&mut index),
+        (RevisionState::Current("bbb".into()), true)
+    );
+}
+
+#[test]
+fn an_older_version_of_a_daemonset_changes_nothing() {
+    let mut index = index();
+    index.apply_set(&set("v2", 9, 9));
+    assert_eq!(index.apply_set(&set("v1", 8, 8)), SetChange::Ignored);
+    assert_eq!(index.set(&key()).unwrap().generation, 9);
+}
+
+#[test]
+fn a_daemonset_made_anew_under_the_same_name_starts_from_nothing() {
+    let mut index = index();
+    let mut anew = set("v1", 1, 1);
+    anew.metadata.uid = Some("other".to_owned());
+    assert_eq!(
+        index.apply_set(&anew),
+        SetChange::Watch("app=agent".to_owned())
+    );
+    let fleet = fleet(&mut index);
+    assert_eq!(fleet.revision, RevisionState::Behind(Behind::NoRevision));
+    assert!(fleet.nodes.iter().all(|node| node.pods.is_empty()));
+}
+
+#[test]
+fn a_daemonset_without_annotation_is_watched_only_while_it_carries_our_conditions() {
+    let mut index = Index::default();
+    let mut plain = set("v1", 1, 1);
+    plain.metadata.annotations = None;
+    assert_eq!(index.apply_set(&plain), SetChange::Ignored);
+    plain.status.conditions = vec![api::Condition {
+        kind: "RolloutComplete".to_owned(),
+        ..Default::default()
+    }];
+    assert!(matches!(index.apply_set(&plain), SetChange::Watch(_)));
+    plain.status.conditions.clear();
+    assert_eq!(index.apply_set(&plain), SetChange::Unwatch);
+}
+
+#[test]
+fn objects_with_missing_or_null_fields_are_read() {
+    fn case(object: Value) {
+        let text = object.to_string();
+        let pod: api::Pod = parsed(object.clone());
+        let node: api::Node = parsed(object.clone());
+        let revision: api::ControllerRevision = parsed(json!({"metadata": object["metadata"]}));
+        let mut index = index();
+        index.apply_node(&node, at(1));
+        index.apply_revision(&revision);
+        index.set_mut(&key()).unwrap().apply_pod(&pod, at(1));
+        assert!(index.fleet(&key(), at(2)).is_some(), "{text}");
+    }
+    case(json!({}));
+    case(json!({"metadata": {}}));
+    case(json!({"metadata": {"name": "x"}, "spec": null, "status": null}));
+    case(
+        json!({"metadata": {"name": "x", "labels": null, "annotations": null, "ownerReferences": null}}),
+    );
+    case(
+        json!({"metadata": {"name": "", "uid": ""}, "spec": {"nodeName": "", "taints": null}, "status": {"conditions": null}}),
+    );
+    case(
+        json!({"metadata": {"name": "x"}, "status": {"conditions": [{}], "containerStatuses":
+        [{"ready": null, "restartCount": -1, "state": null}, {"state": {"waiting": {"reason": null}}}]}}),
+    );
+    case(
+        json!({"metadata": {"name": "x"}, "spec": {"affinity": {"nodeAffinity":
+        {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{}]}]}}}}}),
+    );
+}
