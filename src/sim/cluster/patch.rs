@@ -338,3 +338,143 @@ fn unknown_directive(directive: &str) -> Failure {
         "unknown patch type: {directive} (known: replace, merge, delete)"
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn case(object: Value, patch: Value, expected: Value) {
+        let patched = strategic(&object, &patch).unwrap();
+        assert_eq!(patched, expected, "{object} patched by {patch}");
+    }
+
+    #[test]
+    fn a_strategic_patch_merges_maps_and_removes_what_is_null() {
+        case(json!({}), json!({ "a": 1 }), json!({ "a": 1 }));
+        case(
+            json!({ "a": { "b": 1, "c": 2 } }),
+            json!({ "a": { "b": null, "d": 3 } }),
+            json!({ "a": { "c": 2, "d": 3 } }),
+        );
+        case(
+            json!({ "spec": { "type": "A", "rest": 1 } }),
+            json!({ "spec": { "$patch": "replace", "type": "B" } }),
+            json!({ "spec": { "type": "B" } }),
+        );
+        case(
+            json!({ "spec": { "a": 1 }, "kept": true }),
+            json!({ "spec": { "$patch": "delete" } }),
+            json!({ "kept": true }),
+        );
+        case(
+            json!({ "spec": { "a": 1, "b": 2 } }),
+            json!({ "spec": { "$retainKeys": ["b"], "b": 3 } }),
+            json!({ "spec": { "b": 3 } }),
+        );
+    }
+
+    #[test]
+    fn a_strategic_patch_merges_lists_by_their_key() {
+        let pod = json!({ "spec": { "containers": [
+            { "name": "a", "image": "1", "env": [{ "name": "X", "value": "1" }] },
+            { "name": "b", "image": "1" },
+        ] } });
+        case(
+            pod.clone(),
+            json!({ "spec": { "containers": [{ "name": "b", "image": "2" }] } }),
+            json!({ "spec": { "containers": [
+                { "name": "a", "image": "1", "env": [{ "name": "X", "value": "1" }] },
+                { "name": "b", "image": "2" },
+            ] } }),
+        );
+        case(
+            pod.clone(),
+            json!({ "spec": { "containers": [{ "name": "b", "$patch": "delete" }] } }),
+            json!({ "spec": { "containers": [
+                { "name": "a", "image": "1", "env": [{ "name": "X", "value": "1" }] },
+            ] } }),
+        );
+        case(
+            pod.clone(),
+            json!({ "spec": { "containers": [{ "$patch": "replace" }, { "name": "c" }] } }),
+            json!({ "spec": { "containers": [{ "name": "c" }] } }),
+        );
+        case(
+            pod,
+            json!({ "spec": { "containers": [
+                { "name": "a", "env": [{ "name": "Y", "value": "2" }] },
+            ] } }),
+            json!({ "spec": { "containers": [
+                { "name": "a", "image": "1", "env": [
+                    { "name": "X", "value": "1" },
+                    { "name": "Y", "value": "2" },
+                ] },
+                { "name": "b", "image": "1" },
+            ] } }),
+        );
+    }
+
+    #[test]
+    fn one_condition_is_patched_and_the_others_stay() {
+        case(
+            json!({ "status": { "conditions": [
+                { "type": "Ready", "status": "True" },
+                { "type": "PodNeedUpgrade", "status": "False" },
+            ] } }),
+            json!({ "status": {
+                "$setElementOrder/conditions": [{ "type": "PodNeedUpgrade" }, { "type": "Ready" }],
+                "conditions": [{ "type": "PodNeedUpgrade", "status": "True" }],
+            } }),
+            json!({ "status": { "conditions": [
+                { "type": "PodNeedUpgrade", "status": "True" },
+                { "type": "Ready", "status": "True" },
+            ] } }),
+        );
+    }
+
+    #[test]
+    fn sets_grow_and_shrink_by_value_and_other_lists_are_replaced() {
+        case(
+            json!({ "metadata": { "finalizers": ["a"] } }),
+            json!({ "metadata": { "finalizers": ["a", "b"] } }),
+            json!({ "metadata": { "finalizers": ["a", "b"] } }),
+        );
+        case(
+            json!({ "metadata": { "finalizers": ["a", "b"] } }),
+            json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": ["a"] } }),
+            json!({ "metadata": { "finalizers": ["b"] } }),
+        );
+        case(
+            json!({ "spec": { "tolerations": [{ "key": "a" }] } }),
+            json!({ "spec": { "tolerations": [{ "key": "b" }] } }),
+            json!({ "spec": { "tolerations": [{ "key": "b" }] } }),
+        );
+    }
+
+    #[test]
+    fn entries_without_their_key_are_refused() {
+        let patch = json!({ "spec": { "containers": [{ "image": "x" }] } });
+        assert_eq!(strategic(&json!({}), &patch).unwrap_err().code, 500);
+        let patch = json!({ "spec": { "containers": ["x"] } });
+        assert_eq!(strategic(&json!({}), &patch).unwrap_err().code, 400);
+        assert_eq!(strategic(&json!({}), &json!([])).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn a_json_patch_may_replace_a_missing_field_but_not_remove_it() {
+        let object = json!({ "spec": { "a": 1 } });
+        let replace = json!([{ "op": "replace", "path": "/spec/b", "value": 2 }]);
+        assert_eq!(
+            json(&object, replace).unwrap(),
+            json!({ "spec": { "a": 1, "b": 2 } })
+        );
+        let remove = json!([{ "op": "remove", "path": "/spec/b" }]);
+        assert_eq!(json(&object, remove).unwrap_err().code, 422);
+        let deep = json!([{ "op": "replace", "path": "/none/b", "value": 2 }]);
+        assert_eq!(json(&object, deep).unwrap_err().code, 422);
+        let test = json!([{ "op": "test", "path": "/spec/a", "value": 2 }]);
+        assert_eq!(json(&object, test).unwrap_err().code, 422);
+    }
+}

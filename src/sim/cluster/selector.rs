@@ -377,3 +377,102 @@ fn field<'a>(object: &'a Value, key: &str) -> &'a str {
         _ => "",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn matches(selector: &str) -> bool {
+        let labels = [("app", "web"), ("tier", "edge"), ("level", "7")]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Selector::parse(selector)
+            .unwrap()
+            .matches(&BTreeMap::from(labels))
+    }
+
+    #[test]
+    fn selectors_in_string_form_match_as_kubectl_writes_them() {
+        let holds = [
+            "",
+            "app=web",
+            "app==web",
+            "app",
+            "!none",
+            "app!=db",
+            "none!=x",
+            "app in (web, db)",
+            "app notin (db)",
+            "none notin (x)",
+            "level>6",
+            "level<8",
+            "app=web,tier in (edge),!none",
+        ];
+        for selector in holds {
+            assert!(matches(selector), "{selector} selects");
+        }
+        let fails = [
+            "app=db",
+            "!app",
+            "none",
+            "app!=web",
+            "app notin (web)",
+            "none in (x)",
+            "level>7",
+            "level<7",
+            "none>1",
+            "none<1",
+            "app=web,none",
+        ];
+        for selector in fails {
+            assert!(!matches(selector), "{selector} does not select");
+        }
+    }
+
+    #[test]
+    fn unreadable_selectors_are_refused() {
+        for selector in [
+            "a===b", "a in (", "a in b", "a b", "!", "a>x", "-a=b", "a=b c", "a))",
+        ] {
+            assert!(Selector::parse(selector).is_err(), "{selector} is refused");
+        }
+    }
+
+    #[test]
+    fn label_selector_objects_match_by_every_operator() {
+        let selects = |selector: Value| {
+            let labels = [("app", "web")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+            Selector::of_label_selector(&selector).map(|all| all.matches(&BTreeMap::from(labels)))
+        };
+        let expression = |operator: &str, values: Value| json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] });
+        assert_eq!(selects(json!({})), Ok(true));
+        assert_eq!(
+            selects(json!({ "matchLabels": { "app": "db" } })),
+            Ok(false)
+        );
+        assert_eq!(selects(expression("In", json!(["web"]))), Ok(true));
+        assert_eq!(selects(expression("NotIn", json!(["web"]))), Ok(false));
+        assert_eq!(selects(expression("Exists", Value::Null)), Ok(true));
+        assert_eq!(selects(expression("DoesNotExist", Value::Null)), Ok(false));
+        assert!(selects(expression("In", json!([]))).is_err());
+        assert!(selects(expression("Near", json!(["web"]))).is_err());
+    }
+
+    #[test]
+    fn fields_are_selected_only_where_the_kind_has_them() {
+        let pod = json!({ "metadata": { "name": "p" }, "spec": { "nodeName": "n" } });
+        let parse = |text| FieldSelector::parse(text, Storage::Pods);
+        assert!(
+            parse("spec.nodeName=n,metadata.name=p")
+                .unwrap()
+                .selects(&pod)
+        );
+        assert!(parse("status.phase!=Running").unwrap().selects(&pod));
+        assert!(parse("spec.nodeName=").unwrap().selects(&json!({})));
+        assert!(!parse("spec.nodeName!=n").unwrap().selects(&pod));
+        assert!(parse("spec.colour=red").is_err());
+        assert!(parse("spec.nodeName").is_err());
+        assert!(FieldSelector::parse("spec.nodeName=n", Storage::Nodes).is_err());
+    }
+}

@@ -1,5 +1,9 @@
 //! The cluster as ordinary kube clients see it, in virtual time.
 
+mod away;
+mod life;
+mod refusals;
+
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
