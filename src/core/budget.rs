@@ -23,18 +23,13 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Counts the classes of a fleet; `charged` tells which nodes failed by the revision.
-    pub(super) fn count(
-        classes: &[Class],
-        charged: impl Fn(usize) -> bool,
-        resolve: impl Fn(usize) -> usize,
-    ) -> Self {
+    /// Counts the classes of a fleet; `resolve` tells what `max-unavailable` means for so many nodes.
+    pub(super) fn count(classes: &[Class], resolve: impl Fn(usize) -> usize) -> Self {
         let mut budget = Self::default();
-        for (position, class) in classes.iter().enumerate() {
+        for class in classes {
             budget.targeted += usize::from(class.is_targeted());
             match class {
-                Class::InProgress(_) => budget.in_flight += 1,
-                Class::Offline { .. } if charged(position) => budget.in_flight += 1,
+                Class::InProgress(_) | Class::Failed { .. } => budget.in_flight += 1,
                 Class::Outdated {
                     available: false,
                     settling: None,

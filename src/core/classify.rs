@@ -24,6 +24,11 @@ pub(super) enum Class {
         /// Since when the node is NotReady.
         since: Option<Timestamp>,
     },
+    /// NotReady, and that is charged to the current revision (see `guard`).
+    Failed {
+        /// Since when the node is NotReady.
+        since: Timestamp,
+    },
     /// On its way, or waiting for the native controller: occupies budget.
     InProgress(Progress),
     /// Runs an available pod of the current revision.
@@ -64,6 +69,7 @@ impl Class {
                 ..
             } => Verdict::Offline(Offline::Terminating { since }),
             Self::Offline { since, .. } => Verdict::Offline(Offline::NotReady { since }),
+            Self::Failed { since } => Verdict::FailedByRevision { since },
             Self::InProgress(progress) => Verdict::InProgress(progress),
             Self::Done => Verdict::Done,
             Self::Outdated {

@@ -1,7 +1,7 @@
 //! The decision: one pass over a fleet.
 //!
 //! ```text
-//! nodes ──classify──► classes ──guard──► charges ──budget──► slots ──choose──► actions + verdicts ──phase──► Plan
+//! nodes ──classify──► classes ──guard──► classes ──budget──► slots ──choose──► actions + verdicts ──phase──► Plan
 //! ```
 //!
 //! # Guarantees
@@ -25,25 +25,7 @@ use super::{guard, ota, phase};
 /// `fleet.nodes` is sorted by name and each pod of the DaemonSet stands in exactly one of them. `now` never runs
 /// backwards between calls; if it does, the worst is a later replacement.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
-    let classes: Vec<Class> = fleet
-        .nodes
-        .iter()
-        .map(|node| classify(strategy, node, now))
-        .collect();
-    let charges = guard::charges(strategy, fleet, &classes);
-    let resolve = |targeted| strategy.max_unavailable.resolve(targeted);
-    let budget = Budget::count(&classes, |position| charges[position].is_some(), resolve);
-    let mut draft = Draft {
-        strategy,
-        fleet,
-        now,
-        classes,
-        charges,
-        budget,
-        actions: Vec::new(),
-        verdicts: Vec::new(),
-    };
-    draft.judge();
+    let mut draft = Draft::new(strategy, fleet, now);
     match &fleet.revision {
         RevisionState::Behind(behind) => draft.hold(*behind),
         RevisionState::Current(_) if draft.meets_unknown() => draft.hold(Behind::UnknownRevision),
@@ -80,25 +62,34 @@ struct Draft<'a> {
     fleet: &'a Fleet,
     now: Timestamp,
     classes: Vec<Class>,
-    charges: Vec<Option<Timestamp>>,
+    /// Whether a pod carries a condition of OTA mode.
+    announced: bool,
     budget: Budget,
     actions: Vec<Action>,
     verdicts: Vec<Verdict>,
 }
 
-impl Draft<'_> {
-    /// Gives every node the verdict that follows from its own state.
-    fn judge(&mut self) {
-        let verdict = |(class, charge): (&Class, &Option<Timestamp>)| match *charge {
-            Some(since) => Verdict::FailedByRevision { since },
-            None => class.verdict(),
+impl<'a> Draft<'a> {
+    /// Gives every node the class and verdict that follow from its own state, and looks at every pod just once.
+    fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+        let mut announced = false;
+        let class = |node: &Node| {
+            announced |= node.pods.iter().any(ota::is_announced);
+            classify(strategy, node, now)
         };
-        self.verdicts = self
-            .classes
-            .iter()
-            .zip(&self.charges)
-            .map(verdict)
-            .collect();
+        let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
+        guard::charge(strategy, fleet, &mut classes);
+        let resolve = |targeted| strategy.max_unavailable.resolve(targeted);
+        Self {
+            strategy,
+            fleet,
+            now,
+            budget: Budget::count(&classes, resolve),
+            actions: Vec::new(),
+            verdicts: classes.iter().map(Class::verdict).collect(),
+            classes,
+            announced,
+        }
     }
 
     /// Whether an online node runs a revision that is not known: this view may be older than that pod.
@@ -127,7 +118,7 @@ impl Draft<'_> {
             _ => None,
         };
         self.tell_outdated(Verdict::Paused { until });
-        let phase = (self.outdated() > 0).then_some(Phase::Paused { until });
+        let phase = self.is_any_outdated().then_some(Phase::Paused { until });
         let mut plan = self.finish(phase);
         plan.next_wake = plan.next_wake.into_iter().chain(until).min();
         plan
@@ -136,7 +127,7 @@ impl Draft<'_> {
     /// The owners of the nodes decide.
     fn await_owners(mut self) -> Plan {
         self.tell_outdated(Verdict::AwaitingOwner);
-        let phase = (self.outdated() > 0).then_some(Phase::AwaitingOwners);
+        let phase = self.is_any_outdated().then_some(Phase::AwaitingOwners);
         self.finish(phase)
     }
 
@@ -150,32 +141,33 @@ impl Draft<'_> {
 
     /// Replaces what the budget allows: broken old pods first, then available ones, each by name.
     fn roll(&mut self) {
-        let broken = self.candidates(false);
-        let available = self.candidates(true);
-        let (for_broken, for_available) = (self.budget.for_broken(), self.budget.for_available());
-        let chosen = broken
-            .into_iter()
-            .take(for_broken)
-            .chain(available.into_iter().take(for_available));
-        let chosen: Vec<usize> = chosen.take(BATCH).collect();
+        let broken = self.candidates(false).take(self.budget.for_broken());
+        let available = self.candidates(true).take(self.budget.for_available());
+        let chosen: Vec<usize> = broken.chain(available).take(BATCH).collect();
         for position in chosen {
             self.replace(position);
         }
-        let kept = self.fleet.nodes.iter().zip(&self.verdicts);
-        let kept =
-            kept.filter(|(_, verdict)| **verdict != Verdict::InProgress(Progress::Replacing));
-        let mut withdrawn = ota::withdraw(kept.flat_map(|(node, _)| &node.pods));
-        self.actions.append(&mut withdrawn);
+        if self.announced {
+            self.withdraw();
+        }
     }
 
-    fn candidates(&self, available: bool) -> Vec<usize> {
+    fn candidates(&self, available: bool) -> impl Iterator<Item = usize> {
         let wanted = Class::Outdated {
             available,
             settling: None,
         };
-        (0..self.classes.len())
-            .filter(|position| self.classes[*position] == wanted)
-            .collect()
+        let positions = 0..self.classes.len();
+        positions.filter(move |position| self.classes[*position] == wanted)
+    }
+
+    /// What OTA mode left behind goes, unless its pod goes anyway.
+    fn withdraw(&mut self) {
+        let kept = self.fleet.nodes.iter().zip(&self.verdicts);
+        let kept =
+            kept.filter(|(_, verdict)| **verdict != Verdict::InProgress(Progress::Replacing));
+        let withdrawn = ota::withdraw(kept.flat_map(|(node, _)| &node.pods));
+        self.actions.extend(withdrawn);
     }
 
     fn replace(&mut self, position: usize) {
@@ -188,20 +180,16 @@ impl Draft<'_> {
         self.verdicts[position] = Verdict::InProgress(Progress::Replacing);
     }
 
-    /// Targeted nodes that are online, settled and outdated.
-    fn outdated(&self) -> usize {
-        self.classes
-            .iter()
-            .filter(|class| matches!(class, Class::Outdated { settling: None, .. }))
-            .count()
+    /// Whether a targeted node is online, settled and outdated.
+    fn is_any_outdated(&self) -> bool {
+        let is_outdated = |class: &Class| matches!(class, Class::Outdated { settling: None, .. });
+        self.classes.iter().any(is_outdated)
     }
 
     fn finish(self, phase: Option<Phase>) -> Plan {
         let counts = self.counts();
-        let moving = self
-            .actions
-            .iter()
-            .any(|action| matches!(action, Action::Delete(_)));
+        // Deletions come first.
+        let moving = matches!(self.actions.first(), Some(Action::Delete(_)));
         let judged = || phase::of_rollout(self.fleet, &self.verdicts, &counts, moving, self.now);
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
         let next_wake = self.turns().chain(wake).min();
@@ -241,26 +229,23 @@ impl Draft<'_> {
             ..Counts::default()
         };
         counts.unavailable = self.budget.used();
-        counts.outdated = self.outdated();
-        for ((class, verdict), charge) in self.classes.iter().zip(&self.verdicts).zip(&self.charges)
-        {
+        for (class, verdict) in self.classes.iter().zip(&self.verdicts) {
             counts.by_word[verdict.index()] += 1;
             counts.updated += usize::from(*class == Class::Done);
             match *class {
                 Class::Offline { updated, .. } => {
                     counts.offline += 1;
-                    counts.offline_outdated += usize::from(!updated && charge.is_none());
+                    counts.offline_outdated += usize::from(!updated);
                 }
-                Class::Outdated {
-                    available: true,
-                    settling: None,
-                } => {
-                    counts.unavailable +=
-                        usize::from(*verdict == Verdict::InProgress(Progress::Replacing));
-                }
+                Class::Failed { .. } => counts.offline += 1,
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,
+                Class::Outdated { available, .. } => {
+                    let replacing = *verdict == Verdict::InProgress(Progress::Replacing);
+                    counts.outdated += 1;
+                    counts.unavailable += usize::from(available && replacing);
+                }
                 _ => {}
             }
         }

@@ -15,28 +15,24 @@ use super::strategy::Strategy;
 /// A node that goes away later than this after its replacement went for another reason.
 const FAILURE_WINDOW: Duration = Duration::from_secs(300);
 
-/// For each node whether, and since when, its absence is charged to the current revision.
-pub(super) fn charges(
-    strategy: &Strategy,
-    fleet: &Fleet,
-    classes: &[Class],
-) -> Vec<Option<Timestamp>> {
-    let window = FAILURE_WINDOW.max(strategy.min_ready);
-    let mut charges: Vec<Option<Timestamp>> = vec![None; classes.len()];
+/// Turns the classes of the nodes whose absence is charged to the current revision into [`Class::Failed`].
+pub(super) fn charge(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     if !fleet.replaces {
-        return charges;
+        return;
     }
-    let mut first: Option<Timestamp> = None;
-    for (charge, (node, class)) in charges.iter_mut().zip(fleet.nodes.iter().zip(classes)) {
-        *charge = charge_of(node, class, window);
-        first = first.into_iter().chain(*charge).min();
+    let window = FAILURE_WINDOW.max(strategy.min_ready);
+    let mut charges: Vec<(usize, Timestamp)> = Vec::new();
+    for (position, class) in classes.iter().enumerate() {
+        let since = charge_of(&fleet.nodes[position], class, window);
+        charges.extend(since.map(|since| (position, since)));
     }
-    if let Some(first) = first
-        && is_network_event(classes, &charges, first, window)
-    {
-        charges.fill(None);
+    let first = charges.iter().map(|(_, since)| *since).min();
+    if first.is_none_or(|first| is_network_event(classes, charges.len(), first, window)) {
+        return;
     }
-    charges
+    for (position, since) in charges {
+        classes[position] = Class::Failed { since };
+    }
 }
 
 fn charge_of(node: &Node, class: &Class, window: Duration) -> Option<Timestamp> {
@@ -56,19 +52,14 @@ fn charge_of(node: &Node, class: &Class, window: Duration) -> Option<Timestamp> 
 }
 
 /// Whether old-revision nodes went away at no smaller rate than updated ones, from one window before the first charge.
-fn is_network_event(
-    classes: &[Class],
-    charges: &[Option<Timestamp>],
-    first: Timestamp,
-    window: Duration,
-) -> bool {
-    let charged = charges.iter().flatten().count();
+fn is_network_event(classes: &[Class], charged: usize, first: Timestamp, window: Duration) -> bool {
     let (mut updated, mut old, mut old_lost) = (0, 0, 0);
     for class in classes {
         match *class {
-            Class::Offline { updated: true, .. } | Class::Done | Class::InProgress(_) => {
-                updated += 1
-            }
+            Class::Offline { updated: true, .. }
+            | Class::Failed { .. }
+            | Class::Done
+            | Class::InProgress(_) => updated += 1,
             Class::Offline { since, .. } => {
                 old += 1;
                 old_lost += usize::from(since.is_some_and(|since| later(since, window) >= first));

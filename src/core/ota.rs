@@ -55,6 +55,11 @@ fn is_stale(pod: &Pod, target: &Revision) -> bool {
     }
 }
 
+/// Whether the pod carries one of the two conditions.
+pub(super) fn is_announced(pod: &Pod) -> bool {
+    pod.need_upgrade.is_some() || pod.image_ready.is_some()
+}
+
 /// What to write so that no pod of a DaemonSet that left OTA mode still invites an upgrade.
 pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
     let mut actions = Vec::new();
