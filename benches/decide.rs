@@ -1,7 +1,8 @@
 //! How long a decision takes: `cargo bench --bench decide`.
 //!
 //! Four situations of a fleet, each with 1,000, 10,000 and 100,000 nodes of which a fifth is offline: in the middle of a
-//! rollout with no slot free, at its start, done, and OTA at its start. Prints the median of many runs.
+//! rollout, at its start, done, and OTA at its start. Prints the median and the best of many runs: on a busy machine the
+//! median tells more about the neighbours.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -19,8 +20,8 @@ const NOW: i64 = 2_000_000_000;
 
 fn main() {
     println!(
-        "{:<14} {:>9} {:>12} {:>12}",
-        "situation", "nodes", "median ms", "ns per node"
+        "{:<14} {:>9} {:>12} {:>12} {:>12}",
+        "situation", "nodes", "median ms", "best ms", "ns per node"
     );
     for (name, mode, updated) in [
         ("mid rollout", Mode::AdvancedRollingUpdate, 50),
@@ -29,19 +30,21 @@ fn main() {
         ("ota announced", Mode::Ota, 0),
     ] {
         for size in SIZES {
-            let median = median(&strategy(mode), &fleet(size, updated));
-            let seconds = median.as_secs_f64();
+            let times = measure(&strategy(mode), &fleet(size, updated));
+            let [best, median] = [0, RUNS / 2].map(|position| times[position].as_secs_f64());
             println!(
-                "{name:<14} {size:>9} {:>12.3} {:>12.1}",
-                seconds * 1e3,
-                seconds * 1e9 / size as f64
+                "{name:<14} {size:>9} {:>12.3} {:>12.3} {:>12.1}",
+                median * 1e3,
+                best * 1e3,
+                median * 1e9 / size as f64
             );
         }
     }
 }
 
+/// The times of all runs, the best first.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn median(strategy: &Strategy, fleet: &Fleet) -> Duration {
+fn measure(strategy: &Strategy, fleet: &Fleet) -> Vec<Duration> {
     let now = at(NOW);
     let mut times: Vec<Duration> = (0..RUNS)
         .map(|_| {
@@ -51,7 +54,7 @@ fn median(strategy: &Strategy, fleet: &Fleet) -> Duration {
         })
         .collect();
     times.sort();
-    times[RUNS / 2]
+    times
 }
 
 fn at(seconds: i64) -> Timestamp {
