@@ -228,6 +228,7 @@ impl Candidate {
                     began + self.settings.renew_every
                 }
                 Ok(Attempt::Others { expires }) => {
+                    self.failing = false;
                     self.stand_by("the Lease is held by another replica");
                     expires.min(began + self.settings.renew_every)
                 }
@@ -373,7 +374,7 @@ impl Candidate {
         if !self.leads() {
             info!(identity = %self.settings.identity, "Leading");
         }
-        self.recovered();
+        self.failing = false;
         self.leadership.send_replace(Leadership::Leader { until });
         self.metrics.leader(true);
         self.metrics.lease_renewed(self.clock.now().as_second());
@@ -393,10 +394,6 @@ impl Candidate {
             warn!(%error, %namespace, lease = names::LEASE, "Cannot read or renew the Lease");
         }
         self.failing = true;
-    }
-
-    fn recovered(&mut self) {
-        self.failing = false;
     }
 
     /// Empties the Lease, if it is ours, so that the next replica can take it at once.
