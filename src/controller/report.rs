@@ -329,3 +329,6 @@ fn condition(kind: &str, status: bool, reason: &str, message: &str) -> Condition
         last_transition: None,
     }
 }
+
+#[cfg(test)]
+mod tests;

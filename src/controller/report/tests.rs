@@ -1,0 +1,312 @@
+//! What people and tools read of a rollout.
+
+use serde_json::json;
+
+use super::*;
+use crate::api;
+use crate::core::{
+    Counts, Node, Pod, PodRevision, Progress, Readiness, Revision, Targeting, Trouble,
+};
+use crate::index::{Index, SetKey};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).unwrap()
+}
+
+/// An index with one DaemonSet that carries these conditions.
+fn with(conditions: Vec<Condition>) -> Index {
+    let set = json!({"metadata": {"name": "agent", "namespace": "edge", "uid": "ds",
+        "annotations": {"apps.openyurt.io/update-strategy": "auto"}},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "updateStrategy": {"type": "OnDelete"}, "template": {}}});
+    let mut set: api::DaemonSet = serde_json::from_str(&set.to_string()).unwrap();
+    set.status.conditions = conditions;
+    let mut index = Index::default();
+    index.apply_set(&set);
+    index
+}
+
+fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
+    let pod = |name: &str| Pod {
+        name: name.into(),
+        uid: name.into(),
+        resource_version: "1".into(),
+        created: at(0),
+        revision: PodRevision::Current,
+        terminating: false,
+        ready_since: None,
+        started: None,
+        trouble: trouble.map(|reason| Trouble {
+            reason: reason.into(),
+            restarts: 3,
+        }),
+        need_upgrade: None,
+        image_ready: None,
+    };
+    let node = |name: &&str| Node {
+        name: (*name).into(),
+        targeting: Targeting::Run,
+        readiness: Readiness::Ready { since: at(0) },
+        pods: vec![pod(name)],
+        podless_since: None,
+    };
+    Fleet {
+        revision: RevisionState::Current(Revision::from("abc")),
+        replaces: true,
+        nodes: names.iter().map(node).collect(),
+    }
+}
+
+fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
+    let counts = Counts {
+        outdated,
+        ..Counts::default()
+    };
+    Plan {
+        actions: Vec::new(),
+        verdicts,
+        counts,
+        phase,
+        next_wake: None,
+    }
+}
+
+fn report(before: Vec<Condition>, fleet: &Fleet, plan: &Plan) -> Report {
+    let index = with(before);
+    Report::of_plan(
+        index.set(&SetKey::new("edge", "agent")).unwrap(),
+        fleet,
+        plan,
+        false,
+    )
+}
+
+fn said(report: &Report, kind: &str) -> String {
+    let found = find(&report.conditions, kind).unwrap();
+    format!("{} {} {}", found.status, found.reason, found.message)
+}
+
+fn events(report: &Report) -> Vec<(&'static str, bool)> {
+    report
+        .notices
+        .iter()
+        .map(|notice| (notice.reason, notice.warning))
+        .collect()
+}
+
+#[test]
+fn completion_names_the_revision_and_the_offline_nodes() {
+    let done = plan(Phase::Complete { offline: 2 }, vec![Verdict::Done], 0);
+    let before = vec![condition(
+        ROLLOUT_COMPLETE,
+        false,
+        "Progressing",
+        "revision abc: being rolled out",
+    )];
+    let report = report(before, &fleet(&["n1"], None), &done);
+    assert_eq!(
+        said(&report, ROLLOUT_COMPLETE),
+        "True CompleteExceptOffline revision abc: complete except offline: 2; they are updated when they return"
+    );
+    assert_eq!(events(&report), [("RolloutComplete", false)]);
+}
+
+#[test]
+fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
+    fn case(stall: Stall, verdict: Verdict, trouble: Option<&str>, expected: &[&str]) {
+        let plan = plan(Phase::Stalled(stall), vec![verdict; 2], 1);
+        let report = report(Vec::new(), &fleet(&["n1", "n2"], trouble), &plan);
+        let told = said(&report, STALLED);
+        for words in expected {
+            assert!(told.contains(words), "{told:?} lacks {words:?}");
+        }
+        assert_eq!(events(&report), [("RolloutStalled", true)]);
+    }
+    let failed = Verdict::FailedByRevision { since: at(0) };
+    let starting = Verdict::InProgress(Progress::Starting);
+    let missing = Verdict::InProgress(Progress::Missing { since: None });
+    case(
+        Stall::FailedByRevision,
+        failed,
+        None,
+        &["True FailedByRevision", "n1, n2", "repair them"],
+    );
+    case(
+        Stall::PodsDoNotStart,
+        starting,
+        Some("ErrImagePull"),
+        &["ErrImagePull", "n1, n2", "correct the template"],
+    );
+    case(
+        Stall::PodsNotCreated,
+        missing,
+        None,
+        &["create pods on n1, n2", "quota", "FailedCreate"],
+    );
+    case(
+        Stall::NoProgress,
+        starting,
+        None,
+        &["do not become available on n1, n2"],
+    );
+}
+
+#[test]
+fn long_lists_of_names_are_cut() {
+    let names: Vec<String> = (0..25).map(|number| format!("n{number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let verdicts = vec![Verdict::FailedByRevision { since: at(0) }; 25];
+    let plan = plan(Phase::Stalled(Stall::FailedByRevision), verdicts, 1);
+    let told = said(&report(Vec::new(), &fleet(&names, None), &plan), STALLED);
+    assert!(told.contains("n09 and 15 more"), "{told}");
+}
+
+#[test]
+fn a_moving_rollout_is_reported_once() {
+    let moving = plan(
+        Phase::Progressing,
+        vec![Verdict::Budget { broken: false }],
+        1,
+    );
+    let fleet = fleet(&["n1"], None);
+    let first = report(Vec::new(), &fleet, &moving);
+    assert_eq!(events(&first), [("RolloutStarted", false)]);
+    let again = report(first.conditions.clone(), &fleet, &moving);
+    assert_eq!(
+        again.difference(&first.conditions, at(9)),
+        Vec::<Value>::new()
+    );
+    assert_eq!(events(&again), []);
+}
+
+#[test]
+fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
+    let moving = plan(
+        Phase::Progressing,
+        vec![Verdict::Budget { broken: false }],
+        1,
+    );
+    let before = report(Vec::new(), &fleet(&["n1"], None), &moving).conditions;
+    let mut next = fleet(&["n1"], None);
+    next.revision = RevisionState::Current(Revision::from("def"));
+    assert_eq!(
+        events(&report(before, &next, &moving)),
+        [("RolloutStarted", false)]
+    );
+}
+
+#[test]
+fn a_complete_rollout_stays_so_while_pods_restart_and_nodes_join() {
+    let fleet = fleet(&["n1"], None);
+    let done = plan(Phase::Complete { offline: 0 }, vec![Verdict::Done], 0);
+    let complete = report(Vec::new(), &fleet, &done).conditions;
+    let daily = plan(
+        Phase::Progressing,
+        vec![Verdict::InProgress(Progress::Starting)],
+        0,
+    );
+    assert_eq!(
+        report(complete.clone(), &fleet, &daily).conditions,
+        complete
+    );
+    let outdated = plan(
+        Phase::Progressing,
+        vec![Verdict::Budget { broken: false }],
+        1,
+    );
+    assert!(
+        said(
+            &report(complete.clone(), &fleet, &outdated),
+            ROLLOUT_COMPLETE
+        )
+        .starts_with("False")
+    );
+    let lost = plan(
+        Phase::Stalled(Stall::FailedByRevision),
+        vec![Verdict::Done],
+        0,
+    );
+    assert!(said(&report(complete, &fleet, &lost), ROLLOUT_COMPLETE).starts_with("False"));
+}
+
+#[test]
+fn a_changed_template_ends_completion_before_the_native_controller_has_seen_it() {
+    let done = plan(Phase::Complete { offline: 0 }, vec![Verdict::Done], 0);
+    let complete = report(Vec::new(), &fleet(&["n1"], None), &done).conditions;
+    let mut unseen = fleet(&["n1"], None);
+    unseen.revision = RevisionState::Behind(Behind::NotObserved);
+    let behind = plan(
+        Phase::Behind(Behind::NotObserved),
+        vec![Verdict::NativeControllerBehind],
+        0,
+    );
+    let told = said(&report(complete, &unseen, &behind), ROLLOUT_COMPLETE);
+    assert!(told.starts_with("False NativeControllerBehind"), "{told}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_told_once_and_withdrawn_when_mended() {
+    let invalid = Invalid {
+        key: "k".to_owned(),
+        value: "v".to_owned(),
+        why: "expected w".to_owned(),
+    };
+    let index = with(Vec::new());
+    let key = SetKey::new("edge", "agent");
+    let first = Report::of_invalid(index.set(&key).unwrap(), &invalid);
+    assert_eq!(events(&first), [("InvalidSettings", true)]);
+    assert!(said(&first, INVALID_SETTINGS).contains("expected w"));
+    let index = with(first.conditions.clone());
+    let again = Report::of_invalid(index.set(&key).unwrap(), &invalid);
+    assert_eq!(
+        (again.difference(&first.conditions, at(9)), events(&again)),
+        (vec![], vec![])
+    );
+    let done = plan(Phase::Complete { offline: 0 }, vec![Verdict::Done], 0);
+    let mended = report(first.conditions.clone(), &fleet(&["n1"], None), &done);
+    let patch = mended.difference(&first.conditions, at(9));
+    assert!(
+        patch.contains(&json!({"$patch": "delete", "type": INVALID_SETTINGS})),
+        "{patch:?}"
+    );
+}
+
+#[test]
+fn a_transition_time_is_written_only_when_the_status_flips() {
+    let before = vec![condition(
+        ROLLOUT_COMPLETE,
+        true,
+        "Complete",
+        "revision abc: complete",
+    )];
+    let wanted = Report {
+        conditions: vec![condition(
+            ROLLOUT_COMPLETE,
+            true,
+            "CompleteExceptOffline",
+            "revision abc: complete except …",
+        )],
+        notices: Vec::new(),
+    };
+    assert!(
+        wanted.difference(&before, at(5))[0]
+            .get("lastTransitionTime")
+            .is_none()
+    );
+    let flipped = Report {
+        conditions: vec![condition(ROLLOUT_COMPLETE, false, "Progressing", "")],
+        notices: Vec::new(),
+    };
+    assert_eq!(
+        flipped.difference(&before, at(0))[0]["lastTransitionTime"],
+        "2023-11-14T22:13:20Z"
+    );
+}
+
+#[test]
+fn a_daemonset_that_left_keeps_nothing_of_ours() {
+    let before = vec![
+        condition(ROLLOUT_COMPLETE, true, "Complete", ""),
+        condition(STALLED, false, "NotStalled", ""),
+    ];
+    assert_eq!(Report::of_nothing().difference(&before, at(0)).len(), 2);
+}
