@@ -3,7 +3,10 @@
 pub mod cluster;
 pub mod daemonset;
 pub mod dice;
+pub mod gc;
+pub mod job;
 pub mod kubelet;
+pub mod node_lifecycle;
 pub mod pulse;
 pub mod scheduler;
 pub mod task;

@@ -58,3 +58,11 @@ pub const INVALID_SETTINGS: &str = "InvalidSettings";
 pub const CONTROLLER: &str = "yurt-ds-controller";
 /// Name of the Lease that the replicas of the controller share.
 pub const LEASE: &str = "yurt-ds-controller";
+
+/// Node annotations of which one makes a node autonomous: its pods are not marked not ready while it is offline
+/// (OpenYurt). The first two count with the value `true`, the last with any.
+pub const AUTONOMY: [&str; 3] = [
+    "apps.openyurt.io/binding",
+    "node.beta.openyurt.io/autonomy",
+    "node.openyurt.io/autonomy-duration",
+];

@@ -79,8 +79,7 @@ impl Recorder {
     fn event(&self, kind: &str, reason: &str, note: &str, now: Timestamp, left: u32) -> Event {
         let time = self.events.clock.time();
         let name = self.about.name.as_deref().unwrap_or_default();
-        let unique =
-            crate::sim::dice::mix(u64::from(left) ^ now.as_nanosecond().unsigned_abs() as u64);
+        let unique = crate::sim::dice::mix(u64::from(left) ^ now.as_microsecond().unsigned_abs());
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{name}.{unique:016x}")),

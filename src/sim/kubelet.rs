@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 pub use self::args::{KubeletsArgs, run_kubelets};
 pub use self::behaviour::{Behaviour, Rule};
 use self::engine::{Command, Engine};
+pub(crate) use self::node::unknown;
 pub use self::node::{NodeSpec, Offline};
 use self::write::Ack;
 use crate::clock::Clock;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -11,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Options};
 use super::kubelet::{Behaviour, Kubelets, NodeSpec, Offline};
+use super::pulse::Pulse;
 use super::task::Task;
-use super::{daemonset, kubelet, scheduler};
+use super::{daemonset, gc, job, kubelet, node_lifecycle, scheduler};
 use crate::clock::Clock;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 
@@ -28,11 +30,26 @@ impl World {
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         let cluster = Cluster::new(Options::new(clock.clone(), 1));
         let client = |agent| cluster.client(agent);
-        let options = kubelet::Options::default();
+        let pulse = Some(Pulse::default());
+        let options = kubelet::Options {
+            pulse: pulse.clone(),
+            ..kubelet::Options::default()
+        };
+        let lifecycle = node_lifecycle::Options {
+            pulse,
+            ..node_lifecycle::Options::default()
+        };
         let kubelets = Kubelets::start(client("kubelet"), clock.clone(), options);
         let controller = client("kube-controller-manager");
         let tasks = vec![
-            daemonset::start(controller, clock, daemonset::Options::default()),
+            daemonset::start(
+                controller.clone(),
+                clock.clone(),
+                daemonset::Options::default(),
+            ),
+            node_lifecycle::start(controller.clone(), clock.clone(), lifecycle),
+            gc::start(controller.clone()),
+            job::start(controller, clock),
             scheduler::start(client("kube-scheduler")),
         ];
         let nodes = (1..=count).map(|n| NodeSpec::named(format!("n{n}")));
@@ -121,6 +138,17 @@ impl World {
             .collect();
         all.sort_by_key(|(_, number)| *number);
         all
+    }
+
+    /// Status of the Ready condition and the taints of a node.
+    async fn node(&self, name: &str) -> (String, Vec<String>) {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let node = api.get(name).await.unwrap();
+        let conditions = node.status.unwrap().conditions.unwrap();
+        let ready = conditions.iter().find(|c| c.type_ == "Ready").unwrap();
+        let taints = node.spec.unwrap().taints.unwrap_or_default().into_iter();
+        let taints = taints.map(|taint| format!("{}:{}", taint.key, taint.effect));
+        (ready.status.clone(), taints.collect())
     }
 
     async fn delete(&self, name: &str) {
@@ -493,4 +521,190 @@ async fn pods_follow_labels_and_taints_of_the_nodes() {
         .unwrap();
     pass(3).await;
     assert_eq!(world.list().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_becomes_unknown_after_the_grace_period_and_its_pods_not_ready() {
+    let world = World::with_nodes(2).await;
+    world.create(on_delete()).await;
+    pass(3).await;
+    let before = world.list().await;
+    world
+        .kubelets
+        .set_offline("n1", Offline::default())
+        .await
+        .unwrap();
+    pass(39).await;
+    assert_eq!(world.node("n1").await, ("True".to_owned(), Vec::new()));
+    pass(2).await;
+    let taints = ["NoSchedule", "NoExecute"].map(|e| format!("node.kubernetes.io/unreachable:{e}"));
+    assert_eq!(
+        world.node("n1").await,
+        ("Unknown".to_owned(), taints.to_vec())
+    );
+    assert!(!is_ready(&world.on("n1").await[0]));
+    assert_eq!(world.status().await["desiredNumberScheduled"], 1);
+    world.kubelets.set_online("n1").await.unwrap();
+    pass(2).await;
+    assert_eq!(world.node("n1").await, ("True".to_owned(), Vec::new()));
+    let after = world.list().await;
+    assert!(after.iter().all(|(_, pod)| is_ready(pod)));
+    let uids = |pods: &[(String, Pod)]| -> Vec<Option<String>> {
+        pods.iter()
+            .map(|(_, pod)| pod.metadata.uid.clone())
+            .collect()
+    };
+    assert_eq!(uids(&before), uids(&after));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_an_autonomous_node_are_never_marked_not_ready() {
+    let world = World::with_nodes(0).await;
+    let node = NodeSpec::named("n1").annotation("apps.openyurt.io/binding", "true");
+    world.kubelets.add_node(node).await.unwrap();
+    world.create(on_delete()).await;
+    pass(3).await;
+    let offline = Offline::default();
+    world.kubelets.set_offline("n1", offline).await.unwrap();
+    pass(600).await;
+    assert_eq!(world.node("n1").await.0, "Unknown");
+    assert!(is_ready(&world.on("n1").await[0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ordinary_pods_are_evicted_from_an_unreachable_node_after_five_minutes() {
+    let world = World::with_nodes(1).await;
+    let pod = json!({
+        "metadata": { "name": "plain" },
+        "spec": { "containers": [{ "name": "c", "image": "nginx:1" }] },
+    });
+    let pod: Pod = serde_json::from_value(pod).unwrap();
+    let pods = world.pods();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    pass(3).await;
+    assert!(is_ready(&pods.get("plain").await.unwrap()));
+    let offline = Offline::default();
+    world.kubelets.set_offline("n1", offline).await.unwrap();
+    pass(40 + 298).await;
+    let deleted = |pod: Pod| pod.metadata.deletion_timestamp.is_some();
+    assert!(!deleted(pods.get("plain").await.unwrap()));
+    pass(5).await;
+    assert!(deleted(pods.get("plain").await.unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_vanished_go_after_a_while() {
+    let world = World::with_nodes(2).await;
+    world.create(on_delete()).await;
+    pass(3).await;
+    world.kubelets.remove_node("n1").await.unwrap();
+    pass(30).await;
+    assert_eq!(world.list().await.len(), 2);
+    pass(15).await;
+    assert_eq!(world.list().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_deleted_daemonset_owned_goes_with_it_in_the_background() {
+    let world = World::with_nodes(2).await;
+    world.create(on_delete()).await;
+    pass(3).await;
+    let params = DeleteParams::background();
+    world.sets().delete("web", &params).await.unwrap();
+    pass(5).await;
+    assert_eq!(world.list().await.len(), 0);
+    assert_eq!(world.revisions().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_the_foreground_the_daemonset_goes_after_its_pods() {
+    let world = World::with_nodes(1).await;
+    world.create(on_delete()).await;
+    pass(3).await;
+    let offline = Offline::default();
+    world.kubelets.set_offline("n1", offline).await.unwrap();
+    let params = DeleteParams::foreground();
+    world.sets().delete("web", &params).await.unwrap();
+    pass(20).await;
+    assert_eq!(world.list().await.len(), 1);
+    assert!(world.sets().get_opt("web").await.unwrap().is_some());
+    world.kubelets.set_online("n1").await.unwrap();
+    pass(5).await;
+    assert_eq!(world.list().await.len(), 0);
+    assert!(world.sets().get_opt("web").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_outlive_their_daemonset_and_are_adopted_by_its_successor() {
+    let world = World::with_nodes(2).await;
+    world.create(on_delete()).await;
+    pass(3).await;
+    let names = world.names().await;
+    let params = DeleteParams::orphan();
+    world.sets().delete("web", &params).await.unwrap();
+    pass(5).await;
+    assert!(world.sets().get_opt("web").await.unwrap().is_none());
+    assert_eq!(world.names().await, names);
+    world.create(on_delete()).await;
+    pass(5).await;
+    assert_eq!(world.names().await, names);
+    assert_eq!(world.revisions().await.len(), 1);
+    assert_eq!(world.status().await["updatedNumberScheduled"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_completes_or_fails_and_goes_when_its_time_is_over() {
+    let world = World::with_nodes(1).await;
+    let crash = Behaviour {
+        crash_after: Some(Duration::from_secs(1)),
+        ..Behaviour::default()
+    };
+    let stuck = Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    };
+    world.kubelets.behaviour("crash", crash).await.unwrap();
+    world.kubelets.behaviour("stuck", stuck).await.unwrap();
+    let jobs: Api<Job> = Api::namespaced(world.client.clone(), "default");
+    for (name, image) in [("good", "nginx:1"), ("bad", "crash"), ("late", "stuck")] {
+        let job = json!({
+            "metadata": { "name": name },
+            "spec": {
+                "backoffLimit": 1, "activeDeadlineSeconds": 100, "ttlSecondsAfterFinished": 60,
+                "template": { "spec": {
+                    "nodeName": "n1", "restartPolicy": "Never",
+                    "containers": [{ "name": "c", "image": image }],
+                } },
+            },
+        });
+        let job = serde_json::from_value(job).unwrap();
+        jobs.create(&PostParams::default(), &job).await.unwrap();
+    }
+    let outcome = async |name: &str| {
+        let status = jobs.get(name).await.unwrap().status.unwrap();
+        let conditions = status.conditions.unwrap_or_default();
+        let last = conditions
+            .last()
+            .map(|c| (c.type_.clone(), c.reason.clone().unwrap()));
+        (last, status.succeeded, status.failed)
+    };
+    let ended = |kind: &str, reason: &str| Some((kind.to_owned(), reason.to_owned()));
+    pass(30).await;
+    let good = (ended("Complete", "CompletionsReached"), Some(1), None);
+    assert_eq!(outcome("good").await, good);
+    let bad = (ended("Failed", "BackoffLimitExceeded"), None, Some(2));
+    assert_eq!(outcome("bad").await, bad);
+    assert_eq!(outcome("late").await.0, None);
+    pass(75).await;
+    let names = async || -> Vec<String> {
+        let all = jobs.list(&ListParams::default()).await.unwrap();
+        all.into_iter()
+            .map(|job| job.metadata.name.unwrap())
+            .collect()
+    };
+    assert_eq!(names().await, ["late"]);
+    assert_eq!(outcome("late").await.0, ended("Failed", "DeadlineExceeded"));
+    pass(70).await;
+    assert!(names().await.is_empty());
+    assert!(world.list().await.is_empty());
 }

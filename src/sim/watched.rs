@@ -1,14 +1,23 @@
 //! What the native controllers share: a cache fed by a watch and by the answers to their own writes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::pin::Pin;
 
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use futures::{Stream, StreamExt as _};
+use kube::api::{ApiResource, ObjectMeta};
+use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Resource};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+/// So many requests of one controller are under way at most.
+const PARALLEL: usize = 64;
 
 /// Namespace (empty for cluster-wide kinds) and name.
 pub(crate) type Key = (String, String);
@@ -162,4 +171,79 @@ impl<K: Resource + Clone> Cache<K> {
 fn version<K: Resource>(object: &K) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version.and_then(|v| v.parse().ok()).unwrap_or(u64::MAX)
+}
+
+/// An object of any kind of which only a part is read.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
+pub(crate) struct Part<S, T> {
+    #[serde(default)]
+    pub(crate) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(crate) spec: S,
+    #[serde(default)]
+    pub(crate) status: T,
+}
+
+impl<S, T> Resource for Part<S, T> {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &ApiResource) -> Cow<'_, str> {
+        kind.kind.as_str().into()
+    }
+
+    fn group(kind: &ApiResource) -> Cow<'_, str> {
+        kind.group.as_str().into()
+    }
+
+    fn version(kind: &ApiResource) -> Cow<'_, str> {
+        kind.version.as_str().into()
+    }
+
+    fn plural(kind: &ApiResource) -> Cow<'_, str> {
+        kind.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Requests of which only so many are under way at once.
+pub(crate) struct Writes<T> {
+    waiting: VecDeque<BoxFuture<'static, T>>,
+    under_way: FuturesUnordered<BoxFuture<'static, T>>,
+}
+
+impl<T> Default for Writes<T> {
+    fn default() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            under_way: FuturesUnordered::new(),
+        }
+    }
+}
+
+impl<T> Writes<T> {
+    pub(crate) fn add(&mut self, write: impl Future<Output = T> + Send + 'static) {
+        self.waiting.push_back(Box::pin(write));
+    }
+
+    /// The next answer; never, while there is nothing to wait for.
+    pub(crate) async fn next(&mut self) -> T {
+        while self.under_way.len() < PARALLEL
+            && let Some(write) = self.waiting.pop_front()
+        {
+            self.under_way.push(write);
+        }
+        match self.under_way.next().await {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
+    }
 }

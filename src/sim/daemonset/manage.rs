@@ -138,29 +138,35 @@ impl<'a> View<'a> {
         else {
             return Todo::default();
         };
-        let wanted: Vec<&'a str> = self
-            .nodes
-            .keys()
-            .map(String::as_str)
-            .filter(|node| self.targeting(node) == Targeting::Run)
-            .collect();
-        let surge = scaled(max_surge, wanted.len(), 0);
-        let unavailable = match scaled(max_unavailable, wanted.len(), 1) {
+        let mut nodes: BTreeMap<&'a str, Targeting> = BTreeMap::new();
+        let names = self.nodes.keys().map(String::as_str);
+        nodes.extend(names.map(|node| (node, self.targeting(node))));
+        let wanted = nodes.values().filter(|t| **t == Targeting::Run).count();
+        let surge = scaled(max_surge, wanted, 0);
+        let unavailable = match scaled(max_unavailable, wanted, 1) {
             0 if surge == 0 => 1,
             limit => limit,
         };
+        // The limit is a share of the nodes that should get a pod; nodes that only keep theirs (unreachable ones, say)
+        // count against it all the same. Seen on 1.36.
+        nodes.retain(|node, targeting| match targeting {
+            Targeting::Run => true,
+            Targeting::Keep => self.pods.contains_key(node),
+            Targeting::No => false,
+        });
+        let nodes: Vec<&'a str> = nodes.into_keys().collect();
         match surge {
-            0 => self.replace(&wanted, unavailable),
-            _ => self.surge(&wanted, surge),
+            0 => self.replace(&nodes, unavailable),
+            _ => self.surge(&nodes, surge),
         }
     }
 
     /// Deletes old pods while fewer than `limit` nodes lack an available one. NotReady nodes count like all others.
-    fn replace(&self, wanted: &[&'a str], limit: usize) -> Todo<'a> {
+    fn replace(&self, nodes: &[&'a str], limit: usize) -> Todo<'a> {
         let mut unavailable = 0;
         let mut broken = Vec::new();
         let mut candidates = Vec::new();
-        for node in wanted {
+        for node in nodes {
             match self.old_and_new(node) {
                 Some((Some(old), None)) if self.is_available(old) => candidates.push(old),
                 Some((Some(old), None)) => {
@@ -180,11 +186,11 @@ impl<'a> View<'a> {
     }
 
     /// Adds new pods beside the old ones on at most `limit` nodes; where the new one is available the old one goes.
-    fn surge(&self, wanted: &[&'a str], limit: usize) -> Todo<'a> {
+    fn surge(&self, nodes: &[&'a str], limit: usize) -> Todo<'a> {
         let mut todo = Todo::default();
         let mut candidates = Vec::new();
         let mut surging = 0;
-        for node in wanted {
+        for node in nodes {
             match self.old_and_new(node) {
                 Some((Some(old), None)) if self.is_available(old) => candidates.push(*node),
                 Some((Some(_), None)) => todo.create.push(node),

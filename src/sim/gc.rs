@@ -1,0 +1,384 @@
+//! Garbage collection by owner references: what nobody owns any more goes, in the background, the foreground or not.
+//!
+//! Knows the kinds that this project deals with; an owner of any other kind is taken to exist.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream::SelectAll;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, PropagationPolicy,
+};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::Event;
+use kube::{Api, Client, Error};
+use serde_json::{Value, json};
+
+use crate::sim::queue::Queue;
+use crate::sim::task::Task;
+use crate::sim::watched::{Cache, Key, Writes, events};
+
+/// After this a failed write, or one that changed nothing yet, is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+type Meta = PartialObjectMeta<DynamicObject>;
+/// Index of a kind, and the object's key.
+type Id = (usize, Key);
+/// Where an owner would be, with its name and UID.
+type Doubted = (Api<DynamicObject>, String, String);
+
+/// Starts the collector; it stops when the returned task is dropped.
+pub fn start(client: Client) -> Task {
+    Task::spawn(Collector::new(client).run())
+}
+
+struct Collector {
+    client: Client,
+    kinds: Vec<ApiResource>,
+    objects: Vec<Cache<Meta>>,
+    /// Ids by UID.
+    known: BTreeMap<String, Id>,
+    /// Ids of dependents by the UID of an owner.
+    dependents: BTreeMap<String, BTreeSet<Id>>,
+    look_at: VecDeque<Id>,
+    busy: BTreeSet<Id>,
+    due: Queue<Id>,
+    writes: Writes<(Id, Result<(), Error>)>,
+}
+
+/// What the collector does to an object.
+enum Write {
+    Delete(PropagationPolicy),
+    Patch(Value),
+}
+
+impl Collector {
+    fn new(client: Client) -> Self {
+        let kinds = vec![
+            ApiResource::erase::<Node>(&()),
+            ApiResource::erase::<DaemonSet>(&()),
+            ApiResource::erase::<ControllerRevision>(&()),
+            ApiResource::erase::<Job>(&()),
+            ApiResource::erase::<Pod>(&()),
+            ApiResource::erase::<ConfigMap>(&()),
+        ];
+        Self {
+            client,
+            objects: kinds.iter().map(|_| Cache::default()).collect(),
+            kinds,
+            known: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            look_at: VecDeque::new(),
+            busy: BTreeSet::new(),
+            due: Queue::default(),
+            writes: Writes::default(),
+        }
+    }
+
+    async fn run(mut self) {
+        let mut streams = SelectAll::new();
+        for (kind, resource) in self.kinds.iter().enumerate() {
+            let api = Api::<Meta>::all_with(self.client.clone(), resource);
+            streams.push(events(api, "").map(move |event| (kind, event)));
+        }
+        loop {
+            tokio::select! {
+                biased;
+                (id, result) = self.writes.next() => {
+                    self.busy.remove(&id);
+                    if let Err(error) = result {
+                        tracing::debug!(%error, object = id.1.1, "The garbage collector's write failed");
+                    }
+                    self.due.add(RETRY, id);
+                }
+                Some((kind, event)) = streams.next() => self.event(kind, event),
+                () = self.due.wait() => self.look_at.extend(self.due.take()),
+                () = std::future::ready(()), if self.is_synced() && !self.look_at.is_empty() => {
+                    if let Some(id) = self.look_at.pop_front() {
+                        self.collect(id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_synced(&self) -> bool {
+        self.objects.iter().all(Cache::is_synced)
+    }
+
+    fn get(&self, (kind, key): &Id) -> Option<&Meta> {
+        self.objects[*kind].get(key)
+    }
+
+    fn event(&mut self, kind: usize, event: Event<Meta>) {
+        for change in self.objects[kind].event(event) {
+            let id = (kind, change.key);
+            let now = self.objects[kind].get(&id.1).cloned();
+            if let (Some(before), Some(now)) = (&change.before, &now)
+                && is_alike(before, now)
+            {
+                continue;
+            }
+            if let Some(before) = change.before {
+                self.unlink(&id, &before);
+            }
+            if let Some(now) = now {
+                self.link(&id, &now);
+            }
+            self.look_at.push_back(id);
+        }
+    }
+
+    fn link(&mut self, id: &Id, object: &Meta) {
+        self.known.insert(uid(object), id.clone());
+        for owner in owners(object) {
+            let dependents = self.dependents.entry(owner.uid.clone()).or_default();
+            dependents.insert(id.clone());
+        }
+    }
+
+    /// Forgets an old version. Its dependents and owners are looked at: it may have been the last one.
+    fn unlink(&mut self, id: &Id, before: &Meta) {
+        self.known.remove(&uid(before));
+        for owner in owners(before) {
+            if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
+                dependents.remove(id);
+                if dependents.is_empty() {
+                    self.dependents.remove(&owner.uid);
+                }
+            }
+            self.look_at.extend(self.known.get(&owner.uid).cloned());
+        }
+        let dependents = self.dependents.get(&uid(before));
+        self.look_at
+            .extend(dependents.into_iter().flatten().cloned());
+    }
+
+    /// Does what is due for one object.
+    fn collect(&mut self, id: Id) {
+        let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
+            return;
+        };
+        if object.metadata.deletion_timestamp.is_some() {
+            if has_finalizer(object, ORPHAN) {
+                return self.orphan_dependents(&id);
+            }
+            if has_finalizer(object, FOREGROUND) {
+                return self.delete_dependents(&id);
+            }
+            return;
+        }
+        let (gone, left): (Vec<_>, Vec<_>) =
+            owners(object).partition(|owner| !self.exists(owner, &id.1.0));
+        if gone.is_empty() {
+            return;
+        }
+        let write = match left.is_empty() {
+            true => Write::Delete(self.policy(object)),
+            false => Write::Patch(without_owners(object, gone.iter().map(|owner| &owner.uid))),
+        };
+        let doubted = gone
+            .into_iter()
+            .filter_map(|owner| self.api_of(owner, &id.1.0));
+        let doubted = doubted.collect();
+        self.write(id, write, doubted);
+    }
+
+    /// Whether an owner exists; one of a kind that is not watched does.
+    fn exists(&self, owner: &OwnerReference, namespace: &str) -> bool {
+        if self.known.contains_key(&owner.uid) {
+            return true;
+        }
+        let same =
+            |kind: &ApiResource| kind.kind == owner.kind && kind.api_version == owner.api_version;
+        match self.kinds.iter().position(same) {
+            None => true,
+            Some(kind) => {
+                let key = (namespace.to_owned(), owner.name.clone());
+                let found = self.objects[kind].get(&key);
+                found.is_some_and(|object| uid(object) == owner.uid)
+            }
+        }
+    }
+
+    /// Where to ask for an owner that is not in the caches.
+    fn api_of(&self, owner: &OwnerReference, namespace: &str) -> Option<Doubted> {
+        let kind = self.kinds.iter().find(|kind| is_of(owner, kind))?;
+        let api = match kind.kind.as_str() {
+            "Node" => Api::all_with(self.client.clone(), kind),
+            _ => Api::namespaced_with(self.client.clone(), namespace, kind),
+        };
+        Some((api, owner.name.clone(), owner.uid.clone()))
+    }
+
+    /// An object without owners goes as its own finalizers and dependents ask.
+    fn policy(&self, object: &Meta) -> PropagationPolicy {
+        match (
+            has_finalizer(object, ORPHAN),
+            has_finalizer(object, FOREGROUND),
+        ) {
+            (true, _) => PropagationPolicy::Orphan,
+            (_, true) => PropagationPolicy::Foreground,
+            _ => PropagationPolicy::Background,
+        }
+    }
+
+    fn orphan_dependents(&mut self, id: &Id) {
+        let Some(owner) = self.get(id).map(uid) else {
+            return;
+        };
+        let dependents = self.dependents.get(&owner).cloned().unwrap_or_default();
+        if dependents.is_empty() {
+            return self.drop_finalizer(id, ORPHAN);
+        }
+        for dependent in dependents {
+            if let Some(object) = self.get(&dependent) {
+                let patch = without_owners(object, [&owner].into_iter());
+                self.write(dependent, Write::Patch(patch), Vec::new());
+            }
+        }
+    }
+
+    fn delete_dependents(&mut self, id: &Id) {
+        let Some(owner) = self.get(id).map(uid) else {
+            return;
+        };
+        let dependents = self.dependents.get(&owner).cloned().unwrap_or_default();
+        let blocks = |dependent: &&Id| {
+            let object = self.get(dependent);
+            let mut references = object.into_iter().flat_map(owners);
+            references.any(|o| o.uid == owner && o.block_owner_deletion == Some(true))
+        };
+        if !dependents.iter().any(|dependent| blocks(&dependent)) {
+            return self.drop_finalizer(id, FOREGROUND);
+        }
+        for dependent in dependents {
+            let alive = |object: &&Meta| object.metadata.deletion_timestamp.is_none();
+            let Some(object) = self.get(&dependent).filter(alive) else {
+                continue;
+            };
+            let policy = match self.dependents.contains_key(&uid(object)) {
+                true => PropagationPolicy::Foreground,
+                false => PropagationPolicy::Background,
+            };
+            self.write(dependent, Write::Delete(policy), Vec::new());
+        }
+    }
+
+    fn drop_finalizer(&mut self, id: &Id, finalizer: &str) {
+        let Some(object) = self.get(id) else {
+            return;
+        };
+        let finalizers = object.metadata.finalizers.iter().flatten();
+        let left: Vec<&String> = finalizers.filter(|other| *other != finalizer).collect();
+        let version = &object.metadata.resource_version;
+        let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": left } });
+        self.write(id.clone(), Write::Patch(patch), Vec::new());
+    }
+
+    /// Writes, unless one of the owners that seem to be gone is there after all.
+    fn write(&mut self, id: Id, write: Write, doubted: Vec<Doubted>) {
+        let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
+            return;
+        };
+        let resource = &self.kinds[id.0];
+        let api: Api<DynamicObject> = match id.1.0.as_str() {
+            "" => Api::all_with(self.client.clone(), resource),
+            namespace => Api::namespaced_with(self.client.clone(), namespace, resource),
+        };
+        let uid = uid(object);
+        self.busy.insert(id.clone());
+        self.writes.add(async move {
+            let result = match any_exists(doubted).await {
+                Ok(true) => Ok(()),
+                Ok(false) => send(&api, &id.1.1, uid, write).await,
+                Err(error) => Err(error),
+            };
+            (id, result)
+        });
+    }
+}
+
+/// Asks the API server itself: a dependent may be seen before its owner.
+async fn any_exists(doubted: Vec<Doubted>) -> Result<bool, Error> {
+    for (api, name, uid) in doubted {
+        let found = api.get_metadata_opt(&name).await?;
+        if found.is_some_and(|object| object.metadata.uid == Some(uid)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_of(owner: &OwnerReference, kind: &ApiResource) -> bool {
+    kind.kind == owner.kind && kind.api_version == owner.api_version
+}
+
+async fn send(
+    api: &Api<DynamicObject>,
+    name: &str,
+    uid: String,
+    write: Write,
+) -> Result<(), Error> {
+    let result = match write {
+        Write::Delete(policy) => {
+            let params = DeleteParams {
+                propagation_policy: Some(policy),
+                preconditions: Some(Preconditions {
+                    uid: Some(uid),
+                    resource_version: None,
+                }),
+                ..DeleteParams::default()
+            };
+            api.delete(name, &params).await.map(drop)
+        }
+        Write::Patch(patch) => {
+            let params = PatchParams::default();
+            api.patch(name, &params, &Patch::Merge(patch))
+                .await
+                .map(drop)
+        }
+    };
+    match result {
+        Err(Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+/// Whether nothing has changed that matters here.
+fn is_alike(before: &Meta, now: &Meta) -> bool {
+    let (before, now) = (&before.metadata, &now.metadata);
+    before.uid == now.uid
+        && before.deletion_timestamp == now.deletion_timestamp
+        && before.finalizers == now.finalizers
+        && before.owner_references == now.owner_references
+}
+
+fn uid(object: &Meta) -> String {
+    object.metadata.uid.clone().unwrap_or_default()
+}
+
+fn owners(object: &Meta) -> impl Iterator<Item = &OwnerReference> {
+    object.metadata.owner_references.iter().flatten()
+}
+
+fn has_finalizer(object: &Meta, finalizer: &str) -> bool {
+    let mut finalizers = object.metadata.finalizers.iter().flatten();
+    finalizers.any(|other| other == finalizer)
+}
+
+fn without_owners<'a>(object: &Meta, gone: impl Iterator<Item = &'a String>) -> Value {
+    let gone: Vec<&String> = gone.collect();
+    let left: Vec<&OwnerReference> = owners(object)
+        .filter(|owner| !gone.contains(&&owner.uid))
+        .collect();
+    let version = &object.metadata.resource_version;
+    json!({ "metadata": { "resourceVersion": version, "ownerReferences": left } })
+}
