@@ -16,6 +16,8 @@ use kube::{Api, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::client::WATCH_TIMEOUT_SECONDS;
+
 /// So many requests of one controller are under way at most.
 const PARALLEL: usize = 64;
 
@@ -39,9 +41,10 @@ pub(crate) fn events<K>(api: Api<K>, fields: &str) -> Events<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
     let config = match fields {
-        "" => watcher::Config::default(),
-        fields => watcher::Config::default().fields(fields),
+        "" => config,
+        fields => config.fields(fields),
     };
     let stream = watch(api, config).default_backoff();
     Box::pin(stream.filter_map(|event| async {

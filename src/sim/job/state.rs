@@ -122,7 +122,7 @@ fn verdict(
     now: Timestamp,
 ) -> Option<End> {
     let limit = number(&spec["backoffLimit"], 6);
-    let restarts: u32 = active
+    let restarts: i64 = active
         .iter()
         .flat_map(|pod| &pod.status.container_statuses)
         .map(|container| container.restart_count)

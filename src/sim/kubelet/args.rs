@@ -5,16 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::{Behaviour, Kubelets, NodeSpec, Offline, Options};
+use crate::client::{self, Role, Source};
 use crate::clock::Clock;
-
-/// A read that takes longer than this has lost its server: watches are renewed every 290 s.
-const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Play the kubelets of many nodes against a real API server
 ///
@@ -107,7 +103,11 @@ impl KubeletsArgs {
 /// Runs the kubelets until SIGTERM or Ctrl-C.
 pub async fn run_kubelets(args: KubeletsArgs) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
-    let client = client(&args).await?;
+    let source = Source {
+        kubeconfig: args.kubeconfig.clone(),
+        ..Source::default()
+    };
+    let client = client::connect(&source, Role::Sim).await?;
     let kubelets = Kubelets::start(client, Clock::System, args.options());
     kubelets
         .add_nodes(args.specs())
@@ -132,23 +132,6 @@ pub async fn run_kubelets(args: KubeletsArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-async fn client(args: &KubeletsArgs) -> anyhow::Result<Client> {
-    let mut config = match &args.kubeconfig {
-        Some(file) => {
-            let read = Kubeconfig::read_from(file);
-            let read = read.with_context(|| format!("read --kubeconfig {}", file.display()))?;
-            Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?
-        }
-        None => Config::infer().await.context("find a kubeconfig")?,
-    };
-    config.read_timeout = Some(READ_TIMEOUT);
-    config.headers.push((
-        http::header::USER_AGENT,
-        http::HeaderValue::from_static("yurt-ds-fake-kubelet"),
-    ));
-    Ok(Client::try_from(config)?)
 }
 
 /// The lines of standard input. A thread reads them, since a read of a terminal cannot be called off at the end.

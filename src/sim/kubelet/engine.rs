@@ -6,8 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::runtime::watcher::{self, Event};
-use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::sync::mpsc;
 
@@ -21,6 +20,7 @@ use super::view::PodView;
 use super::write::{self, Ack, Key, Outcome, Request, Subject};
 use crate::clock::Clock;
 use crate::sim::queue::Queue;
+use crate::sim::watched::events;
 
 /// After this a failed request is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -85,9 +85,8 @@ impl Engine {
 
     /// Runs until every handle is dropped.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<(Command, Ack)>) {
-        let config = watcher::Config::default().fields("spec.nodeName!=");
         let pods = Api::<PodView>::all(self.client.clone());
-        let mut events = std::pin::pin!(watch(pods, config).default_backoff());
+        let mut events = events(pods, "spec.nodeName!=");
         loop {
             self.send_waiting();
             tokio::select! {
@@ -97,10 +96,7 @@ impl Engine {
                     None => return,
                 },
                 Some((subject, outcome)) = self.under_way.next() => self.answered(subject, &outcome),
-                Some(event) = events.next() => match event {
-                    Ok(event) => self.event(event),
-                    Err(error) => tracing::debug!(%error, "The kubelets' pod watch failed"),
-                },
+                Some(event) = events.next() => self.event(event),
                 () = self.due.wait() => self.fire(),
             }
         }
