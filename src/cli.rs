@@ -10,6 +10,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 
 use crate::log::Format;
+use crate::sim::show::args::SimArgs;
 
 /// Rolls out DaemonSets on fleets whose nodes come and go.
 #[derive(Debug, Parser)]
@@ -30,7 +31,30 @@ pub enum Command {
     Controller(ControllerArgs),
     /// Ask about rollouts: how they stand, why a node is (not) updated; pause and resume them
     Ctl(ctl::CtlArgs),
+    /// Play rollouts on an embedded cluster, with the real controller: needs nothing but this program
+    ///
+    /// Without flags: the story of three nodes of which two go offline while the image changes, then a fleet of 200;
+    /// ends by itself within a minute, with a report.
+    Sim(SimArgs),
 }
+
+impl Cli {
+    /// What is logged. The pictures of `sim` are not torn by log lines, unless somebody asks for these.
+    pub fn log_levels(&self) -> Targets {
+        let usual = LEVELS.parse::<Targets>().ok();
+        match &self.command {
+            Command::Sim(sim)
+                if sim.verb.is_none() && usual.as_ref() == Some(&self.log.log_level) =>
+            {
+                Targets::new().with_default(tracing::Level::ERROR)
+            }
+            _ => self.log.log_level.clone(),
+        }
+    }
+}
+
+/// What is logged when nothing is said.
+const LEVELS: &str = "info,kube_client=warn,kube_runtime=warn";
 
 /// Flags about log lines.
 #[derive(Clone, Debug, Args)]
@@ -40,7 +64,7 @@ pub struct LogArgs {
         long,
         global = true,
         env = "YURT_DS_LOG_LEVEL",
-        default_value = "info,kube_client=warn,kube_runtime=warn",
+        default_value = LEVELS,
         value_name = "LEVELS"
     )]
     pub log_level: Targets,
@@ -114,20 +138,28 @@ mod tests {
 
     #[test]
     fn every_flag_is_also_an_environment_variable() {
-        fn check(command: &clap::Command) {
+        fn check(command: &clap::Command, prefix: &str) {
             for argument in command.get_arguments() {
                 let long = argument.get_long().unwrap_or_default();
                 if argument.is_positional() || ["help", "version"].contains(&long) {
                     continue;
                 }
-                let wanted = format!("YURT_DS_{}", long.replace('-', "_").to_uppercase());
+                let prefix = if long == "kubeconfig" { "" } else { prefix };
+                let wanted = format!("YURT_DS_{prefix}{}", long.replace('-', "_").to_uppercase());
                 let found = argument
                     .get_env()
                     .map(|name| name.to_string_lossy().into_owned());
                 assert_eq!(found.as_deref(), Some(wanted.as_str()), "--{long}");
             }
-            command.get_subcommands().for_each(check);
+            for verb in command.get_subcommands() {
+                let prefix = if verb.get_name() == "sim" {
+                    "SIM_"
+                } else {
+                    prefix
+                };
+                check(verb, prefix);
+            }
         }
-        check(&Cli::command());
+        check(&Cli::command(), "");
     }
 }

@@ -6,14 +6,14 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
-use yurt_ds::{controller, ctl, log, shutdown};
+use yurt_ds::{controller, ctl, log, shutdown, sim};
 
 /// What a shell calls the end by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log::init(cli.log.log_level.clone(), cli.log.log_format);
+    log::init(cli.log_levels(), cli.log.log_format);
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -43,6 +43,7 @@ async fn dispatch(command: Command) -> Result<ExitCode> {
             };
             return Ok(ended.into());
         }
+        Command::Sim(args) => return sim::show::run(args, shutdown).await,
     }
     Ok(ExitCode::SUCCESS)
 }

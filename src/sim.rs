@@ -9,7 +9,10 @@ pub mod kubelet;
 pub mod node_lifecycle;
 pub mod pulse;
 pub mod scheduler;
+pub mod serve_command;
+pub mod show;
 pub mod task;
+pub mod world;
 
 mod events;
 mod queue;

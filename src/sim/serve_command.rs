@@ -1,0 +1,182 @@
+//! `yurt-ds sim serve`: keeps an embedded cluster running in real time, for kubectl and whatever speaks to Kubernetes.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use tokio::net::TcpListener;
+
+use crate::clock::Clock;
+use crate::shutdown::{self, Shutdown};
+use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
+use crate::sim::task::Task;
+use crate::sim::world::{Setup, World};
+
+/// `true` on a node: its kubelet falls silent; anything else, or nothing: it is there.
+pub const OFFLINE_ANNOTATION: &str = "sim.yurt-ds.io/offline";
+
+const EXAMPLES: &str = "\
+Take nodes offline, and let them return, by an annotation:
+  kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
+  kubectl annotate node edge-2 sim.yurt-ds.io/offline-
+
+Containers are not run: images are only names, there are no logs and nothing to exec into.";
+
+/// Flags of `yurt-ds sim serve`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Where the API is served, without encryption or passwords: keep it on this machine; port 0 picks a free one
+    #[arg(long, env = "YURT_DS_SIM_LISTEN", default_value = "127.0.0.1:0", value_name = "ADDR", value_parser = loopback)]
+    pub listen: SocketAddr,
+    /// How many nodes it has
+    #[arg(long, env = "YURT_DS_SIM_NODES", default_value_t = 3, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    pub nodes: u32,
+    /// Write the kubeconfig to this file instead of a temporary one
+    #[arg(long, env = "YURT_DS_SIM_KUBECONFIG_OUT", value_name = "FILE")]
+    pub kubeconfig_out: Option<PathBuf>,
+    /// Without the yurt-ds controller, to run one beside it: `yurt-ds controller --kubeconfig FILE`
+    #[arg(long, env = "YURT_DS_SIM_NO_CONTROLLER")]
+    pub no_controller: bool,
+    /// How long a node pulls an image that it does not have
+    #[arg(long, env = "YURT_DS_SIM_PULL", default_value = "3s", value_name = "DURATION",
+        value_parser = humantime::parse_duration)]
+    pub pull: Duration,
+    /// Decides every name
+    #[arg(
+        long,
+        env = "YURT_DS_SIM_SEED",
+        default_value_t = 1,
+        value_name = "NUMBER"
+    )]
+    pub seed: u64,
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "use an address and a port, such as 127.0.0.1:8001".to_owned())?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err(
+            "everybody who reaches this address could do everything: use 127.0.0.1 or [::1]"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Serves until the end is asked for.
+///
+/// # Errors
+/// When it cannot start: the port is taken, the kubeconfig cannot be written.
+pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
+    let listener = TcpListener::bind(args.listen).await;
+    let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
+    let address = listener.local_addr()?;
+    let world = World::start(Setup {
+        clock: Clock::System,
+        seed: args.seed,
+        kubelets: kubelet::Options {
+            behaviour: Behaviour {
+                pull: args.pull,
+                ..Behaviour::default()
+            },
+            offline: Offline::MARKED,
+            jitter: Duration::from_millis(300),
+            seed: args.seed,
+            ..kubelet::Options::default()
+        },
+        controller: !args.no_controller,
+    });
+    let nodes = (1..=args.nodes).map(|number| NodeSpec::named(format!("edge-{number}")));
+    world.kubelets.add_nodes(nodes.collect()).await?;
+    let _steering = Task::spawn(steer(world.client(), world.kubelets.clone()));
+    let file = args.kubeconfig_out.unwrap_or_else(|| temporary(address));
+    write_private(&file, &world.cluster.kubeconfig(address))?;
+    let (end, mut ended) = shutdown::channel();
+    let cluster = world.cluster.clone();
+    let server = tokio::spawn(async move { cluster.serve(listener, ended.requested()).await });
+    println!("{}", welcome(address, &file, args.nodes));
+    shutdown.requested().await;
+    end.request();
+    world.finish().await;
+    server
+        .await
+        .context("the server")?
+        .context("cannot serve")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Beside other such files, with the port in its name.
+fn temporary(address: SocketAddr) -> PathBuf {
+    std::env::temp_dir().join(format!("yurt-ds-sim-{}.kubeconfig", address.port()))
+}
+
+/// Only for this user, as kubectl wants it.
+fn write_private(file: &Path, text: &str) -> Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let what = || format!("cannot write the kubeconfig to {}", file.display());
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(file).with_context(what)?;
+    file.write_all(text.as_bytes()).with_context(what)
+}
+
+fn welcome(address: SocketAddr, file: &Path, nodes: u32) -> String {
+    format!(
+        "A cluster with {nodes} nodes runs at http://{address} until Ctrl-C.
+
+  export KUBECONFIG={}
+
+Then try, in another terminal:
+  kubectl apply -f examples/nginx.yaml && kubectl get pods -o wide
+  kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
+  kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5 && yurt-ds ctl status nginx-daemonset",
+        file.display()
+    )
+}
+
+/// Does what the annotation of each node says.
+async fn steer(client: Client, kubelets: Kubelets) {
+    let nodes: Api<Node> = Api::all(client);
+    let mut offline = std::collections::BTreeSet::new();
+    let mut events = std::pin::pin!(
+        watcher(nodes, watcher::Config::default())
+            .default_backoff()
+            .applied_objects()
+    );
+    while let Some(event) = events.next().await {
+        let Ok(node) = event else {
+            continue;
+        };
+        let name = node.name_any();
+        let wanted = node
+            .annotations()
+            .get(OFFLINE_ANNOTATION)
+            .map(String::as_str)
+            == Some("true");
+        let steered = match (wanted, offline.contains(&name)) {
+            (true, false) => {
+                offline.insert(name.clone());
+                kubelets.set_offline(&name, Offline::MARKED).await
+            }
+            (false, true) => {
+                offline.remove(&name);
+                kubelets.set_online(&name).await
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = steered {
+            tracing::warn!(node = name, %error, "Cannot steer this node");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `yurt-ds sim`: plays rollouts on the embedded cluster, with the real controller, for people and for scripts.
+//!
+//! ```text
+//! args ─► script ─► stage (world + steps) ─► monitor ─► summary ─► report
+//!                              └─ picture ─► view ─► screen   (what is drawn meanwhile)
+//! ```
+//!
+//! Time is virtual. Between two pictures the thread sleeps while virtual time stands still, so how fast it plays changes
+//! nothing in what is played.
+
+pub mod args;
+mod monitor;
+mod picture;
+pub mod report;
+mod screen;
+mod script;
+mod stage;
+mod summary;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+use tokio::time::Instant;
+
+use self::args::{Output, PlayArgs, SimArgs, SimVerb};
+use self::report::Report;
+use self::screen::Screen;
+use self::script::{Engine, Script};
+use self::stage::{Ending, Stage};
+use crate::clock::Clock;
+use crate::shutdown::Shutdown;
+use crate::sim::dice::mix;
+use crate::sim::kubelet::run_kubelets;
+use crate::sim::serve_command;
+
+/// Virtual time from one picture to the next.
+const FRAME: Duration = Duration::from_millis(500);
+/// Where nothing can be drawn over, a line about the fleet comes after this much virtual time.
+const LINE: Duration = Duration::from_secs(15);
+/// Wrong usage, as everywhere.
+const USAGE: u8 = 2;
+/// What a shell calls the end by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+const OPENING: &str = "\
+Everything below runs in this process: a small Kubernetes API server, its native controllers, fake kubelets, and the
+real yurt-ds controller. Time is virtual; nothing leaves this machine.
+";
+
+const NEXT: &str = "\
+Try next:
+  yurt-ds sim --nodes 1000 --offline 30%        an own fleet
+  yurt-ds sim --nodes 50 --bad-revision crash   a new image that fails: the rollout stops by itself
+  yurt-ds sim serve                             keep such a cluster running, and use kubectl on it
+  README.md                                     install yurt-ds on a cluster of yours
+";
+
+/// Runs what was typed after `yurt-ds sim`.
+///
+/// # Errors
+/// When it could not be played.
+pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
+    match args.verb {
+        Some(SimVerb::Serve(args)) => serve_command::run(args, shutdown).await,
+        Some(SimVerb::Kubelets(args)) => run_kubelets(args).await.map(|()| ExitCode::SUCCESS),
+        None => show(&args.play, shutdown).await,
+    }
+}
+
+/// How fast virtual time goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pace {
+    /// As fast as it can be computed.
+    Unpaced,
+    /// So many virtual seconds in a second.
+    Times(f64),
+    /// Time is not virtual.
+    Real,
+}
+
+/// Everything that was played, for programs.
+#[derive(Serialize)]
+struct Document<'a> {
+    seed: u64,
+    held: bool,
+    plays: &'a [Report],
+}
+
+async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
+    let seed = args.seed.unwrap_or_else(any_seed);
+    let scripts = match scripts(args, seed) {
+        Ok(scripts) => scripts,
+        Err(wrong) => {
+            eprintln!("error: {wrong}\n\nFor more information, try '--help'.");
+            return Ok(ExitCode::from(USAGE));
+        }
+    };
+    if !args.real_time {
+        tokio::time::pause();
+    }
+    let mut theatre = Theatre {
+        screen: (args.output == Output::Text).then(Screen::standard),
+        shutdown,
+        args,
+    };
+    theatre.print(&format!("seed {seed}\n\n"));
+    if !args.is_own_fleet() {
+        theatre.print(OPENING);
+    }
+    let mut reports = Vec::new();
+    for script in scripts {
+        let Some(report) = theatre.play(script, seed).await? else {
+            return Ok(ExitCode::from(INTERRUPTED));
+        };
+        reports.push(report);
+    }
+    let held = reports.iter().all(Report::held);
+    if args.output == Output::Json {
+        let document = Document {
+            seed,
+            held,
+            plays: &reports,
+        };
+        println!("{}", serde_json::to_string_pretty(&document)?);
+    } else if !args.is_own_fleet() {
+        theatre.print(NEXT);
+    }
+    Ok(match held {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Different each time, and short enough to be typed again.
+fn any_seed() -> u64 {
+    let nanoseconds = Clock::System.now().as_nanosecond();
+    mix(u64::try_from(nanoseconds).unwrap_or_default()) % 100_000
+}
+
+/// What was asked for: an own fleet; or the story, a fleet, and the same fleet without yurt-ds.
+fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
+    let fleet = args.fleet(seed)?;
+    if args.is_own_fleet() {
+        return Ok(vec![fleet.script()]);
+    }
+    let mut native = fleet.clone();
+    native.rollout.engine = Engine::Native;
+    let mut native = native.script();
+    native.title += ", for comparison";
+    native.in_background = true;
+    Ok(vec![script::three_nodes(), fleet.script(), native])
+}
+
+/// Plays scripts for whoever looks on.
+struct Theatre<'a> {
+    /// `None`: nobody looks on.
+    screen: Option<Screen>,
+    shutdown: Shutdown,
+    args: &'a PlayArgs,
+}
+
+impl Theatre<'_> {
+    fn print(&mut self, text: &str) {
+        if let Some(screen) = &mut self.screen {
+            screen.print(text);
+        }
+    }
+
+    fn pace(&self, script: &Script) -> Pace {
+        let seen = self.screen.as_ref().is_some_and(Screen::is_live);
+        match self.args {
+            args if args.real_time => Pace::Real,
+            args if args.fast || !seen || script.in_background => Pace::Unpaced,
+            _ => Pace::Times(script.speed),
+        }
+    }
+
+    /// Plays a script to its end; `None` when somebody interrupts it.
+    async fn play(&mut self, script: Script, seed: u64) -> Result<Option<Report>> {
+        let pace = self.pace(&script);
+        let heading = format!("\n── {} ", script.title);
+        let rule = "─".repeat(78_usize.saturating_sub(heading.chars().count()));
+        self.print(&format!("{heading}{rule}\n\n"));
+        // Where the story was told line by line, the report does not tell it again.
+        let live = self.screen.as_ref().is_some_and(Screen::is_live);
+        let in_full = script.in_full && live;
+        let Some(report) = self.perform(script, seed, pace).await? else {
+            return Ok(None);
+        };
+        self.print(&format!("\n{}\n", report.text(in_full)));
+        Ok(Some(report))
+    }
+
+    async fn perform(&mut self, script: Script, seed: u64, pace: Pace) -> Result<Option<Report>> {
+        let mut stage = Stage::set_up(script, seed).await?;
+        let mut told = Told::default();
+        let mut to = Duration::ZERO;
+        loop {
+            let began = Instant::now().into_std();
+            stage.advance(to).await?;
+            stage.news();
+            let ending = stage.ending();
+            self.draw(&stage, &mut told, ending.as_ref());
+            if let Some(ending) = ending {
+                let report = stage.report(&ending);
+                stage.world.finish().await;
+                return Ok(Some(report));
+            }
+            if self.shutdown.is_requested() {
+                return Ok(None);
+            }
+            wait(pace, began);
+            to += FRAME;
+        }
+    }
+
+    fn draw(&mut self, stage: &Stage, told: &mut Told, ending: Option<&Ending>) {
+        let Some(screen) = &mut self.screen else {
+            return;
+        };
+        if stage.script.in_background {
+            return;
+        }
+        if screen.is_live() {
+            let picture = stage.frame().draw(screen.canvas());
+            screen.draw(&picture);
+            return;
+        }
+        for line in stage.timeline.iter().skip(told.lines) {
+            screen.print(&format!("{}  {}\n", line.at, line.text));
+        }
+        told.lines = stage.timeline.len();
+        let now = stage.now();
+        let due = now >= told.next && stage.changed.is_some() && !stage.script.in_full;
+        if due || (ending.is_some() && !stage.script.in_full) {
+            screen.print(&format!("{}\n", stage.frame().line()));
+            told.next = now + LINE;
+        }
+    }
+}
+
+/// What has been printed already.
+#[derive(Default)]
+struct Told {
+    lines: usize,
+    next: Duration,
+}
+
+/// Lets a person look at the picture. The whole runtime waits, and virtual time with it.
+fn wait(pace: Pace, began: std::time::Instant) {
+    if let Pace::Times(speed) = pace {
+        std::thread::sleep(FRAME.div_f64(speed).saturating_sub(began.elapsed()));
+    }
+}
+
+/// Plays a script to its end as fast as it goes.
+#[cfg(test)]
+async fn play(script: Script, seed: u64) -> Result<Report> {
+    let mut stage = Stage::set_up(script, seed).await?;
+    let mut to = Duration::ZERO;
+    loop {
+        stage.advance(to).await?;
+        stage.news();
+        if let Some(ending) = stage.ending() {
+            let report = stage.report(&ending);
+            stage.world.finish().await;
+            return Ok(report);
+        }
+        to += FRAME;
+    }
+}

@@ -1,0 +1,386 @@
+//! An independent witness: watches nodes and pods with its own client and writes down what happened to whom.
+//!
+//! It shares nothing with the controller, neither caches nor `core`: what it counts is what a person with a stopwatch
+//! in front of `kubectl get pods --watch` would count.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use kube::{Api, Client, ResourceExt as _};
+
+use crate::clock::Clock;
+use crate::sim::task::Task;
+
+/// What is measured, and against what.
+#[derive(Clone, Debug)]
+pub(super) struct Measure {
+    /// Namespace of the pods.
+    pub(super) namespace: String,
+    /// Their labels, as a query.
+    pub(super) selector: String,
+    /// The new image.
+    pub(super) image: String,
+    /// How long a pod has to be Ready to count.
+    pub(super) min_ready: Duration,
+}
+
+/// A running witness; it ends when dropped.
+pub(super) struct Monitor {
+    record: Arc<Mutex<Record>>,
+    _task: Task,
+}
+
+/// What was seen so far. Times count from the start of the play.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    /// Every node.
+    pub(super) nodes: BTreeMap<String, NodeRecord>,
+    /// Nodes that lack an available pod because theirs was taken away.
+    pub(super) down: usize,
+    /// The most of them at once, and when.
+    pub(super) peak: (usize, Duration),
+    /// Pods that were taken away and are gone.
+    pub(super) replaced: usize,
+    /// The last change of any of this.
+    pub(super) last_change: Duration,
+    pods: BTreeMap<String, PodRecord>,
+}
+
+/// What happened to one node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeRecord {
+    /// Whether its Ready condition is `True`.
+    pub(super) ready: bool,
+    /// When it went away last.
+    pub(super) left: Option<Duration>,
+    /// When it came back last.
+    pub(super) returned: Option<Duration>,
+    /// When its old pod was asked to go.
+    pub(super) taken: Option<Duration>,
+    /// When its new pod was available.
+    pub(super) updated: Option<Duration>,
+    /// How often it lost its pod while it could be reached.
+    pub(super) losses: usize,
+    /// Its pod was taken away, and there is no available one yet.
+    lacks: bool,
+    /// It went away itself while it lacked its pod: not the rollout's doing any more.
+    interrupted: bool,
+}
+
+#[derive(Clone, Debug)]
+struct PodRecord {
+    node: String,
+    new: bool,
+    going: bool,
+    ready_since: Option<Duration>,
+}
+
+enum Seen {
+    Node(Box<Event<Node>>),
+    Pod(Box<Event<Pod>>),
+}
+
+impl Monitor {
+    /// Starts to watch; the play starts now.
+    pub(super) fn start(client: Client, clock: Clock, measure: Measure) -> Self {
+        let record = Arc::new(Mutex::new(Record::default()));
+        let witness = Witness {
+            client,
+            start: clock.now(),
+            clock,
+            measure,
+            record: record.clone(),
+        };
+        Self {
+            record,
+            _task: Task::spawn(witness.run()),
+        }
+    }
+
+    /// What was seen so far.
+    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+        lock(&self.record)
+    }
+}
+
+fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Witness {
+    client: Client,
+    clock: Clock,
+    start: Timestamp,
+    measure: Measure,
+    record: Arc<Mutex<Record>>,
+}
+
+impl Witness {
+    async fn run(self) {
+        let nodes = seen(Api::<Node>::all(self.client.clone()), "")
+            .map(|event| Seen::Node(Box::new(event)));
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.measure.namespace);
+        let pods = seen(pods, &self.measure.selector).map(|event| Seen::Pod(Box::new(event)));
+        let mut events = std::pin::pin!(futures::stream::select(nodes, pods));
+        loop {
+            let next = lock(&self.record).next_available(self.now(), self.measure.min_ready);
+            let wait = async {
+                match next {
+                    Some(after) => tokio::time::sleep(after).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some(event) = events.next() => self.take(event),
+                () = wait => {}
+            }
+            let now = self.now();
+            lock(&self.record).count(now, self.measure.min_ready);
+        }
+    }
+
+    fn now(&self) -> Duration {
+        Duration::try_from(self.clock.now().duration_since(self.start)).unwrap_or_default()
+    }
+
+    fn take(&self, seen: Seen) {
+        let now = self.now();
+        let mut record = lock(&self.record);
+        match seen {
+            Seen::Node(event) => match *event {
+                Event::Apply(node) | Event::InitApply(node) => record.node(&node, now),
+                Event::Delete(node) => {
+                    record.nodes.remove(&node.name_any());
+                }
+                Event::Init | Event::InitDone => {}
+            },
+            Seen::Pod(event) => match *event {
+                Event::Apply(pod) | Event::InitApply(pod) => {
+                    record.pod(&pod, &self.measure.image, now);
+                }
+                Event::Delete(pod) => {
+                    record.taken(&pod, now);
+                    record.pod_gone(&pod);
+                }
+                Event::Init | Event::InitDone => {}
+            },
+        }
+    }
+}
+
+fn seen<K>(api: Api<K>, labels: &str) -> impl Stream<Item = Event<K>> + Send
+where
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
+{
+    let config = watcher::Config::default().labels(labels);
+    watch(api, config)
+        .default_backoff()
+        .filter_map(|event| std::future::ready(event.ok()))
+}
+
+impl Record {
+    fn node(&mut self, node: &Node, now: Duration) {
+        let conditions = node
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        let ready = conditions
+            .into_iter()
+            .any(|one| one.type_ == "Ready" && one.status == "True");
+        let record = self.nodes.entry(node.name_any()).or_default();
+        match (record.ready, ready) {
+            (true, false) => {
+                record.left = Some(now);
+                record.interrupted = record.lacks;
+            }
+            (false, true) if record.left.is_some() => record.returned = Some(now),
+            _ => {}
+        }
+        if record.ready != ready {
+            record.ready = ready;
+            self.last_change = now;
+        }
+    }
+
+    fn pod(&mut self, pod: &Pod, image: &str, now: Duration) {
+        let Some(node) = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()) else {
+            return;
+        };
+        if pod.metadata.deletion_timestamp.is_some() {
+            self.taken(pod, now);
+            return;
+        }
+        let spec = pod.spec.as_ref();
+        let images = spec.into_iter().flat_map(|spec| &spec.containers);
+        let new = images
+            .into_iter()
+            .any(|one| one.image.as_deref() == Some(image));
+        let conditions = pod
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        let ready = conditions
+            .into_iter()
+            .any(|one| one.type_ == "Ready" && one.status == "True");
+        let uid = pod.uid().unwrap_or_default();
+        let record = self.pods.entry(uid).or_insert(PodRecord {
+            node,
+            new,
+            going: false,
+            ready_since: None,
+        });
+        record.new = new;
+        record.ready_since = match ready {
+            true => record.ready_since.or(Some(now)),
+            false => None,
+        };
+    }
+
+    /// A pod was asked to go: from now on its node lacks one.
+    fn taken(&mut self, pod: &Pod, now: Duration) {
+        let uid = pod.uid().unwrap_or_default();
+        let Some(record) = self.pods.get_mut(&uid).filter(|record| !record.going) else {
+            return;
+        };
+        record.going = true;
+        record.ready_since = None;
+        self.last_change = now;
+        let Some(node) = self.nodes.get_mut(&record.node) else {
+            return;
+        };
+        node.taken = Some(now);
+        node.lacks = true;
+        node.interrupted = !node.ready;
+        node.losses += usize::from(node.ready);
+    }
+
+    fn pod_gone(&mut self, pod: &Pod) {
+        if self.pods.remove(&pod.uid().unwrap_or_default()).is_some() {
+            self.replaced += 1;
+        }
+    }
+
+    /// Counts anew who lacks an available pod.
+    fn count(&mut self, now: Duration, min_ready: Duration) {
+        for pod in self.pods.values().filter(|pod| !pod.going) {
+            let Some(node) = self.nodes.get_mut(&pod.node) else {
+                continue;
+            };
+            if pod
+                .ready_since
+                .is_some_and(|since| since + min_ready <= now)
+            {
+                node.lacks = false;
+                node.interrupted = false;
+                if pod.new && node.updated.is_none() {
+                    node.updated = Some(now);
+                    self.last_change = now;
+                }
+            }
+        }
+        let lacking = |node: &&NodeRecord| node.lacks && node.ready && !node.interrupted;
+        self.down = self.nodes.values().filter(lacking).count();
+        if self.down > self.peak.0 {
+            self.peak = (self.down, now);
+        }
+    }
+
+    /// After what time a pod becomes available by waiting alone.
+    fn next_available(&self, now: Duration, min_ready: Duration) -> Option<Duration> {
+        let since = self.pods.values().filter_map(|pod| pod.ready_since);
+        let at = since.map(|since| since + min_ready).filter(|at| *at > now);
+        at.min().map(|at| at - now)
+    }
+
+    /// Names of the nodes whose new pod is available.
+    pub(super) fn updated(&self) -> usize {
+        self.nodes
+            .values()
+            .filter(|node| node.updated.is_some())
+            .count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn node(name: &str, ready: bool) -> Node {
+        let status = if ready { "True" } else { "Unknown" };
+        serde_json::from_value(json!({
+            "metadata": { "name": name },
+            "status": { "conditions": [{ "type": "Ready", "status": status }] },
+        }))
+        .unwrap()
+    }
+
+    fn pod(uid: &str, node: &str, image: &str, ready: bool, going: bool) -> Pod {
+        let deleted = going.then_some("2026-01-01T00:00:00Z");
+        let status = if ready { "True" } else { "False" };
+        serde_json::from_value(json!({
+            "metadata": { "name": uid, "uid": uid, "deletionTimestamp": deleted },
+            "spec": { "nodeName": node, "containers": [{ "name": "c", "image": image }] },
+            "status": { "conditions": [{ "type": "Ready", "status": status }] },
+        }))
+        .unwrap()
+    }
+
+    fn fleet() -> Record {
+        let mut record = Record::default();
+        for name in ["a", "b"] {
+            record.node(&node(name, true), Duration::ZERO);
+            record.pod(
+                &pod(&format!("{name}-old"), name, "old", true, false),
+                "new",
+                Duration::ZERO,
+            );
+        }
+        record.count(Duration::ZERO, Duration::ZERO);
+        record
+    }
+
+    #[test]
+    fn a_node_is_down_from_the_deletion_of_its_pod_until_the_next_one_is_available() {
+        let mut record = fleet();
+        assert_eq!(record.down, 0);
+        record.pod(&pod("a-old", "a", "old", true, true), "new", SECOND);
+        record.count(SECOND, 5 * SECOND);
+        assert_eq!((record.down, record.peak), (1, (1, SECOND)));
+        record.pod_gone(&pod("a-old", "a", "old", true, true));
+        record.pod(&pod("a-new", "a", "new", true, false), "new", 2 * SECOND);
+        record.count(6 * SECOND, 5 * SECOND);
+        assert_eq!(
+            (record.down, record.updated()),
+            (1, 0),
+            "Ready, but too young"
+        );
+        record.count(7 * SECOND, 5 * SECOND);
+        assert_eq!((record.down, record.updated()), (0, 1));
+        assert_eq!(record.nodes["a"].updated, Some(7 * SECOND));
+    }
+
+    #[test]
+    fn an_offline_node_is_never_down_because_of_the_rollout() {
+        let mut record = fleet();
+        record.node(&node("b", false), SECOND);
+        record.pod(&pod("b-old", "b", "old", false, false), "new", SECOND);
+        record.count(SECOND, Duration::ZERO);
+        assert_eq!(record.down, 0);
+        record.node(&node("b", true), 2 * SECOND);
+        record.count(2 * SECOND, Duration::ZERO);
+        assert_eq!(
+            record.down, 0,
+            "its pod is not Ready yet, but nobody took it away"
+        );
+    }
+}

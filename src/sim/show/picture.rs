@@ -1,0 +1,161 @@
+//! What the view shows of every node: the verdicts of the same `decide` that the controller acts on, from own watches.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use kube::{Api, Client};
+
+use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
+use crate::clock::Clock;
+use crate::core::names::ROLLOUT_COMPLETE;
+use crate::core::{Offline, Plan, Reading, Verdict, decide};
+use crate::index::{Index, SetKey};
+use crate::sim::task::Task;
+
+/// Follows one DaemonSet; it ends when dropped.
+pub(super) struct Picture {
+    index: Arc<Mutex<Index>>,
+    key: SetKey,
+    clock: Clock,
+    _task: Task,
+}
+
+/// One look.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    /// Every node and what is thought of it.
+    pub(super) nodes: Vec<(String, Verdict)>,
+    /// The whole plan.
+    pub(super) plan: Plan,
+    /// Whether the controller calls the rollout complete, and its words.
+    pub(super) complete: Option<(bool, String)>,
+}
+
+enum Seen {
+    Node(Event<Node>),
+    Set(Event<DaemonSet>),
+    Revision(Event<ControllerRevision>),
+    Pod(Event<Pod>),
+}
+
+impl Picture {
+    /// Starts to follow.
+    pub(super) fn start(client: Client, clock: Clock, key: SetKey, labels: &str) -> Self {
+        let index = Arc::new(Mutex::new(Index::default()));
+        let follow = follow(
+            client,
+            clock.clone(),
+            key.clone(),
+            labels.to_owned(),
+            index.clone(),
+        );
+        Self {
+            index,
+            key,
+            clock,
+            _task: Task::spawn(follow),
+        }
+    }
+
+    /// What is thought of every node now; `None` while too little is known, or when the DaemonSet is not ours.
+    pub(super) fn look(&self) -> Option<Look> {
+        let now = self.clock.now();
+        let mut index = lock(&self.index);
+        let Reading::Strategy { strategy, .. } = index.reading(&self.key)?.clone() else {
+            return None;
+        };
+        let fleet = index.fleet(&self.key, now)?;
+        let plan = decide(&strategy, &fleet, now);
+        let conditions = &index.set(&self.key)?.conditions;
+        let complete = conditions.iter().find(|one| one.kind == ROLLOUT_COMPLETE);
+        let names = fleet.nodes.iter().map(|node| node.name.to_string());
+        Some(Look {
+            nodes: names.zip(plan.verdicts.iter().copied()).collect(),
+            complete: complete.map(|one| (one.status == "True", one.message.clone())),
+            plan,
+        })
+    }
+}
+
+impl Look {
+    /// Whether a node returned a moment ago and waits for its turn.
+    pub(super) fn is_settling(&self) -> bool {
+        let settling =
+            |verdict: &Verdict| matches!(verdict, Verdict::Offline(Offline::Settling { .. }));
+        self.nodes.iter().any(|(_, verdict)| settling(verdict))
+    }
+}
+
+async fn follow(
+    client: Client,
+    clock: Clock,
+    key: SetKey,
+    labels: String,
+    index: Arc<Mutex<Index>>,
+) {
+    let everything = watcher::Config::default;
+    let all = |client: &Client| client.clone();
+    let nodes = watch(Api::all(all(&client)), everything()).default_backoff();
+    let sets: Api<DaemonSet> = Api::namespaced(all(&client), &key.namespace);
+    // Known before its pods are, which would belong to nobody.
+    if let Ok(set) = sets.get(&key.name).await {
+        lock(&index).apply_set(&set);
+    }
+    let sets = watch(sets, everything()).default_backoff();
+    let revisions = Api::namespaced(all(&client), &key.namespace);
+    let revisions = watch(revisions, everything()).default_backoff();
+    let pods = Api::namespaced(client, &key.namespace);
+    let pods = watch(pods, everything().labels(&labels)).default_backoff();
+    let streams = [
+        nodes.map(|event| event.map(Seen::Node)).boxed(),
+        sets.map(|event| event.map(Seen::Set)).boxed(),
+        revisions.map(|event| event.map(Seen::Revision)).boxed(),
+        pods.map(|event| event.map(Seen::Pod)).boxed(),
+    ];
+    let mut events = futures::stream::select_all(streams);
+    while let Some(event) = events.next().await {
+        if let Ok(event) = event {
+            take(&mut lock(&index), &key, &clock, event);
+        }
+    }
+}
+
+fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: Seen) {
+    let now = clock.now();
+    match event {
+        Seen::Node(Event::Apply(node) | Event::InitApply(node)) => {
+            index.apply_node(&node, now);
+        }
+        Seen::Node(Event::Delete(node)) => {
+            index.delete_node(node.metadata.name.as_deref().unwrap_or_default());
+        }
+        Seen::Set(Event::Apply(set) | Event::InitApply(set))
+            if SetKey::of(&set.metadata).as_ref() == Some(key) =>
+        {
+            index.apply_set(&set);
+        }
+        Seen::Revision(Event::Apply(revision) | Event::InitApply(revision)) => {
+            index.apply_revision(&revision);
+        }
+        Seen::Revision(Event::Delete(revision)) => {
+            index.delete_revision(&revision);
+        }
+        Seen::Pod(Event::Apply(pod) | Event::InitApply(pod)) => {
+            if let Some(set) = index.set_mut(key) {
+                set.apply_pod(&pod, now);
+            }
+        }
+        Seen::Pod(Event::Delete(pod)) => {
+            if let Some(set) = index.set_mut(key) {
+                set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
+            }
+        }
+        _ => {}
+    }
+}
+
+fn lock(index: &Mutex<Index>) -> MutexGuard<'_, Index> {
+    index.lock().unwrap_or_else(PoisonError::into_inner)
+}

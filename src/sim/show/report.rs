@@ -1,0 +1,238 @@
+//! What a play came to: the data, and the same for a person.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The report on one play. Times count in virtual time from its start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// What was played.
+    pub title: String,
+    /// Decides every name and every chance.
+    pub seed: u64,
+    /// Who replaced pods: `AdvancedRollingUpdate`, `OTA` or `native RollingUpdate`.
+    pub strategy: String,
+    /// Nodes of the fleet.
+    pub nodes: usize,
+    /// `max-unavailable` as it was set.
+    pub max_unavailable: String,
+    /// The same in nodes.
+    pub allowed: usize,
+    /// The most nodes that lacked their pod at once because of the rollout, as the independent monitor saw it.
+    pub most_down: usize,
+    /// When that was.
+    pub most_down_at: Time,
+    /// Nodes that run the new image.
+    pub updated: usize,
+    /// Nodes that were offline at the end, and how many of these still run the old image.
+    pub offline: usize,
+    /// Of the offline nodes, those that still run the old image.
+    pub offline_outdated: usize,
+    /// Nodes that were away when the image changed, returned, and were updated then.
+    pub followed: Vec<Followed>,
+    /// Nodes that lost their pod more than once.
+    pub losses_twice: usize,
+    /// When the image changed.
+    pub changed_at: Option<Time>,
+    /// When the last node was updated.
+    pub last_update_at: Option<Time>,
+    /// When it ended.
+    pub ended_at: Time,
+    /// How it ended.
+    pub ending: String,
+    /// Requests of the controller that change something.
+    pub writes: Writes,
+    /// What was promised, and whether it held.
+    pub promises: Vec<Promise>,
+    /// What happened when.
+    pub timeline: Vec<Line>,
+}
+
+/// An instant, in milliseconds from the start of the play.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Time(u64);
+
+/// A node that was away and followed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Followed {
+    /// Its name.
+    pub node: String,
+    /// When it was back.
+    pub returned_at: Time,
+    /// When its new pod was available.
+    pub updated_at: Time,
+}
+
+/// Requests by what they change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Writes {
+    /// Pods that were replaced, as the monitor saw it.
+    pub replaced_pods: usize,
+    /// Deletions of pods.
+    pub pod_deletions: u64,
+    /// Patches of pods (conditions).
+    pub pod_patches: u64,
+    /// Patches of the DaemonSet's status.
+    pub status_patches: u64,
+    /// Events.
+    pub events: u64,
+}
+
+/// Something that yurt-ds stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Promise {
+    /// In a sentence.
+    pub text: String,
+    /// Whether it held.
+    pub held: bool,
+}
+
+/// A line of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub text: String,
+}
+
+impl From<Duration> for Time {
+    fn from(time: Duration) -> Self {
+        Self(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl std::fmt::Display for Time {
+    /// Minutes and seconds.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.0 / 1000;
+        write!(f, "{:02}:{:02}", seconds / 60, seconds % 60)
+    }
+}
+
+impl Time {
+    /// From an earlier instant to this one, in whole seconds.
+    fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1000
+    }
+}
+
+impl Report {
+    /// Whether every promise held.
+    pub fn held(&self) -> bool {
+        self.promises.iter().all(|promise| promise.held)
+    }
+
+    /// The report for a person.
+    pub fn text(&self, in_full: bool) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut text, in_full);
+        text
+    }
+
+    fn write(&self, out: &mut String, in_full: bool) -> std::fmt::Result {
+        writeln!(
+            out,
+            "Report: {} ({}, seed {})",
+            self.title, self.strategy, self.seed
+        )?;
+        writeln!(out, "  ended at {}: {}", self.ended_at, self.ending)?;
+        if in_full {
+            self.timeline
+                .iter()
+                .try_for_each(|line| writeln!(out, "    {}  {}", line.at, line.text))?;
+        }
+        self.write_numbers(out)?;
+        for promise in &self.promises {
+            let mark = if promise.held { "held  " } else { "BROKEN" };
+            writeln!(out, "  {mark}  {}", promise.text)?;
+        }
+        Ok(())
+    }
+
+    fn write_numbers(&self, out: &mut String) -> std::fmt::Result {
+        let mut fact = |name: &str, value: String| writeln!(out, "  {name:<24} {value}");
+        fact(
+            "updated",
+            format!("{} of {} nodes{}", self.updated, self.nodes, self.took()),
+        )?;
+        fact(
+            "most down at once",
+            format!(
+                "{} (at {}), allowed: {} (max-unavailable {})",
+                self.most_down, self.most_down_at, self.allowed, self.max_unavailable
+            ),
+        )?;
+        fact("offline at the end", self.offline_words())?;
+        fact("returned and followed", self.followed_words())?;
+        fact("API writes", self.writes.words())
+    }
+
+    fn took(&self) -> String {
+        match (self.changed_at, self.last_update_at) {
+            (Some(from), Some(to)) => {
+                format!(", the last one {}s after the change", to.since(from))
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn offline_words(&self) -> String {
+        match (self.offline, self.offline_outdated) {
+            (0, _) => "none".to_owned(),
+            (all, 0) => format!("{all}, all of them updated before"),
+            (all, old) => {
+                format!("{all}, of which {old} run the old image and follow when they return")
+            }
+        }
+    }
+
+    fn followed_words(&self) -> String {
+        let took = self
+            .followed
+            .iter()
+            .map(|one| one.updated_at.since(one.returned_at));
+        let (Some(shortest), Some(longest)) = (took.clone().min(), took.max()) else {
+            return "none".to_owned();
+        };
+        format!(
+            "{} nodes, {shortest}s to {longest}s after their return, without anyone's help",
+            self.followed.len()
+        )
+    }
+}
+
+impl Writes {
+    fn words(&self) -> String {
+        let mut words = Vec::new();
+        if self.replaced_pods > 0 || self.pod_deletions > 0 {
+            words.push(format!(
+                "{} pods replaced with {} deletions ({})",
+                self.replaced_pods,
+                self.pod_deletions,
+                self.per_pod()
+            ));
+        }
+        if self.pod_patches > 0 {
+            words.push(format!("{} pod conditions", self.pod_patches));
+        }
+        words.push(format!("{} of status", self.status_patches));
+        words.push(format!("{} Events", self.events));
+        words.join(", ")
+    }
+
+    fn per_pod(&self) -> String {
+        if self.replaced_pods == 0 {
+            return "no pod was replaced".to_owned();
+        }
+        let hundredths = self.pod_deletions * 100 / (self.replaced_pods as u64);
+        format!("{}.{:02} per pod", hundredths / 100, hundredths % 100)
+    }
+}

@@ -1,0 +1,280 @@
+//! Plays a script in a world: does what is due, looks, and says when it is over.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use tokio::time::{Instant, sleep_until};
+
+use super::monitor::{Measure, Monitor, Record};
+use super::picture::{Look, Picture};
+use super::report::{Line, Time};
+use super::script::{Deed, Engine, NAME, NAMESPACE, Script, Step};
+use super::view::{Frame, cells};
+use crate::clock::Clock;
+use crate::core::Phase;
+use crate::index::SetKey;
+use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
+use crate::sim::world::{Setup, World};
+
+/// Virtual time begins here: a fixed day, so that every run has the same dates.
+const EPOCH: &str = "2026-01-01T00:00:00Z";
+/// The fleet has to stand within this time.
+const SETTING_UP: Duration = Duration::from_secs(120);
+/// A rollout in which nothing has changed for so long is over.
+const STUCK: Duration = Duration::from_secs(180);
+/// The same while the controller itself says that it is complete or stopped.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Each pod takes up to this much longer: real nodes are not in step.
+const JITTER: Duration = Duration::from_millis(1500);
+
+/// A play under way.
+pub(super) struct Stage {
+    pub(super) script: Script,
+    pub(super) seed: u64,
+    pub(super) world: World,
+    pub(super) monitor: Monitor,
+    picture: Picture,
+    start: Instant,
+    steps: std::vec::IntoIter<Step>,
+    next: Option<Step>,
+    /// What a person is told now.
+    pub(super) said: String,
+    /// All that was told.
+    pub(super) timeline: Vec<Line>,
+    /// When the image was changed.
+    pub(super) changed: Option<Duration>,
+    /// Nodes that were away at that moment.
+    pub(super) away: Vec<String>,
+}
+
+/// Why a play is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The rollout is complete, with that many offline nodes left.
+    Complete(usize),
+    /// The controller stopped it by itself.
+    Stopped(String),
+    /// OTA: every owner is asked.
+    Announced,
+    /// Nothing moves any more.
+    Stuck,
+    /// The time is up.
+    TimeUp,
+}
+
+impl Stage {
+    /// Sets everything up: nodes, the DaemonSet with its old image, and every pod available.
+    pub(super) async fn set_up(script: Script, seed: u64) -> Result<Self> {
+        let epoch: Timestamp = EPOCH.parse().context("the epoch")?;
+        let clock = Clock::starting_at(epoch);
+        let world = World::start(Setup {
+            clock: clock.clone(),
+            seed,
+            kubelets: kubelet::Options {
+                behaviour: script.usual.clone(),
+                jitter: JITTER,
+                seed,
+                ..kubelet::Options::default()
+            },
+            controller: matches!(script.rollout.engine, Engine::YurtDs(_)),
+        });
+        let rule = Rule {
+            image: script.rollout.new.clone(),
+            node: "*".to_owned(),
+            behaviour: script.new.clone(),
+        };
+        world.kubelets.rule(rule).await?;
+        let nodes = script.nodes.iter().map(NodeSpec::named).collect();
+        world.kubelets.add_nodes(nodes).await?;
+        create(&world, &script).await?;
+        wait_until_all_run(&world, script.nodes.len()).await?;
+
+        let labels = "app=nginx";
+        let measure = Measure {
+            namespace: NAMESPACE.to_owned(),
+            selector: labels.to_owned(),
+            image: script.rollout.new.clone(),
+            min_ready: script.rollout.min_ready,
+        };
+        let key = SetKey::new(NAMESPACE, NAME);
+        let mut steps = script.steps.clone().into_iter();
+        Ok(Self {
+            seed,
+            monitor: Monitor::start(world.client(), clock.clone(), measure),
+            picture: Picture::start(world.client(), clock.clone(), key, labels),
+            start: Instant::now(),
+            next: steps.next(),
+            steps,
+            said: String::new(),
+            timeline: Vec::new(),
+            changed: None,
+            away: Vec::new(),
+            script,
+            world,
+        })
+    }
+
+    /// How long it has been playing.
+    pub(super) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Plays on until that instant.
+    pub(super) async fn advance(&mut self, to: Duration) -> Result<()> {
+        while let Some(step) = self.next.take_if(|step| step.at <= to) {
+            sleep_until(self.start + step.at).await;
+            self.act(&step.deed).await?;
+            if !step.say.is_empty() {
+                self.tell(step.say);
+            }
+            self.next = self.steps.next();
+        }
+        sleep_until(self.start + to).await;
+        Ok(())
+    }
+
+    /// Adds a line to the timeline.
+    fn tell(&mut self, text: String) {
+        self.said.clone_from(&text);
+        let at = Time::from(self.now());
+        self.timeline.push(Line { at, text });
+    }
+
+    /// Adds what the monitor saw since the last time, where every node is told of.
+    pub(super) fn news(&mut self) {
+        if !self.script.in_full {
+            return;
+        }
+        let record = self.record();
+        for (name, node) in &record.nodes {
+            let mut told = |at: Option<Duration>, text: String| {
+                let line = at.map(|at| Line {
+                    at: at.into(),
+                    text,
+                });
+                let new = line.filter(|line| !self.timeline.contains(line));
+                self.timeline.extend(new);
+            };
+            told(node.taken, format!("{name}: its old pod is deleted"));
+            let image = &self.script.rollout.new;
+            told(node.updated, format!("{name} runs {image}"));
+        }
+    }
+
+    async fn act(&mut self, deed: &Deed) -> Result<()> {
+        let kubelets = &self.world.kubelets;
+        match deed {
+            Deed::Leave(names) => {
+                for name in names {
+                    kubelets.set_offline(name, Offline::MARKED).await?;
+                }
+            }
+            Deed::Return(names) => {
+                for name in names {
+                    kubelets.set_online(name).await?;
+                }
+            }
+            Deed::Flap(names, up, down) => {
+                for name in names {
+                    kubelets.flap(name, *up, *down).await?;
+                }
+            }
+            Deed::SetImage => {
+                let sets: Api<DaemonSet> = Api::namespaced(self.world.client(), NAMESPACE);
+                let patch = Patch::Strategic(self.script.rollout.change());
+                sets.patch(NAME, &PatchParams::default(), &patch).await?;
+                self.changed = Some(self.now());
+                let record = self.monitor.record();
+                let away = record.nodes.iter().filter(|(_, node)| !node.ready);
+                self.away = away.map(|(name, _)| name.clone()).collect();
+            }
+            Deed::Tell => {}
+        }
+        Ok(())
+    }
+
+    /// What is thought of every node.
+    pub(super) fn look(&self) -> Option<Look> {
+        self.picture.look()
+    }
+
+    /// What the monitor saw.
+    pub(super) fn record(&self) -> Record {
+        self.monitor.record().clone()
+    }
+
+    /// What a person sees of it now.
+    pub(super) fn frame(&self) -> Frame {
+        let record = self.monitor.record();
+        let rollout = &self.script.rollout;
+        let changed = self.changed.is_some();
+        Frame {
+            title: self.script.title.clone(),
+            now: self.now(),
+            cells: cells(self.look().as_ref(), &record),
+            down: record.down,
+            peak: record.peak.0,
+            allowed: self.allowed(),
+            max_unavailable: rollout.max_unavailable.to_string(),
+            said: self.said.clone(),
+            changed,
+            images: (rollout.old.clone(), rollout.new.clone()),
+        }
+    }
+
+    /// Whether, and why, the play is over.
+    pub(super) fn ending(&self) -> Option<Ending> {
+        let now = self.now();
+        if now >= self.script.limit {
+            return Some(Ending::TimeUp);
+        }
+        let changed = self.changed.filter(|_| self.next.is_none())?;
+        let last = self.monitor.record().last_change.max(changed);
+        let quiet = now.saturating_sub(last);
+        if let Some(look) = self.look().filter(|_| quiet >= SETTLED)
+            && let Some(ending) = settled(&look)
+        {
+            return Some(ending);
+        }
+        (quiet >= STUCK).then_some(Ending::Stuck)
+    }
+}
+
+fn settled(look: &Look) -> Option<Ending> {
+    let (complete, words) = look.complete.as_ref()?;
+    match look.plan.phase {
+        // Nodes that returned a moment ago are about to follow.
+        _ if look.is_settling() => None,
+        Phase::Complete { offline } if *complete => Some(Ending::Complete(offline)),
+        Phase::Stalled(_) => Some(Ending::Stopped(words.clone())),
+        Phase::AwaitingOwners => Some(Ending::Announced),
+        _ => None,
+    }
+}
+
+async fn create(world: &World, script: &Script) -> Result<()> {
+    let sets: Api<DaemonSet> = Api::namespaced(world.client(), NAMESPACE);
+    let object = serde_json::from_value(script.rollout.object()).context("the DaemonSet")?;
+    let created = sets.create(&PostParams::default(), &object).await;
+    created.map(drop).context("create the DaemonSet")
+}
+
+async fn wait_until_all_run(world: &World, nodes: usize) -> Result<()> {
+    let sets: Api<DaemonSet> = Api::namespaced(world.client(), NAMESPACE);
+    let ready = async {
+        loop {
+            let set = sets.get(NAME).await?;
+            let ready = set.status.map_or(0, |status| status.number_ready);
+            if usize::try_from(ready) == Ok(nodes) {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    let waited = tokio::time::timeout(SETTING_UP, ready).await;
+    waited.context("the fleet did not come up")?
+}

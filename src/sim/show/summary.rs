@@ -1,0 +1,155 @@
+//! From what was seen to the report: numbers, promises, and how it ended.
+
+use std::collections::BTreeMap;
+
+use super::monitor::{NodeRecord, Record};
+use super::report::{Followed, Promise, Report, Time, Writes};
+use super::script::Engine;
+use super::stage::{Ending, Stage};
+use crate::client::Role;
+use crate::core::Mode;
+use crate::sim::cluster::Count;
+
+impl Stage {
+    /// The report on what was played.
+    pub(super) fn report(&mut self, ending: &Ending) -> Report {
+        self.timeline.sort_by_key(|line| line.at);
+        let record = self.record();
+        let nodes = &record.nodes;
+        let offline = nodes.values().filter(|node| !node.ready);
+        let rollout = &self.script.rollout;
+        let mut report = Report {
+            title: self.script.title.clone(),
+            seed: self.seed,
+            strategy: match rollout.engine {
+                Engine::YurtDs(mode) => mode.to_string(),
+                Engine::Native => "native RollingUpdate".to_owned(),
+            },
+            nodes: self.script.nodes.len(),
+            max_unavailable: rollout.max_unavailable.to_string(),
+            allowed: self.allowed(),
+            most_down: record.peak.0,
+            most_down_at: record.peak.1.into(),
+            updated: record.updated(),
+            offline: offline.clone().count(),
+            offline_outdated: offline.filter(|node| node.updated.is_none()).count(),
+            followed: followed(&self.away, nodes),
+            losses_twice: nodes.values().filter(|node| node.losses > 1).count(),
+            changed_at: self.changed.map(Time::from),
+            last_update_at: nodes
+                .values()
+                .filter_map(|node| node.updated)
+                .max()
+                .map(Time::from),
+            ended_at: self.now().into(),
+            ending: words(ending, &record, self.script.nodes.len()),
+            writes: writes(&self.world.cluster.requests(), record.replaced),
+            promises: Vec::new(),
+            timeline: self.timeline.clone(),
+        };
+        report.promises = self.promises(&report, &record, ending);
+        report
+    }
+
+    /// `max-unavailable` in nodes.
+    pub(super) fn allowed(&self) -> usize {
+        self.script
+            .rollout
+            .max_unavailable
+            .resolve(self.script.nodes.len())
+    }
+
+    fn promises(&self, report: &Report, record: &Record, ending: &Ending) -> Vec<Promise> {
+        let promise = |text: &str, held: bool| Promise {
+            text: text.to_owned(),
+            held,
+        };
+        let mode = match self.script.rollout.engine {
+            Engine::Native => return Vec::new(),
+            Engine::YurtDs(mode) => mode,
+        };
+        if mode == Mode::Ota {
+            let asked = *ending == Ending::Announced && report.writes.pod_deletions == 0;
+            return vec![promise("no pod was replaced; every owner is asked", asked)];
+        }
+        let budget = promise(
+            "never more nodes down at once than allowed",
+            report.most_down <= report.allowed,
+        );
+        if self.script.doomed {
+            let stopped = matches!(ending, Ending::Stopped(_));
+            return vec![
+                budget,
+                promise("a revision that fails stops by itself", stopped),
+            ];
+        }
+        let mut online = record.nodes.values().filter(|node| node.ready);
+        let mut away = self.away.iter().filter_map(|name| record.nodes.get(name));
+        let complete = matches!(ending, Ending::Complete(_));
+        let frugal = report.writes.pod_deletions == report.writes.replaced_pods as u64;
+        vec![
+            budget,
+            promise(
+                "offline nodes held up nobody: every online node was updated",
+                complete && online.all(|node| node.updated.is_some()),
+            ),
+            promise(
+                "nodes that returned were updated without anyone's help",
+                away.all(|node| !node.ready || node.updated.is_some()),
+            ),
+            promise("one API write per replaced pod", frugal),
+        ]
+    }
+}
+
+/// Nodes that were away at the change and are updated now.
+fn followed(away: &[String], nodes: &BTreeMap<String, NodeRecord>) -> Vec<Followed> {
+    let mut followed: Vec<Followed> = away
+        .iter()
+        .filter_map(|name| {
+            let node = nodes.get(name)?;
+            Some(Followed {
+                node: name.clone(),
+                returned_at: node.returned?.into(),
+                updated_at: node.updated?.into(),
+            })
+        })
+        .collect();
+    followed.sort_by_key(|one| one.updated_at);
+    followed
+}
+
+fn words(ending: &Ending, record: &Record, nodes: usize) -> String {
+    match ending {
+        Ending::Complete(0) => "complete".to_owned(),
+        Ending::Complete(offline) => format!("complete except offline: {offline}"),
+        Ending::Stopped(words) => format!("stopped by itself ({words})"),
+        Ending::Announced => "every owner is asked (OTA)".to_owned(),
+        Ending::Stuck => format!(
+            "stuck at {}%: nothing moves any more",
+            record.updated() * 100 / nodes.max(1)
+        ),
+        Ending::TimeUp => format!(
+            "the time was up at {}%",
+            record.updated() * 100 / nodes.max(1)
+        ),
+    }
+}
+
+/// What the controller wrote.
+fn writes(requests: &[Count], replaced_pods: usize) -> Writes {
+    let agent = Role::Controller.user_agent();
+    let number = |verb: &str, resource: &str| {
+        let of = |count: &&Count| {
+            count.user_agent == agent && count.verb == verb && count.resource == resource
+        };
+        requests.iter().filter(of).map(|count| count.number).sum()
+    };
+    Writes {
+        replaced_pods,
+        pod_deletions: number("delete", "pods"),
+        pod_patches: number("patch", "pods"),
+        status_patches: number("patch", "daemonsets"),
+        events: number("create", "events") + number("patch", "events"),
+    }
+}

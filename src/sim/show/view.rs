@@ -1,0 +1,414 @@
+//! One picture of a fleet: a cell per node, a legend with counts, a bar, the budget, and what happens in a sentence.
+//!
+//! Pure: from what is known to lines of text that fit the terminal.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use super::monitor::{NodeRecord, Record};
+use super::picture::Look;
+use super::report::Time;
+use crate::core::{Offline, Verdict};
+
+/// What the cell of a node says. The order is that of the legend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cell {
+    /// Runs the new image.
+    Updated,
+    /// Is being updated.
+    Updating,
+    /// Waits for its turn.
+    Waiting,
+    /// OTA: waits for its owner.
+    Owner,
+    /// Returned a moment ago.
+    Settling,
+    /// Cannot be reached.
+    Offline,
+    /// Failed because of the new image.
+    Failed,
+}
+
+/// Everything that is on a picture.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) title: String,
+    pub(super) now: Duration,
+    /// Every node in order.
+    pub(super) cells: Vec<(String, Cell)>,
+    pub(super) down: usize,
+    pub(super) peak: usize,
+    pub(super) allowed: usize,
+    pub(super) max_unavailable: String,
+    /// What was told last.
+    pub(super) said: String,
+    /// Whether the image was changed already.
+    pub(super) changed: bool,
+    /// Images before and after.
+    pub(super) images: (String, String),
+}
+
+/// Room and manners of the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Canvas {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+    pub(super) colour: bool,
+}
+
+/// A fleet of up to so many nodes is shown by name.
+const BY_NAME: usize = 8;
+/// Lines of a picture besides the cells.
+const OTHER_LINES: usize = 11;
+
+impl Cell {
+    const ALL: [Self; 7] = [
+        Self::Updated,
+        Self::Updating,
+        Self::Waiting,
+        Self::Owner,
+        Self::Settling,
+        Self::Offline,
+        Self::Failed,
+    ];
+
+    /// From the verdict of the controller; `Done` also says what runs the old image before that has changed.
+    fn of(verdict: &Verdict, updated: bool) -> Self {
+        match verdict {
+            Verdict::Offline(Offline::Settling { .. }) => Self::Settling,
+            Verdict::Offline(_) => Self::Offline,
+            Verdict::FailedByRevision { .. } => Self::Failed,
+            Verdict::InProgress(_) => Self::Updating,
+            Verdict::AwaitingOwner => Self::Owner,
+            Verdict::Done if updated => Self::Updated,
+            _ => Self::Waiting,
+        }
+    }
+
+    /// From what the monitor saw, where no verdicts are.
+    fn seen(node: &NodeRecord) -> Self {
+        match node {
+            _ if !node.ready => Self::Offline,
+            _ if node.updated.is_some() => Self::Updated,
+            _ if node.taken.is_some() => Self::Updating,
+            _ => Self::Waiting,
+        }
+    }
+
+    fn glyph(self) -> char {
+        match self {
+            Self::Updated => '■',
+            Self::Updating => '▲',
+            Self::Waiting => '□',
+            Self::Owner => '?',
+            Self::Settling => '◦',
+            Self::Offline => '·',
+            Self::Failed => '✗',
+        }
+    }
+
+    fn words(self, changed: bool) -> &'static str {
+        match self {
+            Self::Updated => "updated",
+            Self::Updating => "being updated",
+            Self::Waiting if changed => "waiting",
+            Self::Waiting => "running",
+            Self::Owner => "asking the owner",
+            Self::Settling => "just returned",
+            Self::Offline => "offline",
+            Self::Failed => "failed",
+        }
+    }
+
+    fn colour(self) -> &'static str {
+        match self {
+            Self::Updated => "32",
+            Self::Updating => "33",
+            Self::Waiting => "0",
+            Self::Owner => "35",
+            Self::Settling => "36",
+            Self::Offline => "2",
+            Self::Failed => "1;31",
+        }
+    }
+
+    /// Of several nodes that share a cell, the one that a person should see.
+    fn urgency(self) -> usize {
+        match self {
+            Self::Failed => 0,
+            Self::Updating => 1,
+            Self::Settling => 2,
+            Self::Owner => 3,
+            Self::Waiting => 4,
+            Self::Offline => 5,
+            Self::Updated => 6,
+        }
+    }
+}
+
+/// The cell of every node.
+pub(super) fn cells(look: Option<&Look>, record: &Record) -> Vec<(String, Cell)> {
+    let updated = |name: &String| {
+        let node = record.nodes.get(name);
+        node.is_some_and(|node| node.updated.is_some())
+    };
+    match look {
+        Some(look) => {
+            let nodes = look.nodes.iter();
+            nodes
+                .map(|(name, verdict)| (name.clone(), Cell::of(verdict, updated(name))))
+                .collect()
+        }
+        None => {
+            let nodes = record.nodes.iter();
+            nodes
+                .map(|(name, node)| (name.clone(), Cell::seen(node)))
+                .collect()
+        }
+    }
+}
+
+impl Frame {
+    /// The picture, each line within the width of the canvas.
+    pub(super) fn draw(&self, canvas: Canvas) -> String {
+        let mut lines = vec![self.head(canvas), String::new()];
+        if self.cells.len() <= BY_NAME {
+            lines.extend(self.by_name(canvas));
+        } else {
+            lines.extend(self.grid(canvas));
+        }
+        lines.push(String::new());
+        lines.extend(self.legend(canvas));
+        lines.push(String::new());
+        lines.push(self.bar(canvas));
+        lines.push(self.budget());
+        lines.push(String::new());
+        lines.extend(wrap(&self.said, canvas.columns.saturating_sub(2), 2));
+        lines.join("\n") + "\n"
+    }
+
+    /// The same in one line, for where nothing can be drawn over.
+    pub(super) fn line(&self) -> String {
+        let mut line = format!("{}  {:>3}% updated:", Time::from(self.now), self.percent());
+        for (cell, number) in self.counts() {
+            let _ = write!(line, " {number} {},", cell.words(self.changed));
+        }
+        let _ = write!(
+            line,
+            " {} down (at most {} of {} allowed)",
+            self.down, self.peak, self.allowed
+        );
+        line
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (Cell, usize)> {
+        let number = |cell: Cell| self.cells.iter().filter(|(_, one)| *one == cell).count();
+        let counts = Cell::ALL.map(|cell| (cell, number(cell)));
+        counts.into_iter().filter(|(_, number)| *number > 0)
+    }
+
+    fn number(&self, cell: Cell) -> usize {
+        self.cells.iter().filter(|(_, one)| *one == cell).count()
+    }
+
+    fn percent(&self) -> usize {
+        self.number(Cell::Updated) * 100 / self.cells.len().max(1)
+    }
+
+    fn head(&self, canvas: Canvas) -> String {
+        let time = Time::from(self.now).to_string();
+        let room = canvas.columns.saturating_sub(time.len() + 10);
+        let title: String = self.title.chars().take(room).collect();
+        let gap = room - title.chars().count();
+        let title = paint(&title, "1", canvas.colour);
+        format!(" {title}{}time {time} ", " ".repeat(gap))
+    }
+
+    fn by_name(&self, canvas: Canvas) -> Vec<String> {
+        let line = |(name, cell): &(String, Cell)| {
+            let image = match cell {
+                Cell::Updated => format!("runs {}", self.images.1),
+                Cell::Updating => format!("is being updated to {}", self.images.1),
+                Cell::Waiting if self.changed => {
+                    format!("runs {}, waits for its turn", self.images.0)
+                }
+                Cell::Waiting => format!("runs {}", self.images.0),
+                Cell::Owner => format!("runs {}, its owner is asked", self.images.0),
+                Cell::Settling => format!("is back with {}; will it stay?", self.images.0),
+                Cell::Offline => "is offline; its pod goes on serving".to_owned(),
+                Cell::Failed => format!("failed after it got {}", self.images.1),
+            };
+            let glyph = paint(&cell.glyph().to_string(), cell.colour(), canvas.colour);
+            format!("   {glyph} {name}  {image}")
+        };
+        self.cells.iter().map(line).collect()
+    }
+
+    fn grid(&self, canvas: Canvas) -> Vec<String> {
+        let columns = canvas.columns.saturating_sub(4).max(10);
+        let rows = canvas.rows.saturating_sub(OTHER_LINES).max(3);
+        let airy = self.cells.len() * 2 <= columns * rows;
+        let per_row = if airy { columns / 2 } else { columns };
+        // One row fewer when a line has to say that a cell stands for several nodes.
+        let per_cell = match self.cells.len().div_ceil(per_row) <= rows {
+            true => 1,
+            false => self.cells.len().div_ceil(per_row * (rows - 1)),
+        };
+        let cells: Vec<Cell> = self
+            .cells
+            .chunks(per_cell)
+            .filter_map(|some| {
+                some.iter()
+                    .map(|(_, cell)| *cell)
+                    .min_by_key(|cell| cell.urgency())
+            })
+            .collect();
+        let row = |row: &[Cell]| {
+            let mut line = String::from("  ");
+            for cell in row {
+                line += &paint(&cell.glyph().to_string(), cell.colour(), canvas.colour);
+                line += if airy { " " } else { "" };
+            }
+            line
+        };
+        let mut lines: Vec<String> = cells.chunks(per_row).map(row).collect();
+        if per_cell > 1 {
+            lines.push(format!("  each mark stands for {per_cell} nodes"));
+        }
+        lines
+    }
+
+    /// Every mark that is on the picture, and its number of nodes; two lines, so that the picture keeps its height.
+    fn legend(&self, canvas: Canvas) -> [String; 2] {
+        let mut lines = [String::from("  "), String::from("  ")];
+        let (mut line, mut width) = (0, 0);
+        for (cell, number) in self.counts() {
+            let words = format!("{number} {}", cell.words(self.changed));
+            let glyph = paint(&cell.glyph().to_string(), cell.colour(), canvas.colour);
+            width += words.len() + 5;
+            if width > canvas.columns.saturating_sub(4) && line == 0 {
+                (line, width) = (1, words.len() + 5);
+            }
+            let _ = write!(lines[line], "{glyph} {words}   ");
+        }
+        lines
+    }
+
+    fn bar(&self, canvas: Canvas) -> String {
+        let width = canvas.columns.saturating_sub(24).clamp(10, 60);
+        let (done, all) = (self.number(Cell::Updated), self.cells.len().max(1));
+        let full = width * done / all;
+        let (full, rest) = ("█".repeat(full), "░".repeat(width - full));
+        let full = paint(&full, "32", canvas.colour);
+        format!("  {full}{rest} {:>3}%  {done} of {all}", self.percent())
+    }
+
+    fn budget(&self) -> String {
+        format!(
+            "  down now: {}   most at once: {}   allowed: {} (max-unavailable {})",
+            self.down, self.peak, self.allowed, self.max_unavailable
+        )
+    }
+}
+
+/// A text with its colour, where colour is welcome.
+fn paint(text: &str, code: &str, colour: bool) -> String {
+    match colour && !text.is_empty() && code != "0" {
+        true => format!("\x1b[{code}m{text}\x1b[0m"),
+        false => text.to_owned(),
+    }
+}
+
+/// Words in lines of that width, at least `lines` of them.
+pub(super) fn wrap(text: &str, width: usize, lines: usize) -> Vec<String> {
+    let mut wrapped = vec![String::from(" ")];
+    for word in text.split_whitespace() {
+        let last = wrapped.last().map_or(0, |line| line.chars().count());
+        if last + 1 + word.chars().count() > width {
+            wrapped.push(String::from(" "));
+        }
+        if let Some(line) = wrapped.last_mut() {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    wrapped.resize(wrapped.len().max(lines), String::new());
+    wrapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NARROW: Canvas = Canvas {
+        columns: 80,
+        rows: 24,
+        colour: false,
+    };
+
+    fn frame(nodes: usize) -> Frame {
+        let of = |number: usize| match number % 5 {
+            0 => Cell::Offline,
+            1 => Cell::Updating,
+            2 => Cell::Waiting,
+            _ => Cell::Updated,
+        };
+        Frame {
+            title: format!("{nodes} nodes"),
+            now: Duration::from_secs(83),
+            cells: (0..nodes).map(|number| (format!("edge-{number}"), of(number))).collect(),
+            down: 3,
+            peak: 7,
+            allowed: 20,
+            max_unavailable: "10%".to_owned(),
+            said: "The image changes, and this is told in a sentence that is longer than one line of a small terminal can hold."
+                .to_owned(),
+            changed: true,
+            images: ("nginx:1.19.4".to_owned(), "nginx:1.19.5".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_picture_of_any_fleet_fits_the_terminal() {
+        for (columns, rows) in [(80, 24), (120, 40), (40, 16)] {
+            let canvas = Canvas {
+                columns,
+                rows,
+                colour: false,
+            };
+            for nodes in [1, 3, 8, 9, 200, 1000, 20_000] {
+                let picture = frame(nodes).draw(canvas);
+                let lines = picture.lines().count();
+                assert!(
+                    lines < rows.max(20),
+                    "{nodes} nodes take {lines} of {rows} lines"
+                );
+                for line in picture.lines().filter(|_| columns >= 80) {
+                    assert!(line.chars().count() <= columns, "{nodes} nodes: {line:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_node_has_a_mark_and_every_mark_is_in_the_legend() {
+        let picture = frame(200).draw(NARROW);
+        assert_eq!(picture.matches('·').count(), 40 + 1);
+        assert_eq!(picture.matches('■').count(), 80 + 1);
+        assert!(picture.contains("■ 80 updated"), "{picture}");
+        assert!(picture.contains("40%  80 of 200"), "{picture}");
+        assert!(
+            picture.contains("down now: 3   most at once: 7   allowed: 20 (max-unavailable 10%)")
+        );
+    }
+
+    #[test]
+    fn without_colour_there_is_no_escape_and_with_colour_there_is() {
+        assert!(!frame(200).draw(NARROW).contains('\x1b'));
+        let coloured = Canvas {
+            colour: true,
+            ..NARROW
+        };
+        assert!(frame(200).draw(coloured).contains("\x1b[32m■\x1b[0m"));
+    }
+}

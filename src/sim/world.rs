@@ -1,0 +1,104 @@
+//! A whole cluster in this process: API server, native controllers, kubelets and, if wanted, the yurt-ds controller.
+//!
+//! ```text
+//!                    ┌─ scheduler ─ native DaemonSet controller        (as in any cluster)
+//! Cluster (API) ◄────┼─ fake kubelets
+//!                    └─ controller::run                               (the real one)
+//! ```
+
+use kube::Client;
+use tokio::task::JoinHandle;
+
+use crate::client::Role;
+use crate::clock::Clock;
+use crate::controller::{self, lease, metrics};
+use crate::serve::Readiness;
+use crate::shutdown;
+use crate::sim::cluster::{self, Cluster};
+use crate::sim::kubelet::{self, Kubelets};
+use crate::sim::task::Task;
+use crate::sim::{daemonset, scheduler};
+
+/// What native controllers call themselves.
+const NATIVE: &str = "kube-controller-manager (sim)";
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where its time comes from.
+    pub clock: Clock,
+    /// Decides every name and every chance.
+    pub seed: u64,
+    /// How kubelets behave.
+    pub kubelets: kubelet::Options,
+    /// Whether the yurt-ds controller runs in it.
+    pub controller: bool,
+}
+
+/// A running cluster; dropping it ends everything at once.
+pub struct World {
+    /// The API server.
+    pub cluster: Cluster,
+    /// The nodes.
+    pub kubelets: Kubelets,
+    /// Its time.
+    pub clock: Clock,
+    controller: Option<(shutdown::Trigger, JoinHandle<()>)>,
+    _native: Vec<Task>,
+}
+
+impl World {
+    /// Starts everything; there are no nodes yet.
+    pub fn start(setup: Setup) -> Self {
+        let clock = setup.clock;
+        let cluster = Cluster::new(cluster::Options::new(clock.clone(), setup.seed));
+        let client = |agent: &str| cluster.client(agent);
+        let native = vec![
+            scheduler::start(client("kube-scheduler (sim)")),
+            daemonset::start(client(NATIVE), clock.clone(), daemonset::Options::default()),
+        ];
+        let kubelets = Kubelets::start(client("kubelet (sim)"), clock.clone(), setup.kubelets);
+        let controller = setup
+            .controller
+            .then(|| start_controller(client(&Role::Controller.user_agent()), clock.clone()));
+        Self {
+            cluster,
+            kubelets,
+            clock,
+            controller,
+            _native: native,
+        }
+    }
+
+    /// A client of the simulator itself: what a person does, and what watches from outside.
+    pub fn client(&self) -> Client {
+        self.cluster.client(&Role::Sim.user_agent())
+    }
+
+    /// Ends the yurt-ds controller in good order.
+    pub async fn finish(mut self) {
+        if let Some((end, running)) = self.controller.take() {
+            end.request();
+            let _ended = running.await;
+        }
+    }
+}
+
+fn start_controller(client: Client, clock: Clock) -> (shutdown::Trigger, JoinHandle<()>) {
+    let (end, shutdown) = shutdown::channel();
+    let config = controller::Config {
+        client,
+        clock,
+        settings: lease::Settings {
+            namespace: "default".to_owned(),
+            identity: "sim".to_owned(),
+            duration: std::time::Duration::from_secs(15),
+            renew_deadline: std::time::Duration::from_secs(10),
+            renew_every: std::time::Duration::from_secs(5),
+        },
+        elects: false, // there is one
+        metrics: metrics::Metrics::new(),
+        readiness: Readiness::default(),
+    };
+    (end, tokio::spawn(controller::run(config, shutdown)))
+}
