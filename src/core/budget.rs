@@ -6,7 +6,8 @@
 
 use super::classify::Class;
 
-/// The native controller's limit per pass, kept for the same reason: no avalanche of writes (Kubernetes, `BurstReplicas`).
+/// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
+/// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
 pub(super) const BATCH: usize = 250;
 
 /// Numbers that the choice of nodes depends on.

@@ -1,5 +1,6 @@
 //! The two pod conditions of OTA mode: who gets them, and who loses them (spec/openyurt-upgrade-model.md §1.6, §5).
 
+use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod, PodRevision, Revision};
 use super::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use super::plan::{Action, PodRef};
@@ -13,6 +14,9 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
         .flat_map(|node| &node.pods)
         .filter(|pod| !pod.terminating)
     {
+        if actions.len() >= BATCH {
+            break; // the rest follows when these are done
+        }
         let needed = match pod.revision {
             PodRevision::Current => false,
             PodRevision::Outdated => true,
@@ -63,7 +67,10 @@ pub(super) fn is_announced(pod: &Pod) -> bool {
 /// What to write so that no pod of a DaemonSet that left OTA mode still invites an upgrade.
 pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
     let mut actions = Vec::new();
-    for pod in pods.filter(|pod| !pod.terminating) {
+    for pod in pods.filter(|pod| !pod.terminating && is_announced(pod)) {
+        if actions.len() >= BATCH {
+            break; // the rest follows when these are done
+        }
         let present = [
             (POD_NEED_UPGRADE, pod.need_upgrade.is_some()),
             (POD_IMAGE_READY, pod.image_ready.is_some()),
@@ -73,12 +80,10 @@ pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
             .filter(|(_, present)| *present)
             .map(|(name, _)| *name)
             .collect();
-        if !types.is_empty() {
-            actions.push(Action::RemoveConditions {
-                pod: reference(pod),
-                types,
-            });
-        }
+        actions.push(Action::RemoveConditions {
+            pod: reference(pod),
+            types,
+        });
     }
     actions
 }

@@ -438,3 +438,49 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
+    let strategy = Strategy {
+        mode: Mode::Ota,
+        max_unavailable: Share::Percent(10),
+        pause: None,
+        min_ready: Duration::ZERO,
+        ready_settle: Duration::ZERO,
+    };
+    let node = |i: usize| Node {
+        name: format!("n{i:04}").into(),
+        targeting: Targeting::Run,
+        readiness: Readiness::Ready { since: now() },
+        podless_since: None,
+        pods: vec![Pod {
+            name: format!("p{i:04}").into(),
+            uid: format!("u{i:04}").into(),
+            resource_version: "1".into(),
+            created: now(),
+            revision: PodRevision::Outdated,
+            terminating: false,
+            ready_since: None,
+            started: None,
+            trouble: None,
+            need_upgrade: None,
+            image_ready: None,
+        }],
+    };
+    let mut fleet = Fleet {
+        revision: RevisionState::Current("new".into()),
+        replaces: true,
+        nodes: (0..2 * BATCH + 1).map(node).collect(),
+    };
+    for expected in [BATCH, BATCH, 1, 0] {
+        let plan = decide(&strategy, &fleet, now());
+        assert_eq!(plan.actions.len(), expected);
+        fleet = carry_out(&fleet, &plan);
+    }
+    for expected in [BATCH, BATCH, 1, 0] {
+        let actions = release(&fleet);
+        assert_eq!(actions.len(), expected);
+        let plan = decide(&strategy, &fleet, now());
+        fleet = carry_out(&fleet, &Plan { actions, ..plan });
+    }
+}
