@@ -48,6 +48,8 @@ impl Cli {
             {
                 Targets::new().with_default(tracing::Level::ERROR)
             }
+            // It answers in sentences of its own.
+            Command::Ctl(_) if usual.as_ref() == Some(&self.log.log_level) => Targets::new(),
             _ => self.log.log_level.clone(),
         }
     }

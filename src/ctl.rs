@@ -20,6 +20,8 @@ mod row;
 mod screen;
 mod status;
 mod table;
+#[cfg(test)]
+mod tests;
 mod view;
 mod why;
 

@@ -11,7 +11,7 @@ use crate::ctl::Code;
 
 /// Flags and verbs of `yurt-ds ctl`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = Code::help())]
+#[command(after_help = Code::help(), after_long_help = Code::long_help())]
 pub struct CtlArgs {
     /// Which cluster.
     #[command(flatten)]
@@ -45,9 +45,10 @@ pub struct AccessArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
     /// Show how rollouts stand: one line per DaemonSet, or the nodes of one
-    #[command(after_help = Code::help())]
+    #[command(after_help = Code::help(), after_long_help = Code::long_help())]
     Status(StatusArgs),
     /// Say why a node is (not) updated, since when, and what would change that
+    #[command(after_long_help = Code::long_help())]
     Why(WhyArgs),
     /// Stop a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),

@@ -57,7 +57,9 @@ impl Access {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
             let text = format!(
-                "No cluster to talk to ({origin}): {error:#}. Name a kubeconfig by --kubeconfig, or check --context."
+                "No cluster to talk to ({origin}): {}. Name a kubeconfig by --kubeconfig or $KUBECONFIG, and one of \
+                 its contexts by --context.",
+                cause(&error)
             );
             Trouble::new(Code::Unreachable, text)
         };
@@ -137,6 +139,23 @@ impl Access {
         };
         Trouble::new(code, text)
     }
+}
+
+/// What went wrong, without the advice around it: each cause once.
+fn cause(error: &anyhow::Error) -> String {
+    let mut causes: Vec<String> = error.chain().map(ToString::to_string).collect();
+    if causes.len() > 1 {
+        causes.remove(0); // it only says what was tried, which the caller knows better
+    }
+    let mut told = String::new();
+    for cause in causes.iter().filter(|cause| !cause.is_empty()) {
+        if told.is_empty() {
+            told.clone_from(cause);
+        } else if !told.contains(cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
 }
 
 /// Where address and credentials are looked for, as kube does it.

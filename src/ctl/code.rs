@@ -94,7 +94,12 @@ impl Code {
             .unwrap_or(Self::Complete)
     }
 
-    /// The table for `--help`.
+    /// The table for `--help`, and the fields of machine-readable answers.
+    pub fn long_help() -> String {
+        format!("{}\n\n{}", Self::help(), super::row::FIELDS)
+    }
+
+    /// The table for `-h`.
     pub fn help() -> String {
         let mut help = String::from("Exit codes (of a list: that of the worst DaemonSet):");
         for code in Self::ALL {

@@ -82,7 +82,15 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
     };
     Explanation {
         reason,
-        since: verdict_since(node, verdict, picture.first_look),
+        since: match verdict {
+            // These hold as long as the rollout is in its state.
+            Verdict::Budget { .. }
+            | Verdict::Paused { .. }
+            | Verdict::AwaitingOwner
+            | Verdict::Invalid
+            | Verdict::NativeControllerBehind => picture.state_since(),
+            _ => verdict_since(node, verdict, picture.first_look),
+        },
         because,
     }
 }
@@ -141,6 +149,9 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
             "NotReady",
             "is NotReady and outdated; its owner decides when to upgrade (OTA)".to_owned(),
         ),
+        Offline::NotReady { .. } if picture.strategy.pause.is_some() => {
+            ("NotReady", "is NotReady and outdated".to_owned())
+        }
         Offline::NotReady { .. } => (
             "NotReady",
             "is NotReady and outdated; updated after it returns".to_owned(),

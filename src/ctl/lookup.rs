@@ -1,16 +1,18 @@
 //! From what was typed to an object; where there is none, to a sentence that helps.
 
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 
 use super::access::{Access, Trouble};
 use super::code::Code;
-use super::near::{near, suggestion};
+use super::near::{OFFERED, likeness, near, suggestion};
 use super::view::{Scope, View, list};
 use crate::api::DaemonSet;
 use crate::core::NodeName;
 use crate::core::names::UPDATE_STRATEGY;
+use crate::core::near::distance;
 use crate::index::SetKey;
 
 /// The DaemonSet that `typed` means: `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context.
@@ -42,15 +44,25 @@ pub(super) fn target(
 /// # Errors
 /// When it does not exist or is not managed; says which names are near, and how a DaemonSet becomes managed.
 pub(super) async fn load(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, Trouble> {
-    let view = View::load(access, &Scope::One(key.clone()), now).await?;
+    let mut view = find(access, key, now).await?;
+    view.load_rest(access, &Scope::One(key.clone())).await?;
+    Ok(view)
+}
+
+/// Reads the settings of one managed DaemonSet, and nothing else.
+///
+/// # Errors
+/// As [`load`].
+pub(super) async fn find(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, Trouble> {
+    let view = View::load_settings(access, &Scope::One(key.clone()), now).await?;
     match view.present.get(key) {
         None => Err(missing(access, key).await),
-        Some(true) => Err(Trouble::new(
+        Some(present) if present.deleting => Err(Trouble::new(
             Code::NotFound,
             format!("DaemonSet {key} is being deleted: nothing is rolled out any more."),
         )),
-        Some(false) if view.managed().next().is_none() => Err(unmanaged(key)),
-        Some(false) => Ok(view),
+        Some(_) if view.managed().next().is_none() => Err(unmanaged(key)),
+        Some(_) => Ok(view),
     }
 }
 
@@ -93,32 +105,46 @@ async fn missing(access: &Access, key: &SetKey) -> Trouble {
     )
 }
 
-/// Near names: in the same namespace, else in namespaces that look alike, else anywhere.
+/// Near names, the likeliest first: slips in the name, in the namespace, or both; the right name in another namespace.
 fn alike(key: &SetKey, keys: &[SetKey]) -> Vec<String> {
-    let names = |wanted: &dyn Fn(&SetKey) -> bool| {
-        let of = keys.iter().filter(|key| wanted(key));
-        of.map(|key| (*key.name).to_owned()).collect::<Vec<_>>()
+    let score = |other: &SetKey| {
+        let namespace = distance(&key.namespace, &other.namespace).min(ELSEWHERE);
+        Some(likeness(&key.name, &other.name)? + namespace)
     };
-    let here = names(&|other| other.namespace == key.namespace);
-    let found = near(&key.name, here.iter().map(String::as_str));
-    if !found.is_empty() {
-        let full = |name: &&str| format!("{}/{name}", key.namespace);
-        return found.iter().map(full).collect();
-    }
-    let same = keys.iter().filter(|other| other.name == key.name);
-    let same: Vec<String> = same.map(ToString::to_string).collect();
-    if !same.is_empty() {
-        let namespaces = same.iter().map(String::as_str);
-        let nearest = near(&key.to_string(), namespaces.clone());
-        let nearest: Vec<String> = nearest.into_iter().map(Into::into).collect();
-        return match nearest.is_empty() {
-            false => nearest,
-            true => same.into_iter().take(3).collect(),
-        };
-    }
-    let all: Vec<String> = keys.iter().map(ToString::to_string).collect();
-    let found = near(&key.to_string(), all.iter().map(String::as_str));
-    found.into_iter().map(Into::into).collect()
+    let scored = keys.iter().filter_map(|other| Some((score(other)?, other)));
+    let mut scored: Vec<(usize, &SetKey)> = scored.collect();
+    scored.sort();
+    let best = scored.first().map_or(0, |(score, _)| *score);
+    let near = scored.iter().filter(|(score, _)| *score < best + ELSEWHERE);
+    near.take(OFFERED).map(|(_, key)| key.to_string()).collect()
+}
+
+/// What another namespace costs, in edits of the name.
+const ELSEWHERE: usize = 4;
+
+/// Whether a namespace in which there is nothing exists at all.
+///
+/// # Errors
+/// When it certainly does not; says which names are near.
+pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), Trouble> {
+    let api: Api<Namespace> = Api::all(access.client.clone());
+    // Not everybody may read namespaces, and then there is no reason to complain.
+    let Ok(None) = access
+        .find("read the namespace", api.get_metadata(name))
+        .await
+    else {
+        return Ok(());
+    };
+    let params = ListParams::default();
+    let known = access.find("list namespaces", api.list_metadata(&params));
+    let known = known.await.ok().flatten().map(|list| list.items);
+    let names = known.iter().flatten();
+    let names = names.filter_map(|known| known.metadata.name.as_deref());
+    let text = format!(
+        "There is no namespace {name}.{}",
+        suggestion(&near(name, names))
+    );
+    Err(Trouble::new(Code::NotFound, text))
 }
 
 /// What to say of a node that does not exist.
@@ -155,10 +181,12 @@ mod tests {
             assert_eq!(alike(&typed.parse().unwrap(), &keys), expected, "{typed}");
         }
         case("default/ngnix", &["default/nginx"]);
+        case("default/fluent", &["edge/fluent-bit"]);
         case("edge/fluentbit", &["edge/fluent-bit"]);
-        case("edeg/nginx", &["edge/nginx"]);
+        case("edeg/nginx", &["edge/nginx", "default/nginx"]);
         case("other-place/proxy", &["kube-system/proxy"]);
         case("kube-sytem/prox", &["kube-system/proxy"]);
+        case("default/plain", &[]);
         case("edge/postgres", &[]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::core::near::distance;
 
 /// So many are offered.
-const OFFERED: usize = 3;
+pub(super) const OFFERED: usize = 3;
 
 /// The names that look most like `typed`, the nearest first.
 pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
@@ -18,21 +18,31 @@ pub(super) fn near<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// How far a name is from what was typed; `None` when it is another one.
-fn likeness(typed: &str, name: &str) -> Option<usize> {
+pub(super) fn likeness(typed: &str, name: &str) -> Option<usize> {
     // Kubernetes limits names to 253 bytes; longer ones are no slips, and not worth comparing.
-    if typed.is_empty() || typed.len() > 253 {
+    if typed.is_empty() || typed.len() > 253 || !typed.is_ascii() || !name.is_ascii() {
         return None;
     }
-    let edits = distance(&typed.to_ascii_lowercase(), &name.to_ascii_lowercase());
-    let allowed = (typed.len().max(name.len()) / 3).clamp(1, 4);
+    let (typed, name) = (typed.to_ascii_lowercase(), name.to_ascii_lowercase());
+    let allowed = ((typed.len() + 1) / 3).min(4);
+    let edits = distance(&typed, &name);
     if edits <= allowed {
         return Some(edits);
     }
-    let part = typed.len() >= 3 && name.contains(typed) || name.len() >= 3 && typed.contains(name);
-    part.then_some(usize::MAX / 2 + edits)
+    // The beginning of a longer name, possibly mistyped, or a part of it.
+    let begun = typed.len() >= 3 && name.len() > typed.len();
+    let slips = if begun {
+        distance(&typed, &name[..typed.len()])
+    } else {
+        usize::MAX
+    };
+    if slips <= allowed {
+        return Some(allowed + 1 + slips);
+    }
+    (begun && name.contains(&typed)).then_some(2 * allowed + 2)
 }
 
-/// "; did you mean a, b or c?", or nothing.
+/// " Did you mean a, b or c?", or nothing.
 pub(super) fn suggestion(names: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     match names.split_last() {
@@ -63,6 +73,8 @@ mod tests {
         case("nginx-deamonset", &["nginx-daemonset"]);
         case("NGINX-daemonset", &["nginx-daemonset"]);
         case("nginx", &["nginx-daemonset"]);
+        case("ngixn", &["nginx-daemonset"]);
+        case("daemonset", &["nginx-daemonset"]);
         case("fluentbit", &["fluent-bit"]);
         case("edge1", &["edge-1", "edge-11", "edge-2"]);
         case("wbe", &[]);

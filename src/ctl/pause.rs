@@ -35,7 +35,7 @@ pub(super) async fn pause(
         context.namespace.as_deref(),
         &args.daemonset,
     )?;
-    let view = lookup::load(&context.access, &key, context.clock.now()).await?;
+    let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let wanted = until.map_or_else(|| "true".to_owned(), age::instant);
     let changed = write(context, &view, &key, Some(&wanted)).await?;
     let picture = look_again(context, &key).await;
@@ -54,7 +54,7 @@ pub(super) async fn resume(
         context.namespace.as_deref(),
         &args.daemonset,
     )?;
-    let view = lookup::load(&context.access, &key, context.clock.now()).await?;
+    let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let changed = write(context, &view, &key, None).await?;
     let picture = look_again(context, &key).await;
     let _ = screen.print(&resumed(&key, changed, picture.as_ref()));
@@ -98,11 +98,11 @@ async fn write(
         return Err(lookup::unmanaged(key));
     };
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
-    let doing = format!("read DaemonSet {key}");
-    let present = access.call(&doing, api.get(&key.name)).await?;
-    let present = present.metadata.annotations.unwrap_or_default();
-    let present = present.get(PAUSED).map(String::as_str);
-    if present == value || (value.is_none() && is_off(present)) {
+    let present = view
+        .present
+        .get(key)
+        .and_then(|found| found.paused.as_deref());
+    if present == value || (value.is_none() && is_off(present, view.loaded)) {
         return Ok(false);
     }
     let patch = Patch::Merge(patch(&set.uid, value));
@@ -117,8 +117,13 @@ async fn write(
     Ok(true)
 }
 
-fn is_off(present: Option<&str>) -> bool {
-    present.is_none_or(|text| Pause::parse(text) == Ok(None))
+/// Whether the annotation, as it stands, pauses nothing.
+fn is_off(present: Option<&str>, now: Timestamp) -> bool {
+    match present.map(Pause::parse) {
+        None | Some(Ok(None)) => true,
+        Some(Ok(Some(Pause::Until(until)))) => until <= now,
+        Some(Ok(Some(Pause::Indefinite)) | Err(_)) => false,
+    }
 }
 
 /// The UID makes sure that it is the DaemonSet that was looked at, and not a new one of the same name.
@@ -156,6 +161,11 @@ fn paused(
 fn after_pause(picture: &Picture) -> String {
     if let Some(invalid) = &picture.invalid {
         return format!(" Its settings cannot be used, whether paused or not: {invalid}.");
+    }
+    if picture.strategy.mode == Mode::Ota {
+        return " Under OTA that only stops announcements of newer revisions: owners can still upgrade what was \
+                announced to them."
+            .to_owned();
     }
     let counts = &picture.plan.counts;
     let under_way = counts.by_word[1];

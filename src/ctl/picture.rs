@@ -166,6 +166,28 @@ impl Picture {
         holds.then_some(condition.last_transition.as_ref()?.0)
     }
 
+    /// Nodes with an available pod that this plan would replace: the controller's next step, not yet taken.
+    pub(super) fn next(&self) -> usize {
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let next = nodes.filter(|(node, verdict)| {
+            **verdict == Verdict::InProgress(Progress::Replacing) && self.is_served(node)
+        });
+        next.count()
+    }
+
+    /// Slots of the budget that are taken now.
+    pub(super) fn unavailable(&self) -> usize {
+        self.plan.counts.unavailable.saturating_sub(self.next())
+    }
+
+    fn is_served(&self, node: &Node) -> bool {
+        node.pods.iter().any(|pod| {
+            let young = SignedDuration::try_from(self.strategy.min_ready).unwrap_or_default();
+            let available = |since: Timestamp| since.checked_add(young).ok() <= Some(self.now);
+            !pod.terminating && pod.ready_since.is_some_and(available)
+        })
+    }
+
     /// Whether any controller ever reported on this DaemonSet.
     pub(super) fn is_reported(&self) -> bool {
         !self.conditions.is_empty()

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
-use super::row::{NodeRow, SetRow};
+use super::row::{NodeRow, SetRow, UNREPORTED};
 use super::table::{Paint, Table};
 use crate::cli::ctl::Output;
 use crate::core::Verdict;
@@ -40,7 +40,13 @@ pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String,
 }
 
 /// One line per DaemonSet.
-pub(super) fn list(rows: &[SetRow], wide: bool, colour: bool, now: Timestamp) -> String {
+pub(super) fn list(
+    rows: &[SetRow],
+    wide: bool,
+    colour: bool,
+    now: Timestamp,
+    limit: usize,
+) -> String {
     let mut heading = vec![
         "DAEMONSET",
         "STRATEGY",
@@ -55,7 +61,9 @@ pub(super) fn list(rows: &[SetRow], wide: bool, colour: bool, now: Timestamp) ->
         heading.push("MESSAGE");
     }
     let mut table = Table::new(&heading);
-    for row in rows {
+    // Twice the lines of a report: there is nothing else on the screen.
+    let limit = limit.saturating_mul(2);
+    for row in rows.iter().take(limit) {
         let plain = |text: String| (text, Paint::Plain);
         let mut cells = vec![
             plain(row.key()),
@@ -75,7 +83,26 @@ pub(super) fn list(rows: &[SetRow], wide: bool, colour: bool, now: Timestamp) ->
         }
         table.row(cells);
     }
-    table.print(colour)
+    let mut text = table.print(colour);
+    if rows.len() > limit {
+        text.push_str(&format!("… and {} more\n", rows.len() - limit));
+    }
+    let silent: Vec<String> = rows
+        .iter()
+        .filter(|row| row.since.is_none() && row.notes.iter().any(|note| note == UNREPORTED))
+        .map(SetRow::key)
+        .collect();
+    match silent.is_empty() {
+        true => text,
+        false => {
+            let about = if silent.len() == rows.len() {
+                "all of them".to_owned()
+            } else {
+                silent.join(", ")
+            };
+            format!("{text}\nNote, on {about}: {UNREPORTED}\n")
+        }
+    }
 }
 
 fn since(row: &SetRow, now: Timestamp) -> Option<String> {
@@ -84,7 +111,13 @@ fn since(row: &SetRow, now: Timestamp) -> Option<String> {
 }
 
 /// One DaemonSet: how it stands, how its nodes stand, and those that somebody should look at.
-pub(super) fn report(row: &SetRow, wide: bool, colour: bool, now: Timestamp) -> String {
+pub(super) fn report(
+    row: &SetRow,
+    wide: bool,
+    colour: bool,
+    now: Timestamp,
+    limit: usize,
+) -> String {
     let mut text = head(row, colour, now);
     text.push('\n');
     text.push_str(&classes(row, colour));
@@ -103,7 +136,7 @@ pub(super) fn report(row: &SetRow, wide: bool, colour: bool, now: Timestamp) -> 
             "Nodes that need attention"
         };
         text.push_str(&format!("\n{}\n", Paint::Bold.on(title, colour)));
-        let limit = if wide { shown.len() } else { NAMED };
+        let limit = limit.min(if wide { shown.len() } else { NAMED });
         text.push_str(&table_of(&shown[..shown.len().min(limit)], colour));
         if shown.len() > limit {
             let more = shown.len() - limit;
@@ -142,13 +175,19 @@ fn classes(row: &SetRow, colour: bool) -> String {
     let mut text = String::new();
     let width = row.verdicts.keys().map(|word| word.len()).max();
     let width = width.unwrap_or_default();
+    let digits = row
+        .verdicts
+        .values()
+        .max()
+        .map(|most| most.to_string().len());
+    let digits = digits.unwrap_or_default().max(3);
     for (word, meaning) in Verdict::WORDS.into_iter().zip(MEANINGS) {
         let Some(nodes) = row.verdicts.get(word) else {
             continue;
         };
         let padding = " ".repeat(width - word.len());
         let word = Paint::of(word).on(word, colour);
-        text.push_str(&format!("  {nodes:>6}  {word}{padding}  {meaning}\n"));
+        text.push_str(&format!("  {nodes:>digits$}  {word}{padding}  {meaning}\n"));
     }
     if text.is_empty() {
         text.push_str("  no node is targeted: the template matches none\n");

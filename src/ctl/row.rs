@@ -8,7 +8,20 @@ use std::collections::BTreeMap;
 use super::age;
 use super::explain::{behind, explain, revision_word, urgency};
 use super::picture::{Picture, State};
-use crate::core::{Stall, Verdict};
+use crate::core::{Offline, Stall, Verdict};
+
+/// What `-o json` and `-o yaml` contain, for `--help`.
+pub(crate) const FIELDS: &str = "\
+Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
+  of a DaemonSet  namespace, name, strategy, maxUnavailable, phase, message, since, revision, targeted, updated,
+                  outdated, unavailable, allowed, offline, offlineOutdated, verdicts (nodes per word), notes,
+                  nodes (only when one DaemonSet is named)
+  of a node       node, verdict, reason, since, message, pods, needsAttention
+  of a pod        name, revision (current, outdated or unknown), ready, terminating
+  of why          those of a node, and namespace, name, phase, phaseMessage, next
+  phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
+  verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, AwaitingOwner,
+                  NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,11 +45,11 @@ pub struct SetRow {
     pub revision: Option<String>,
     /// Nodes where a pod belongs.
     pub targeted: usize,
-    /// Those with an available pod of the revision.
+    /// Those that run the revision: with an available pod of it, or offline with such a pod.
     pub updated: usize,
     /// Those that are online and outdated.
     pub outdated: usize,
-    /// Those that lack an available pod, offline ones aside.
+    /// Those that lack an available pod now, offline ones aside (failed ones included).
     pub unavailable: usize,
     /// How many may.
     pub allowed: usize,
@@ -113,9 +126,9 @@ impl SetRow {
             since: picture.state_since().map(age::instant),
             revision: picture.revision().map(ToString::to_string),
             targeted: counts.targeted,
-            updated: counts.updated,
+            updated: updated(picture),
             outdated: counts.outdated,
-            unavailable: counts.unavailable,
+            unavailable: picture.unavailable(),
             allowed: counts.allowed,
             offline: counts.offline,
             offline_outdated: counts.offline_outdated,
@@ -180,23 +193,27 @@ fn message(picture: &Picture) -> String {
                     "complete except offline: {offline} nodes, which follow when they return"
                 ),
             };
-            match counts.unavailable {
+            match picture.unavailable() {
                 0 => whole,
                 1 => format!("{whole}; 1 node has no available pod at the moment"),
                 lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
             }
         }
         State::Progressing => format!(
-            "{} of {targeted} nodes run it, {} of {} slots taken{}",
-            counts.updated,
-            counts.unavailable,
+            "{} of {targeted} nodes run it, {} of {} slots taken{}{}",
+            updated(picture),
+            picture.unavailable(),
             counts.allowed,
+            match picture.next() {
+                0 => String::new(),
+                next => format!(", {next} to be replaced now"),
+            },
             offline(counts.offline_outdated)
         ),
         State::AwaitingOwners => format!(
-            "{} of {targeted} nodes run it; the owners of {left} {} decide when to upgrade{}",
-            counts.updated,
-            plural(left, "other", "others"),
+            "{} of {targeted} nodes run it; {left} {} to upgrade (OTA){}",
+            updated(picture),
+            plural(left, "waits for its owner", "wait for their owners"),
             offline(counts.offline_outdated)
         ),
         State::Behind(_) => behind(picture).to_owned(),
@@ -222,8 +239,15 @@ fn message(picture: &Picture) -> String {
 fn offline(nodes: usize) -> String {
     match nodes {
         0 => String::new(),
-        _ => format!("; {nodes} offline, updated when they return"),
+        1 => "; 1 is offline and follows when it returns".to_owned(),
+        _ => format!("; {nodes} are offline and follow when they return"),
     }
+}
+
+/// Nodes that run the revision, offline ones included.
+fn updated(picture: &Picture) -> usize {
+    let offline = |verdict: &&Verdict| matches!(verdict, Verdict::Offline(Offline::Updated { .. }));
+    picture.plan.counts.updated + picture.plan.verdicts.iter().filter(offline).count()
 }
 
 pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
@@ -253,10 +277,11 @@ fn stalled(stall: Stall) -> &'static str {
 fn notes(picture: &Picture) -> Vec<String> {
     let mut notes: Vec<String> = picture.notes.iter().map(|note| note.text.clone()).collect();
     if !picture.is_reported() {
-        notes.push(
-            "no controller has reported on this DaemonSet yet: if that lasts, none is running (yurt-ds controller)"
-                .to_owned(),
-        );
+        notes.push(UNREPORTED.to_owned());
     }
     notes
 }
+
+/// Said of a DaemonSet on which no condition of ours stands.
+pub(super) const UNREPORTED: &str =
+    "no controller has reported yet; if that lasts, none is running (yurt-ds controller)";

@@ -22,6 +22,8 @@ const GATHER: Duration = Duration::from_millis(300);
 const REFRESH: Duration = Duration::from_secs(2);
 /// Pause before everything is listed again; if watching does not work, this is the rate of polling.
 const RELOAD: Duration = Duration::from_secs(3);
+/// Lines of a kind that are drawn again: a terminal has at least 24 in all.
+const FIT: usize = 8;
 /// Without a terminal, progress is told no more often than this.
 const TELL: Duration = Duration::from_secs(5);
 
@@ -58,6 +60,9 @@ pub(super) async fn status(
         let mut view = show.load().await?;
         let now = show.now(&view);
         let pictures = show.pictures_at(&mut view, now);
+        if let (Scope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
+            lookup::namespace(&context.access, namespace).await?;
+        }
         // A reader that went away is no reason to hide the outcome.
         let _ = screen.print(&show.text(&pictures, screen.colour)?);
         Ok(show.code(&pictures))
@@ -121,9 +126,9 @@ impl Show<'_> {
                 print::document(row, self.args.output)
             }
             (Output::Json | Output::Yaml, ..) => print::document(&rows, self.args.output),
-            (_, Some(_), Some(row)) => Ok(print::report(row, wide, colour, now)),
+            (_, Some(_), Some(row)) => Ok(print::report(row, wide, colour, now, self.limit())),
             (_, _, None) => Ok(self.nothing()),
-            _ => Ok(print::list(&rows, wide, colour, now)),
+            _ => Ok(print::list(&rows, wide, colour, now, self.limit())),
         }
     }
 
@@ -136,6 +141,11 @@ impl Show<'_> {
             "No DaemonSet is managed by yurt-ds{place}: none has the annotation {}.\n",
             crate::core::names::UPDATE_STRATEGY
         )
+    }
+
+    /// How many lines of a kind fit where they have to be drawn again.
+    fn limit(&self) -> usize {
+        if self.args.watch { FIT } else { usize::MAX }
     }
 
     fn is_document(&self) -> bool {
@@ -189,6 +199,7 @@ impl Show<'_> {
     /// Waits until everything is complete, or something needs a person.
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
+        let mut settled = false;
         let mut view = self.load().await?;
         let mut told = Told::default();
         loop {
@@ -196,6 +207,14 @@ impl Show<'_> {
             loop {
                 let pictures = self.pictures(&mut view);
                 if self.is_over(&pictures) {
+                    if pictures.iter().any(|picture| picture.unavailable() > 0) && !settled {
+                        settled = true; // the news of the last pods may be a moment behind
+                        sleep(REFRESH).await;
+                        match self.next(&mut view, deadline).await {
+                            Next::Outdated => break,
+                            Next::Look | Next::TooLate => continue,
+                        }
+                    }
                     return self.conclude(&pictures, screen, None);
                 }
                 let _ = match (self.is_document(), screen.live) {

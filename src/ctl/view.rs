@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 
 use super::access::{Access, Trouble};
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
+use crate::core::names::PAUSED;
 use crate::core::{Behind, Reading, RevisionState};
 use crate::index::{Index, SetChange, SetKey};
 
@@ -44,12 +45,21 @@ pub(super) enum Scope {
 pub(super) struct View {
     /// Everything that decides.
     pub(super) index: Index,
-    /// Every DaemonSet of the scope, managed or not, and whether it is being deleted.
-    pub(super) present: BTreeMap<SetKey, bool>,
+    /// Every DaemonSet of the scope, managed or not.
+    pub(super) present: BTreeMap<SetKey, Present>,
     /// When it was loaded: whatever is dated so was found so, and may be older.
     pub(super) loaded: Timestamp,
     versions: Versions,
     watches: SelectAll<BoxStream<'static, Change>>,
+}
+
+/// A DaemonSet as it was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Present {
+    /// Whether it is being deleted.
+    pub(super) deleting: bool,
+    /// Its annotation `paused`.
+    pub(super) paused: Option<String>,
 }
 
 /// Where watches have to begin.
@@ -88,6 +98,20 @@ impl View {
         scope: &Scope,
         now: Timestamp,
     ) -> Result<Self, Trouble> {
+        let mut view = Self::load_settings(access, scope, now).await?;
+        view.load_rest(access, scope).await?;
+        Ok(view)
+    }
+
+    /// Lists only the DaemonSets.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub(super) async fn load_settings(
+        access: &Access,
+        scope: &Scope,
+        now: Timestamp,
+    ) -> Result<Self, Trouble> {
         let mut view = Self {
             index: Index::default(),
             present: BTreeMap::new(),
@@ -96,16 +120,29 @@ impl View {
             watches: SelectAll::new(),
         };
         view.load_sets(access, scope).await?;
-        let keys: Vec<SetKey> = view.managed().cloned().collect();
-        if !keys.is_empty() {
-            view.load_nodes(access).await?;
-            view.load_pods(access, &keys).await?;
-            view.load_revisions(access, scope).await?;
-            for key in &keys {
-                view.confirm(access, key).await?;
-            }
-        }
         Ok(view)
+    }
+
+    /// Lists everything else that the managed ones need.
+    ///
+    /// # Errors
+    /// What could not be listed.
+    pub(super) async fn load_rest(
+        &mut self,
+        access: &Access,
+        scope: &Scope,
+    ) -> Result<(), Trouble> {
+        let keys: Vec<SetKey> = self.managed().cloned().collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.load_nodes(access).await?;
+        self.load_pods(access, &keys).await?;
+        self.load_revisions(access, scope).await?;
+        for key in &keys {
+            self.confirm(access, key).await?;
+        }
+        Ok(())
     }
 
     /// The DaemonSets that are managed.
@@ -137,9 +174,13 @@ impl View {
         self.versions.sets = version;
         for set in &sets {
             self.index.apply_set(set);
-            let deleting = set.metadata.deletion_timestamp.is_some();
+            let annotations = set.metadata.annotations.as_ref();
+            let present = Present {
+                deleting: set.metadata.deletion_timestamp.is_some(),
+                paused: annotations.and_then(|all| all.get(PAUSED).cloned()),
+            };
             self.present
-                .extend(SetKey::of(&set.metadata).map(|key| (key, deleting)));
+                .extend(SetKey::of(&set.metadata).map(|key| (key, present)));
         }
         Ok(())
     }

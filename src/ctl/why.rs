@@ -142,7 +142,10 @@ fn sentences(answer: &Answer, colour: bool) -> String {
         answer.namespace,
         answer.name,
         answer.phase,
-        answer.phase_message,
+        match answer.phase {
+            "Invalid" => "nothing is touched",
+            _ => &answer.phase_message,
+        },
         label("Next"),
         answer.next,
     )

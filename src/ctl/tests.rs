@@ -1,0 +1,480 @@
+//! The verbs against the embedded cluster: its API server, native controllers and kubelets, in virtual time.
+
+use std::time::Duration;
+
+use clap::Parser;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::{Access, Code, Context, Screen, Trouble, perform};
+use crate::cli::{Cli, Command};
+use crate::clock::Clock;
+use crate::sim::cluster::faults::Fault;
+use crate::sim::cluster::{Cluster, Options};
+use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
+use crate::sim::task::Task;
+use crate::sim::{daemonset, scheduler};
+
+/// Long enough for native controllers and kubelets to do what they do.
+const A_MOMENT: Duration = Duration::from_secs(60);
+
+struct World {
+    cluster: Cluster,
+    client: Client,
+    kubelets: Kubelets,
+    context: Context,
+    _tasks: Vec<Task>,
+}
+
+impl World {
+    /// A cluster with nodes n1, n2, … and the managed DaemonSet `default/web` on them.
+    async fn with_nodes(count: usize) -> Self {
+        let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let clock = Clock::starting_at(epoch);
+        let cluster = Cluster::new(Options::new(clock.clone(), 1));
+        let options = kubelet::Options::default();
+        let kubelets = Kubelets::start(cluster.client("kubelet"), clock.clone(), options);
+        let native = cluster.client("kube-controller-manager");
+        let tasks = vec![
+            daemonset::start(native, clock.clone(), daemonset::Options::default()),
+            scheduler::start(cluster.client("kube-scheduler")),
+        ];
+        let nodes = (1..=count).map(|n| NodeSpec::named(format!("n{n}")));
+        kubelets.add_nodes(nodes.collect()).await.unwrap();
+        let access = Access {
+            client: cluster.client("ctl"),
+            server: "https://sim".into(),
+            origin: "kubeconfig sim".into(),
+            namespace: "default".into(),
+        };
+        let world = Self {
+            client: cluster.client("test"),
+            cluster,
+            kubelets,
+            context: Context {
+                access,
+                namespace: None,
+                clock,
+            },
+            _tasks: tasks,
+        };
+        world
+            .create("web", json!({ "apps.openyurt.io/update-strategy": "auto" }))
+            .await;
+        world
+    }
+
+    async fn create(&self, name: &str, annotations: Value) {
+        let set = json!({
+            "metadata": { "name": name, "annotations": annotations },
+            "spec": {
+                "selector": { "matchLabels": { "app": name } },
+                "updateStrategy": { "type": "OnDelete" },
+                "template": {
+                    "metadata": { "labels": { "app": name } },
+                    "spec": { "containers": [{ "name": "c", "image": "web:1" }] },
+                },
+            },
+        });
+        let set = serde_json::from_value(set).unwrap();
+        let sets = self.sets().create(&PostParams::default(), &set).await;
+        sets.unwrap();
+        tokio::time::sleep(A_MOMENT).await;
+    }
+
+    fn sets(&self) -> Api<DaemonSet> {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn patch(&self, patch: Value) {
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        self.sets().patch("web", &params, &patch).await.unwrap();
+        tokio::time::sleep(A_MOMENT).await;
+    }
+
+    async fn set_image(&self, image: &str) {
+        let containers = json!([{ "name": "c", "image": image }]);
+        let template = json!({ "spec": { "containers": containers } });
+        self.patch(json!({ "spec": { "template": template } }))
+            .await;
+    }
+
+    /// Deletes the old pod of a node, as the controller would.
+    async fn replace(&self, node: &str) {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> =
+            Api::namespaced(self.client.clone(), "default");
+        for pod in pods.list(&Default::default()).await.unwrap() {
+            if pod.spec.unwrap().node_name.as_deref() == Some(node) {
+                let name = pod.metadata.name.unwrap();
+                pods.delete(&name, &Default::default()).await.unwrap();
+            }
+        }
+        tokio::time::sleep(A_MOMENT).await;
+    }
+
+    /// What a command prints, and how it ends.
+    async fn run(&self, line: &str) -> (String, Result<Code, Trouble>) {
+        let words = format!("yurt-ds ctl {line}");
+        let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
+            panic!("not ctl")
+        };
+        let context = Context {
+            access: self.context.access.clone(),
+            namespace: args.access.namespace.clone(),
+            clock: self.context.clock.clone(),
+        };
+        let mut out = Vec::new();
+        let mut screen = Screen::new(&mut out, false, false);
+        let ended = perform(&context, &args.verb, &mut screen).await;
+        (String::from_utf8(out).unwrap(), ended)
+    }
+
+    async fn text(&self, line: &str) -> String {
+        let (text, ended) = self.run(line).await;
+        ended.unwrap();
+        text
+    }
+
+    async fn code(&self, line: &str) -> Code {
+        self.run(line).await.1.unwrap()
+    }
+
+    async fn trouble(&self, line: &str) -> Trouble {
+        let (text, ended) = self.run(line).await;
+        assert_eq!(text, "", "nothing is printed before a failure");
+        ended.unwrap_err()
+    }
+
+    async fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.text(&format!("{line} -o json")).await).unwrap()
+    }
+
+    /// How many writes ctl sent.
+    fn writes(&self) -> u64 {
+        let of_ctl = self.cluster.requests().into_iter();
+        of_ctl
+            .filter(|count| count.user_agent == "ctl")
+            .filter(|count| !["get", "list", "watch"].contains(&count.verb.as_str()))
+            .map(|count| count.number)
+            .sum()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_rollout_is_complete_in_every_form() {
+    let world = World::with_nodes(3).await;
+    world.create("plain", json!({})).await;
+    let list = world.text("status").await;
+    let lines: Vec<&str> = list.lines().collect();
+    assert!(lines[0].starts_with("DAEMONSET"), "{list}");
+    assert!(lines[1].starts_with("default/web"), "{list}");
+    assert!(!list.contains("plain"), "{list}");
+    assert_eq!(world.code("status").await, Code::Complete);
+    assert_eq!(world.code("status web --wait").await, Code::Complete);
+    let list = world.json("status").await;
+    let one = world.json("status default/web").await;
+    for row in [&list[0], &one] {
+        assert_eq!(row["phase"], "Complete");
+        assert_eq!((&row["updated"], &row["targeted"]), (&json!(3), &json!(3)));
+        assert_eq!(row["verdicts"], json!({ "Done": 3 }));
+    }
+    assert_eq!(one["nodes"][0]["node"], "n1");
+    assert_eq!(one["nodes"][0]["pods"][0]["revision"], "current");
+    assert_eq!(world.writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn help_lists_exactly_the_fields_that_answers_have() {
+    let world = World::with_nodes(1).await;
+    let listed = |line: &str| -> Vec<String> {
+        let help = super::row::FIELDS.split("\n  of ");
+        let found = help.filter_map(|part| part.strip_prefix(line)).next();
+        let text = found.unwrap().split("\n  phase ").next().unwrap();
+        let outside = text.split('(').map(|part| part.rsplit(')').next().unwrap());
+        let words = outside.collect::<Vec<_>>().join(" ");
+        let words = words.split(|c: char| !c.is_alphanumeric());
+        words
+            .filter(|word| !word.is_empty())
+            .map(Into::into)
+            .collect()
+    };
+    #[track_caller]
+    fn same(mut listed: Vec<String>, object: &Value) {
+        let mut found: Vec<String> = object.as_object().unwrap().keys().cloned().collect();
+        listed.sort();
+        found.sort();
+        assert_eq!(listed, found);
+    }
+    let set = world.json("status web").await;
+    let node = &set["nodes"][0];
+    same(listed("a DaemonSet"), &set);
+    same(listed("a node"), node);
+    same(listed("a pod"), &node["pods"][0]);
+    let mut why = listed("why");
+    why.retain(|word| !["those", "of", "a", "and"].contains(&word.as_str()));
+    why.retain(|word| word != "node");
+    why.extend(listed("a node"));
+    same(why, &world.json("why web n1").await);
+    for word in crate::core::Verdict::WORDS {
+        assert!(super::row::FIELDS.contains(word), "{word}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
+    let world = World::with_nodes(3).await;
+    let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
+    offline.unwrap();
+    world.set_image("web:2").await;
+    assert_eq!(world.code("status web").await, Code::Progressing);
+    let report = world.text("status web").await;
+    assert!(report.contains("1 to be replaced now"), "{report}");
+    assert!(report.contains("n3    Offline(NotReady)"), "{report}");
+    world.replace("n1").await;
+    world.replace("n2").await;
+    assert_eq!(world.code("status web").await, Code::Complete);
+    assert_eq!(world.code("status web --strict").await, Code::Progressing);
+    let (text, ended) = world.run("status web --wait").await;
+    assert_eq!(ended, Ok(Code::Complete));
+    assert!(text.contains("complete except offline: 1 node"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_tells_verdict_holders_and_cure() {
+    let crashing = Behaviour {
+        crash_after: Some(Duration::from_secs(1)),
+        ..Behaviour::default()
+    };
+    let world = World::with_nodes(4).await;
+    world.kubelets.behaviour("web:2", crashing).await.unwrap();
+    world
+        .kubelets
+        .set_offline("n4", Offline::MARKED)
+        .await
+        .unwrap();
+    world.set_image("web:2").await;
+    world.replace("n1").await;
+    let holder = world.json("why web n1").await;
+    assert_eq!(holder["verdict"], "InProgress");
+    assert_eq!(holder["needsAttention"], true);
+    assert!(
+        text_of(&holder["next"]).contains("rollout undo"),
+        "{holder}"
+    );
+    let waiting = world.json("why web n3").await;
+    assert_eq!(waiting["verdict"], "Budget");
+    for word in [
+        "number 2 of 2",
+        "slots are held by n1 (",
+        "max-unavailable 10%",
+    ] {
+        assert!(text_of(&waiting["next"]).contains(word), "{waiting}");
+    }
+    let offline = world.json("why default/web n4").await;
+    assert_eq!(offline["verdict"], "Offline");
+    assert!(offline["since"].is_string());
+    let sentence = world.text("why web n4").await;
+    assert!(
+        sentence.starts_with("Node n4 is NotReady and outdated"),
+        "{sentence}"
+    );
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_names_what_keeps_a_pod_off_a_node() {
+    let world = World::with_nodes(2).await;
+    let template = json!({ "spec": { "nodeSelector": { "role": "edge" } } });
+    world
+        .patch(json!({ "spec": { "template": template } }))
+        .await;
+    let answer = world.json("why web n2").await;
+    assert_eq!(answer["verdict"], "NotTargeted");
+    assert!(
+        text_of(&answer["message"]).contains("role=edge"),
+        "{answer}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pause_and_resume_write_once_and_only_when_something_changes() {
+    let world = World::with_nodes(3).await;
+    world.set_image("web:2").await;
+    let text = world.text("pause web").await;
+    assert!(
+        text.starts_with("default/web is paused. 3 outdated nodes stay"),
+        "{text}"
+    );
+    assert_eq!(world.writes(), 1);
+    assert!(
+        world
+            .text("pause web")
+            .await
+            .contains("nothing was changed")
+    );
+    assert_eq!(world.writes(), 1);
+    assert_eq!(world.code("status web").await, Code::Paused);
+    assert_eq!(world.code("status web --wait").await, Code::Paused);
+    let paused = world.text("why web n1").await;
+    assert!(
+        paused.contains("yurt-ds ctl resume default/web"),
+        "{paused}"
+    );
+    let text = world.text("resume web").await;
+    assert!(
+        text.contains("3 outdated nodes follow, at most 1 at a time"),
+        "{text}"
+    );
+    assert!(
+        world
+            .text("resume web")
+            .await
+            .contains("nothing was changed")
+    );
+    assert_eq!(world.writes(), 2);
+    let text = world.text("pause web --for 2h").await;
+    assert!(text.contains("goes on by itself"), "{text}");
+    let set = world.sets().get("web").await.unwrap();
+    let until = &set.metadata.annotations.unwrap()["apps.openyurt.io/paused"];
+    let until: Timestamp = until.parse().unwrap();
+    let span = until.as_second() - world.context.clock.now().as_second();
+    assert!((7190..=7200).contains(&span), "{span}");
+    tokio::time::sleep(Duration::from_secs(7200)).await;
+    assert_eq!(world.code("status web").await, Code::Progressing);
+    let text = world.text("resume web").await;
+    assert!(text.contains("nothing was changed"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
+    let world = World::with_nodes(1).await;
+    world.create("plain", json!({})).await;
+    for line in [
+        "pause plain",
+        "resume plain",
+        "status plain",
+        "why plain n1",
+    ] {
+        let trouble = world.trouble(line).await;
+        assert_eq!(trouble.code, Code::NotFound, "{line}");
+        assert!(
+            trouble
+                .text
+                .contains("kubectl -n default annotate daemonset plain"),
+            "{trouble}"
+        );
+    }
+    assert_eq!(world.writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_do_not_exist_suggest_near_ones() {
+    let world = World::with_nodes(2).await;
+    let case = async |line: &str, words: &str| {
+        let trouble = world.trouble(line).await;
+        assert_eq!(trouble.code, Code::NotFound, "{line}");
+        assert!(trouble.text.contains(words), "{trouble}");
+    };
+    case(
+        "status weeb",
+        "no DaemonSet weeb in namespace default. Did you mean default/web?",
+    )
+    .await;
+    case("pause defualt/web", "Did you mean default/web?").await;
+    case("why web n11", "There is no node n11. Did you mean n1?").await;
+    case(
+        "status -n defualt",
+        "There is no namespace defualt. Did you mean default?",
+    )
+    .await;
+    assert_eq!(world.trouble("status a/b/c").await.code, Code::Usage);
+    assert_eq!(
+        world.trouble("status -n other default/web").await.code,
+        Code::Usage
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_cannot_be_used_are_named_with_the_cure() {
+    let world = World::with_nodes(2).await;
+    world
+        .patch(
+            json!({ "metadata": { "annotations": { "apps.openyurt.io/max-unavailable": "abc" } } }),
+        )
+        .await;
+    world.set_image("web:2").await;
+    assert_eq!(world.code("status web").await, Code::Invalid);
+    assert_eq!(world.code("status --wait").await, Code::Invalid);
+    let answer = world.json("why web n1").await;
+    assert_eq!(answer["verdict"], "Invalid");
+    for word in ["apps.openyurt.io/max-unavailable", "\"abc\"", "such as 10%"] {
+        assert!(text_of(&answer["next"]).contains(word), "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
+    let world = World::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let (text, ended) = world.run("status web --wait --timeout 30s").await;
+    assert_eq!(ended, Ok(Code::Progressing));
+    assert!(text.ends_with("Not over after 30s.\n"), "{text}");
+    let replacing = async {
+        world.replace("n1").await;
+        world.replace("n2").await;
+    };
+    let ((text, ended), ()) = tokio::join!(world.run("status web --wait --timeout 10m"), replacing);
+    assert_eq!(ended, Ok(Code::Complete), "{text}");
+    assert!(text.ends_with("all 2 nodes run it\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_is_told_how_to_upgrade() {
+    let world = World::with_nodes(2).await;
+    world
+        .patch(
+            json!({ "metadata": { "annotations": { "apps.openyurt.io/update-strategy": "OTA" } } }),
+        )
+        .await;
+    world.set_image("web:2").await;
+    assert_eq!(world.json("status web").await["phase"], "AwaitingOwners");
+    assert_eq!(world.code("status web").await, Code::Progressing);
+    let answer = world.json("why web n1").await;
+    assert_eq!(answer["verdict"], "AwaitingOwner");
+    assert!(
+        text_of(&answer["next"])
+            .contains("127.0.0.1:10267/openyurt.io/v1/namespaces/default/pods/web-")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_or_says_no_is_told_apart() {
+    let world = World::with_nodes(1).await;
+    let refusing = world.cluster.faults().add(|_| Fault::Status(403, None));
+    let trouble = world.trouble("status").await;
+    assert_eq!(trouble.code, Code::Unreachable);
+    assert!(
+        trouble
+            .text
+            .starts_with("Not allowed to list the DaemonSets of all namespaces"),
+        "{trouble}"
+    );
+    drop(refusing);
+    let silent = world.cluster.faults().add(|_| Fault::Hang);
+    let trouble = world.trouble("status web").await;
+    assert_eq!(trouble.code, Code::Unreachable);
+    assert!(
+        trouble
+            .text
+            .contains("https://sim (kubeconfig sim) gives no answer"),
+        "{trouble}"
+    );
+    drop(silent);
+    assert_eq!(world.code("status web").await, Code::Complete);
+}
