@@ -23,6 +23,7 @@ mod admission;
 mod apply;
 mod defaults;
 mod discovery;
+mod fields;
 mod http;
 mod object;
 mod openapi;

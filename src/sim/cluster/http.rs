@@ -421,8 +421,18 @@ impl Server {
             dry_run: parsed.query.dry_run(options)?,
             strict: validation == "Strict",
             warn: validation != "Ignore",
+            manager: manager(parsed),
+            managed: None,
         })
     }
+}
+
+fn manager(parsed: &Parsed) -> String {
+    match parsed.query.get("fieldManager") {
+        "" => parsed.info.user_agent.split('/').next().unwrap_or(""),
+        given => given,
+    }
+    .to_owned()
 }
 
 fn other(parsed: &Parsed) -> Result<Response<Body>, Failure> {
@@ -613,7 +623,8 @@ fn patch_object(
     writing: &Writing,
 ) -> Result<Outcome, Failure> {
     if content == "application/apply-patch+yaml" {
-        return apply::apply(store, parsed, target, decode_body(content, body)?, writing);
+        let config = incoming(target.resource, decode_body(content, body)?);
+        return apply::apply(store, parsed, target, config, writing);
     }
     if !PATCH_TYPES.split(", ").any(|known| known == content) {
         return Err(Failure::unsupported_media_type(format!(

@@ -62,6 +62,25 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
     })
 }
 
+/// What `canonical` has at the places that `given` names: a part of an object without the required fields around it.
+pub(crate) fn restrict(canonical: Value, given: &Value) -> Value {
+    match (canonical, given) {
+        (Value::Object(canonical), Value::Object(given)) => canonical
+            .into_iter()
+            .filter_map(|(key, value)| {
+                let value = restrict(value, given.get(&key)?);
+                Some((key, value))
+            })
+            .collect(),
+        (Value::Array(canonical), Value::Array(given)) => canonical
+            .into_iter()
+            .zip(given)
+            .map(|(value, given)| restrict(value, given))
+            .collect(),
+        (canonical, _) => canonical,
+    }
+}
+
 fn through<K: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
     let typed: K = K::deserialize(object)?;
     let mut canonical = serde_json::to_value(typed)?;

@@ -81,7 +81,7 @@ pub(crate) fn evict(
         "Failed" | "Succeeded" | "Pending"
     );
     if !ended && !pod.is_terminating() {
-        spend_budget(store, target, pod, writing)?;
+        spend_budget(store, target, pod)?;
     }
     let pods = Target {
         subresource: String::new(),
@@ -91,12 +91,7 @@ pub(crate) fn evict(
     Ok(Outcome::new(201, success(json!({}))))
 }
 
-fn spend_budget(
-    store: &mut Store,
-    target: &Target,
-    pod: &Value,
-    writing: &Writing,
-) -> Result<(), Failure> {
+fn spend_budget(store: &Store, target: &Target, pod: &Value) -> Result<(), Failure> {
     let filter = Filter {
         namespace: target.namespace.clone(),
         ..Filter::default()
@@ -129,10 +124,9 @@ fn spend_budget(
         "causes": [{
             "reason": "DisruptionBudget",
             "message": format!(
-                "The disruption budget {} forbids it: {} of its pods may be missing now ({})",
+                "The disruption budget {} lets {} of its pods go now",
                 budget.name(),
-                allowed.max(0),
-                if writing.dry_run { "dry run" } else { "nothing was evicted" },
+                allowed.max(0)
             ),
         }],
     }));

@@ -14,7 +14,7 @@ use super::request::Target;
 use super::resources::Storage;
 use super::status::{Cause, Failure, success};
 use super::store::{Filter, Key, Store, Stored};
-use super::{admission, defaults, schema, validate};
+use super::{admission, apply, defaults, schema, validate};
 
 /// What a write leads to.
 pub(crate) struct Outcome {
@@ -38,7 +38,7 @@ impl Outcome {
 }
 
 /// The circumstances of a write.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Writing {
     /// The server's time.
     pub(crate) now: Timestamp,
@@ -48,6 +48,10 @@ pub(crate) struct Writing {
     pub(crate) strict: bool,
     /// Unknown fields are worth a warning.
     pub(crate) warn: bool,
+    /// Who writes: the parameter `fieldManager`, or the program in the user agent.
+    pub(crate) manager: String,
+    /// The owners of fields as an apply has counted them; `None` for any other write.
+    pub(crate) managed: Option<Value>,
 }
 
 impl Writing {
@@ -142,6 +146,9 @@ pub(crate) fn create(
     metadata.insert("creationTimestamp".to_owned(), timestamp.into());
     if resource.generation {
         metadata.insert("generation".to_owned(), 1.into());
+    }
+    if let Some(managed) = &writing.managed {
+        metadata.insert("managedFields".to_owned(), managed.clone());
     }
     defaults::fill(resource.storage, &mut object);
     admission::complete(resource.storage, &mut object);
@@ -324,6 +331,17 @@ pub(crate) fn update(
             .insert("generation".to_owned(), generation.into());
     }
     validate::check(target, &object, Some(old))?;
+    let counted = old["metadata"].get("managedFields").is_some();
+    let managed = match &writing.managed {
+        Some(managed) => Some(managed.clone()),
+        None if counted && object != *old => Some(apply::track(target, old, &object, writing)),
+        None => None,
+    };
+    if let Some(managed) = managed {
+        object
+            .metadata_mut()
+            .insert("managedFields".to_owned(), managed);
+    }
     if object == *old {
         return Ok(object);
     }

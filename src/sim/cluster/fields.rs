@@ -1,0 +1,327 @@
+//! Who owns which field: the sets of paths in `metadata.managedFields`.
+//!
+//! A path leads through fields (`f:spec`), list entries by their keys (`k:{"name":"c"}`) and values of sets (`v:"x"`);
+//! a set is the ends of the paths. Lists and maps that are replaced as a whole end a path.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::patch::{ListKind, list_kind};
+
+/// One path, as the steps of `fieldsV1`.
+pub(crate) type Path = Vec<String>;
+
+/// Paths, in order.
+pub(crate) type Paths = BTreeSet<Path>;
+
+/// Marks that a list entry itself belongs to the set, beside what is in it.
+const SELF: &str = ".";
+
+/// How a value is taken apart.
+enum Shape<'a> {
+    Fields(&'a Map<String, Value>),
+    Entries(Vec<(String, &'a Value)>),
+    Whole,
+}
+
+/// Maps that are replaced as a whole in the API types.
+fn is_atomic(field: &str) -> bool {
+    matches!(
+        field,
+        "selector"
+            | "nodeSelector"
+            | "fieldRef"
+            | "resourceFieldRef"
+            | "configMapKeyRef"
+            | "secretKeyRef"
+            | "involvedObject"
+            | "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+}
+
+fn shape<'a>(parent: &str, field: &str, value: &'a Value) -> Shape<'a> {
+    match value {
+        Value::Object(map) if !map.is_empty() && !is_atomic(field) => Shape::Fields(map),
+        Value::Array(list) if !list.is_empty() => {
+            let step: Box<dyn Fn(&Value) -> Option<String>> = match list_kind(parent, field) {
+                ListKind::Atomic => return Shape::Whole,
+                ListKind::Set => Box::new(|item| Some(format!("v:{item}"))),
+                ListKind::Map(key) => Box::new(move |item| key_step(field, key, item)),
+            };
+            let steps: Option<Vec<_>> = list.iter().map(|item| Some((step(item)?, item))).collect();
+            steps.map_or(Shape::Whole, Shape::Entries)
+        }
+        _ => Shape::Whole,
+    }
+}
+
+/// Ports and spread constraints have a second key.
+fn key_step(field: &str, key: &str, item: &Value) -> Option<String> {
+    let mut keys = Map::new();
+    keys.insert(key.to_owned(), item.get(key)?.clone());
+    let second = match field {
+        "ports" => Some(("protocol", "TCP")),
+        "topologySpreadConstraints" => Some(("whenUnsatisfiable", "")),
+        _ => None,
+    };
+    if let Some((name, default)) = second {
+        let value = item.get(name).cloned().unwrap_or_else(|| default.into());
+        keys.insert(name.to_owned(), value);
+    }
+    Some(format!("k:{}", Value::Object(keys)))
+}
+
+/// The paths to everything in an object that somebody can own.
+pub(crate) fn of(object: &Value) -> Paths {
+    let mut paths = Paths::new();
+    let Value::Object(fields) = object else {
+        return paths;
+    };
+    for (field, value) in fields {
+        match field.as_str() {
+            "apiVersion" | "kind" => {}
+            "metadata" => {
+                for name in ["labels", "annotations", "finalizers", "ownerReferences"] {
+                    if let Some(value) = value.get(name) {
+                        let start = vec!["f:metadata".to_owned(), format!("f:{name}")];
+                        collect("metadata", name, value, start, &mut paths);
+                    }
+                }
+            }
+            _ => collect("", field, value, vec![format!("f:{field}")], &mut paths),
+        }
+    }
+    paths
+}
+
+fn collect(parent: &str, field: &str, value: &Value, path: Path, paths: &mut Paths) {
+    let extended = |step: String| {
+        let mut longer = path.clone();
+        longer.push(step);
+        longer
+    };
+    match shape(parent, field, value) {
+        Shape::Whole => drop(paths.insert(path)),
+        Shape::Fields(map) => {
+            for (name, value) in map {
+                collect(field, name, value, extended(format!("f:{name}")), paths);
+            }
+        }
+        Shape::Entries(entries) => {
+            for (step, item) in entries {
+                let inside = extended(step);
+                match item {
+                    Value::Object(map) => {
+                        for (name, value) in map {
+                            let mut longer = inside.clone();
+                            longer.push(format!("f:{name}"));
+                            collect(field, name, value, longer, paths);
+                        }
+                        let mut itself = inside;
+                        itself.push(SELF.to_owned());
+                        paths.insert(itself);
+                    }
+                    _ => drop(paths.insert(inside)),
+                }
+            }
+        }
+    }
+}
+
+/// The value at the end of a path.
+pub(crate) fn value<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {
+    let (mut place, mut parent, mut field) = (object, "", "");
+    for step in path {
+        if step == SELF {
+            // That an entry is there is all that is owned of it.
+            return Some(&Value::Null);
+        }
+        place = match step.strip_prefix("f:") {
+            Some(name) => {
+                (parent, field) = (field, name);
+                place.get(name)?
+            }
+            None => {
+                let Shape::Entries(entries) = shape(parent, field, place) else {
+                    return None;
+                };
+                entries.into_iter().find(|(have, _)| have == step)?.1
+            }
+        };
+    }
+    Some(place)
+}
+
+/// Removes what is at the end of a path, and the lists and maps that are empty then.
+pub(crate) fn remove(object: &mut Value, path: &[String]) {
+    remove_in(object, path, "", "");
+}
+
+fn remove_in(place: &mut Value, path: &[String], parent: &str, field: &str) {
+    let Some((step, rest)) = path.split_first() else {
+        return;
+    };
+    let last = rest.is_empty() || rest[0] == SELF;
+    if let (Some(name), Value::Object(map)) = (step.strip_prefix("f:"), &mut *place) {
+        if let (false, Some(child)) = (last, map.get_mut(name)) {
+            remove_in(child, rest, field, name);
+        }
+        let emptied = map.get(name).is_some_and(is_empty);
+        if last || emptied {
+            map.remove(name);
+        }
+        return;
+    }
+    let found = match shape(parent, field, place) {
+        Shape::Entries(entries) => entries.iter().position(|(have, _)| have == step),
+        _ => None,
+    };
+    if let (Some(at), Value::Array(list)) = (found, place) {
+        if last {
+            list.remove(at);
+        } else {
+            remove_in(&mut list[at], rest, field, "");
+        }
+    }
+}
+
+fn has_owners_inside(parent: &str, field: &str, place: &Value) -> bool {
+    !matches!(shape(parent, field, place), Shape::Whole)
+}
+
+/// Does somebody who owns `paths` own this path, or something inside it?
+pub(crate) fn holds(paths: &Paths, path: &[String]) -> bool {
+    let place = match path {
+        [place @ .., last] if last == SELF => place,
+        path => path,
+    };
+    paths.iter().any(|have| have.starts_with(place))
+}
+
+/// Is it the field by which an entry of a list is known? It goes with its entry only.
+pub(crate) fn is_key(path: &[String]) -> bool {
+    let [.., entry, field] = path else {
+        return false;
+    };
+    let keys = entry
+        .strip_prefix("k:")
+        .and_then(|keys| serde_json::from_str::<Value>(keys).ok());
+    let field = field.strip_prefix("f:").unwrap_or("");
+    keys.is_some_and(|keys| keys.get(field).is_some())
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    }
+}
+
+/// Lays a configuration over an object: what it names takes its value, the rest stays.
+pub(crate) fn overlay(object: &mut Value, config: &Value) {
+    let Value::Object(fields) = config else {
+        return;
+    };
+    for (field, value) in fields {
+        overlay_at(&mut object[field], value, "", field);
+    }
+}
+
+fn overlay_at(place: &mut Value, config: &Value, parent: &str, field: &str) {
+    match shape(parent, field, config) {
+        // Nothing in a list or map of several owners: the others keep theirs.
+        Shape::Whole if is_empty(config) && has_owners_inside(parent, field, place) => {}
+        Shape::Whole => *place = config.clone(),
+        Shape::Fields(map) => {
+            if !place.is_object() {
+                *place = json!({});
+            }
+            for (name, value) in map {
+                overlay_at(&mut place[name], value, field, name);
+            }
+        }
+        Shape::Entries(entries) => {
+            for (step, item) in entries {
+                let found = match shape(parent, field, place) {
+                    Shape::Entries(have) => have.iter().position(|(name, _)| *name == step),
+                    _ => None,
+                };
+                if !place.is_array() {
+                    *place = json!([]);
+                }
+                let Value::Array(list) = place else {
+                    continue;
+                };
+                match (found, item) {
+                    (Some(at), Value::Object(map)) => {
+                        for (name, value) in map {
+                            overlay_at(&mut list[at][name], value, field, name);
+                        }
+                    }
+                    (Some(_), _) => {}
+                    (None, item) => list.push(item.clone()),
+                }
+            }
+        }
+    }
+}
+
+/// As `fieldsV1`.
+pub(crate) fn to_json(paths: &Paths) -> Value {
+    let mut tree = json!({});
+    for path in paths {
+        let mut place = &mut tree;
+        for step in path {
+            place = &mut place[step];
+            if place.is_null() {
+                *place = json!({});
+            }
+        }
+    }
+    tree
+}
+
+/// From `fieldsV1`.
+pub(crate) fn from_json(tree: &Value) -> Paths {
+    fn walk(tree: &Value, path: &Path, paths: &mut Paths) {
+        let Some(map) = tree.as_object().filter(|map| !map.is_empty()) else {
+            if !path.is_empty() {
+                paths.insert(path.clone());
+            }
+            return;
+        };
+        for (step, below) in map {
+            let mut longer = path.clone();
+            longer.push(step.clone());
+            walk(below, &longer, paths);
+        }
+    }
+    let mut paths = Paths::new();
+    walk(tree, &Path::new(), &mut paths);
+    paths
+}
+
+/// A path for people: `.spec.template.spec.containers[name="c"].image`.
+pub(crate) fn display(path: &[String]) -> String {
+    let mut text = String::new();
+    for step in path {
+        if let Some(name) = step.strip_prefix("f:") {
+            text.push('.');
+            text.push_str(name);
+        } else if let Some(keys) = step.strip_prefix("k:") {
+            let keys: Value = serde_json::from_str(keys).unwrap_or_default();
+            let pairs: Vec<String> = keys
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect();
+            text.push_str(&format!("[{}]", pairs.join(",")));
+        } else if let Some(value) = step.strip_prefix("v:") {
+            text.push_str(&format!("[={value}]"));
+        }
+    }
+    text
+}
