@@ -6,6 +6,7 @@ pub mod dice;
 pub mod gc;
 pub mod job;
 pub mod kubelet;
+pub mod native;
 pub mod node_lifecycle;
 pub mod pulse;
 pub mod scheduler;

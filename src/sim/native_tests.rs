@@ -14,7 +14,7 @@ use super::cluster::{Cluster, Options};
 use super::kubelet::{Behaviour, Kubelets, NodeSpec, Offline};
 use super::pulse::Pulse;
 use super::task::Task;
-use super::{daemonset, gc, job, kubelet, node_lifecycle, scheduler};
+use super::{kubelet, native};
 use crate::clock::Clock;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 
@@ -29,29 +29,14 @@ impl World {
     async fn with_nodes(count: usize) -> Self {
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
         let cluster = Cluster::new(Options::new(clock.clone(), 1));
-        let client = |agent| cluster.client(agent);
-        let pulse = Some(Pulse::default());
+        let client = |agent: &str| cluster.client(agent);
+        let pulse = Pulse::default();
         let options = kubelet::Options {
-            pulse: pulse.clone(),
+            pulse: Some(pulse.clone()),
             ..kubelet::Options::default()
         };
-        let lifecycle = node_lifecycle::Options {
-            pulse,
-            ..node_lifecycle::Options::default()
-        };
         let kubelets = Kubelets::start(client("kubelet"), clock.clone(), options);
-        let controller = client("kube-controller-manager");
-        let tasks = vec![
-            daemonset::start(
-                controller.clone(),
-                clock.clone(),
-                daemonset::Options::default(),
-            ),
-            node_lifecycle::start(controller.clone(), clock.clone(), lifecycle),
-            gc::start(controller.clone()),
-            job::start(controller, clock),
-            scheduler::start(client("kube-scheduler")),
-        ];
+        let tasks = native::start(client, &clock, pulse, Duration::from_secs(40));
         let nodes = (1..=count).map(|n| NodeSpec::named(format!("n{n}")));
         kubelets.add_nodes(nodes.collect()).await.unwrap();
         Self {
