@@ -36,3 +36,6 @@ pub mod log;
 pub mod serve;
 pub mod shutdown;
 pub mod sim;
+
+#[cfg(test)]
+mod documents;
