@@ -133,32 +133,72 @@ fn spend_budget(store: &Store, target: &Target, pod: &Value) -> Result<(), Failu
     Err(failure)
 }
 
-/// How many of a budget's pods may go now, counted from the pods themselves (there is no disruption controller here).
-fn disruptions_allowed(store: &Store, budget: &Value) -> i64 {
+/// What a disruption budget counts, from the pods themselves (there is no disruption controller here).
+struct Healthy {
+    expected: i64,
+    healthy: i64,
+    desired: i64,
+}
+
+fn count_healthy(store: &Store, budget: &Value) -> Healthy {
+    let mut count = Healthy {
+        expected: 0,
+        healthy: 0,
+        desired: 0,
+    };
     let Ok(labels) = Selector::of_label_selector(&budget["spec"]["selector"]) else {
-        return 0;
+        return count;
     };
     let filter = Filter {
         namespace: budget.namespace().to_owned(),
         labels,
         ..Filter::default()
     };
-    let (mut expected, mut healthy) = (0, 0);
     for (_, stored) in store.select(Storage::Pods, &filter, None) {
         let pod = &stored.value;
-        if matches!(pod.text("/status/phase"), "Failed" | "Succeeded") {
-            continue;
+        if !matches!(pod.text("/status/phase"), "Failed" | "Succeeded") {
+            count.expected += 1;
+            count.healthy += i64::from(!pod.is_terminating() && is_ready(pod));
         }
-        expected += 1;
-        healthy += i64::from(!pod.is_terminating() && is_ready(pod));
     }
     let spec = &budget["spec"];
-    let desired = match (&spec["minAvailable"], &spec["maxUnavailable"]) {
+    count.desired = match (&spec["minAvailable"], &spec["maxUnavailable"]) {
         (Value::Null, Value::Null) => 0,
-        (Value::Null, unavailable) => expected - scaled(unavailable, expected),
-        (available, _) => scaled(available, expected),
+        (Value::Null, unavailable) => count.expected - scaled(unavailable, count.expected),
+        (available, _) => scaled(available, count.expected),
     };
-    healthy - desired
+    count
+}
+
+/// How many of a budget's pods may go now; negative when too many are missing already.
+fn disruptions_allowed(store: &Store, budget: &Value) -> i64 {
+    let count = count_healthy(store, budget);
+    count.healthy - count.desired
+}
+
+/// Brings the status of the budgets of a namespace up to date; writes only what changed.
+pub(crate) fn count_budgets(store: &mut Store, namespace: &str) {
+    let filter = Filter {
+        namespace: namespace.to_owned(),
+        ..Filter::default()
+    };
+    let budgets: Vec<Value> = store
+        .select(Storage::PodDisruptionBudgets, &filter, None)
+        .map(|(_, stored)| stored.value.clone())
+        .collect();
+    for mut budget in budgets {
+        let count = count_healthy(store, &budget);
+        let mut status = budget["status"].clone();
+        status["currentHealthy"] = count.healthy.into();
+        status["desiredHealthy"] = count.desired.into();
+        status["expectedPods"] = count.expected.into();
+        status["disruptionsAllowed"] = (count.healthy - count.desired).max(0).into();
+        status["observedGeneration"] = budget["metadata"]["generation"].clone();
+        if status != budget["status"] {
+            budget["status"] = status;
+            store.put(Storage::PodDisruptionBudgets, budget);
+        }
+    }
 }
 
 fn is_ready(pod: &Value) -> bool {

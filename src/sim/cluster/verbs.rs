@@ -233,6 +233,7 @@ fn commit(store: &mut Store, target: &Target, object: Value, writing: &Writing) 
 
 fn after_write(store: &mut Store, namespace: &str) {
     admission::count_quotas(store, namespace);
+    super::subresources::count_budgets(store, namespace);
     finish_namespace(store, namespace);
 }
 

@@ -192,7 +192,13 @@ async fn a_disruption_budget_forbids_the_eviction_that_would_break_it() {
         .create(&PostParams::default(), &budget)
         .await
         .unwrap();
+    let allowed = async || {
+        let status = budgets.get("b").await.unwrap().status.unwrap();
+        status.disruptions_allowed
+    };
+    assert_eq!(allowed().await, 1);
     pods.evict("a", &EvictParams::default()).await.unwrap();
+    assert_eq!(allowed().await, 0);
     assert!(
         pods.get("a")
             .await
