@@ -18,6 +18,9 @@ pub(crate) type Paths = BTreeSet<Path>;
 /// Marks that a list entry itself belongs to the set, beside what is in it.
 const SELF: &str = ".";
 
+/// The step that leads to an entry of a list; `None` for an entry without its key.
+type StepOf<'a> = Box<dyn Fn(&Value) -> Option<String> + 'a>;
+
 /// How a value is taken apart.
 enum Shape<'a> {
     Fields(&'a Map<String, Value>),
@@ -44,7 +47,7 @@ fn shape<'a>(parent: &str, field: &str, value: &'a Value) -> Shape<'a> {
     match value {
         Value::Object(map) if !map.is_empty() && !is_atomic(field) => Shape::Fields(map),
         Value::Array(list) if !list.is_empty() => {
-            let step: Box<dyn Fn(&Value) -> Option<String>> = match list_kind(parent, field) {
+            let step: StepOf<'_> = match list_kind(parent, field) {
                 ListKind::Atomic => return Shape::Whole,
                 ListKind::Set => Box::new(|item| Some(format!("v:{item}"))),
                 ListKind::Map(key) => Box::new(move |item| key_step(field, key, item)),
