@@ -67,7 +67,8 @@ pub struct LogArgs {
         global = true,
         env = "YURT_DS_LOG_LEVEL",
         default_value = LEVELS,
-        value_name = "LEVELS"
+        value_name = "LEVELS",
+        help_heading = "Log"
     )]
     pub log_level: Targets,
     /// How log lines look
@@ -75,7 +76,8 @@ pub struct LogArgs {
         long,
         global = true,
         env = "YURT_DS_LOG_FORMAT",
-        default_value = "text"
+        default_value = "text",
+        help_heading = "Log"
     )]
     pub log_format: Format,
 }

@@ -21,14 +21,17 @@ pub struct CtlArgs {
     pub verb: Verb,
 }
 
+/// Heading of these flags in help.
+const CLUSTER: &str = "Cluster";
+
 /// Flags that say which cluster is meant.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AccessArgs {
     /// Kubeconfig of the cluster [default: $KUBECONFIG, then ~/.kube/config, then the pod this runs in]
-    #[arg(long, global = true, env = "YURT_DS_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "YURT_DS_KUBECONFIG", value_name = "FILE", help_heading = CLUSTER)]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig other than its current one
-    #[arg(long, global = true, env = "YURT_DS_CONTEXT", value_name = "NAME")]
+    #[arg(long, global = true, env = "YURT_DS_CONTEXT", value_name = "NAME", help_heading = CLUSTER)]
     pub context: Option<String>,
     /// Namespace of names without one, and of the list [default: the context's; the list shows all]
     #[arg(
@@ -36,7 +39,8 @@ pub struct AccessArgs {
         long,
         global = true,
         env = "YURT_DS_NAMESPACE",
-        value_name = "NAMESPACE"
+        value_name = "NAMESPACE",
+        help_heading = CLUSTER
     )]
     pub namespace: Option<String>,
 }

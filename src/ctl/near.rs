@@ -77,7 +77,7 @@ mod tests {
         case("daemonset", &["nginx-daemonset"]);
         case("fluentbit", &["fluent-bit"]);
         case("edge1", &["edge-1", "edge-11", "edge-2"]);
-        case("wbe", &[]);
+        case("wbe", &["web"]);
         case("weeb", &["web"]);
         case("postgres", &[]);
         case("", &[]);

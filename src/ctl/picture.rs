@@ -154,16 +154,19 @@ impl Picture {
             State::Stalled(_) => STALLED,
             State::Paused(_) => PAUSED_CONDITION,
             State::Invalid => INVALID_SETTINGS,
-            // It has no condition of its own: since the rollout is incomplete.
-            State::AwaitingOwners => {
-                let condition = self.condition(ROLLOUT_COMPLETE)?;
-                let awaiting = condition.reason == "AwaitingOwners";
-                return awaiting.then_some(condition.last_transition.as_ref()?.0);
-            }
+            // It has no condition of its own.
+            State::AwaitingOwners => return self.incomplete_since(),
         };
         let condition = self.condition(kind)?;
         let holds = condition.status == "True";
         holds.then_some(condition.last_transition.as_ref()?.0)
+    }
+
+    /// Since when the rollout is not complete, as far as the controller told.
+    pub(super) fn incomplete_since(&self) -> Option<Timestamp> {
+        let condition = self.condition(ROLLOUT_COMPLETE)?;
+        let incomplete = condition.status == "False";
+        incomplete.then_some(condition.last_transition.as_ref()?.0)
     }
 
     /// Nodes with an available pod that this plan would replace: the controller's next step, not yet taken.

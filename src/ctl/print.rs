@@ -49,13 +49,13 @@ pub(super) fn list(
 ) -> String {
     let mut heading = vec![
         "DAEMONSET",
-        "STRATEGY",
         "PHASE",
+        "SINCE",
         "UPDATED",
         "UNAVAILABLE",
         "OFFLINE",
         "REVISION",
-        "SINCE",
+        "STRATEGY",
     ];
     if wide {
         heading.push("MESSAGE");
@@ -67,8 +67,8 @@ pub(super) fn list(
         let plain = |text: String| (text, Paint::Plain);
         let mut cells = vec![
             plain(row.key()),
-            plain(row.strategy.clone().unwrap_or_else(|| "-".into())),
             (row.phase.to_owned(), Paint::of(row.phase)),
+            plain(since(row, now).unwrap_or_else(|| "-".into())),
             plain(format!("{}/{}", row.updated, row.targeted)),
             plain(match &row.max_unavailable {
                 Some(_) => format!("{}/{}", row.unavailable, row.allowed),
@@ -76,7 +76,7 @@ pub(super) fn list(
             }),
             plain(row.offline.to_string()),
             plain(row.revision.clone().unwrap_or_else(|| "-".into())),
-            plain(since(row, now).unwrap_or_else(|| "-".into())),
+            plain(row.strategy.clone().unwrap_or_else(|| "-".into())),
         ];
         if wide {
             cells.push(plain(row.message.clone()));
@@ -164,7 +164,7 @@ fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
         .as_ref()
         .map_or_else(String::new, |revision| format!(", revision {revision}"));
     format!(
-        "{}{strategy}\n{}{since}{revision}: {}\n",
+        "{}{strategy}\n{}{since}{revision}:\n  {}\n",
         Paint::Bold.on(&row.key(), colour),
         Paint::of(row.phase).on(row.phase, colour),
         row.message
