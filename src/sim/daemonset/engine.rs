@@ -162,10 +162,12 @@ impl Engine {
     }
 
     fn look_at_after(&mut self, key: &Key, delay: Duration) {
-        let synced = self.is_synced();
+        if !self.is_synced() {
+            return; // all are looked at once everything is listed
+        }
         let progress = self.progress.entry(key.clone()).or_default();
         let soon = delay <= self.options.gather;
-        if synced && !(soon && progress.queued) {
+        if !(soon && progress.queued) {
             progress.queued |= soon;
             self.due.add(delay, key.clone());
         }
