@@ -38,7 +38,11 @@ pub fn current(
     let Some(newest) = revisions.iter().max_by_key(|revision| revision.number) else {
         return RevisionState::Behind(Behind::NoRevision);
     };
-    let tied = |revision: &&RevisionFacts| revision.number == newest.number;
+    // Of twins the native controller keeps the newest and relabels the pods of the others: until then theirs look old.
+    let tied = |revision: &&RevisionFacts| {
+        revision.number == newest.number
+            || revision.hash != newest.hash && revision.template.is_twin(&newest.template)
+    };
     if revisions.iter().filter(tied).count() > 1 {
         RevisionState::Behind(Behind::Tie)
     } else if newest.template != *template && !trust_greatest {

@@ -9,24 +9,44 @@ use std::fmt;
 use serde_json::{Map, Number, Value};
 
 /// What a pod template says, independent of its spelling. Equal fingerprints: equal templates.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TemplateFingerprint(u128);
+#[derive(Clone, Copy)]
+pub struct TemplateFingerprint {
+    meaning: u128,
+    spelling: u128,
+}
+
+impl PartialEq for TemplateFingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        self.meaning == other.meaning
+    }
+}
+
+impl Eq for TemplateFingerprint {}
 
 impl fmt::Debug for TemplateFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TemplateFingerprint({:032x})", self.0)
+        write!(f, "TemplateFingerprint({:032x})", self.meaning)
     }
 }
 
 impl TemplateFingerprint {
     /// The fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
     pub fn of(template: &Value) -> Self {
-        let mut print = Print::default();
+        let (mut meaning, mut spelling) = (Print::default(), Print::default());
         match template {
-            Value::Object(map) => print.object(map, Place::Template),
-            other => print.value(other, Place::Elsewhere),
+            Value::Object(map) => meaning.object(map, Place::Template),
+            other => meaning.value(other, Place::Elsewhere),
         }
-        Self(print.0)
+        spelling.bytes(template.to_string().as_bytes());
+        Self {
+            meaning: meaning.0,
+            spelling: spelling.0,
+        }
+    }
+
+    /// Whether the other one is also spelled the same: the native controller merges revisions that are.
+    pub fn is_twin(&self, other: &Self) -> bool {
+        (self.meaning, self.spelling) == (other.meaning, other.spelling)
     }
 }
 
