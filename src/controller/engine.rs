@@ -30,7 +30,7 @@ use super::restraint::Restraint;
 use crate::client::Failure;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Behind, Fleet, Phase, Plan, PodRef, Reading, RevisionState, decide, release,
+    Action, Behind, Fleet, Phase, Plan, PodRef, PodUid, Reading, RevisionState, decide, release,
 };
 use crate::index::{Doubt, Overlay, SetKey, Stir};
 use crate::serve::Readiness;
@@ -103,12 +103,43 @@ struct SetState {
     reported: Option<(Report, Timestamp)>,
     /// Notes on the settings that were told.
     noted: Vec<String>,
+    /// Conditions that were written to pods, and when: they take a moment to show.
+    patched: BTreeMap<Patched, (Action, Timestamp)>,
+}
+
+/// A pod, and whether conditions were removed from it (or one set).
+type Patched = (PodUid, bool);
+
+fn patched(action: &Action) -> Patched {
+    let removes = matches!(action, Action::RemoveConditions { .. });
+    (action.pod().uid.clone(), removes)
+}
+
+impl SetState {
+    /// Leaves out of `actions` what was written already and does not show yet; forgets what shows.
+    fn without_repetition(&mut self, actions: Vec<Action>, now: Timestamp) -> Vec<Action> {
+        if self.patched.is_empty() {
+            return actions;
+        }
+        let mut unseen = BTreeMap::new();
+        let fresh = actions.into_iter().filter(|action| {
+            let sent = self.patched.get(&patched(action));
+            let sent = sent.filter(|(sent, at)| {
+                sent.says_the_same(action) && now.duration_since(*at) < UNSEEN
+            });
+            unseen.extend(sent.map(|sent| (patched(action), sent.clone())));
+            sent.is_none()
+        });
+        let fresh = fresh.collect();
+        self.patched = unseen;
+        fresh
+    }
 }
 
 /// An answer that the loop waited for.
 enum Done {
     Deleted(SetKey, PodRef, Result<(), Refusal>),
-    Patched(SetKey, Result<(), Refusal>),
+    Patched(SetKey, PodUid, Result<(), Refusal>),
     Reported(SetKey, Result<(), Refusal>),
     Looked(SetKey, Looked),
 }
@@ -394,9 +425,13 @@ impl Engine {
             }
             return;
         }
-        for action in actions {
+        for action in state.without_repetition(actions, now) {
             self.start(key, action, now);
         }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        let sent = state.patched.values().map(|(_, at)| *at).min();
+        let unseen = sent.and_then(|at| at.checked_add(UNSEEN).ok());
+        state.wake = state.wake.into_iter().chain(unseen).min();
     }
 
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
@@ -411,14 +446,20 @@ impl Engine {
                 },
             );
         }
-        self.state.sets.entry(key.clone()).or_default().under_way += 1;
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.under_way += 1;
+        if !matches!(action, Action::Delete(_)) {
+            state
+                .patched
+                .insert(patched(&action), (action.clone(), now));
+        }
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.state.done.spawn(async move {
             let result = writer.act(&key, &action, now).await;
             match action {
                 Action::Delete(pod) => Done::Deleted(key, pod, result),
-                Action::SetNeedUpgrade { .. } | Action::RemoveConditions { .. } => {
-                    Done::Patched(key, result)
+                Action::SetNeedUpgrade { pod, .. } | Action::RemoveConditions { pod, .. } => {
+                    Done::Patched(key, pod.uid, result)
                 }
             }
         });
@@ -496,7 +537,12 @@ impl Engine {
                 self.note_answer(&key, &result, now);
                 key
             }
-            Done::Patched(key, result) => {
+            Done::Patched(key, uid, result) => {
+                if result.is_err()
+                    && let Some(state) = self.state.sets.get_mut(&key)
+                {
+                    state.patched.retain(|(pod, _), _| *pod != uid);
+                }
                 self.note_answer(&key, &result, now);
                 key
             }

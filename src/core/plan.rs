@@ -45,6 +45,43 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The pod that it is about.
+    pub fn pod(&self) -> &PodRef {
+        match self {
+            Self::Delete(pod)
+            | Self::SetNeedUpgrade { pod, .. }
+            | Self::RemoveConditions { pod, .. } => pod,
+        }
+    }
+
+    /// Whether both would have the same effect, whatever version of the pod they were decided upon.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        let uid = |action: &Self| action.pod().uid.clone();
+        uid(self) == uid(other)
+            && match (self, other) {
+                (Self::Delete(_), Self::Delete(_)) => true,
+                (
+                    Self::SetNeedUpgrade {
+                        needed: a,
+                        revision: b,
+                        ..
+                    },
+                    Self::SetNeedUpgrade {
+                        needed: c,
+                        revision: d,
+                        ..
+                    },
+                ) => (a, b) == (c, d),
+                (
+                    Self::RemoveConditions { types: a, .. },
+                    Self::RemoveConditions { types: b, .. },
+                ) => a == b,
+                _ => false,
+            }
+    }
+}
+
 /// A pod as it was judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
