@@ -1,0 +1,160 @@
+//! All scenarios side by side on a real control plane, in one test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::scenarios;
+use crate::support::player::play;
+use crate::support::real;
+use crate::support::story::{Pace, Scenario};
+use crate::support::suite::Entry;
+use crate::support::world::World;
+
+/// So many scenarios run at once: enough to keep the control plane busy, few enough for its watches.
+const AT_ONCE: usize = 24;
+
+/// The scenarios of all files.
+fn all() -> impl Iterator<Item = &'static Entry> {
+    [
+        scenarios::annotations::ALL,
+        scenarios::rolling::ALL,
+        scenarios::identity::ALL,
+        scenarios::ota::ALL,
+        scenarios::operations::ALL,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+#[derive(Default)]
+struct Summary {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: Vec<String>,
+}
+
+#[test]
+fn the_scenarios_hold_on_a_real_control_plane() {
+    let Some(kubeconfig) = real::kubeconfig() else {
+        eprintln!(
+            "SKIPPED: the scenarios on a real control plane; {} names no kubeconfig",
+            real::KUBECONFIG
+        );
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let summary = runtime.expect("a runtime").block_on(async {
+        let world = real::world(&kubeconfig)
+            .await
+            .expect("a cluster behind the kubeconfig");
+        let summary = run(&world).await;
+        if !summary.failed.is_empty() {
+            eprintln!("{}", world.backend.log());
+        }
+        summary
+    });
+    for why in &summary.skipped {
+        println!("skipped {why}");
+    }
+    println!(
+        "{} passed, {} failed, {} skipped",
+        summary.passed,
+        summary.failed.len(),
+        summary.skipped.len()
+    );
+    assert!(summary.failed.is_empty(), "{}", summary.failed.join("\n\n"));
+}
+
+async fn run(world: &World) -> Summary {
+    let mut summary = Summary::default();
+    let only = std::env::var("YURT_DS_SUITE_ONLY").unwrap_or_default();
+    let chosen = all().filter(|entry| {
+        only.is_empty() || only.split(',').any(|word| entry.name.starts_with(word))
+    });
+    let minor = minor(world).await;
+    let (mut together, mut alone) = (Vec::new(), Vec::new());
+    for entry in chosen {
+        let scenario = (entry.tell)(Pace::Real);
+        match scenario.only_embedded {
+            Some(why) => summary.skipped.push(format!("{}: {why}", entry.sentence())),
+            None if scenario.since > minor => summary.skipped.push(format!(
+                "{}: Kubernetes 1.{minor} does not have what it needs, 1.{} does",
+                entry.sentence(),
+                scenario.since
+            )),
+            None if scenario.alone => alone.push((entry, scenario)),
+            None => together.push((entry, scenario)),
+        }
+    }
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    let runs = together.into_iter().map(|(entry, scenario)| {
+        let permits = permits.clone();
+        async move {
+            let _permit = permits.acquire().await;
+            report(world, entry, scenario).await
+        }
+    });
+    let mut results = join_all(runs).await;
+    for (entry, scenario) in alone {
+        results.push(report(world, entry, scenario).await);
+    }
+    for result in results {
+        match result {
+            Ok(()) => summary.passed += 1,
+            Err(error) => summary.failed.push(error),
+        }
+    }
+    summary
+}
+
+async fn report(world: &World, entry: &Entry, scenario: Scenario) -> Result<(), String> {
+    let begin = Instant::now();
+    let names: Vec<String> = (1..=scenario.stories.len())
+        .map(|number| entry.short(number))
+        .collect();
+    let stories = scenario
+        .stories
+        .iter()
+        .zip(&names)
+        .map(|(story, name)| play(world, name, story));
+    let played = tokio::time::timeout(Duration::from_secs(600), join_all(stories)).await;
+    let failures: Vec<String> = match played {
+        Ok(results) => results.into_iter().filter_map(Result::err).collect(),
+        Err(_) => vec!["not done after ten minutes".into()],
+    };
+    let word = if failures.is_empty() {
+        "ok    "
+    } else {
+        "FAILED"
+    };
+    println!(
+        "{word} {:6.1} s  {}",
+        begin.elapsed().as_secs_f32(),
+        entry.sentence()
+    );
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{}\n{}", entry.sentence(), failures.join("\n"))),
+    }
+}
+
+/// The minor version of the cluster.
+async fn minor(world: &World) -> u32 {
+    let version = world
+        .client
+        .apiserver_version()
+        .await
+        .expect("the version of the API server");
+    version
+        .minor
+        .trim_end_matches('+')
+        .parse()
+        .expect("a number")
+}

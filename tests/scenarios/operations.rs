@@ -1,0 +1,220 @@
+//! Kills, lost leaders, lost connections, lost permissions: nothing is lost, and the budget is never exceeded.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use kube::api::DeleteParams;
+use yurt_ds::sim::cluster::{Fault, RequestInfo};
+use yurt_ds::sim::dice::mix;
+
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::player::Stage;
+use crate::support::story::{Scenario, Story, Writes};
+use crate::support::suite::scenarios;
+use crate::support::world::{Moment, is_read};
+
+/// A rollout of six nodes, two at once, that is under way.
+fn under_way() -> Story {
+    Story::on(6)
+        .with(Daemon::new().max_unavailable("2"))
+        .allowed(2)
+        .writing(Writes::Attempts)
+        .image(NEW)
+        .until(deletions_begun())
+}
+
+/// It ends as any other.
+fn ends_well(story: Story) -> Story {
+    story
+        .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+        .expect(deletions(6))
+}
+
+/// The controller is killed at its `number`th write from now, before or after it was carried out.
+fn killed_at(number: usize, moment: Moment) -> Story {
+    let story = Story::on(6)
+        .with(Daemon::new().max_unavailable("2"))
+        .allowed(2)
+        .writing(Writes::Attempts)
+        .does("lie in wait for a write", move |stage| async move {
+            stage.world.backend.kill_at(number, moment)
+        })
+        .image(NEW);
+    ends_well(story)
+}
+
+/// Requests go wrong in every way, as the seed says, for a while.
+async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
+    let count = Mutex::new(0);
+    stage
+        .world
+        .backend
+        .fault(Box::new(move |request: &RequestInfo| {
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            let write = !is_read(&request.verb);
+            match mix(seed * 1_000_000 + *count) % 20 {
+                0..3 => Fault::Status(429, Some(1)),
+                3..5 => Fault::Status(500, None),
+                5 if write => Fault::Hang,
+                6 if write => Fault::ResetAfter,
+                7 => Fault::ResetBefore,
+                8 => Fault::Delay(Duration::from_millis(700)),
+                _ => Fault::Pass,
+            }
+        }))?;
+    stage.world.backend.disconnect_watches()
+}
+
+/// The watches break, and what happened meanwhile can be had by a new list only.
+async fn expire(stage: Stage) -> anyhow::Result<()> {
+    let away = |request: &RequestInfo| match request.verb.as_str() {
+        "watch" | "list" => Fault::Status(500, None),
+        _ => Fault::Pass,
+    };
+    stage.world.backend.fault(Box::new(away))?;
+    stage.world.backend.disconnect_watches()?;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    stage.world.backend.forget_history()?;
+    stage.world.backend.mend();
+    Ok(())
+}
+
+/// The API server answers nobody for a while.
+async fn silence(stage: Stage) -> anyhow::Result<()> {
+    stage.world.backend.api_server(false)?;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    stage.world.backend.api_server(true)
+}
+
+async fn mend(stage: Stage) -> anyhow::Result<()> {
+    stage.world.backend.mend();
+    Ok(())
+}
+
+/// Why faults in single requests are no part of a run on a real cluster.
+const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
+
+scenarios! {
+    fn s89_given_the_updater_killed_at_any_write_and_restarted_then_converges_budget_never_exceeded(pace) {
+        let moments = [Moment::Before, Moment::After];
+        let writes = pace.pick(14, 6);
+        let stories = (1..=writes).flat_map(|number| moments.map(|moment| killed_at(number, moment)));
+        Scenario::from(stories.collect::<Vec<_>>()).alone()
+    }
+
+    fn s90_given_two_replicas_and_the_leader_lost_then_the_other_goes_on_budget_never_exceeded(_pace) {
+        let story = Story::on(6)
+            .with(Daemon::new().max_unavailable("2"))
+            .allowed(2)
+            .writing(Writes::Attempts)
+            .does("two replicas", |stage| async move { stage.world.backend.two_replicas() })
+            .image(NEW)
+            .until(deletions_begun())
+            .does("kill the leader", |stage| async move { stage.kill_leader().await });
+        Scenario::from(ends_well(story)).alone()
+    }
+
+    fn s91_given_watches_that_expire_429_500_and_timeouts_then_no_lost_progress_no_excess_deletions(_pace) {
+        let mut stories: Vec<Story> = (1..=8)
+            .map(|seed| {
+                let story = under_way()
+                    .does("a storm", move |stage| storm(stage, seed))
+                    .until(converged())
+                    .does("the storm ends", mend);
+                ends_well(story)
+            })
+            .collect();
+        stories.push(ends_well(under_way().does("the watches expire", expire)));
+        stories.push(ends_well(under_way().does("the watches expire", expire).offline([6]).online([6])));
+        Scenario::from(stories).only_embedded(NO_FAULT_POINTS)
+    }
+
+    fn s91_given_an_api_server_that_answers_nobody_for_a_while_then_no_lost_progress_no_excess_deletions(_pace) {
+        Scenario::from(ends_well(under_way().does("silence", silence))).alone()
+    }
+
+    fn s92_given_a_daemonset_deleted_mid_rollout_then_we_stop_no_error_loop(_pace) {
+        under_way()
+            .does("delete the DaemonSet", |stage| async move { stage.delete_daemon(&DeleteParams::background()).await })
+            .until(pods(0))
+            .wait(3)
+            .remember()
+            .quiet(600, 10)
+            .pod_writes(0)
+    }
+
+    fn s93_given_a_missing_permission_then_an_event_names_the_verb_and_the_resource(pace) {
+        let story = Story::on(3)
+            .writing(Writes::Attempts)
+            .does("revoke", |stage| async move { stage.world.backend.permission("delete", "pods", false).await })
+            .image(NEW)
+            .until(event("Warning", "delete pods"))
+            .throughout(untouched(1..=3), pace.pick(600, 5))
+            .expect(one_event("Warning", "delete pods"))
+            .does("grant", |stage| async move { stage.world.backend.permission("delete", "pods", true).await })
+            .until(converged())
+            .expect(deletions(3));
+        Scenario::from(story).alone()
+    }
+
+    fn s44_given_the_daemonset_event_delivered_long_before_the_controllerrevision_event_then_as_43(pace) {
+        let story = Story::on(3)
+            .does("no news of revisions", |stage| blind(stage, "controllerrevisions"))
+            .wait(2)
+            .image(NEW)
+            .throughout(no_deletions(), pace.pick(120, 10))
+            .does("news again", mend)
+            .until(converged())
+            .throughout(deletions(3), 5);
+        Scenario::from(story).only_embedded(NO_FAULT_POINTS)
+    }
+
+    fn s45_given_the_controllerrevision_event_first_then_no_pod_of_the_new_revision_is_deleted(_pace) {
+        let story = Story::on(3)
+            .does("no news of DaemonSets", |stage| blind(stage, "daemonsets"))
+            .wait(2)
+            .image(NEW)
+            .until(observed())
+            .delete_pod(2)
+            .until(runs_current(2))
+            .remember()
+            .throughout(untouched([2]), 120)
+            .does("news again", mend)
+            .until(converged())
+            .expect(untouched([2]).and(at_most_deletions(2)));
+        Scenario::from(story).only_embedded(NO_FAULT_POINTS)
+    }
+
+    fn s52_given_a_pod_replaced_between_decision_and_delete_then_the_precondition_fails_and_nothing_is_lost(_pace) {
+        let slow = |request: &RequestInfo| match (request.verb.as_str(), request.resource.as_str()) {
+            ("delete", "pods") => Fault::Delay(Duration::from_secs(2)),
+            _ => Fault::Pass,
+        };
+        let begun = move || {
+            Story::on(3)
+                .writing(Writes::Attempts)
+                .does("slow deletions", move |stage| async move { stage.world.backend.fault(Box::new(slow)) })
+                .image(NEW)
+                .until(observed())
+                .wait(1)
+        };
+        let note = serde_json::json!({ "metadata": { "annotations": { "example.com/note": "1" } } });
+        Scenario::from(vec![
+            begun().delete_pod(1).until(converged()).expect(deletions(2)),
+            begun().step(crate::support::story::Step::PatchPod(1, note)).until(converged()).expect(deletions(3)),
+        ])
+        .only_embedded(NO_FAULT_POINTS)
+    }
+}
+
+/// The controller hears nothing of this resource any more.
+async fn blind(stage: Stage, resource: &'static str) -> anyhow::Result<()> {
+    let deaf = move |request: &RequestInfo| match request.verb.as_str() {
+        "watch" | "list" if request.resource == resource => Fault::Status(500, None),
+        _ => Fault::Pass,
+    };
+    stage.world.backend.fault(Box::new(deaf))?;
+    stage.world.backend.disconnect_watches()
+}

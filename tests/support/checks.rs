@@ -1,0 +1,415 @@
+//! The vocabulary of expectations: named predicates over the picture of a story.
+
+use std::sync::Arc;
+
+use super::picture::{Picture, condition_of, hash, uid};
+
+type Predicate = dyn Fn(&Picture) -> Result<(), String> + Send + Sync;
+
+/// Something that holds or does not, and then says why.
+#[derive(Clone)]
+pub(crate) struct Check {
+    /// What is expected, for messages.
+    pub(crate) name: String,
+    predicate: Arc<Predicate>,
+}
+
+impl Check {
+    /// A named predicate.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        predicate: impl Fn(&Picture) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            predicate: Arc::new(predicate),
+        }
+    }
+
+    /// Whether it holds.
+    pub(crate) fn holds(&self, picture: &Picture) -> Result<(), String> {
+        (self.predicate)(picture)
+    }
+
+    /// Both hold.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self::new(
+            format!("{} and {}", self.name, other.name),
+            move |picture| {
+                self.holds(picture)?;
+                other.holds(picture)
+            },
+        )
+    }
+}
+
+fn demand(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why()) }
+}
+
+/// Every node of the story has an available pod of whatever revision.
+pub(crate) fn all_available(nodes: usize) -> Check {
+    Check::new("every node has an available pod", move |picture| {
+        let online = picture.online().count();
+        demand(online == nodes, || {
+            format!("{online} nodes of {nodes} are online")
+        })?;
+        for node in picture.online() {
+            let available = picture
+                .living(node)
+                .any(|pod| picture.is_available_now(pod));
+            demand(available, || format!("{node} has none"))?;
+        }
+        Ok(())
+    })
+}
+
+/// Every targeted node that is online has one pod, it is available and of the current revision.
+pub(crate) fn converged() -> Check {
+    Check::new("converged", |picture| {
+        let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
+        let observed = daemon
+            .status
+            .as_ref()
+            .and_then(|status| status.observed_generation);
+        let fresh = picture.is_up_to_date() && observed >= daemon.metadata.generation;
+        demand(fresh, || "the native controller is behind".into())?;
+        for node in picture.online() {
+            updated(picture, node)?;
+        }
+        Ok(())
+    })
+}
+
+fn updated(picture: &Picture, node: &str) -> Result<(), String> {
+    let pods: Vec<_> = picture.pods_on(node).collect();
+    let [pod] = pods.as_slice() else {
+        return Err(format!("{node} has {} pods", pods.len()));
+    };
+    demand(hash(&pod.metadata) == picture.current(), || {
+        format!("{node} is outdated")
+    })?;
+    demand(picture.is_available_now(pod), || {
+        format!("the pod on {node} is not available")
+    })
+}
+
+/// These nodes have a new, available pod of the current revision.
+pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("replaced on {nodes:?}"), move |picture| {
+        for node in nodes.iter().map(|number| picture.node(*number)) {
+            updated(picture, &node)?;
+            demand(!is_same(picture, &node), || {
+                format!("{node} has the same pod")
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// These nodes have the pod that was remembered, not terminating.
+pub(crate) fn untouched(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("untouched on {nodes:?}"), move |picture| {
+        for node in nodes.iter().map(|number| picture.node(*number)) {
+            demand(is_same(picture, &node), || format!("{node} lost its pod"))?;
+        }
+        Ok(())
+    })
+}
+
+fn is_same(picture: &Picture, node: &str) -> bool {
+    let present = picture.living(node).next().map(|pod| uid(&pod.metadata));
+    present.as_ref() == picture.remembered(node)
+}
+
+/// So many deletions by the controller since the story remembered.
+pub(crate) fn deletions(expected: usize) -> Check {
+    Check::new(format!("{expected} deletions"), move |picture| {
+        let found = picture.deletions.len();
+        demand(found == expected, || format!("{found}"))
+    })
+}
+
+/// Nothing deleted by the controller since the story remembered.
+pub(crate) fn no_deletions() -> Check {
+    deletions(0)
+}
+
+/// At most so many deletions.
+pub(crate) fn at_most_deletions(limit: usize) -> Check {
+    Check::new(format!("at most {limit} deletions"), move |picture| {
+        let found = picture.deletions.len();
+        demand(found <= limit, || format!("{found}"))
+    })
+}
+
+/// At most so many deletions on one node.
+pub(crate) fn at_most_deletions_on(node: usize, limit: usize) -> Check {
+    Check::new(
+        format!("at most {limit} deletions on {node}"),
+        move |picture| {
+            let name = picture.node(node);
+            let found = picture
+                .deletions
+                .iter()
+                .filter(|deletion| deletion.node == name)
+                .count();
+            demand(found <= limit, || format!("{found}"))
+        },
+    )
+}
+
+/// The nodes were replaced in this order.
+pub(crate) fn in_order(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("replaced in the order {nodes:?}"), move |picture| {
+        let expected: Vec<String> = nodes.iter().map(|number| picture.node(*number)).collect();
+        let found: Vec<&String> = picture
+            .deletions
+            .iter()
+            .map(|deletion| &deletion.node)
+            .collect();
+        demand(found == expected.iter().collect::<Vec<_>>(), || {
+            format!("{found:?}")
+        })
+    })
+}
+
+/// So many nodes lacked a pod because of us at the worst moment: the budget was used, and all of it.
+pub(crate) fn peak(expected: usize) -> Check {
+    Check::new(format!("{expected} nodes down at once"), move |picture| {
+        demand(picture.peak == expected, || format!("{}", picture.peak))
+    })
+}
+
+/// The story's own image of a DaemonSet's condition.
+pub(crate) fn condition(kind: &'static str, status: &'static str, says: &'static str) -> Check {
+    Check::new(
+        format!("condition {kind}={status} saying {says:?}"),
+        move |picture| {
+            let condition = picture.condition(kind).ok_or("absent")?;
+            let message = condition.message.as_deref().unwrap_or_default();
+            let fits = condition.status == status && message.contains(says);
+            demand(fits, || format!("{}: {message}", condition.status))
+        },
+    )
+}
+
+/// An Event of this type whose note contains these words.
+pub(crate) fn event(kind: &'static str, says: &'static str) -> Check {
+    Check::new(format!("a {kind} Event saying {says:?}"), move |picture| {
+        demand(count_events(picture, kind, says) > 0, || "none".into())
+    })
+}
+
+/// At most so many Events of this type.
+pub(crate) fn at_most_events(kind: &'static str, limit: i64) -> Check {
+    Check::new(format!("at most {limit} {kind} Events"), move |picture| {
+        let count = count_events(picture, kind, "");
+        demand(count <= limit, || format!("{count}"))
+    })
+}
+
+/// Exactly one such Event, once.
+pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
+    Check::new(
+        format!("one {kind} Event saying {says:?}"),
+        move |picture| {
+            let count = count_events(picture, kind, says);
+            demand(count == 1, || format!("{count}"))
+        },
+    )
+}
+
+fn count_events(picture: &Picture, kind: &str, says: &str) -> i64 {
+    picture
+        .events()
+        .filter(|event| {
+            event
+                .reporting_controller
+                .as_deref()
+                .unwrap_or_default()
+                .contains("yurt-ds")
+        })
+        .filter(|event| event.type_.as_deref() == Some(kind))
+        .filter(|event| event.note.as_deref().unwrap_or_default().contains(says))
+        .map(|event| {
+            event
+                .series
+                .as_ref()
+                .map_or(1, |series| i64::from(series.count))
+        })
+        .sum()
+}
+
+/// `PodNeedUpgrade` stands on the pods of these nodes, and names the current revision.
+pub(crate) fn need_upgrade(nodes: impl IntoIterator<Item = usize>, status: bool) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    let expected = if status { "True" } else { "False" };
+    Check::new(
+        format!("PodNeedUpgrade={expected} on {nodes:?}"),
+        move |picture| {
+            let current = picture.current().ok_or("no revision")?;
+            for node in nodes.iter().map(|number| picture.node(*number)) {
+                let pod = picture
+                    .living(&node)
+                    .next()
+                    .ok_or_else(|| format!("{node} has no pod"))?;
+                let found = condition_of(pod, "PodNeedUpgrade")
+                    .ok_or_else(|| format!("absent on {node}"))?;
+                let message = found.message.as_deref().unwrap_or_default();
+                let fits =
+                    found.status == expected && message == format!("controllerrevision: {current}");
+                demand(fits, || {
+                    format!("{node}: {} {message:?}, current {current}", found.status)
+                })?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// No pod carries a condition of the OTA mode.
+pub(crate) fn no_ota_conditions() -> Check {
+    Check::new("no OTA conditions", |picture| {
+        for pod in picture.pods() {
+            for kind in ["PodNeedUpgrade", "PodImageReady"] {
+                let name = pod.metadata.name.as_deref().unwrap_or_default();
+                demand(condition_of(pod, kind).is_none(), || {
+                    format!("{kind} on {name}")
+                })?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The native controller has handled the present DaemonSet.
+pub(crate) fn observed() -> Check {
+    Check::new("observed by the native controller", |picture| {
+        let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
+        let observed = daemon
+            .status
+            .as_ref()
+            .and_then(|status| status.observed_generation);
+        let fresh = picture.is_up_to_date() && observed >= daemon.metadata.generation;
+        demand(fresh && picture.current().is_some(), || "not yet".into())
+    })
+}
+
+/// From each deletion to the next it takes so many seconds, at least and at most.
+pub(crate) fn gaps(least: u64, most: u64) -> Check {
+    Check::new(
+        format!("{least} to {most} s between deletions"),
+        move |picture| {
+            for pair in picture.deletions.windows(2) {
+                let gap = pair[1]
+                    .at
+                    .duration_since(pair[0].at)
+                    .as_secs()
+                    .unsigned_abs();
+                demand((least..=most).contains(&gap), || {
+                    format!("{gap} s before {}", pair[1].node)
+                })?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// The pod on this node has been restarted, and is not Ready.
+pub(crate) fn restarting(node: usize) -> Check {
+    Check::new(format!("the pod on {node} crashes"), move |picture| {
+        let name = picture.node(node);
+        let pod = picture.living(&name).next().ok_or("no pod")?;
+        let statuses = pod
+            .status
+            .iter()
+            .flat_map(|status| status.container_statuses.iter().flatten());
+        let restarts: i32 = statuses.map(|status| status.restart_count).sum();
+        demand(restarts > 0 && !picture.is_available_now(pod), || {
+            format!("{restarts} restarts")
+        })
+    })
+}
+
+/// The pod on this node is on its way out.
+pub(crate) fn terminating(node: usize) -> Check {
+    Check::new(format!("terminating on {node}"), move |picture| {
+        let name = picture.node(node);
+        let dying = picture
+            .pods_on(&name)
+            .any(|pod| pod.metadata.deletion_timestamp.is_some());
+        demand(dying, || "not yet".into())
+    })
+}
+
+/// The pod on this node is of the current revision, available or not, and not the one that was remembered.
+pub(crate) fn runs_current(node: usize) -> Check {
+    Check::new(format!("the current revision on {node}"), move |picture| {
+        let name = picture.node(node);
+        let pod = picture.living(&name).next().ok_or("no pod")?;
+        let ready = condition_of(pod, "Ready").is_some_and(|ready| ready.status == "True");
+        let fits = hash(&pod.metadata) == picture.current() && !is_same(picture, &name) && ready;
+        demand(fits, || "not yet".into())
+    })
+}
+
+/// This condition is absent or `False`.
+pub(crate) fn not_condition(kind: &'static str) -> Check {
+    Check::new(format!("not {kind}"), move |picture| {
+        let holds = picture
+            .condition(kind)
+            .is_some_and(|condition| condition.status == "True");
+        demand(!holds, || "it is".into())
+    })
+}
+
+/// So many pods in the namespace, none of them terminating, all of them Ready.
+pub(crate) fn pods(expected: usize) -> Check {
+    Check::new(format!("{expected} pods"), move |picture| {
+        let living = picture
+            .pods()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+            .count();
+        demand(living == expected, || format!("{living}"))
+    })
+}
+
+/// The current revision is another one than when the story remembered.
+pub(crate) fn another_revision() -> Check {
+    Check::new("another revision", |picture| {
+        demand(picture.current() != picture.remembered_revision(), || {
+            "the same".into()
+        })
+    })
+}
+
+/// `PodNeedUpgrade` flipped when it did before the story remembered, not since.
+pub(crate) fn transitions_unchanged(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new("lastTransitionTime unchanged", move |picture| {
+        for node in nodes.iter().map(|number| picture.node(*number)) {
+            let pod = picture
+                .living(&node)
+                .next()
+                .ok_or_else(|| format!("{node} has no pod"))?;
+            let found =
+                condition_of(pod, "PodNeedUpgrade").and_then(|c| c.last_transition_time.clone());
+            let before = picture.remembered_transition(&node);
+            demand(found.is_some() && found.as_ref() == before, || {
+                format!("{node}: {found:?}, before {before:?}")
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// Something was deleted by the controller.
+pub(crate) fn deletions_begun() -> Check {
+    Check::new("deletions", |picture| {
+        demand(!picture.deletions.is_empty(), || "none".into())
+    })
+}

@@ -1,0 +1,307 @@
+//! The embedded cluster, in virtual time: an own one for every story, with the controller in this process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures::future::BoxFuture;
+use k8s_openapi::jiff::Timestamp;
+use yurt_ds::client::Role;
+use yurt_ds::clock::Clock;
+use yurt_ds::controller::lease::Settings;
+use yurt_ds::controller::metrics::Metrics;
+use yurt_ds::controller::{self, Config};
+use yurt_ds::serve::Readiness;
+use yurt_ds::shutdown::{self, Trigger};
+use yurt_ds::sim::cluster::{Cluster, Fault, Guard, Options, RequestInfo};
+use yurt_ds::sim::kubelet::{self, Kubelets, Offline};
+use yurt_ds::sim::task::Task;
+use yurt_ds::sim::{daemonset, scheduler};
+
+use super::player::play;
+use super::story::{Pace, Story};
+use super::suite::Entry;
+use super::world::{Backend, FaultRule, Moment, PodWrites, World, is_read};
+
+/// The instant at which every story begins.
+const BEGIN: &str = "2026-01-05T08:00:00Z";
+
+/// Name of the replica that every story begins with.
+const FIRST: &str = "suite-1";
+
+/// Where replicas that compete have their Lease.
+const LEASE_NAMESPACE: &str = "kube-system";
+
+/// Plays the scenario of this name.
+pub(crate) fn run(all: &[Entry], name: &str) {
+    let entry = all
+        .iter()
+        .find(|entry| entry.name == name)
+        .expect("an entry of that name");
+    let scenario = (entry.tell)(Pace::Virtual);
+    if let Some(why) = scenario.only_real {
+        eprintln!("SKIPPED on the embedded cluster: {why}");
+        return;
+    }
+    let failures: Vec<String> = scenario
+        .stories
+        .iter()
+        .enumerate()
+        .filter_map(|(number, story)| run_story(&entry.short(number + 1), story).err())
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{}\n{}",
+        entry.sentence(),
+        failures.join("\n")
+    );
+}
+
+fn run_story(name: &str, story: &Story) -> Result<(), String> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let world = world();
+        play(&world, name, story).await
+    })
+}
+
+/// A new cluster with everything on it.
+pub(crate) fn world() -> World {
+    let clock = Clock::starting_at(BEGIN.parse::<Timestamp>().expect("an instant"));
+    let cluster = Cluster::new(Options::new(clock.clone(), 1));
+    let options = kubelet::Options {
+        offline: Offline::MARKED,
+        ..kubelet::Options::default()
+    };
+    let kubelets = Kubelets::start(cluster.client("kubelet"), clock.clone(), options);
+    let embedded = Embedded::start(cluster.clone(), clock.clone());
+    World {
+        client: cluster.client("yurt-ds-suite"),
+        kubelets,
+        clock,
+        pace: Pace::Virtual,
+        backend: Arc::new(embedded),
+    }
+}
+
+/// A replica of the controller in this process; killed when dropped.
+struct Replica {
+    _end: Trigger,
+    _task: Task,
+}
+
+/// Starts a replica of the controller. Its user agent ends with its identity, so that one can be cut off alone.
+fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Replica {
+    let (end, shutdown) = shutdown::channel();
+    let config = Config {
+        client: cluster.client(&format!("{} {identity}", Role::Controller.user_agent())),
+        clock: clock.clone(),
+        settings: Settings {
+            namespace: LEASE_NAMESPACE.into(),
+            identity: identity.into(),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            renew_every: Duration::from_secs(5),
+        },
+        elects,
+        metrics: Metrics::new(),
+        readiness: Readiness::default(),
+    };
+    Replica {
+        _end: end,
+        _task: Task::spawn(controller::run(config, shutdown)),
+    }
+}
+
+struct Embedded {
+    cluster: Cluster,
+    clock: Clock,
+    native: Mutex<Option<Task>>,
+    replicas: Arc<Mutex<BTreeMap<String, Replica>>>,
+    counted: Arc<Mutex<BTreeMap<String, usize>>>,
+    guards: Mutex<Vec<Guard>>,
+    _counting: Guard,
+    _tasks: Vec<Task>,
+}
+
+impl Embedded {
+    fn start(cluster: Cluster, clock: Clock) -> Self {
+        let counted: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
+        let counts = counted.clone();
+        let counting = cluster.faults().add(move |request| {
+            if is_ours(&request.user_agent)
+                && request.verb != "watch"
+                && request.resource != "leases"
+            {
+                *lock(&counts).entry(request.namespace.clone()).or_default() += 1;
+            }
+            Fault::Pass
+        });
+        let tasks = vec![scheduler::start(cluster.client("kube-scheduler"))];
+        let first = replica(&cluster, &clock, FIRST, false);
+        Self {
+            native: Mutex::new(Some(native(&cluster, &clock))),
+            replicas: Arc::new(Mutex::new(BTreeMap::from([(FIRST.to_owned(), first)]))),
+            guards: Mutex::default(),
+            _counting: counting,
+            _tasks: tasks,
+            cluster,
+            clock,
+            counted,
+        }
+    }
+}
+
+fn native(cluster: &Cluster, clock: &Clock) -> Task {
+    let client = cluster.client("kube-controller-manager");
+    daemonset::start(client, clock.clone(), daemonset::Options::default())
+}
+
+fn is_ours(user_agent: &str) -> bool {
+    user_agent.starts_with(&Role::Controller.user_agent())
+}
+
+impl Backend for Embedded {
+    fn pod_writes(&self, _namespace: &str) -> anyhow::Result<PodWrites> {
+        let mut writes = PodWrites::default();
+        let own = self.cluster.requests().into_iter();
+        for count in own.filter(|count| is_ours(&count.user_agent) && count.resource == "pods") {
+            for _ in 0..count.number {
+                writes.count(&count.verb, (200..300).contains(&count.code));
+            }
+        }
+        Ok(writes)
+    }
+
+    fn requests(&self, namespace: &str) -> anyhow::Result<usize> {
+        Ok(lock(&self.counted)
+            .get(namespace)
+            .copied()
+            .unwrap_or_default())
+    }
+
+    fn native(&self, runs: bool) -> anyhow::Result<()> {
+        *lock(&self.native) = runs.then(|| native(&self.cluster, &self.clock));
+        Ok(())
+    }
+
+    fn api_server(&self, runs: bool) -> anyhow::Result<()> {
+        match runs {
+            true => self.cluster.start(),
+            false => self.cluster.stop(),
+        }
+        Ok(())
+    }
+
+    fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()> {
+        let (reached, mut here) = tokio::sync::mpsc::channel::<()>(1);
+        let count = Mutex::new(0);
+        self.fault(Box::new(move |request| {
+            if is_read(&request.verb) {
+                return Fault::Pass;
+            }
+            let mut count = lock(&count);
+            *count += 1;
+            if *count != number {
+                return Fault::Pass;
+            }
+            let _ = reached.try_send(());
+            match moment {
+                Moment::Before => Fault::Hang,
+                Moment::After => Fault::ResetAfter,
+            }
+        }))?;
+        let (cluster, clock, replicas) = (
+            self.cluster.clone(),
+            self.clock.clone(),
+            self.replicas.clone(),
+        );
+        tokio::spawn(async move {
+            if here.recv().await.is_some() {
+                lock(&replicas).clear();
+                let next = replica(&cluster, &clock, "suite-2", false);
+                lock(&replicas).insert("suite-2".to_owned(), next);
+            }
+        });
+        Ok(())
+    }
+
+    fn two_replicas(&self) -> anyhow::Result<()> {
+        let mut replicas = lock(&self.replicas);
+        replicas.clear();
+        for identity in [FIRST, "suite-2"] {
+            let elected = replica(&self.cluster, &self.clock, identity, true);
+            replicas.insert(identity.to_owned(), elected);
+        }
+        Ok(())
+    }
+
+    fn kill(&self, identity: &str) -> anyhow::Result<()> {
+        lock(&self.replicas)
+            .remove(identity)
+            .context("no such replica")
+            .map(drop)
+    }
+
+    fn lease_namespace(&self) -> &'static str {
+        LEASE_NAMESPACE
+    }
+
+    fn permission(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        granted: bool,
+    ) -> BoxFuture<'_, anyhow::Result<()>> {
+        let mut guards = lock(&self.guards);
+        guards.clear();
+        if !granted {
+            let denied = move |request: &RequestInfo| {
+                is_ours(&request.user_agent) && request.verb == verb && request.resource == resource
+            };
+            guards.push(self.cluster.deny(denied));
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn has_service_accounts(&self) -> bool {
+        false
+    }
+
+    fn fault(&self, rule: FaultRule) -> anyhow::Result<()> {
+        let guard = self
+            .cluster
+            .faults()
+            .add(move |request| match is_ours(&request.user_agent) {
+                true => rule(request),
+                false => Fault::Pass,
+            });
+        lock(&self.guards).push(guard);
+        Ok(())
+    }
+
+    fn mend(&self) {
+        lock(&self.guards).clear();
+    }
+
+    fn disconnect_watches(&self) -> anyhow::Result<()> {
+        self.cluster.disconnect_watches();
+        Ok(())
+    }
+
+    fn forget_history(&self) -> anyhow::Result<()> {
+        self.cluster.compact();
+        self.cluster.disconnect_watches();
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,118 @@
+//! Objects in words: what a person would put into a manifest.
+
+use serde_json::{Value, json};
+
+/// The image that everything starts with.
+pub(crate) const OLD: &str = "nginx:1.19.4";
+/// The image that is rolled out.
+pub(crate) const NEW: &str = "nginx:1.19.5";
+/// An image after that.
+pub(crate) const NEWER: &str = "nginx:1.19.6";
+/// The DaemonSet of every story.
+pub(crate) const DAEMON: &str = "nginx-daemonset";
+/// The family of our annotations.
+pub(crate) const FAMILY: &str = "apps.openyurt.io";
+
+/// A DaemonSet manifest in the making.
+#[derive(Clone, Debug)]
+pub(crate) struct Daemon(Value);
+
+impl Daemon {
+    /// `OnDelete`, AdvancedRollingUpdate, one node at a time, nodes settle in two seconds.
+    pub(crate) fn new() -> Self {
+        Self::plain()
+            .annotate("update-strategy", "AdvancedRollingUpdate")
+            .annotate("max-unavailable", "1")
+            .annotate("ready-settle", "2s")
+    }
+
+    /// `OnDelete`, without any annotation of ours.
+    pub(crate) fn plain() -> Self {
+        Self(json!({
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": { "name": DAEMON, "labels": { "app": "nginx" }, "annotations": {} },
+            "spec": {
+                "selector": { "matchLabels": { "app": "nginx" } },
+                "updateStrategy": { "type": "OnDelete" },
+                "template": {
+                    "metadata": { "labels": { "app": "nginx" } },
+                    "spec": {
+                        "terminationGracePeriodSeconds": 30,
+                        "containers": [{ "name": "nginx", "image": OLD }],
+                    },
+                },
+            },
+        }))
+    }
+
+    /// With an annotation of our family.
+    pub(crate) fn annotate(mut self, name: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][format!("{FAMILY}/{name}")] = value.into();
+        self
+    }
+
+    /// Without an annotation of our family.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        if let Some(annotations) = self.0["metadata"]["annotations"].as_object_mut() {
+            annotations.remove(&format!("{FAMILY}/{name}"));
+        }
+        self
+    }
+
+    /// With this strategy annotation.
+    pub(crate) fn strategy(self, value: &str) -> Self {
+        self.annotate("update-strategy", value)
+    }
+
+    /// With this `max-unavailable`.
+    pub(crate) fn max_unavailable(self, value: &str) -> Self {
+        self.annotate("max-unavailable", value)
+    }
+
+    /// With this `minReadySeconds`.
+    pub(crate) fn min_ready(mut self, seconds: u64) -> Self {
+        self.0["spec"]["minReadySeconds"] = seconds.into();
+        self
+    }
+
+    /// The native controller replaces the pods.
+    pub(crate) fn native_rolling_update(mut self) -> Self {
+        self.0["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });
+        self
+    }
+
+    /// With this image.
+    pub(crate) fn image(mut self, image: &str) -> Self {
+        self.0["spec"]["template"]["spec"]["containers"][0]["image"] = image.into();
+        self
+    }
+
+    /// With another name and the same labels.
+    pub(crate) fn renamed(mut self, name: &str) -> Self {
+        self.0["metadata"]["name"] = name.into();
+        self
+    }
+
+    /// The manifest, for the nodes that carry this label.
+    pub(crate) fn manifest(&self, scenario: &str) -> Value {
+        let mut manifest = self.0.clone();
+        manifest["spec"]["template"]["spec"]["nodeSelector"] = json!({ "scenario": scenario });
+        manifest
+    }
+}
+
+/// Sets the image of the template.
+pub(crate) fn image_patch(image: &str) -> Value {
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "nginx", "image": image }] } } } })
+}
+
+/// Sets or (with null) removes an annotation of our family.
+pub(crate) fn annotation_patch(name: &str, value: Option<&str>) -> Value {
+    json!({ "metadata": { "annotations": { format!("{FAMILY}/{name}"): value } } })
+}
+
+/// What `kubectl rollout restart` writes.
+pub(crate) fn restart_patch(stamp: &str) -> Value {
+    json!({ "spec": { "template": { "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": stamp } } } } })
+}

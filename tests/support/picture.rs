@@ -1,0 +1,555 @@
+//! What one story looks like from outside, and the judge over every deletion in it.
+//!
+//! Fed by the monitor's own watches, never by the engine. It knows the DaemonSet, its nodes and pods, and it counts: how
+//! many Ready nodes lack an available pod at the moment of every deletion. How many may is said by the story, not
+//! asked from the code under test.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetCondition};
+use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use yurt_ds::clock::Clock;
+
+use super::objects::DAEMON;
+
+/// Pod label with the hash of a revision.
+const HASH: &str = "controller-revision-hash";
+
+/// The picture of one story.
+pub(crate) struct Picture {
+    /// Name of the story: its namespace, and the beginning of its nodes' names.
+    pub(crate) scenario: String,
+    /// How many Ready nodes may lack an available pod because of us.
+    pub(crate) allowed: usize,
+    /// The DaemonSet as last seen.
+    pub(crate) daemon: Option<DaemonSet>,
+    /// UID and generation of the DaemonSet that the story wrote last: an older picture of it is no news.
+    pub(crate) written: (Option<String>, Option<i64>),
+    /// What was wrong at any moment.
+    pub(crate) violations: Vec<String>,
+    /// Most nodes that lacked an available pod because of us at once.
+    pub(crate) peak: usize,
+    /// Our deletions, in the order in which they were seen.
+    pub(crate) deletions: Vec<Deletion>,
+    clock: Clock,
+    slack: SignedDuration,
+    pods: BTreeMap<String, Pod>,
+    on_node: BTreeMap<String, BTreeSet<String>>,
+    nodes: BTreeMap<String, NodeSeen>,
+    revisions: BTreeMap<String, ControllerRevision>,
+    events: BTreeMap<String, Event>,
+    baseline: BTreeMap<String, String>,
+    transitions: BTreeMap<String, Time>,
+    revision: Option<String>,
+    excused: BTreeSet<String>,
+    disrupted: BTreeSet<String>,
+    broke: BTreeMap<String, Timestamp>,
+}
+
+/// A deletion by the controller.
+#[derive(Clone, Debug)]
+pub(crate) struct Deletion {
+    /// The pod's node.
+    pub(crate) node: String,
+    /// When, by the API server.
+    pub(crate) at: Timestamp,
+}
+
+struct NodeSeen {
+    node: Node,
+    ready: bool,
+    since: Timestamp,
+}
+
+impl Picture {
+    /// Nothing seen yet. Within `slack` of a change the controller may not have seen it.
+    pub(crate) fn new(scenario: &str, allowed: usize, slack: SignedDuration, clock: Clock) -> Self {
+        Self {
+            scenario: scenario.to_owned(),
+            allowed,
+            daemon: None,
+            written: (None, None),
+            violations: Vec::new(),
+            peak: 0,
+            deletions: Vec::new(),
+            clock,
+            slack,
+            pods: BTreeMap::new(),
+            on_node: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            revisions: BTreeMap::new(),
+            events: BTreeMap::new(),
+            baseline: BTreeMap::new(),
+            transitions: BTreeMap::new(),
+            revision: None,
+            excused: BTreeSet::new(),
+            disrupted: BTreeSet::new(),
+            broke: BTreeMap::new(),
+        }
+    }
+
+    /// The name of a node by its number, from 1.
+    pub(crate) fn node(&self, number: usize) -> String {
+        node_name(&self.scenario, number)
+    }
+
+    /// Whoever deletes what carries this name or UID (a node, a pod, an owner), it was not the controller.
+    pub(crate) fn excuse(&mut self, what: &str) {
+        self.excused.insert(what.to_owned());
+    }
+
+    /// From now on "replaced" and "untouched" refer to the pods of this moment.
+    pub(crate) fn remember(&mut self) {
+        self.baseline = self
+            .on_node
+            .keys()
+            .filter_map(|node| Some((node.clone(), uid(&self.living(node).next()?.metadata))))
+            .collect();
+        let transition = |node: &String| {
+            let pod = self.living(node).next()?;
+            let condition = condition_of(pod, "PodNeedUpgrade")?;
+            Some((node.clone(), condition.last_transition_time.clone()?))
+        };
+        self.transitions = self.on_node.keys().filter_map(transition).collect();
+        self.revision = self.current().cloned();
+        self.deletions.clear();
+        self.peak = 0;
+    }
+
+    /// When `PodNeedUpgrade` had flipped on a node's pod at the remembered moment.
+    pub(crate) fn remembered_transition(&self, node: &str) -> Option<&Time> {
+        self.transitions.get(node)
+    }
+
+    /// The current revision of the remembered moment.
+    pub(crate) fn remembered_revision(&self) -> Option<&String> {
+        self.revision.as_ref()
+    }
+
+    /// The UID that was remembered for a node.
+    pub(crate) fn remembered(&self, node: &str) -> Option<&String> {
+        self.baseline.get(node)
+    }
+
+    /// Takes in a Node.
+    pub(crate) fn apply_node(&mut self, node: Node) {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let ready = is_ready(&node);
+        let same = self.nodes.get(&name).filter(|seen| seen.ready == ready);
+        let since = same.map_or_else(|| self.clock.now(), |seen| seen.since);
+        self.nodes.insert(name, NodeSeen { node, ready, since });
+    }
+
+    /// Forgets a Node.
+    pub(crate) fn delete_node(&mut self, node: &Node) {
+        self.nodes
+            .remove(node.metadata.name.as_deref().unwrap_or_default());
+    }
+
+    /// Takes in the DaemonSet of the story; others are scenery.
+    pub(crate) fn apply_daemon(&mut self, daemon: DaemonSet) {
+        if daemon.metadata.name.as_deref() == Some(DAEMON) {
+            self.daemon = Some(daemon);
+        }
+    }
+
+    /// Forgets it.
+    pub(crate) fn delete_daemon(&mut self, daemon: &DaemonSet) {
+        let uid = |daemon: &DaemonSet| daemon.metadata.uid.clone();
+        if self.daemon.as_ref().map(uid) == Some(uid(daemon)) {
+            self.daemon = None;
+        }
+    }
+
+    /// Takes in a ControllerRevision.
+    pub(crate) fn apply_revision(&mut self, revision: ControllerRevision) {
+        self.revisions
+            .insert(revision.metadata.name.clone().unwrap_or_default(), revision);
+    }
+
+    /// Forgets it.
+    pub(crate) fn delete_revision(&mut self, revision: &ControllerRevision) {
+        self.revisions
+            .remove(revision.metadata.name.as_deref().unwrap_or_default());
+    }
+
+    /// Takes in an Event.
+    pub(crate) fn apply_event(&mut self, event: Event) {
+        self.events
+            .insert(event.metadata.name.clone().unwrap_or_default(), event);
+    }
+
+    /// Takes in a pod, and judges when it began to terminate.
+    pub(crate) fn apply_pod(&mut self, pod: Pod) {
+        let (uid, node) = (uid(&pod.metadata), node_of(&pod));
+        let before = self.pods.get(&uid).cloned();
+        let dying = pod.metadata.deletion_timestamp.is_some();
+        let died_now = dying
+            && before
+                .as_ref()
+                .is_none_or(|pod| pod.metadata.deletion_timestamp.is_none());
+        let was_available = before
+            .as_ref()
+            .is_some_and(|pod| self.is_available(pod, deleted_at(pod, self.clock.now())));
+        let at = deleted_at(&pod, self.clock.now());
+        if let Some(node) = &node {
+            self.on_node
+                .entry(node.clone())
+                .or_default()
+                .insert(uid.clone());
+            if was_available && !self.is_available(&pod, at) && !died_now {
+                self.broke.insert(node.clone(), self.clock.now());
+            }
+        }
+        self.pods.insert(uid, pod.clone());
+        if died_now {
+            self.judge(&pod, node.as_deref(), before.as_ref(), at);
+        }
+        if let Some(node) = node.filter(|node| self.disrupted.contains(node))
+            && self.has_available(&node, at)
+        {
+            self.disrupted.remove(&node);
+        }
+    }
+
+    /// Forgets a pod; one that was not seen terminating was deleted in this moment.
+    pub(crate) fn delete_pod(&mut self, pod: &Pod) {
+        let uid = uid(&pod.metadata);
+        let Some(before) = self.pods.remove(&uid) else {
+            return;
+        };
+        let node = node_of(&before);
+        if let Some(pods) = node.as_ref().and_then(|node| self.on_node.get_mut(node)) {
+            pods.remove(&uid);
+        }
+        if before.metadata.deletion_timestamp.is_none() {
+            let now = self.clock.now();
+            self.judge(&before, node.as_deref(), Some(&before), now);
+        }
+    }
+
+    fn judge(&mut self, pod: &Pod, node: Option<&str>, before: Option<&Pod>, at: Timestamp) {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let owner = controller_of(&pod.metadata);
+        let phase = before
+            .and_then(|pod| pod.status.as_ref())
+            .and_then(|status| status.phase.as_deref());
+        let marks = [
+            Some(uid(&pod.metadata)),
+            node.map(str::to_owned),
+            owner.map(|owner| owner.uid.clone()),
+        ];
+        if marks
+            .iter()
+            .flatten()
+            .any(|mark| self.excused.contains(mark))
+            || matches!(phase, Some("Failed" | "Succeeded"))
+        {
+            return;
+        }
+        if owner.is_none_or(|owner| owner.kind != "DaemonSet" || owner.name != DAEMON) {
+            self.violations
+                .push(format!("pod {name} is not ours, and was deleted"));
+            return;
+        }
+        let Some(node) = node.map(str::to_owned) else {
+            self.violations
+                .push(format!("pod {name} stands on no node, and was deleted"));
+            return;
+        };
+        let available = before.is_some_and(|pod| self.is_available(pod, at));
+        self.disrupted.insert(node.clone());
+        self.deletions.push(Deletion {
+            node: node.clone(),
+            at,
+        });
+        self.judge_place(&name, &node);
+        self.judge_budget(&name, &node, available, at);
+    }
+
+    fn judge_place(&mut self, pod: &str, node: &str) {
+        let settled = self.clock.now() - self.slack;
+        match self.nodes.get(node) {
+            None => self.violations.push(format!(
+                "pod {pod} was deleted, whose node {node} does not exist"
+            )),
+            Some(seen) if !seen.ready && seen.since <= settled => self
+                .violations
+                .push(format!("pod {pod} was deleted on the offline node {node}")),
+            Some(_) => {}
+        }
+    }
+
+    fn judge_budget(&mut self, pod: &str, node: &str, available: bool, at: Timestamp) {
+        let lacking: Vec<String> = self.lacking(at).cloned().collect();
+        let ours = lacking
+            .iter()
+            .filter(|node| self.disrupted.contains(*node))
+            .count();
+        let in_flight = lacking
+            .iter()
+            .filter(|node| self.is_in_flight(node))
+            .count();
+        self.peak = self.peak.max(ours);
+        let (used, allowed) = match available {
+            true => (lacking.len(), self.allowed),
+            false => (in_flight, self.allowed.max(1)),
+        };
+        if used > allowed {
+            self.violations.push(format!(
+                "the deletion of pod {pod} on {node} at {at} left {used} nodes without an available pod, {allowed} allowed: {lacking:?}"
+            ));
+        }
+    }
+
+    /// Ready, targeted nodes without an available pod; what changed within the slack does not count unless by us.
+    fn lacking(&self, at: Timestamp) -> impl Iterator<Item = &String> {
+        let settled = self.clock.now() - self.slack;
+        self.nodes
+            .iter()
+            .filter(|(_, seen)| seen.ready && self.is_targeted(seen))
+            .filter(move |(name, seen)| {
+                self.disrupted.contains(*name)
+                    || seen.since <= settled
+                        && self.broke.get(*name).is_none_or(|at| *at <= settled)
+            })
+            .filter(move |(name, _)| !self.has_available(name, at))
+            .map(|(name, _)| name)
+    }
+
+    fn is_in_flight(&self, node: &str) -> bool {
+        let current = self.current();
+        let mut living = self.living(node).peekable();
+        living.peek().is_none() || living.any(|pod| hash(&pod.metadata) == current)
+    }
+
+    fn is_targeted(&self, seen: &NodeSeen) -> bool {
+        let labels = seen.node.metadata.labels.as_ref();
+        let label = labels.and_then(|labels| labels.get("scenario"));
+        let taints = seen
+            .node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.taints.as_ref());
+        let repels = |key: &str| !key.starts_with("node.kubernetes.io/");
+        label == Some(&self.scenario)
+            && !taints.is_some_and(|taints| taints.iter().any(|taint| repels(&taint.key)))
+    }
+
+    /// Names of the nodes that are Ready and targeted.
+    pub(crate) fn online(&self) -> impl Iterator<Item = &String> {
+        self.nodes
+            .iter()
+            .filter(|(_, seen)| seen.ready && self.is_targeted(seen))
+            .map(|(name, _)| name)
+    }
+
+    /// Pods of the story's DaemonSet on a node that are not terminating.
+    pub(crate) fn living(&self, node: &str) -> impl Iterator<Item = &Pod> {
+        self.pods_on(node)
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+    }
+
+    /// Pods of the story's DaemonSet on a node.
+    pub(crate) fn pods_on(&self, node: &str) -> impl Iterator<Item = &Pod> {
+        self.on_node
+            .get(node)
+            .into_iter()
+            .flatten()
+            .filter_map(|uid| self.pods.get(uid))
+            .filter(|pod| controller_of(&pod.metadata).is_some_and(|owner| owner.name == DAEMON))
+    }
+
+    /// All pods in the story's namespace.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.values()
+    }
+
+    /// All Events in the story's namespace.
+    pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.values()
+    }
+
+    /// Revisions of the DaemonSet.
+    pub(crate) fn revisions(&self) -> impl Iterator<Item = &ControllerRevision> {
+        let owner = self
+            .daemon
+            .as_ref()
+            .and_then(|daemon| daemon.metadata.uid.clone());
+        self.revisions.values().filter(move |revision| {
+            controller_of(&revision.metadata).map(|owner| &owner.uid) == owner.as_ref()
+        })
+    }
+
+    /// The hash of the newest revision of the DaemonSet.
+    pub(crate) fn current(&self) -> Option<&String> {
+        let newest = self.revisions().max_by_key(|revision| revision.revision);
+        newest.and_then(|revision| hash(&revision.metadata))
+    }
+
+    /// Whether the DaemonSet as seen is at least as new as what the story wrote.
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        let meta = self.daemon.as_ref().map(|daemon| &daemon.metadata);
+        meta.is_some_and(|meta| meta.uid == self.written.0 && meta.generation >= self.written.1)
+    }
+
+    /// A condition on the DaemonSet.
+    pub(crate) fn condition(&self, kind: &str) -> Option<&DaemonSetCondition> {
+        let status = self.daemon.as_ref()?.status.as_ref()?;
+        status.conditions.iter().flatten().find(|c| c.type_ == kind)
+    }
+
+    /// Whether a node has an available pod.
+    pub(crate) fn has_available(&self, node: &str, at: Timestamp) -> bool {
+        self.living(node).any(|pod| self.is_available(pod, at))
+    }
+
+    /// Whether a pod is available now.
+    pub(crate) fn is_available_now(&self, pod: &Pod) -> bool {
+        self.is_available(pod, self.clock.now())
+    }
+
+    fn is_available(&self, pod: &Pod, at: Timestamp) -> bool {
+        let min_ready = self.daemon.as_ref().and_then(|daemon| daemon.spec.as_ref());
+        let min_ready = min_ready
+            .and_then(|spec| spec.min_ready_seconds)
+            .unwrap_or(0);
+        let ready = condition_of(pod, "Ready").filter(|ready| ready.status == "True");
+        pod.metadata.deletion_timestamp.is_none()
+            && ready.is_some_and(|ready| {
+                min_ready == 0
+                    || ready.last_transition_time.as_ref().is_some_and(|since| {
+                        since.0 + SignedDuration::from_secs(i64::from(min_ready)) <= at
+                    })
+            })
+    }
+
+    /// Lines for a person who looks for the cause.
+    pub(crate) fn describe(&self) -> String {
+        let mut lines = vec![format!(
+            "{} at {}: current revision {:?}, {} deletions by us, peak {} of {}",
+            self.scenario,
+            self.clock.now(),
+            self.current(),
+            self.deletions.len(),
+            self.peak,
+            self.allowed
+        )];
+        for (name, seen) in self.nodes.iter().take(24) {
+            let pods: Vec<String> = self.pods_on(name).map(|pod| self.line(pod)).collect();
+            let ready = if seen.ready { "Ready" } else { "NotReady" };
+            lines.push(format!("  {name} {ready}: {}", pods.join(", ")));
+        }
+        let status = self
+            .daemon
+            .as_ref()
+            .and_then(|daemon| daemon.status.as_ref());
+        for condition in status
+            .and_then(|status| status.conditions.as_ref())
+            .into_iter()
+            .flatten()
+        {
+            lines.push(format!(
+                "  condition {}={} {}: {}",
+                condition.type_,
+                condition.status,
+                condition.reason.as_deref().unwrap_or_default(),
+                condition.message.as_deref().unwrap_or_default()
+            ));
+        }
+        for event in self
+            .events
+            .values()
+            .filter(|event| event.note.is_some())
+            .take(24)
+        {
+            lines.push(format!(
+                "  event {} {}: {}",
+                event.type_.as_deref().unwrap_or_default(),
+                event.reason.as_deref().unwrap_or_default(),
+                event.note.as_deref().unwrap_or_default()
+            ));
+        }
+        lines.join("\n")
+    }
+
+    fn line(&self, pod: &Pod) -> String {
+        let state = match pod.metadata.deletion_timestamp {
+            Some(_) => "terminating",
+            None if self.is_available_now(pod) => "available",
+            None => "unavailable",
+        };
+        let hash = hash(&pod.metadata).map_or("", String::as_str);
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        format!("{name} ({hash}, {state})")
+    }
+}
+
+/// Name of the numbered node of a story.
+pub(crate) fn node_name(scenario: &str, number: usize) -> String {
+    format!("{scenario}-{number:04}")
+}
+
+/// The UID of an object.
+pub(crate) fn uid(meta: &ObjectMeta) -> String {
+    meta.uid.clone().unwrap_or_default()
+}
+
+/// The hash label of a pod or a revision.
+pub(crate) fn hash(meta: &ObjectMeta) -> Option<&String> {
+    meta.labels.as_ref()?.get(HASH)
+}
+
+/// The controlling owner.
+pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true))
+}
+
+/// A condition of a pod.
+pub(crate) fn condition_of<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let ready = |(kind, status): (&str, &str)| kind == "Ready" && status == "True";
+    conditions.is_some_and(|all| all.iter().any(|c| ready((&c.type_, &c.status))))
+}
+
+fn node_of(pod: &Pod) -> Option<String> {
+    let spec = pod.spec.as_ref()?;
+    if let Some(node) = &spec.node_name {
+        return Some(node.clone());
+    }
+    let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
+    let required = affinity
+        .required_during_scheduling_ignored_during_execution
+        .as_ref()?;
+    let mut fields = required
+        .node_selector_terms
+        .iter()
+        .flat_map(|term| term.match_fields.iter().flatten());
+    fields
+        .find(|field| field.key == "metadata.name")?
+        .values
+        .as_ref()?
+        .first()
+        .cloned()
+}
+
+/// When the API server took the deletion of a terminating pod; `now` for another pod.
+fn deleted_at(pod: &Pod, now: Timestamp) -> Timestamp {
+    let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
+    pod.metadata
+        .deletion_timestamp
+        .as_ref()
+        .map_or(now, |end| end.0 - grace)
+}

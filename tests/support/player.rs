@@ -1,0 +1,449 @@
+//! Plays a story on a cluster: sets the stage, does every step, judges the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ResourceQuota, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::SignedDuration;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use yurt_ds::sim::kubelet::{NodeSpec, Rule};
+
+use super::checks::{Check, all_available};
+use super::monitor::Monitor;
+use super::objects::{DAEMON, Daemon};
+use super::picture::{Picture, node_name, uid};
+use super::story::{Pace, Step, Story, Writes};
+use super::world::{PodWrites, World};
+
+/// Where a story is played: the cluster, and the story's own corner of it.
+#[derive(Clone)]
+pub(crate) struct Stage {
+    /// The cluster.
+    pub(crate) world: World,
+    /// The namespace, and the beginning of the nodes' names.
+    pub(crate) name: String,
+    monitor: Arc<tokio::sync::Mutex<Monitor>>,
+}
+
+/// Plays `story` under this name, and cleans up.
+///
+/// # Errors
+/// What went wrong, with the picture of that moment.
+pub(crate) async fn play(world: &World, name: &str, story: &Story) -> Result<(), String> {
+    let stage = Stage::set(world, name, story)
+        .await
+        .map_err(|error| format!("{name}: {error:#}"))?;
+    let played = stage.play(story).await;
+    let cleaned = stage.clean(story).await;
+    played.map_err(|error| format!("{name}: {error}"))?;
+    cleaned.map_err(|error| format!("{name}: {error:#}"))
+}
+
+impl Stage {
+    async fn set(world: &World, name: &str, story: &Story) -> anyhow::Result<Self> {
+        let client = &world.client;
+        let namespace: Namespace =
+            from(json!({ "metadata": { "name": name, "labels": { "suite": "yurt-ds" } } }))?;
+        let namespaces = Api::<Namespace>::all(client.clone());
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await
+            .context("create the namespace")?;
+        world.await_service_account(name).await?;
+        let nodes = (1..=story.nodes)
+            .map(|number| NodeSpec::named(node_name(name, number)).label("scenario", name));
+        world.kubelets.add_nodes(nodes.collect()).await?;
+        let slack = world.pace.pick(
+            SignedDuration::from_millis(100),
+            SignedDuration::from_millis(1500),
+        );
+        let picture = Picture::new(name, story.allowed, slack, world.clock.clone());
+        let monitor = Monitor::start(client, picture);
+        let stage = Self {
+            world: world.clone(),
+            name: name.to_owned(),
+            monitor: Arc::new(tokio::sync::Mutex::new(monitor)),
+        };
+        stage.create_daemon(&story.daemon).await?;
+        Ok(stage)
+    }
+
+    async fn play(&self, story: &Story) -> Result<(), String> {
+        self.until(&all_available(story.nodes)).await?;
+        self.monitor.lock().await.picture().remember();
+        let mut since = self.pod_writes().await?;
+        let mut seen = 0;
+        for (number, step) in story.steps.iter().enumerate() {
+            let told =
+                |error: String| format!("step {} of {}: {error}", number + 1, story.steps.len());
+            match step {
+                Step::Remember => {
+                    seen += self.see(|picture| picture.deletions.len()).await;
+                    self.monitor.lock().await.picture().remember();
+                    since = self.pod_writes().await?;
+                }
+                Step::PodWrites(expected) => {
+                    let now = self.pod_writes().await?;
+                    let found = now.total() - since.total();
+                    if found != *expected {
+                        return Err(told(format!(
+                            "{found} writes to pods instead of {expected}"
+                        )));
+                    }
+                }
+                step => self.perform(step).await.map_err(told)?,
+            }
+        }
+        seen += self.see(|picture| picture.deletions.len()).await;
+        self.judge(story, seen).await
+    }
+
+    /// What the API server recorded agrees with what the monitor saw.
+    async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
+        let written = self.pod_writes().await?;
+        let picture = || async { self.monitor.lock().await.picture().describe() };
+        if written.deletions > seen {
+            let picture = picture().await;
+            return Err(format!(
+                "the controller deleted {} pods, {seen} were seen going\n{picture}",
+                written.deletions
+            ));
+        }
+        let superfluous = match story.writes {
+            Writes::Deletions => written.others + written.refused,
+            Writes::Attempts => written.others,
+            Writes::Conditions => 0,
+        };
+        if superfluous > 0 {
+            return Err(format!("superfluous writes to pods: {written:?}"));
+        }
+        Ok(())
+    }
+
+    async fn perform(&self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Until(check) => self.until(check).await,
+            Step::UntilWithin(check, limit) => self.monitor.lock().await.until(check, *limit).await,
+            Step::Wait(time) => {
+                self.monitor
+                    .lock()
+                    .await
+                    .throughout(&Check::new("nothing", |_| Ok(())), *time)
+                    .await
+            }
+            Step::Quiet(embedded, real) => self.quiet(self.world.pace.pick(*embedded, *real)).await,
+            Step::Throughout(check, time) => {
+                self.monitor.lock().await.throughout(check, *time).await
+            }
+            other => self.act(other).await.map_err(|error| format!("{error:#}")),
+        }
+    }
+
+    /// Waits until `check` holds, for as long as one has to wait on this cluster.
+    pub(crate) async fn until(&self, check: &Check) -> Result<(), String> {
+        let limit = self
+            .world
+            .pace
+            .pick(Duration::from_secs(900), Duration::from_secs(120));
+        self.monitor.lock().await.until(check, limit).await
+    }
+
+    async fn quiet(&self, time: Duration) -> Result<(), String> {
+        let requests = || {
+            self.world
+                .backend
+                .requests(&self.name)
+                .map_err(|error| format!("{error:#}"))
+        };
+        let before = requests()?;
+        self.monitor
+            .lock()
+            .await
+            .throughout(&Check::new("quiet", |_| Ok(())), time)
+            .await?;
+        match requests()? - before {
+            0 => Ok(()),
+            more => Err(format!("{more} requests within {time:?} of quiet")),
+        }
+    }
+
+    async fn act(&self, step: &Step) -> anyhow::Result<()> {
+        let kubelets = &self.world.kubelets;
+        match step {
+            Step::Offline(nodes, how) => {
+                for node in nodes {
+                    kubelets.set_offline(&self.node(*node), *how).await?;
+                }
+            }
+            Step::Online(nodes) => {
+                for node in nodes {
+                    kubelets.set_online(&self.node(*node)).await?;
+                }
+            }
+            Step::Flap(node, up, down) => kubelets.flap(&self.node(*node), *up, *down).await?,
+            Step::RemoveNode(node) => {
+                self.excuse(&self.node(*node)).await;
+                kubelets.remove_node(&self.node(*node)).await?;
+            }
+            Step::Behave(image, node, behaviour) => {
+                let node = if *node == 0 {
+                    format!("{}-*", self.name)
+                } else {
+                    self.node(*node)
+                };
+                let (image, behaviour) = (image.clone(), (**behaviour).clone());
+                kubelets
+                    .rule(Rule {
+                        image,
+                        node,
+                        behaviour,
+                    })
+                    .await?;
+            }
+            Step::TerminateIn(node, time) => {
+                kubelets.terminate_in(&self.node(*node), *time).await?
+            }
+            Step::Patch(patch) => self.patch_daemon(patch).await?,
+            Step::PatchNode(node, patch) => self.patch_node(*node, patch).await?,
+            Step::PatchPod(node, patch) => self.patch_pod(*node, patch).await?,
+            Step::DeletePod(node) => self.delete_pod(*node).await?,
+            Step::RefusePods(refused) => self.refuse_pods(*refused).await?,
+            Step::Excuse(node) => self.excuse(&self.node(*node)).await,
+            Step::Does(what, deed) => deed(self.clone()).await.context(*what)?,
+            Step::Native(runs) => self.world.backend.native(*runs)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The name of a node by its number.
+    pub(crate) fn node(&self, number: usize) -> String {
+        node_name(&self.name, number)
+    }
+
+    /// Whoever deletes what carries this name or UID, it was not the controller.
+    pub(crate) async fn excuse(&self, what: &str) {
+        self.monitor.lock().await.picture().excuse(what);
+    }
+
+    /// Looks at the picture of this moment.
+    pub(crate) async fn see<T>(&self, look: impl FnOnce(&Picture) -> T) -> T {
+        look(&self.monitor.lock().await.picture())
+    }
+
+    /// An API for objects in the story's namespace.
+    pub(crate) fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.world.client.clone(), &self.name)
+    }
+
+    /// Creates the DaemonSet.
+    pub(crate) async fn create_daemon(&self, daemon: &Daemon) -> anyhow::Result<()> {
+        let daemon: DaemonSet = from(daemon.manifest(&self.name))?;
+        let made = self
+            .api::<DaemonSet>()
+            .create(&PostParams::default(), &daemon)
+            .await;
+        let meta = made.context("create the DaemonSet")?.metadata;
+        if meta.name.as_deref() == Some(DAEMON) {
+            self.monitor.lock().await.picture().written = (meta.uid, meta.generation);
+        }
+        Ok(())
+    }
+
+    /// Makes a second pod of the current revision on a node, owned by the DaemonSet as if the native controller had.
+    pub(crate) async fn add_pod(&self, node: usize) -> anyhow::Result<()> {
+        let old = self.pod_on(node).await?;
+        let current = self.see(|picture| picture.current().cloned()).await;
+        let mut spec = old.spec.clone().context("a pod without spec")?;
+        spec.volumes = None;
+        spec.containers
+            .iter_mut()
+            .for_each(|container| container.volume_mounts = None);
+        let mut labels = old.metadata.labels.clone().unwrap_or_default();
+        labels.insert(
+            "controller-revision-hash".into(),
+            current.context("no revision")?,
+        );
+        let pod = Pod {
+            metadata: ObjectMeta {
+                name: Some(format!("{DAEMON}-second")),
+                labels: Some(labels),
+                owner_references: old.metadata.owner_references.clone(),
+                ..ObjectMeta::default()
+            },
+            spec: Some(spec),
+            status: None,
+        };
+        let made = self
+            .api::<Pod>()
+            .create(&PostParams::default(), &pod)
+            .await?;
+        self.excuse(&uid(&made.metadata)).await;
+        Ok(())
+    }
+
+    /// Deletes the DaemonSet, and with it or without it its pods; waits until it is gone.
+    pub(crate) async fn delete_daemon(&self, params: &DeleteParams) -> anyhow::Result<()> {
+        let daemons = self.api::<DaemonSet>();
+        let owner = daemons.get(DAEMON).await?.metadata.uid.unwrap_or_default();
+        self.excuse(&owner).await;
+        daemons.delete(DAEMON, params).await?;
+        for _ in 0..600 {
+            let gone = daemons
+                .get_opt(DAEMON)
+                .await?
+                .is_none_or(|present| present.metadata.uid.as_ref() != Some(&owner));
+            if gone {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("the DaemonSet is still there")
+    }
+
+    /// Kills the replica that holds the Lease.
+    pub(crate) async fn kill_leader(&self) -> anyhow::Result<()> {
+        let backend = &self.world.backend;
+        let leases = Api::<Lease>::namespaced(self.world.client.clone(), backend.lease_namespace());
+        let lease = leases
+            .get("yurt-ds-controller")
+            .await
+            .context("read the Lease")?;
+        let holder = lease
+            .spec
+            .and_then(|spec| spec.holder_identity)
+            .context("nobody holds the Lease")?;
+        backend.kill(&holder)
+    }
+
+    /// Patches the DaemonSet (strategic merge).
+    pub(crate) async fn patch_daemon(&self, patch: &Value) -> anyhow::Result<()> {
+        let patched = self
+            .api::<DaemonSet>()
+            .patch(DAEMON, &PatchParams::default(), &Patch::Strategic(patch))
+            .await;
+        let meta = patched.context("patch the DaemonSet")?.metadata;
+        self.monitor.lock().await.picture().written = (meta.uid, meta.generation);
+        Ok(())
+    }
+
+    async fn patch_node(&self, node: usize, patch: &Value) -> anyhow::Result<()> {
+        let nodes = Api::<Node>::all(self.world.client.clone());
+        let patched = nodes
+            .patch(
+                &self.node(node),
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await;
+        patched.map(drop).context("patch the node")
+    }
+
+    async fn patch_pod(&self, node: usize, patch: &Value) -> anyhow::Result<()> {
+        let pod = self.pod_on(node).await?;
+        let patched = self
+            .api::<Pod>()
+            .patch(
+                &pod.name_any(),
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await;
+        patched.map(drop).context("patch the pod")
+    }
+
+    /// The pod that stands on a node.
+    pub(crate) async fn pod_on(&self, node: usize) -> anyhow::Result<Pod> {
+        let name = self.node(node);
+        let pod = self
+            .see(|picture| picture.living(&name).next().cloned())
+            .await;
+        pod.with_context(|| format!("{name} has no pod"))
+    }
+
+    async fn delete_pod(&self, node: usize) -> anyhow::Result<()> {
+        let pod = self.pod_on(node).await?;
+        self.excuse(&uid(&pod.metadata)).await;
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: pod.metadata.uid.clone(),
+            resource_version: None,
+        });
+        let deleted = self.api::<Pod>().delete(&pod.name_any(), &params).await;
+        deleted.map(drop).context("delete the pod")
+    }
+
+    async fn refuse_pods(&self, refused: bool) -> anyhow::Result<()> {
+        let quotas = self.api::<ResourceQuota>();
+        if refused {
+            let quota = from(
+                json!({ "metadata": { "name": "none" }, "spec": { "hard": { "pods": "0" } } }),
+            )?;
+            quotas
+                .create(&PostParams::default(), &quota)
+                .await
+                .context("create the quota")?;
+            return self.world.await_quota(&self.name).await;
+        }
+        quotas
+            .delete("none", &DeleteParams::default())
+            .await
+            .map(drop)
+            .context("delete the quota")
+    }
+
+    async fn pod_writes(&self) -> Result<PodWrites, String> {
+        self.world
+            .pod_writes(&self.name)
+            .map_err(|error| format!("{error:#}"))
+    }
+
+    async fn clean(&self, story: &Story) -> anyhow::Result<()> {
+        if self.world.pace == Pace::Virtual {
+            return Ok(());
+        }
+        let params = DeleteParams::default();
+        let _ = self
+            .api::<DaemonSet>()
+            .delete_collection(&DeleteParams::background(), &Default::default())
+            .await;
+        for number in 1..=story.nodes {
+            let _ = self.world.kubelets.remove_node(&self.node(number)).await;
+        }
+        let pods = DeleteParams {
+            grace_period_seconds: Some(0),
+            ..DeleteParams::default()
+        };
+        self.api::<Pod>()
+            .delete_collection(&pods, &Default::default())
+            .await?;
+        let namespaces = Api::<Namespace>::all(self.world.client.clone());
+        namespaces
+            .delete(&self.name, &params)
+            .await
+            .map(drop)
+            .context("delete the namespace")
+    }
+}
+
+/// An object from its manifest.
+pub(crate) fn from<T: serde::de::DeserializeOwned>(manifest: Value) -> anyhow::Result<T> {
+    serde_json::from_value(manifest).context("read a manifest")
+}
+
+/// Whether a namespace is ready for pods.
+pub(crate) async fn has_service_account(accounts: &Api<ServiceAccount>) -> bool {
+    accounts
+        .get_opt("default")
+        .await
+        .is_ok_and(|account| account.is_some())
+}

@@ -1,0 +1,260 @@
+//! A real control plane, with the real binary as its controller.
+//!
+//! `YURT_DS_SUITE_KUBECONFIG` names a kubeconfig whose user may do everything; only then does this run. The nodes are
+//! fake (`sim::kubelet`), everything else is real. `tests/real-cluster.sh` brings such a control plane up. Beside the
+//! kubeconfig of one, `audit.log` says who wrote what; on any other cluster that part of the judgement is left out.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use futures::future::BoxFuture;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::Value;
+use yurt_ds::clock::Clock;
+use yurt_ds::sim::kubelet::{Kubelets, Offline, Options};
+
+use super::binary::{self, Controller, Installation};
+use super::story::Pace;
+use super::world::{Backend, Moment, PodWrites, World};
+
+/// Names the kubeconfig of the cluster to use.
+pub(crate) const KUBECONFIG: &str = "YURT_DS_SUITE_KUBECONFIG";
+
+/// The kubeconfig to use, if any.
+pub(crate) fn kubeconfig() -> Option<PathBuf> {
+    std::env::var_os(KUBECONFIG).map(PathBuf::from)
+}
+
+/// The cluster of this kubeconfig.
+pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
+    let client = client(kubeconfig, "yurt-ds-suite").await?;
+    let options = Options {
+        offline: Offline::MARKED,
+        ..Options::default()
+    };
+    let kubelets = client_for(kubeconfig, "yurt-ds-fake-kubelet").await?;
+    let kubelets = Kubelets::start(kubelets, Clock::System, options);
+    let audit = kubeconfig.with_file_name("audit.log");
+    let installation = Installation::prepare(&client, kubeconfig).await?;
+    let first = installation.start(FIRST)?;
+    Ok(World {
+        client: client.clone(),
+        kubelets,
+        clock: Clock::System,
+        pace: Pace::Real,
+        backend: Arc::new(Real {
+            client,
+            replicas: Arc::new(Mutex::new(Replicas {
+                installation,
+                running: BTreeMap::from([(FIRST.to_owned(), first)]),
+            })),
+            directory: kubeconfig.parent().map(Path::to_owned).unwrap_or_default(),
+            audit: audit.exists().then(|| Mutex::new(Audit::new(audit))),
+        }),
+    })
+}
+
+/// A client with this kubeconfig and user agent.
+pub(crate) async fn client(kubeconfig: &Path, user_agent: &'static str) -> anyhow::Result<Client> {
+    client_for(kubeconfig, user_agent).await
+}
+
+async fn client_for(kubeconfig: &Path, user_agent: &'static str) -> anyhow::Result<Client> {
+    let read = Kubeconfig::read_from(kubeconfig).context(KUBECONFIG)?;
+    let mut config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    config.read_timeout = Some(Duration::from_secs(300));
+    let agent = http::HeaderValue::from_static(user_agent);
+    config.headers.push((http::header::USER_AGENT, agent));
+    Ok(Client::try_from(config)?)
+}
+
+/// Name of the replica that runs at first.
+const FIRST: &str = "suite-1";
+
+/// The processes of the controller.
+struct Replicas {
+    installation: Installation,
+    running: BTreeMap<String, Controller>,
+}
+
+impl Replicas {
+    fn start(&mut self, identity: &str) -> anyhow::Result<()> {
+        let started = self.installation.start(identity)?;
+        self.running.insert(identity.to_owned(), started);
+        Ok(())
+    }
+}
+
+struct Real {
+    client: Client,
+    replicas: Arc<Mutex<Replicas>>,
+    directory: PathBuf,
+    audit: Option<Mutex<Audit>>,
+}
+
+impl Backend for Real {
+    fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites> {
+        self.audit(|audit| audit.writes.get(namespace).copied())
+    }
+
+    fn requests(&self, namespace: &str) -> anyhow::Result<usize> {
+        self.audit(|audit| audit.requests.get(namespace).copied())
+    }
+
+    fn native(&self, runs: bool) -> anyhow::Result<()> {
+        self.signal(
+            "kube-controller-manager",
+            if runs { "-CONT" } else { "-STOP" },
+        )
+    }
+
+    fn api_server(&self, runs: bool) -> anyhow::Result<()> {
+        self.signal("kube-apiserver", if runs { "-CONT" } else { "-STOP" })
+    }
+
+    fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()> {
+        let half = if moment == Moment::After { 150 } else { 0 };
+        let delay = Duration::from_millis(300 * number as u64 + half);
+        let replicas = self.replicas.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let mut replicas = lock(&replicas);
+            replicas.running.clear();
+            replicas.start(FIRST)
+        });
+        Ok(())
+    }
+
+    fn two_replicas(&self) -> anyhow::Result<()> {
+        let mut replicas = lock(&self.replicas);
+        for identity in [FIRST, "suite-2"] {
+            if !replicas.running.contains_key(identity) {
+                replicas.start(identity)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn kill(&self, identity: &str) -> anyhow::Result<()> {
+        let killed = lock(&self.replicas).running.remove(identity);
+        killed
+            .with_context(|| format!("no replica {identity}"))
+            .map(drop)
+    }
+
+    fn lease_namespace(&self) -> &'static str {
+        binary::NAMESPACE
+    }
+
+    fn permission(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        granted: bool,
+    ) -> BoxFuture<'_, anyhow::Result<()>> {
+        Box::pin(async move {
+            match granted {
+                true => binary::grant(&self.client).await,
+                false => binary::revoke(&self.client, verb, resource).await,
+            }
+        })
+    }
+
+    fn log(&self) -> String {
+        let mut replicas = lock(&self.replicas);
+        let logs = replicas
+            .running
+            .iter_mut()
+            .map(|(name, running)| format!("--- {name}\n{}", running.tail()));
+        logs.collect::<Vec<_>>().join("\n")
+    }
+
+    fn has_service_accounts(&self) -> bool {
+        true
+    }
+}
+
+impl Real {
+    fn signal(&self, component: &str, signal: &str) -> anyhow::Result<()> {
+        let file = self.directory.join(format!("{component}.pid"));
+        let pid =
+            std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let status = Command::new("kill").args([signal, pid.trim()]).status()?;
+        ensure!(status.success(), "kill {signal} {pid}: {status}");
+        Ok(())
+    }
+
+    /// What the audit log says; the default where there is none.
+    fn audit<T: Default>(&self, look: impl FnOnce(&Audit) -> Option<T>) -> anyhow::Result<T> {
+        let Some(audit) = &self.audit else {
+            return Ok(T::default());
+        };
+        let mut audit = lock(audit);
+        audit.read()?;
+        Ok(look(&audit).unwrap_or_default())
+    }
+}
+
+/// The audit log, read as it grows.
+struct Audit {
+    path: PathBuf,
+    read: u64,
+    writes: BTreeMap<String, PodWrites>,
+    requests: BTreeMap<String, usize>,
+}
+
+impl Audit {
+    fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            read: 0,
+            writes: BTreeMap::new(),
+            requests: BTreeMap::new(),
+        }
+    }
+
+    fn read(&mut self) -> anyhow::Result<()> {
+        let mut file = File::open(&self.path).context("open the audit log")?;
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut lines = BufReader::new(file);
+        let mut line = String::new();
+        while lines.read_line(&mut line)? > 0 && line.ends_with('\n') {
+            self.read += line.len() as u64;
+            self.count(&line);
+            line.clear();
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, line: &str) -> Option<()> {
+        if !line.contains("(controller)") {
+            return None;
+        }
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let (verb, object) = (entry["verb"].as_str()?, &entry["objectRef"]);
+        let namespace = object["namespace"].as_str()?;
+        if verb == "watch" || !entry["userAgent"].as_str()?.starts_with("yurt-ds/") {
+            return None;
+        }
+        *self.requests.entry(namespace.into()).or_default() += 1;
+        if object["resource"] == "pods" {
+            let code = entry["responseStatus"]["code"].as_u64()?;
+            self.writes
+                .entry(namespace.into())
+                .or_default()
+                .count(verb, code < 300);
+        }
+        Some(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,323 @@
+//! Scenarios as data: what stands there at first, what happens, what is expected.
+//!
+//! A [`Scenario`] is one sentence of the specification, told by one or more stories (one per value that it names). The
+//! same stories are played on the embedded cluster and on a real control plane; [`Pace`] says which, for those numbers
+//! that would make a real run long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use yurt_ds::sim::kubelet::{Behaviour, Offline};
+
+use super::checks::Check;
+use super::objects::{Daemon, annotation_patch, image_patch};
+use super::player::Stage;
+
+/// How fast time is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Minutes cost milliseconds.
+    Virtual,
+    /// Minutes cost minutes.
+    Real,
+}
+
+impl Pace {
+    /// The first on the embedded cluster, the second on a real one.
+    pub(crate) fn pick<T>(self, embedded: T, real: T) -> T {
+        match self {
+            Self::Virtual => embedded,
+            Self::Real => real,
+        }
+    }
+}
+
+/// So many seconds.
+pub(crate) const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// One sentence of the specification.
+pub(crate) struct Scenario {
+    /// Its stories, played side by side.
+    pub(crate) stories: Vec<Story>,
+    /// Why it is not played on a real control plane.
+    pub(crate) only_embedded: Option<&'static str>,
+    /// Why it is not played on the embedded cluster.
+    pub(crate) only_real: Option<&'static str>,
+    /// The oldest Kubernetes (minor version) that can play it.
+    pub(crate) since: u32,
+    /// It does something to the whole cluster or to the controller: nothing else runs beside it.
+    pub(crate) alone: bool,
+}
+
+impl From<Vec<Story>> for Scenario {
+    fn from(stories: Vec<Story>) -> Self {
+        Self {
+            stories,
+            only_embedded: None,
+            only_real: None,
+            since: 0,
+            alone: false,
+        }
+    }
+}
+
+impl From<Story> for Scenario {
+    fn from(story: Story) -> Self {
+        vec![story].into()
+    }
+}
+
+impl Scenario {
+    /// Not on a real control plane, because.
+    pub(crate) fn only_embedded(mut self, why: &'static str) -> Self {
+        self.only_embedded = Some(why);
+        self
+    }
+
+    /// Not on the embedded cluster, because.
+    pub(crate) fn only_real(mut self, why: &'static str) -> Self {
+        self.only_real = Some(why);
+        self
+    }
+
+    /// Not with Kubernetes before 1.`minor`.
+    pub(crate) fn since(mut self, minor: u32) -> Self {
+        self.since = minor;
+        self
+    }
+
+    /// Not beside others.
+    pub(crate) fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+}
+
+/// What the controller may write to pods in a story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// Deletions that replaced a pod, nothing else.
+    Deletions,
+    /// Also refused deletions (races, faults).
+    Attempts,
+    /// Also conditions (OTA).
+    Conditions,
+}
+
+/// A story.
+pub(crate) struct Story {
+    pub(crate) nodes: usize,
+    pub(crate) daemon: Daemon,
+    pub(crate) allowed: usize,
+    pub(crate) writes: Writes,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// Something that only one story does.
+pub(crate) type Deed = Arc<dyn Fn(Stage) -> BoxFuture<'static, anyhow::Result<()>> + Send + Sync>;
+
+/// What happens next.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// Nodes fall silent.
+    Offline(Vec<usize>, Offline),
+    /// Nodes return.
+    Online(Vec<usize>),
+    /// A node goes up and down by itself.
+    Flap(usize, Duration, Duration),
+    /// A node leaves the cluster for good.
+    RemoveNode(usize),
+    /// Containers behave differently: image, node (0: all), behaviour.
+    Behave(String, usize, Box<Behaviour>),
+    /// Containers on a node take this long to end.
+    TerminateIn(usize, Duration),
+    /// The DaemonSet is patched (strategic merge).
+    Patch(Value),
+    /// A Node is patched (merge).
+    PatchNode(usize, Value),
+    /// A pod is patched (merge).
+    PatchPod(usize, Value),
+    /// A user deletes the pod on a node.
+    DeletePod(usize),
+    /// The native controller's new pods are refused, or no longer.
+    RefusePods(bool),
+    /// Something else.
+    Does(&'static str, Deed),
+    /// Whoever deletes pods on this node now, it is not the controller.
+    Excuse(usize),
+    /// "Replaced" and "untouched" refer to this moment; counting begins anew.
+    Remember,
+    /// Has to come true before long.
+    Until(Check),
+    /// Has to hold all this time.
+    Throughout(Check, Duration),
+    /// The same, within this time.
+    UntilWithin(Check, Duration),
+    /// Nothing is expected for a while.
+    Wait(Duration),
+    /// The native DaemonSet controller stops, or goes on.
+    Native(bool),
+    /// The controller sends no request for this time, except watches and its Lease.
+    Quiet(Duration, Duration),
+    /// The controller wrote so often to pods since the story remembered.
+    PodWrites(usize),
+}
+
+impl Story {
+    /// So many Ready nodes with the usual DaemonSet, one of which may be down.
+    pub(crate) fn on(nodes: usize) -> Self {
+        Self {
+            nodes,
+            daemon: Daemon::new(),
+            allowed: 1,
+            writes: Writes::Deletions,
+            steps: Vec::new(),
+        }
+    }
+
+    /// With this DaemonSet.
+    pub(crate) fn with(mut self, daemon: Daemon) -> Self {
+        self.daemon = daemon;
+        self
+    }
+
+    /// So many nodes may be down.
+    pub(crate) fn allowed(mut self, nodes: usize) -> Self {
+        self.allowed = nodes;
+        self
+    }
+
+    /// What the controller may write to pods.
+    pub(crate) fn writing(mut self, writes: Writes) -> Self {
+        self.writes = writes;
+        self
+    }
+
+    /// Does this next.
+    pub(crate) fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Nodes fall silent; they and their pods are marked as the node lifecycle controller does.
+    pub(crate) fn offline(self, nodes: impl IntoIterator<Item = usize>) -> Self {
+        self.step(Step::Offline(nodes.into_iter().collect(), Offline::MARKED))
+    }
+
+    /// Nodes fall silent; their pods are not marked.
+    pub(crate) fn offline_autonomous(self, nodes: impl IntoIterator<Item = usize>) -> Self {
+        self.step(Step::Offline(
+            nodes.into_iter().collect(),
+            Offline::AUTONOMOUS,
+        ))
+    }
+
+    /// Nodes return.
+    pub(crate) fn online(self, nodes: impl IntoIterator<Item = usize>) -> Self {
+        self.step(Step::Online(nodes.into_iter().collect()))
+    }
+
+    /// The image of the template changes.
+    pub(crate) fn image(self, image: &str) -> Self {
+        self.patch(image_patch(image))
+    }
+
+    /// The DaemonSet is patched.
+    pub(crate) fn patch(self, patch: Value) -> Self {
+        self.step(Step::Patch(patch))
+    }
+
+    /// An annotation of our family is set.
+    pub(crate) fn annotate(self, name: &str, value: &str) -> Self {
+        self.patch(annotation_patch(name, Some(value)))
+    }
+
+    /// An annotation of our family is removed.
+    pub(crate) fn unannotate(self, name: &str) -> Self {
+        self.patch(annotation_patch(name, None))
+    }
+
+    /// Containers of this image behave so, on every node of the story.
+    pub(crate) fn behave(self, image: &str, behaviour: Behaviour) -> Self {
+        self.behave_on(0, image, behaviour)
+    }
+
+    /// The same on one node.
+    pub(crate) fn behave_on(self, node: usize, image: &str, behaviour: Behaviour) -> Self {
+        self.step(Step::Behave(image.into(), node, Box::new(behaviour)))
+    }
+
+    /// Only this story does that.
+    pub(crate) fn does<F>(
+        self,
+        what: &'static str,
+        deed: impl Fn(Stage) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.step(Step::Does(
+            what,
+            Arc::new(move |stage| Box::pin(deed(stage))),
+        ))
+    }
+
+    /// A user deletes the pod on a node.
+    pub(crate) fn delete_pod(self, node: usize) -> Self {
+        self.step(Step::DeletePod(node))
+    }
+
+    /// Whoever deletes the pods on this node from now on, it is not the controller.
+    pub(crate) fn excuse(self, node: usize) -> Self {
+        self.step(Step::Excuse(node))
+    }
+
+    /// The native DaemonSet controller stops, or goes on.
+    pub(crate) fn native(self, runs: bool) -> Self {
+        self.step(Step::Native(runs))
+    }
+
+    /// Nothing is expected for so many seconds.
+    pub(crate) fn wait(self, seconds: u64) -> Self {
+        self.step(Step::Wait(secs(seconds)))
+    }
+
+    /// The controller sends no request for so many seconds (on the embedded cluster, on a real one).
+    pub(crate) fn quiet(self, embedded: u64, real: u64) -> Self {
+        self.step(Step::Quiet(secs(embedded), secs(real)))
+    }
+
+    /// Has to come true within so many seconds.
+    pub(crate) fn until_within(self, check: Check, seconds: u64) -> Self {
+        self.step(Step::UntilWithin(check, secs(seconds)))
+    }
+
+    /// Has to come true before long.
+    pub(crate) fn until(self, check: Check) -> Self {
+        self.step(Step::Until(check))
+    }
+
+    /// Has to hold for so many seconds.
+    pub(crate) fn throughout(self, check: Check, seconds: u64) -> Self {
+        self.step(Step::Throughout(check, secs(seconds)))
+    }
+
+    /// Has to hold now.
+    pub(crate) fn expect(self, check: Check) -> Self {
+        self.throughout(check, 0)
+    }
+
+    /// "Replaced" and "untouched" refer to this moment; counting begins anew.
+    pub(crate) fn remember(self) -> Self {
+        self.step(Step::Remember)
+    }
+
+    /// The controller wrote so often to pods since the story remembered.
+    pub(crate) fn pod_writes(self, count: usize) -> Self {
+        self.step(Step::PodWrites(count))
+    }
+}

@@ -1,0 +1,45 @@
+//! From stories to tests: every scenario is a test on the embedded cluster, all together are one on a real one.
+
+use super::story::{Pace, Scenario};
+
+/// A scenario under its name.
+pub(crate) struct Entry {
+    /// The sentence, in the form of a function's name; begins with the number in the specification.
+    pub(crate) name: &'static str,
+    /// Tells it.
+    pub(crate) tell: fn(Pace) -> Scenario,
+}
+
+impl Entry {
+    /// The sentence.
+    pub(crate) fn sentence(&self) -> String {
+        self.name.replace('_', " ")
+    }
+
+    /// What its stories are called: short enough for the name of a namespace.
+    pub(crate) fn short(&self, story: usize) -> String {
+        let number = self.name.split('_').next().unwrap_or(self.name);
+        format!("{number}-{story}")
+    }
+}
+
+/// Declares scenarios: each function becomes a test on the embedded cluster and an entry of `ALL`.
+macro_rules! scenarios {
+    ($($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
+        /// The scenarios of this file.
+        pub(crate) const ALL: &[$crate::support::suite::Entry] = &[$(
+            $crate::support::suite::Entry {
+                name: stringify!($name),
+                tell: |$pace: $crate::support::story::Pace| -> $crate::support::story::Scenario { ($body).into() },
+            }
+        ),*];
+        $(
+            $(#[doc = $doc])*
+            #[test]
+            fn $name() {
+                $crate::support::embedded::run(ALL, stringify!($name));
+            }
+        )*
+    };
+}
+pub(crate) use scenarios;

@@ -1,0 +1,161 @@
+//! The two clusters behind the same verbs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ResourceQuota, ServiceAccount};
+use kube::{Api, Client};
+use yurt_ds::clock::Clock;
+use yurt_ds::sim::cluster::{Fault, RequestInfo};
+use yurt_ds::sim::kubelet::Kubelets;
+
+use super::player::has_service_account;
+use super::story::Pace;
+
+/// A cluster with fake kubelets, and one controller that serves it.
+#[derive(Clone)]
+pub(crate) struct World {
+    /// A client that may do everything.
+    pub(crate) client: Client,
+    /// The kubelets of all nodes.
+    pub(crate) kubelets: Kubelets,
+    /// Its time.
+    pub(crate) clock: Clock,
+    /// How fast that is.
+    pub(crate) pace: Pace,
+    /// What differs between the two.
+    pub(crate) backend: Arc<dyn Backend>,
+}
+
+/// What goes wrong with the requests of the controller.
+pub(crate) type FaultRule = Box<dyn Fn(&RequestInfo) -> Fault + Send + Sync>;
+
+/// Around a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// It never reaches the API server.
+    Before,
+    /// It is carried out, and nobody hears the answer.
+    After,
+}
+
+/// What the two clusters do in their own ways.
+pub(crate) trait Backend: Send + Sync {
+    /// What the controller wrote to pods of a namespace so far, as the API server recorded it.
+    fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites>;
+    /// Requests of the controller for objects of a namespace so far, except watches and those for Leases.
+    fn requests(&self, namespace: &str) -> anyhow::Result<usize>;
+    /// Stops the native DaemonSet controller, or lets it go on.
+    fn native(&self, runs: bool) -> anyhow::Result<()>;
+    /// The API server answers nobody, or everybody again.
+    fn api_server(&self, runs: bool) -> anyhow::Result<()>;
+    /// Kills the controller at its `number`th write from now, and starts it again. A real API server cannot tell; there
+    /// it happens after so many thirds of a second.
+    fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()>;
+    /// From now on two replicas of the controller compete for the Lease.
+    fn two_replicas(&self) -> anyhow::Result<()>;
+    /// Kills the replica of this identity.
+    fn kill(&self, identity: &str) -> anyhow::Result<()>;
+    /// Where the Lease is.
+    fn lease_namespace(&self) -> &'static str;
+    /// Takes a permission from the controller, or gives it back.
+    fn permission(
+        &self,
+        verb: &'static str,
+        resource: &'static str,
+        granted: bool,
+    ) -> BoxFuture<'_, anyhow::Result<()>>;
+    /// Whether every namespace gets a service account that pods wait for.
+    fn has_service_accounts(&self) -> bool;
+
+    /// From now on the controller's requests go wrong as the rule says.
+    fn fault(&self, _rule: FaultRule) -> anyhow::Result<()> {
+        bail!("no fault points on this cluster")
+    }
+    /// The end of the controller's log, where it has one.
+    fn log(&self) -> String {
+        String::new()
+    }
+    /// Ends all faults.
+    fn mend(&self) {}
+    /// Breaks all watches.
+    fn disconnect_watches(&self) -> anyhow::Result<()> {
+        bail!("no fault points on this cluster")
+    }
+    /// What happened before now can be had by a new list only.
+    fn forget_history(&self) -> anyhow::Result<()> {
+        bail!("no fault points on this cluster")
+    }
+}
+
+/// Whether a request changes nothing.
+pub(crate) fn is_read(verb: &str) -> bool {
+    ["get", "list", "watch"].contains(&verb)
+}
+
+/// Requests of the controller for the pods of a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodWrites {
+    /// Deletions that were carried out.
+    pub(crate) deletions: usize,
+    /// Deletions that were refused.
+    pub(crate) refused: usize,
+    /// Patches and whatever else.
+    pub(crate) others: usize,
+}
+
+impl PodWrites {
+    /// All of them.
+    pub(crate) fn total(&self) -> usize {
+        self.deletions + self.refused + self.others
+    }
+
+    /// Counts one more request; reading is not counted.
+    pub(crate) fn count(&mut self, verb: &str, succeeded: bool) {
+        match verb {
+            verb if is_read(verb) => {}
+            "delete" if succeeded => self.deletions += 1,
+            "delete" => self.refused += 1,
+            _ => self.others += 1,
+        }
+    }
+}
+
+impl World {
+    /// What the controller wrote to pods of a namespace so far.
+    pub(crate) fn pod_writes(&self, namespace: &str) -> anyhow::Result<PodWrites> {
+        self.backend.pod_writes(namespace)
+    }
+
+    /// Waits until pods can be made in a new namespace.
+    pub(crate) async fn await_service_account(&self, namespace: &str) -> anyhow::Result<()> {
+        if !self.backend.has_service_accounts() {
+            return Ok(());
+        }
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
+        for _ in 0..300 {
+            if has_service_account(&accounts).await {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        bail!("no service account `default` in {namespace} after 30 s")
+    }
+
+    /// Waits until a new quota is in force.
+    pub(crate) async fn await_quota(&self, namespace: &str) -> anyhow::Result<()> {
+        let quotas = Api::<ResourceQuota>::namespaced(self.client.clone(), namespace);
+        for _ in 0..300 {
+            let quota = quotas.get("none").await.context("read the quota")?;
+            if quota.status.is_some_and(|status| status.hard.is_some())
+                || !self.backend.has_service_accounts()
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        bail!("the quota in {namespace} is not in force after 30 s")
+    }
+}
