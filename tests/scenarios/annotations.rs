@@ -78,7 +78,7 @@ scenarios! {
             .image(NEW)
             .until(need_upgrade(1..=3, true).and(one_event("Warning", "apps.openyurt.io/upgrade-strategy")))
             .throughout(untouched(1..=3), pace.pick(600, 8))
-            .expect(one_event("Warning", ""))
+            .expect(one_event("Warning", "apps.openyurt.io"))
     }
 
     fn s06_given_update_strategy_bluegreen_then_zero_pod_writes_one_warning_no_error_loop_and_when_corrected_the_rollout_starts(_pace) {
@@ -130,7 +130,7 @@ scenarios! {
             .image(NEW)
             .until(need_upgrade(1..=3, true))
             .throughout(untouched(1..=3), pace.pick(600, 8))
-            .expect(at_most_events("Warning", 1))
+            .expect(at_most_events("Warning", "apps.openyurt.io", 1))
     }
 
     fn s14_given_a_rollout_in_progress_when_the_annotation_is_removed_then_no_further_deletion(pace) {

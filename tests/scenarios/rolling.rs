@@ -72,7 +72,7 @@ scenarios! {
             .with(Daemon::new().min_ready(min_ready))
             .image(NEW)
             .until(converged())
-            .expect(deletions(3).and(peak(1)).and(gaps(min_ready + 1, min_ready + pace.pick(5, 10))))
+            .expect(deletions(3).and(peak(1)).and(gaps(min_ready + 1, min_ready + pace.pick(5, 60))))
     }
 
     fn s20_given_one_old_pod_crash_looping_then_it_is_the_first_to_be_replaced(_pace) {

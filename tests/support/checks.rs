@@ -205,9 +205,9 @@ pub(crate) fn event(kind: &'static str, says: &'static str) -> Check {
 }
 
 /// At most so many Events of this type.
-pub(crate) fn at_most_events(kind: &'static str, limit: i64) -> Check {
+pub(crate) fn at_most_events(kind: &'static str, says: &'static str, limit: i64) -> Check {
     Check::new(format!("at most {limit} {kind} Events"), move |picture| {
-        let count = count_events(picture, kind, "");
+        let count = count_events(picture, kind, says);
         demand(count <= limit, || format!("{count}"))
     })
 }

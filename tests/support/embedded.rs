@@ -17,7 +17,7 @@ use yurt_ds::shutdown::{self, Trigger};
 use yurt_ds::sim::cluster::{Cluster, Fault, Guard, Options, RequestInfo};
 use yurt_ds::sim::kubelet::{self, Kubelets, Offline};
 use yurt_ds::sim::task::Task;
-use yurt_ds::sim::{daemonset, scheduler};
+use yurt_ds::sim::{daemonset, gc, scheduler};
 
 use super::player::play;
 use super::story::{Pace, Story};
@@ -143,7 +143,10 @@ impl Embedded {
             }
             Fault::Pass
         });
-        let tasks = vec![scheduler::start(cluster.client("kube-scheduler"))];
+        let tasks = vec![
+            scheduler::start(cluster.client("kube-scheduler")),
+            gc::start(cluster.client("garbage-collector")),
+        ];
         let first = replica(&cluster, &clock, FIRST, false);
         Self {
             native: Mutex::new(Some(native(&cluster, &clock))),

@@ -305,19 +305,31 @@ impl Picture {
         }
     }
 
-    /// Ready, targeted nodes without an available pod; what changed within the slack does not count unless by us.
+    /// Ready, targeted nodes without an available pod. What changed within the slack, or returned and has not settled,
+    /// does not count unless it is our doing.
     fn lacking(&self, at: Timestamp) -> impl Iterator<Item = &String> {
-        let settled = self.clock.now() - self.slack;
+        let known = self.clock.now() - self.slack;
+        let settled = known - self.settle();
         self.nodes
             .iter()
             .filter(|(_, seen)| seen.ready && self.is_targeted(seen))
             .filter(move |(name, seen)| {
                 self.disrupted.contains(*name)
-                    || seen.since <= settled
-                        && self.broke.get(*name).is_none_or(|at| *at <= settled)
+                    || seen.since <= settled && self.broke.get(*name).is_none_or(|at| *at <= known)
             })
             .filter(move |(name, _)| !self.has_available(name, at))
             .map(|(name, _)| name)
+    }
+
+    /// How long a node that returned is left alone.
+    fn settle(&self) -> SignedDuration {
+        let annotations = self
+            .daemon
+            .as_ref()
+            .and_then(|daemon| daemon.metadata.annotations.as_ref());
+        let settle = annotations.and_then(|all| all.get("apps.openyurt.io/ready-settle"));
+        let seconds = settle.and_then(|text| text.strip_suffix('s')?.parse().ok());
+        SignedDuration::from_secs(seconds.unwrap_or(30))
     }
 
     fn is_in_flight(&self, node: &str) -> bool {

@@ -150,7 +150,7 @@ impl Stage {
         let limit = self
             .world
             .pace
-            .pick(Duration::from_secs(900), Duration::from_secs(120));
+            .pick(Duration::from_secs(900), Duration::from_secs(300));
         self.monitor.lock().await.until(check, limit).await
     }
 
