@@ -56,7 +56,7 @@ impl Cli {
 }
 
 /// What is logged when nothing is said.
-const LEVELS: &str = "info,kube_client=warn,kube_runtime=warn";
+const LEVELS: &str = "info,kube_client=off,kube_runtime=warn";
 
 /// Flags about log lines.
 #[derive(Clone, Debug, Args)]
