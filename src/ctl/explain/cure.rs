@@ -1,0 +1,241 @@
+//! What would change a verdict: a sentence or two, with the commands.
+
+use super::{Explanation, explain, newest};
+use crate::core::eligibility::Obstacle;
+use crate::core::names::{MAX_UNAVAILABLE, PAUSED};
+use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, stall_of};
+use crate::ctl::age;
+use crate::ctl::picture::{Picture, State};
+
+/// Holders of slots that are named; the rest is counted.
+const NAMED: usize = 5;
+
+/// What would change the verdict: one sentence or a few, with the commands.
+pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
+    let (node, verdict) = (
+        &picture.fleet.nodes[position],
+        &picture.plan.verdicts[position],
+    );
+    match *verdict {
+        Verdict::Done => "Nothing: it is done.".to_owned(),
+        Verdict::InProgress(progress) => cure_progress(picture, node, verdict, progress),
+        Verdict::Budget { .. } => queue(picture, position),
+        Verdict::Offline(offline) => cure_offline(picture, node, offline),
+        Verdict::FailedByRevision { .. } => format!(
+            "It keeps a slot of the budget ({} of {} taken). Repair the node, and it counts again as soon as it is \
+             Ready; or roll out another template: kubectl -n {} rollout undo daemonset/{}",
+            picture.plan.counts.unavailable,
+            picture.plan.counts.allowed,
+            picture.key.namespace,
+            picture.key.name
+        ),
+        Verdict::Paused { until } => {
+            let resume = format!("yurt-ds ctl resume {}", picture.key);
+            match until {
+                Some(until) => format!(
+                    "It goes on by itself in {}; earlier with: {resume}",
+                    age::between(picture.now, until)
+                ),
+                None => format!("It goes on after: {resume}"),
+            }
+        }
+        Verdict::AwaitingOwner => upgrade(picture, node),
+        Verdict::NativeControllerBehind => {
+            "It goes on by itself within seconds. If it does not, kube-controller-manager is down or cannot reach \
+             the API server."
+                .to_owned()
+        }
+        Verdict::Invalid => match &picture.invalid {
+            Some(invalid) => format!("{invalid}."),
+            None => String::new(),
+        },
+        Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
+    }
+}
+
+fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Progress) -> String {
+    let (namespace, pod) = (&picture.key.namespace, newest(node));
+    let pod = pod.map(|pod| pod.name.as_str()).unwrap_or_default();
+    match progress {
+        Progress::Replacing => {
+            "The controller deletes the old pod, and the native DaemonSet controller makes a new one. If this answer \
+             stays the same for more than a few seconds, no controller is at work: look for it with: kubectl get \
+             leases -A"
+                .to_owned()
+        }
+        Progress::Terminating => format!(
+            "A new pod is made when the old one has ended. If that takes longer than its \
+             terminationGracePeriodSeconds, look for finalizers: kubectl -n {namespace} describe pod {pod}"
+        ),
+        Progress::Missing { .. } if stall_of(node, verdict, picture.now).is_some() => format!(
+            "Find out what refuses the pod, a quota or an admission webhook: kubectl -n {namespace} get events \
+             --field-selector reason=FailedCreate"
+        ),
+        Progress::Missing { .. } => format!(
+            "It usually takes a second or two. If it lasts, a quota or an admission webhook refuses the pod: kubectl \
+             -n {namespace} get events --field-selector reason=FailedCreate"
+        ),
+        Progress::Starting => {
+            let look = format!("kubectl -n {namespace} describe pod {pod}");
+            match stall_of(node, verdict, picture.now) {
+                None => format!("Nothing to do, unless it lasts: {look}"),
+                Some(Stall::PodsDoNotStart) => format!(
+                    "Correct the image or the template, or go back: kubectl -n {namespace} rollout undo daemonset/{}. \
+                     More about it: {look}",
+                    picture.key.name
+                ),
+                Some(_) => format!("Look at its readiness: {look}"),
+            }
+        }
+        Progress::Young { .. } => "Nothing to do: its slot is free then.".to_owned(),
+        Progress::Surplus => "Nothing to do, unless it lasts.".to_owned(),
+    }
+}
+
+fn queue(picture: &Picture, position: usize) -> String {
+    let own = &picture.plan.verdicts[position];
+    let is_before = |other: usize, verdict: &Verdict| match (verdict, own) {
+        (Verdict::Budget { broken: a }, Verdict::Budget { broken: b }) => {
+            (!a, other) < (!b, position)
+        }
+        _ => false,
+    };
+    let verdicts = picture.plan.verdicts.iter().enumerate();
+    let before = verdicts
+        .filter(|(other, verdict)| is_before(*other, verdict))
+        .count();
+    let waiting = picture.plan.counts.by_word[own.index()];
+    let (counts, share) = (&picture.plan.counts, picture.strategy.max_unavailable);
+    let limit = format!(
+        "max-unavailable {share} allows {} of {} nodes",
+        counts.allowed, counts.targeted
+    );
+    let holders = holders(picture, position);
+    let holders = if holders.is_empty() {
+        "no other node holds a slot".to_owned()
+    } else {
+        format!("slots are held by {holders}")
+    };
+    let hint = match picture.state() {
+        State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
+        _ => format!("To go faster, raise the annotation {MAX_UNAVAILABLE}"),
+    };
+    format!(
+        "It is number {} of {waiting} in the queue and has its turn as soon as a slot is free: {limit}, and {holders}. \
+         {hint}",
+        before + 1
+    )
+}
+
+/// The nodes that hold slots, but the one that asks.
+fn holders(picture: &Picture, asking: usize) -> String {
+    let holds = |verdict: &Verdict| {
+        matches!(
+            verdict,
+            Verdict::InProgress(_)
+                | Verdict::FailedByRevision { .. }
+                | Verdict::Budget { broken: true }
+        )
+    };
+    let holding: Vec<usize> = (0..picture.plan.verdicts.len())
+        .filter(|position| *position != asking && holds(&picture.plan.verdicts[*position]))
+        .collect();
+    let mut named: Vec<String> = holding
+        .iter()
+        .take(NAMED)
+        .map(|position| holder(picture, *position))
+        .collect();
+    if holding.len() > NAMED {
+        named.push(format!("{} more", holding.len() - NAMED));
+    }
+    named.join(", ")
+}
+
+fn holder(picture: &Picture, position: usize) -> String {
+    let Explanation { reason, since, .. } = explain(picture, position);
+    let word = reason.unwrap_or_else(|| "not available".into());
+    let name = &picture.fleet.nodes[position].name;
+    match since {
+        Some(since) => format!("{name} ({word} for {})", age::between(since, picture.now)),
+        None => format!("{name} ({word})"),
+    }
+}
+
+fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
+    let settle = humantime::format_duration(picture.strategy.ready_settle);
+    let back = match (picture.strategy.mode, picture.strategy.pause, offline) {
+        (_, _, Offline::Updated { .. }) => {
+            return "Nothing to do: it needs no update when it returns.".to_owned();
+        }
+        (_, _, Offline::NoNode) => {
+            let pods = node.pods.iter().map(|pod| pod.name.as_str());
+            return format!(
+                "It goes on when the Node exists again. If it never will, delete the pod: kubectl -n {} delete pod {}",
+                picture.key.namespace,
+                pods.collect::<Vec<_>>().join(" ")
+            );
+        }
+        (_, _, Offline::Settling { .. }) => {
+            return format!(
+                "It goes on by itself when it stayed Ready for {settle} (annotation ready-settle)."
+            );
+        }
+        (_, _, Offline::Terminating { .. }) => {
+            return "It goes on by itself when the node is Ready again; others do not wait for it."
+                .to_owned();
+        }
+        (Mode::Ota, ..) => "Its owner can upgrade it when it is Ready again".to_owned(),
+        _ => format!("It goes on by itself when the node was Ready for {settle}"),
+    };
+    let paused = match picture.strategy.pause {
+        Some(_) if picture.plan.counts.by_word[PAUSED_WORD] > 0 => {
+            format!(" and the pause has ended ({PAUSED})")
+        }
+        _ => String::new(),
+    };
+    format!("{back}{paused}; others do not wait for it.")
+}
+
+/// Position of `Paused` in [`Verdict::WORDS`].
+const PAUSED_WORD: usize = 5;
+
+fn upgrade(picture: &Picture, node: &Node) -> String {
+    let namespace = &picture.key.namespace;
+    let Some(pod) = newest(node) else {
+        return String::new();
+    };
+    let pulling = match &pod.image_ready {
+        Some(image) if !image.status => {
+            " A pre-pull of the image was asked for; the upgrade is refused until it is done."
+        }
+        _ => "",
+    };
+    format!(
+        "On the node: curl -X POST http://127.0.0.1:10267/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade - \
+         or from here, which does the same: kubectl -n {namespace} delete pod {pod}.{pulling}",
+        pod = pod.name
+    )
+}
+
+/// Why no pod of the DaemonSet belongs on a node, and what would change that.
+pub(in crate::ctl) fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
+    let Some(obstacle) = obstacle else {
+        return (
+            "is not targeted: no pod of this DaemonSet belongs there".to_owned(),
+            "Nothing, unless the template or the node changes.".to_owned(),
+        );
+    };
+    let cure = match obstacle {
+        Obstacle::Taint(taint) => format!(
+            "A pod is made there when the template tolerates {taint}, or the node loses that taint."
+        ),
+        Obstacle::NodeSelector(_) => {
+            "A pod is made there when the node has these labels, or the template asks for others."
+                .to_owned()
+        }
+        Obstacle::NodeName(_) | Obstacle::NodeAffinity => {
+            "A pod is made there when the template allows this node.".to_owned()
+        }
+    };
+    (format!("is not targeted: {obstacle}"), cure)
+}

@@ -1,0 +1,249 @@
+//! Every state of a node has words.
+
+use super::*;
+use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
+use crate::core::{
+    Fleet, Pause, Plan, Readiness, RevisionState, Strategy, Targeting, Trouble, decide,
+};
+use std::time::Duration;
+
+const NOW: i64 = 10_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A node that is Ready for long, with one old pod that is available.
+fn node(name: &str) -> Node {
+    Node {
+        name: name.into(),
+        targeting: Targeting::Run,
+        readiness: Readiness::Ready { since: at(1) },
+        pods: vec![pod(&format!("p-{name}"))],
+        podless_since: None,
+    }
+}
+
+fn pod(name: &str) -> Pod {
+    Pod {
+        name: name.into(),
+        uid: name.into(),
+        resource_version: "1".into(),
+        created: at(100),
+        revision: PodRevision::Outdated,
+        terminating: false,
+        ready_since: Some(at(110)),
+        started: Some(at(101)),
+        trouble: None,
+        need_upgrade: None,
+        image_ready: None,
+    }
+}
+
+/// A node whose pod is new, and made so many seconds ago.
+fn updated(name: &str, ago: i64) -> Node {
+    let mut node = node(name);
+    node.pods[0].revision = PodRevision::Current;
+    node.pods[0].created = at(NOW - ago);
+    node.pods[0].ready_since = None;
+    node
+}
+
+fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
+    let strategy = Strategy {
+        mode: Mode::AdvancedRollingUpdate,
+        max_unavailable: DEFAULT_MAX_UNAVAILABLE,
+        pause,
+        min_ready: Duration::from_secs(20),
+        ready_settle: DEFAULT_READY_SETTLE,
+    };
+    let fleet = Fleet {
+        revision: RevisionState::Current("new".into()),
+        replaces: true,
+        nodes,
+    };
+    let plan: Plan = decide(&strategy, &fleet, at(NOW));
+    Picture {
+        key: "default/web".parse().unwrap(),
+        strategy,
+        invalid: None,
+        notes: Vec::new(),
+        fleet,
+        plan,
+        conditions: Vec::new(),
+        first_look: at(NOW),
+        now: at(NOW),
+    }
+}
+
+/// What is said about the node `n1`, a node that stands first; `n2` runs the old revision.
+#[track_caller]
+fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str) {
+    let picture = picture(vec![n1, node("n2")], None);
+    let found = explain(&picture, 0);
+    assert_eq!(picture.plan.verdicts[0].word(), verdict, "{found:?}");
+    assert_eq!(found.reason.as_deref(), reason, "{found:?}");
+    assert!(found.because.contains(because), "{found:?}");
+    let cure = cure(&picture, 0);
+    assert!(cure.contains(next), "{cure}");
+}
+
+#[test]
+fn every_state_of_a_node_has_words() {
+    let away = |mut node: Node| {
+        node.readiness = Readiness::NotReady {
+            since: Some(at(9_000)),
+        };
+        node
+    };
+    case(
+        node("n1"),
+        "InProgress",
+        Some("Replacing"),
+        "p-n1 is to be replaced",
+        "kubectl get leases -A",
+    );
+
+    let mut young = updated("n1", 30);
+    young.pods[0].ready_since = Some(at(NOW - 5));
+    case(
+        young,
+        "InProgress",
+        Some("Young"),
+        "available in 15s (minReadySeconds: 20)",
+        "Nothing to do",
+    );
+
+    let mut ending = node("n1");
+    ending.pods[0].terminating = true;
+    case(
+        ending,
+        "InProgress",
+        Some("Terminating"),
+        "p-n1 is terminating",
+        "finalizers",
+    );
+
+    let mut two = node("n1");
+    two.pods.push(pod("other"));
+    case(
+        two,
+        "InProgress",
+        Some("Surplus"),
+        "has 2 pods",
+        "Nothing to do",
+    );
+
+    let mut none = node("n1");
+    none.pods.clear();
+    none.podless_since = Some(at(NOW - 60));
+    case(
+        none,
+        "InProgress",
+        Some("Missing"),
+        "has no pod",
+        "Find out what refuses the pod",
+    );
+
+    let mut pulling = updated("n1", 60);
+    pulling.pods[0].trouble = Some(Trouble {
+        reason: "ImagePullBackOff".into(),
+        restarts: 0,
+    });
+    case(
+        pulling,
+        "InProgress",
+        Some("ImagePullBackOff"),
+        "does not start (ImagePullBackOff)",
+        "rollout undo daemonset/web",
+    );
+
+    case(
+        updated("n1", 5),
+        "InProgress",
+        Some("Starting"),
+        "not Ready yet",
+        "unless it lasts",
+    );
+    case(
+        away(node("n1")),
+        "Offline",
+        Some("NotReady"),
+        "NotReady and outdated",
+        "was Ready for 30s",
+    );
+
+    let mut stuck = away(node("n1"));
+    stuck.pods[0].terminating = true;
+    case(
+        stuck,
+        "Offline",
+        Some("Terminating"),
+        "cannot finish terminating",
+        "Ready again",
+    );
+
+    let mut back = node("n1");
+    back.readiness = Readiness::Ready {
+        since: at(NOW - 10),
+    };
+    case(
+        back,
+        "Offline",
+        Some("Settling"),
+        "back in 20s",
+        "stayed Ready for 30s",
+    );
+
+    let mut lost = node("n1");
+    lost.readiness = Readiness::Gone;
+    case(
+        lost,
+        "Offline",
+        Some("NoNode"),
+        "no such Node",
+        "delete pod p-n1",
+    );
+
+    let mut killed = updated("n1", 1_100);
+    killed.readiness = Readiness::NotReady {
+        since: Some(at(NOW - 1_000)),
+    };
+    case(
+        killed,
+        "FailedByRevision",
+        Some("NotReady"),
+        "soon after it got",
+        "keeps a slot",
+    );
+}
+
+#[test]
+fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
+    let mut broken = node("n3");
+    broken.pods[0].ready_since = None;
+    let picture = picture(
+        vec![updated("n1", 700), node("n2"), broken, node("n4")],
+        None,
+    );
+    let place = |position| cure(&picture, position);
+    assert!(place(2).contains("number 1 of 3"), "{}", place(2));
+    assert!(place(1).contains("number 2 of 3"), "{}", place(1));
+    assert!(place(3).contains("number 3 of 3"), "{}", place(3));
+    assert!(
+        place(3).contains("n1 (Starting for 11m), n3 (not available)"),
+        "{}",
+        place(3)
+    );
+}
+
+#[test]
+fn a_pause_is_explained_with_its_end() {
+    let picture = picture(vec![node("n1")], Some(Pause::Until(at(NOW + 300))));
+    assert!(
+        explain(&picture, 0)
+            .because
+            .contains("paused until 1970-01-01T02:51:40Z")
+    );
+    assert!(cure(&picture, 0).contains("by itself in 5m"));
+}
