@@ -4,6 +4,7 @@
 //! and no second one that says the same. Nothing waits for an Event: what cannot be sent in time is counted and dropped.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -95,6 +96,8 @@ pub struct Events {
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
+    /// Tells apart the names of Events of the same instant.
+    number: Arc<AtomicU64>,
 }
 
 /// What sends them.
@@ -115,6 +118,7 @@ pub fn start(
         clock,
         instance: cut(instance, INSTANCE_LIMIT).to_owned(),
         metrics: metrics.clone(),
+        number: Arc::default(),
     };
     let sending = tokio::spawn(send_all(client, queued, metrics));
     (events, Sending(sending))
@@ -159,9 +163,10 @@ impl Events {
     fn event(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> Event {
         let now = self.clock.now();
         let name = cut(&about.name, NAME_LIMIT);
+        let number = self.number.fetch_add(1, Ordering::Relaxed) % 0x100;
         Event {
             metadata: ObjectMeta {
-                name: Some(format!("{name}.{:x}", now.as_nanosecond())),
+                name: Some(format!("{name}.{:x}{number:02x}", now.as_nanosecond())),
                 namespace: Some(about.namespace.clone()),
                 ..ObjectMeta::default()
             },
