@@ -167,7 +167,7 @@ scenarios! {
     fn s28_given_a_revision_that_makes_its_node_notready_then_the_nodes_lost_never_exceed_the_budget_and_the_state_names_them(pace) {
         let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
         Story::on(6)
-            .with(Daemon::new().max_unavailable("2").min_ready(3))
+            .with(Daemon::new().max_unavailable("2").min_ready(30))
             .allowed(2)
             .behave(NEW, panics)
             .image(NEW)
@@ -189,9 +189,9 @@ scenarios! {
         Story::on(4).offline([2]).image(NEW).until(replaced([1, 3, 4])).expect(untouched([2]))
     }
 
-    fn s32_given_a_mid_rollout_rollback_then_nodes_still_on_the_old_image_are_not_restarted_only_those_on_the_new(pace) {
+    fn s32_given_a_mid_rollout_rollback_then_nodes_still_on_the_old_image_are_not_restarted_only_those_on_the_new(_pace) {
         Story::on(3)
-            .with(Daemon::new().min_ready(pace.pick(30, 8)))
+            .with(Daemon::new().min_ready(30))
             .image(NEW)
             .until(runs_current(1))
             .image(OLD)

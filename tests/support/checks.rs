@@ -74,6 +74,11 @@ pub(crate) fn converged() -> Check {
             .and_then(|status| status.observed_generation);
         let fresh = picture.is_up_to_date() && observed >= daemon.metadata.generation;
         demand(fresh, || "the native controller is behind".into())?;
+        // Its own numbers tell whether the revision that is known here is the newest: they come in the same write.
+        let numbers = daemon.status.as_ref();
+        let numbers = numbers.map(|s| (s.updated_number_scheduled, s.desired_number_scheduled));
+        let all = numbers.is_some_and(|(updated, desired)| updated.unwrap_or(0) == desired);
+        demand(all, || format!("updated and desired nodes are {numbers:?}"))?;
         for node in picture.online() {
             updated(picture, node)?;
         }

@@ -28,6 +28,7 @@ pub(crate) struct Stage {
     pub(crate) world: World,
     /// The namespace, and the beginning of the nodes' names.
     pub(crate) name: String,
+    before: PodWrites,
     monitor: Arc<tokio::sync::Mutex<Monitor>>,
 }
 
@@ -68,6 +69,7 @@ impl Stage {
         let stage = Self {
             world: world.clone(),
             name: name.to_owned(),
+            before: world.pod_writes(name)?,
             monitor: Arc::new(tokio::sync::Mutex::new(monitor)),
         };
         stage.create_daemon(&story.daemon).await?;
@@ -106,7 +108,7 @@ impl Stage {
 
     /// What the API server recorded agrees with what the monitor saw.
     async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
-        let written = self.pod_writes().await?;
+        let written = self.pod_writes().await?.since(self.before);
         let picture = || async { self.monitor.lock().await.picture().describe() };
         if written.deletions > seen {
             let picture = picture().await;

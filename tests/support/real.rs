@@ -1,7 +1,7 @@
 //! A real control plane, with the real binary as its controller.
 //!
 //! `YURT_DS_SUITE_KUBECONFIG` names a kubeconfig whose user may do everything; only then does this run. The nodes are
-//! fake (`sim::kubelet`), everything else is real. `tests/real-cluster.sh` brings such a control plane up. Beside the
+//! fake (`sim::kubelet`), everything else is real. `.ci/run` brings such a control plane up. Beside the
 //! kubeconfig of one, `audit.log` says who wrote what; on any other cluster that part of the judgement is left out.
 
 use std::collections::BTreeMap;
@@ -35,8 +35,13 @@ pub(crate) fn kubeconfig() -> Option<PathBuf> {
 /// The cluster of this kubeconfig.
 pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
     let client = client(kubeconfig, "yurt-ds-suite").await?;
+    // A control plane of our own leaves nodes alone; on any other one they have to give signs of life.
+    let own = kubeconfig
+        .with_file_name("kube-controller-manager.pid")
+        .exists();
     let options = Options {
         offline: Offline::MARKED,
+        lease: (!own).then_some(Duration::from_secs(10)),
         ..Options::default()
     };
     let kubelets = client_for(kubeconfig, "yurt-ds-fake-kubelet").await?;

@@ -112,6 +112,15 @@ impl PodWrites {
         self.deletions + self.refused + self.others
     }
 
+    /// Those after `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            deletions: self.deletions - earlier.deletions,
+            refused: self.refused - earlier.refused,
+            others: self.others - earlier.others,
+        }
+    }
+
     /// Counts one more request; reading is not counted.
     pub(crate) fn count(&mut self, verb: &str, succeeded: bool) {
         match verb {
