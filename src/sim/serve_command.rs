@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
+use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::net::TcpListener;
@@ -16,6 +18,7 @@ use tokio::net::TcpListener;
 use crate::clock::Clock;
 use crate::shutdown::{self, Shutdown};
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
+use crate::sim::show::first_daemonset;
 use crate::sim::task::Task;
 use crate::sim::world::{Setup, World};
 
@@ -28,6 +31,14 @@ Take nodes offline, and let them return, by an annotation:
   kubectl annotate node edge-2 sim.yurt-ds.io/offline-
 
 Containers are not run: images are only names, there are no logs and nothing to exec into.";
+
+/// What to try first: a node goes, the image changes, the others get it, the node returns and follows.
+const FIRST_STEPS: &str = "
+  kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
+  kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5
+  kubectl get pods -o wide --watch                             # and: yurt-ds ctl status nginx-daemonset
+  kubectl annotate node edge-2 sim.yurt-ds.io/offline-         # half a minute later its pod follows
+";
 
 /// Flags of `yurt-ds sim serve`.
 #[derive(Clone, Debug, Args)]
@@ -43,6 +54,9 @@ pub struct ServeArgs {
     /// Write the kubeconfig to this file instead of a temporary one
     #[arg(long, env = "YURT_DS_SIM_KUBECONFIG_OUT", value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
+    /// Without the DaemonSet default/nginx-daemonset to begin with
+    #[arg(long, env = "YURT_DS_SIM_EMPTY")]
+    pub empty: bool,
     /// Without the yurt-ds controller, to run one beside it: `yurt-ds controller --kubeconfig FILE`
     #[arg(long, env = "YURT_DS_SIM_NO_CONTROLLER")]
     pub no_controller: bool,
@@ -90,6 +104,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
                 ..Behaviour::default()
             },
             offline: Offline::MARKED,
+            lease: Some(Duration::from_secs(10)),
             jitter: Duration::from_millis(300),
             seed: args.seed,
             ..kubelet::Options::default()
@@ -98,13 +113,17 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     });
     let nodes = (1..=args.nodes).map(|number| NodeSpec::named(format!("edge-{number}")));
     world.kubelets.add_nodes(nodes.collect()).await?;
+    if !args.empty {
+        create_first(&world.client()).await?;
+    }
     let _steering = Task::spawn(steer(world.client(), world.kubelets.clone()));
-    let file = args.kubeconfig_out.unwrap_or_else(|| temporary(address));
+    let file = args.kubeconfig_out.clone();
+    let file = file.unwrap_or_else(|| temporary(address));
     write_private(&file, &world.cluster.kubeconfig(address))?;
     let (end, mut ended) = shutdown::channel();
     let cluster = world.cluster.clone();
     let server = tokio::spawn(async move { cluster.serve(listener, ended.requested()).await });
-    println!("{}", welcome(address, &file, args.nodes));
+    println!("{}", welcome(address, &file, &args));
     shutdown.requested().await;
     end.request();
     world.finish().await;
@@ -131,18 +150,25 @@ fn write_private(file: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).with_context(what)
 }
 
-fn welcome(address: SocketAddr, file: &Path, nodes: u32) -> String {
-    format!(
-        "A cluster with {nodes} nodes runs at http://{address} until Ctrl-C.
-
-  export KUBECONFIG={}
-
-Then try, in another terminal:
-  kubectl apply -f examples/nginx.yaml && kubectl get pods -o wide
-  kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
-  kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5 && yurt-ds ctl status nginx-daemonset",
+fn welcome(address: SocketAddr, file: &Path, args: &ServeArgs) -> String {
+    let mut text = format!(
+        "A cluster with {} nodes runs at http://{address} until Ctrl-C. In another terminal:\n\n  export KUBECONFIG={}\n",
+        args.nodes,
         file.display()
-    )
+    );
+    text += match args.empty {
+        true => "  kubectl get nodes\n",
+        false => FIRST_STEPS,
+    };
+    text
+}
+
+/// The DaemonSet of the story, with its old image.
+async fn create_first(client: &Client) -> Result<()> {
+    let sets: Api<DaemonSet> = Api::namespaced(client.clone(), "default");
+    let set = serde_json::from_value(first_daemonset()).context("the first DaemonSet")?;
+    let created = sets.create(&PostParams::default(), &set).await;
+    created.map(drop).context("create the first DaemonSet")
 }
 
 /// Does what the annotation of each node says.

@@ -16,6 +16,7 @@ mod screen;
 mod script;
 mod stage;
 mod summary;
+mod text;
 mod view;
 
 #[cfg(test)]
@@ -33,6 +34,7 @@ use self::report::Report;
 use self::screen::Screen;
 use self::script::{Engine, Script};
 use self::stage::{Ending, Stage};
+use self::text::hanging;
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::sim::dice::mix;
@@ -43,22 +45,25 @@ use crate::sim::serve_command;
 const FRAME: Duration = Duration::from_millis(500);
 /// Where nothing can be drawn over, a line about the fleet comes after this much virtual time.
 const LINE: Duration = Duration::from_secs(15);
+/// When nothing has changed for so long, time goes faster.
+const DULL: Duration = Duration::from_secs(35);
 /// Wrong usage, as everywhere.
 const USAGE: u8 = 2;
 /// What a shell calls the end by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 
 const OPENING: &str = "\
-Everything below runs in this process: a small Kubernetes API server, its native controllers, fake kubelets, and the
-real yurt-ds controller. Time is virtual; nothing leaves this machine.
+Everything below runs in this process: a small Kubernetes API server, the native
+controllers, fake kubelets, and the real yurt-ds controller. Time is virtual;
+nothing leaves this machine.
 ";
 
-const NEXT: &str = "\
+const NEXT: &str = "
 Try next:
-  yurt-ds sim --nodes 1000 --offline 30%        an own fleet
-  yurt-ds sim --nodes 50 --bad-revision crash   a new image that fails: the rollout stops by itself
-  yurt-ds sim serve                             keep such a cluster running, and use kubectl on it
-  README.md                                     install yurt-ds on a cluster of yours
+  yurt-ds sim --nodes 1000 --offline 30%       an own fleet
+  yurt-ds sim --nodes 50 --bad-revision crash  a bad image: the rollout stops
+  yurt-ds sim serve                            such a cluster to use kubectl on
+  README.md                                    yurt-ds on a cluster of yours
 ";
 
 /// Runs what was typed after `yurt-ds sim`.
@@ -71,6 +76,11 @@ pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
         Some(SimVerb::Kubelets(args)) => run_kubelets(args).await.map(|()| ExitCode::SUCCESS),
         None => show(&args.play, shutdown).await,
     }
+}
+
+/// The DaemonSet of the story, as it is before the image changes.
+pub(crate) fn first_daemonset() -> serde_json::Value {
+    script::three_nodes().rollout.object()
 }
 
 /// How fast virtual time goes.
@@ -172,6 +182,12 @@ impl Theatre<'_> {
         }
     }
 
+    fn draw_over(&mut self, picture: &str) {
+        if let Some(screen) = &mut self.screen {
+            screen.draw(picture);
+        }
+    }
+
     fn pace(&self, script: &Script) -> Pace {
         let seen = self.screen.as_ref().is_some_and(Screen::is_live);
         match self.args {
@@ -184,11 +200,16 @@ impl Theatre<'_> {
     /// Plays a script to its end; `None` when somebody interrupts it.
     async fn play(&mut self, script: Script, seed: u64) -> Result<Option<Report>> {
         let pace = self.pace(&script);
-        let heading = format!("\n── {} ", script.title);
-        let rule = "─".repeat(78_usize.saturating_sub(heading.chars().count()));
-        self.print(&format!("{heading}{rule}\n\n"));
-        // Where the story was told line by line, the report does not tell it again.
         let live = self.screen.as_ref().is_some_and(Screen::is_live);
+        if !live || script.in_background {
+            let heading = format!("── {} ", script.title);
+            let rule = "─".repeat(78_usize.saturating_sub(heading.chars().count()));
+            self.print(&format!("\n{heading}{rule}\n\n"));
+        } else {
+            self.print("\n");
+            self.draw_over(&format!(" {}: starting …\n", script.title));
+        }
+        // Where the story was told line by line, the report does not tell it again.
         let in_full = script.in_full && live;
         let Some(report) = self.perform(script, seed, pace).await? else {
             return Ok(None);
@@ -215,7 +236,7 @@ impl Theatre<'_> {
             if self.shutdown.is_requested() {
                 return Ok(None);
             }
-            wait(pace, began);
+            wait(pace, stage.quiet(), began);
             to += FRAME;
         }
     }
@@ -233,7 +254,7 @@ impl Theatre<'_> {
             return;
         }
         for line in stage.timeline.iter().skip(told.lines) {
-            screen.print(&format!("{}  {}\n", line.at, line.text));
+            screen.print(&hanging(&format!("{}  ", line.at), &line.text, 80));
         }
         told.lines = stage.timeline.len();
         let now = stage.now();
@@ -253,8 +274,9 @@ struct Told {
 }
 
 /// Lets a person look at the picture. The whole runtime waits, and virtual time with it.
-fn wait(pace: Pace, began: std::time::Instant) {
+fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
     if let Pace::Times(speed) = pace {
+        let speed = if quiet > DULL { speed * 6.0 } else { speed };
         std::thread::sleep(FRAME.div_f64(speed).saturating_sub(began.elapsed()));
     }
 }

@@ -1,9 +1,9 @@
 //! A whole cluster in this process: API server, native controllers, kubelets and, if wanted, the yurt-ds controller.
 //!
 //! ```text
-//!                    ┌─ scheduler ─ native DaemonSet controller        (as in any cluster)
+//!                    ┌─ scheduler, DaemonSets, Jobs, node lifecycle, garbage collection   (as in any cluster)
 //! Cluster (API) ◄────┼─ fake kubelets
-//!                    └─ controller::run                               (the real one)
+//!                    └─ controller::run                                                   (the real one)
 //! ```
 
 use kube::Client;
@@ -16,8 +16,9 @@ use crate::serve::Readiness;
 use crate::shutdown;
 use crate::sim::cluster::{self, Cluster};
 use crate::sim::kubelet::{self, Kubelets};
+use crate::sim::pulse::Pulse;
 use crate::sim::task::Task;
-use crate::sim::{daemonset, scheduler};
+use crate::sim::{daemonset, gc, job, node_lifecycle, scheduler};
 
 /// What native controllers call themselves.
 const NATIVE: &str = "kube-controller-manager (sim)";
@@ -29,7 +30,7 @@ pub struct Setup {
     pub clock: Clock,
     /// Decides every name and every chance.
     pub seed: u64,
-    /// How kubelets behave.
+    /// How kubelets behave; their pulse comes by itself.
     pub kubelets: kubelet::Options,
     /// Whether the yurt-ds controller runs in it.
     pub controller: bool,
@@ -53,11 +54,26 @@ impl World {
         let clock = setup.clock;
         let cluster = Cluster::new(cluster::Options::new(clock.clone(), setup.seed));
         let client = |agent: &str| cluster.client(agent);
+        let pulse = Pulse::default();
         let native = vec![
             scheduler::start(client("kube-scheduler (sim)")),
             daemonset::start(client(NATIVE), clock.clone(), daemonset::Options::default()),
+            job::start(client(NATIVE), clock.clone()),
+            gc::start(client(NATIVE)),
+            node_lifecycle::start(
+                client(NATIVE),
+                clock.clone(),
+                node_lifecycle::Options {
+                    pulse: Some(pulse.clone()),
+                    ..node_lifecycle::Options::default()
+                },
+            ),
         ];
-        let kubelets = Kubelets::start(client("kubelet (sim)"), clock.clone(), setup.kubelets);
+        let options = kubelet::Options {
+            pulse: Some(pulse),
+            ..setup.kubelets
+        };
+        let kubelets = Kubelets::start(client("kubelet (sim)"), clock.clone(), options);
         let controller = setup
             .controller
             .then(|| start_controller(client(&Role::Controller.user_agent()), clock.clone()));

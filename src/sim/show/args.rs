@@ -151,7 +151,7 @@ pub enum BadRevision {
     NeverReady,
     /// It cannot be pulled
     ImageError,
-    /// It takes the whole node down
+    /// It takes the whole node down, which shows after 40s: compare with --min-ready 60s
     KillsNodes,
 }
 

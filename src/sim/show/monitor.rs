@@ -103,6 +103,17 @@ impl Monitor {
         }
     }
 
+    /// Waits until it knows that many nodes and their pods: what happens then is seen happening.
+    pub(super) async fn has_seen(&self, nodes: usize) {
+        let complete = || {
+            let record = self.record();
+            record.nodes.len() >= nodes && record.pods.len() >= nodes
+        };
+        while !complete() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// What was seen so far.
     pub(super) fn record(&self) -> MutexGuard<'_, Record> {
         lock(&self.record)

@@ -1,9 +1,15 @@
 //! What a play came to: the data, and the same for a person.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::Serialize;
+
+use super::text::hanging;
+
+/// Columns of a report: the same everywhere, so that equal seeds give equal bytes.
+const WIDTH: usize = 80;
 
 /// The report on one play. Times count in virtual time from its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,16 +41,16 @@ pub struct Report {
     pub followed: Vec<Followed>,
     /// Nodes that lost their pod more than once.
     pub losses_twice: usize,
+    /// When each of them had an available pod of the new image.
+    pub updated_at: BTreeMap<String, Time>,
     /// When the image changed.
     pub changed_at: Option<Time>,
-    /// When the last node was updated.
-    pub last_update_at: Option<Time>,
     /// When it ended.
     pub ended_at: Time,
     /// How it ended.
     pub ending: String,
-    /// Requests of the controller that change something.
-    pub writes: Writes,
+    /// Requests of the yurt-ds controller that change something, where it runs.
+    pub writes: Option<Writes>,
     /// What was promised, and whether it held.
     pub promises: Vec<Promise>,
     /// What happened when.
@@ -108,6 +114,12 @@ impl From<Duration> for Time {
     }
 }
 
+impl From<Time> for Duration {
+    fn from(time: Time) -> Self {
+        Self::from_millis(time.0)
+    }
+}
+
 impl std::fmt::Display for Time {
     /// Minutes and seconds.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -143,43 +155,52 @@ impl Report {
             "Report: {} ({}, seed {})",
             self.title, self.strategy, self.seed
         )?;
-        writeln!(out, "  ended at {}: {}", self.ended_at, self.ending)?;
-        if in_full {
-            self.timeline
-                .iter()
-                .try_for_each(|line| writeln!(out, "    {}  {}", line.at, line.text))?;
+        let mut line = |first: &str, text: &str| out.push_str(&hanging(first, text, WIDTH));
+        line(&format!("  ended at {}: ", self.ended_at), &self.ending);
+        for told in self.timeline.iter().filter(|_| in_full) {
+            line(&format!("    {}  ", told.at), &told.text);
         }
-        self.write_numbers(out)?;
+        for (name, fact) in self.facts() {
+            line(&format!("  {name:<22}"), &fact);
+        }
         for promise in &self.promises {
-            let mark = if promise.held { "held  " } else { "BROKEN" };
-            writeln!(out, "  {mark}  {}", promise.text)?;
+            let mark = if promise.held { "held" } else { "BROKEN" };
+            line(&format!("  {mark:<8}"), &promise.text);
         }
         Ok(())
     }
 
-    fn write_numbers(&self, out: &mut String) -> std::fmt::Result {
-        let mut fact = |name: &str, value: String| writeln!(out, "  {name:<24} {value}");
-        fact(
-            "updated",
-            format!("{} of {} nodes{}", self.updated, self.nodes, self.took()),
-        )?;
-        fact(
-            "most down at once",
-            format!(
-                "{} (at {}), allowed: {} (max-unavailable {})",
-                self.most_down, self.most_down_at, self.allowed, self.max_unavailable
+    fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![
+            (
+                "updated",
+                format!("{} of {} nodes{}", self.updated, self.nodes, self.took()),
             ),
-        )?;
-        fact("offline at the end", self.offline_words())?;
-        fact("returned and followed", self.followed_words())?;
-        fact("API writes", self.writes.words())
+            (
+                "most down at once",
+                format!(
+                    "{} (at {}), allowed: {} (max-unavailable {})",
+                    self.most_down, self.most_down_at, self.allowed, self.max_unavailable
+                ),
+            ),
+            ("offline at the end", self.offline_words()),
+            ("returned and followed", self.followed_words()),
+        ];
+        if let Some(writes) = &self.writes {
+            facts.push(("writes of yurt-ds", writes.words()));
+        }
+        facts
     }
 
     fn took(&self) -> String {
-        match (self.changed_at, self.last_update_at) {
-            (Some(from), Some(to)) => {
-                format!(", the last one {}s after the change", to.since(from))
-            }
+        let mut at: Vec<Time> = self.updated_at.values().copied().collect();
+        at.sort_unstable();
+        match (self.changed_at, at.get(at.len() / 2), at.last()) {
+            (Some(from), Some(half), Some(last)) => format!(
+                ", half of them within {}s, the last one {}s after the change",
+                half.since(from),
+                last.since(from)
+            ),
             _ => String::new(),
         }
     }
@@ -202,9 +223,9 @@ impl Report {
         let (Some(shortest), Some(longest)) = (took.clone().min(), took.max()) else {
             return "none".to_owned();
         };
+        let nodes = self.followed.len();
         format!(
-            "{} nodes, {shortest}s to {longest}s after their return, without anyone's help",
-            self.followed.len()
+            "{nodes} of the nodes that had been offline, {shortest}s to {longest}s after their return"
         )
     }
 }
@@ -223,7 +244,10 @@ impl Writes {
         if self.pod_patches > 0 {
             words.push(format!("{} pod conditions", self.pod_patches));
         }
-        words.push(format!("{} of status", self.status_patches));
+        words.push(format!(
+            "{} changes of the DaemonSet's status",
+            self.status_patches
+        ));
         words.push(format!("{} Events", self.events));
         words.join(", ")
     }

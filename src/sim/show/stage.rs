@@ -17,6 +17,7 @@ use super::view::{Frame, cells};
 use crate::clock::Clock;
 use crate::core::Phase;
 use crate::index::SetKey;
+use crate::sim::cluster::Count;
 use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
 use crate::sim::world::{Setup, World};
 
@@ -24,8 +25,10 @@ use crate::sim::world::{Setup, World};
 const EPOCH: &str = "2026-01-01T00:00:00Z";
 /// The fleet has to stand within this time.
 const SETTING_UP: Duration = Duration::from_secs(120);
-/// A rollout in which nothing has changed for so long is over.
-const STUCK: Duration = Duration::from_secs(180);
+/// A rollout in which nothing has changed for so long is over: longer than yurt-ds waits before it says so itself.
+const STUCK: Duration = Duration::from_secs(660);
+/// The same for the native controller, which never says so.
+const NATIVE_STUCK: Duration = Duration::from_secs(180);
 /// The same while the controller itself says that it is complete or stopped.
 const SETTLED: Duration = Duration::from_secs(3);
 /// Each pod takes up to this much longer: real nodes are not in step.
@@ -45,6 +48,8 @@ pub(super) struct Stage {
     pub(super) said: String,
     /// All that was told.
     pub(super) timeline: Vec<Line>,
+    /// What had been asked of the API server when the play began.
+    pub(super) before: Vec<Count>,
     /// When the image was changed.
     pub(super) changed: Option<Duration>,
     /// Nodes that were away at that moment.
@@ -102,9 +107,12 @@ impl Stage {
         };
         let key = SetKey::new(NAMESPACE, NAME);
         let mut steps = script.steps.clone().into_iter();
+        let monitor = Monitor::start(world.client(), clock.clone(), measure);
+        monitor.has_seen(script.nodes.len()).await;
         Ok(Self {
             seed,
-            monitor: Monitor::start(world.client(), clock.clone(), measure),
+            monitor,
+            before: world.cluster.requests(),
             picture: Picture::start(world.client(), clock.clone(), key, labels),
             start: Instant::now(),
             next: steps.next(),
@@ -116,6 +124,16 @@ impl Stage {
             script,
             world,
         })
+    }
+
+    /// How long nothing has changed.
+    pub(super) fn quiet(&self) -> Duration {
+        let last = self.monitor.record().last_change;
+        let last = self
+            .timeline
+            .last()
+            .map_or(last, |line| last.max(line.at.into()));
+        self.now().saturating_sub(last)
     }
 
     /// How long it has been playing.
@@ -222,6 +240,7 @@ impl Stage {
             max_unavailable: rollout.max_unavailable.to_string(),
             said: self.said.clone(),
             changed,
+            is_native: rollout.engine == Engine::Native,
             images: (rollout.old.clone(), rollout.new.clone()),
         }
     }
@@ -240,7 +259,11 @@ impl Stage {
         {
             return Some(ending);
         }
-        (quiet >= STUCK).then_some(Ending::Stuck)
+        let stuck = match self.script.rollout.engine {
+            Engine::YurtDs(_) => STUCK,
+            Engine::Native => NATIVE_STUCK,
+        };
+        (quiet >= stuck).then_some(Ending::Stuck)
     }
 }
 

@@ -36,14 +36,10 @@ impl Stage {
             followed: followed(&self.away, nodes),
             losses_twice: nodes.values().filter(|node| node.losses > 1).count(),
             changed_at: self.changed.map(Time::from),
-            last_update_at: nodes
-                .values()
-                .filter_map(|node| node.updated)
-                .max()
-                .map(Time::from),
+            updated_at: updated_at(nodes),
             ended_at: self.now().into(),
             ending: words(ending, &record, self.script.nodes.len()),
-            writes: writes(&self.world.cluster.requests(), record.replaced),
+            writes: (rollout.engine != Engine::Native).then(|| self.writes(record.replaced)),
             promises: Vec::new(),
             timeline: self.timeline.clone(),
         };
@@ -59,17 +55,31 @@ impl Stage {
             .resolve(self.script.nodes.len())
     }
 
+    /// What the controller wrote since the play began.
+    fn writes(&self, replaced_pods: usize) -> Writes {
+        let now = self.world.cluster.requests();
+        let number = |verb: &str, resource: &str| {
+            number(&now, verb, resource) - number(&self.before, verb, resource)
+        };
+        Writes {
+            replaced_pods,
+            pod_deletions: number("delete", "pods"),
+            pod_patches: number("patch", "pods"),
+            status_patches: number("patch", "daemonsets"),
+            events: number("create", "events") + number("patch", "events"),
+        }
+    }
+
     fn promises(&self, report: &Report, record: &Record, ending: &Ending) -> Vec<Promise> {
+        let Some(writes) = &report.writes else {
+            return Vec::new(); // the native controller has promised nothing
+        };
         let promise = |text: &str, held: bool| Promise {
             text: text.to_owned(),
             held,
         };
-        let mode = match self.script.rollout.engine {
-            Engine::Native => return Vec::new(),
-            Engine::YurtDs(mode) => mode,
-        };
-        if mode == Mode::Ota {
-            let asked = *ending == Ending::Announced && report.writes.pod_deletions == 0;
+        if self.script.rollout.engine == Engine::YurtDs(Mode::Ota) {
+            let asked = *ending == Ending::Announced && writes.pod_deletions == 0;
             return vec![promise("no pod was replaced; every owner is asked", asked)];
         }
         let budget = promise(
@@ -86,7 +96,7 @@ impl Stage {
         let mut online = record.nodes.values().filter(|node| node.ready);
         let mut away = self.away.iter().filter_map(|name| record.nodes.get(name));
         let complete = matches!(ending, Ending::Complete(_));
-        let frugal = report.writes.pod_deletions == report.writes.replaced_pods as u64;
+        let frugal = writes.pod_deletions == writes.replaced_pods as u64;
         vec![
             budget,
             promise(
@@ -100,6 +110,11 @@ impl Stage {
             promise("one API write per replaced pod", frugal),
         ]
     }
+}
+
+fn updated_at(nodes: &BTreeMap<String, NodeRecord>) -> BTreeMap<String, Time> {
+    let at = |(name, node): (&String, &NodeRecord)| Some((name.clone(), node.updated?.into()));
+    nodes.iter().filter_map(at).collect()
 }
 
 /// Nodes that were away at the change and are updated now.
@@ -136,20 +151,11 @@ fn words(ending: &Ending, record: &Record, nodes: usize) -> String {
     }
 }
 
-/// What the controller wrote.
-fn writes(requests: &[Count], replaced_pods: usize) -> Writes {
+/// How often the controller has asked for this.
+fn number(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let agent = Role::Controller.user_agent();
-    let number = |verb: &str, resource: &str| {
-        let of = |count: &&Count| {
-            count.user_agent == agent && count.verb == verb && count.resource == resource
-        };
-        requests.iter().filter(of).map(|count| count.number).sum()
+    let of = |count: &&Count| {
+        count.user_agent == agent && count.verb == verb && count.resource == resource
     };
-    Writes {
-        replaced_pods,
-        pod_deletions: number("delete", "pods"),
-        pod_patches: number("patch", "pods"),
-        status_patches: number("patch", "daemonsets"),
-        events: number("create", "events") + number("patch", "events"),
-    }
+    requests.iter().filter(of).map(|count| count.number).sum()
 }

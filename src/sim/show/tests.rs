@@ -1,10 +1,142 @@
 //! The stories, played as fast as they go.
 
 use super::*;
+use clap::Parser as _;
+
+/// What `yurt-ds sim` with these flags comes to.
+async fn played(flags: &str, seed: u64) -> Report {
+    let words = ["sim"].into_iter().chain(flags.split_whitespace());
+    let args = Typed::parse_from(words).sim.play;
+    let script = args.fleet(seed).unwrap().script();
+    play(script, seed).await.unwrap()
+}
+
+#[derive(clap::Parser)]
+struct Typed {
+    #[command(flatten)]
+    sim: SimArgs,
+}
+
+#[track_caller]
+fn writes(report: &Report) -> &report::Writes {
+    report.writes.as_ref().expect("yurt-ds writes")
+}
+
+#[track_caller]
+fn assert_held(report: &Report) {
+    assert!(report.held(), "{}", report.text(true));
+}
+
+/// A report without what the seed decides.
+fn without_chance(report: &Report) -> (usize, usize, usize, usize, String) {
+    (
+        report.updated,
+        report.most_down,
+        report.offline,
+        report.followed.len(),
+        report.ending.clone(),
+    )
+}
 
 #[tokio::test(start_paused = true)]
 async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
     let report = play(script::three_nodes(), 1).await.unwrap();
-    println!("{}", report.text(true));
-    assert!(report.held(), "{}", report.text(true));
+    assert_held(&report);
+    assert_eq!(
+        (report.updated, report.most_down, report.allowed),
+        (3, 1, 1)
+    );
+    let told: Vec<&str> = report
+        .timeline
+        .iter()
+        .map(|line| line.text.as_str())
+        .collect();
+    let position = |text: &str| {
+        let at = told.iter().position(|line| *line == text);
+        at.unwrap_or_else(|| panic!("{text:?} is not told: {told:#?}"))
+    };
+    let order = [
+        position("edge-1: its old pod is deleted"),
+        position("edge-1 runs nginx:1.19.5"),
+        position("edge-2: its old pod is deleted"),
+        position("edge-2 runs nginx:1.19.5"),
+        position("edge-3: its old pod is deleted"),
+        position("edge-3 runs nginx:1.19.5"),
+    ];
+    assert!(order.is_sorted(), "{told:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_report_to_the_last_byte() {
+    let report =
+        async |seed| played("--nodes 12 --offline 30% --flap 1 --min-ready 3s", seed).await;
+    let bytes = |report: &Report| serde_json::to_string_pretty(report).unwrap();
+    let first = report(11).await;
+    assert_eq!(bytes(&first), bytes(&report(11).await));
+    assert_ne!(bytes(&first), bytes(&report(12).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_seed_differs_only_in_who_and_when() {
+    let one = played("--nodes 20", 1).await;
+    assert_held(&one);
+    assert_eq!(
+        without_chance(&one),
+        (18, 2, 2, 2, "complete except offline: 2".to_owned())
+    );
+    let another = played("--nodes 20", 2).await;
+    assert_eq!(without_chance(&one), without_chance(&another));
+    assert_ne!(one.followed, another.followed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_without_offline_nodes_and_one_without_any_other_end_well() {
+    let none = played("--nodes 12 --offline 0", 1).await;
+    assert_held(&none);
+    assert_eq!((none.updated, none.ending.as_str()), (12, "complete"));
+    let all = played("--nodes 6 --offline 100%", 1).await;
+    assert_held(&all);
+    assert_eq!((all.updated, all.offline_outdated), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn young_pods_and_flapping_nodes_do_not_overspend_the_budget() {
+    let report = played("--nodes 20 --max-unavailable 3 --min-ready 10s --flap 4", 3).await;
+    assert!(report.most_down <= 3, "{}", report.text(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_revision_stops_by_itself_within_the_budget() {
+    // Nodes that die are noticed after 40s: pods that have to be Ready for longer do not count before that.
+    for how in [
+        "crash",
+        "never-ready",
+        "image-error",
+        "kills-nodes --min-ready 60s",
+    ] {
+        let flags = format!("--nodes 12 --max-unavailable 2 --bad-revision {how}");
+        let report = played(&flags, 5).await;
+        assert_held(&report);
+        let deletions = writes(&report).pod_deletions;
+        assert!(deletions <= 2, "{how}: {}", report.text(true));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_ota_nothing_is_replaced_and_every_owner_is_asked() {
+    let report = played("--nodes 10 --strategy OTA", 1).await;
+    assert_held(&report);
+    assert_eq!((report.updated, writes(&report).pod_deletions), (0, 0));
+    assert!(writes(&report).pod_patches >= 10, "{}", report.text(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_native_rolling_update_is_stuck_where_yurt_ds_completes() {
+    let native = played("--nodes 20 --offline 20% --returning 0 --native", 1).await;
+    assert_eq!(native.ending, "stuck at 0%: nothing moves any more");
+    let ours = played("--nodes 20 --offline 20% --returning 0", 1).await;
+    assert_eq!(
+        (ours.updated, ours.ending.as_str()),
+        (16, "complete except offline: 4")
+    );
 }

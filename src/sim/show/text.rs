@@ -1,0 +1,39 @@
+//! Sentences in lines.
+
+/// The words of a text in lines of at most that many columns (longer words stay whole).
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A text behind something short: what does not fit on its line stands below it, as far in.
+pub(super) fn hanging(first: &str, text: &str, width: usize) -> String {
+    let indent = first.chars().count();
+    let lines = wrap(text, width.saturating_sub(indent));
+    let below = format!("\n{}", " ".repeat(indent));
+    format!("{first}{}\n", lines.join(&below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_go_on_below_their_beginning() {
+        assert_eq!(
+            hanging("00:15  ", "one two three", 15),
+            "00:15  one two\n       three\n"
+        );
+        assert_eq!(hanging("  ", "", 15), "  \n");
+        assert_eq!(wrap("unbreakably long", 5), ["unbreakably", "long"]);
+    }
+}
