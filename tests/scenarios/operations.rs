@@ -51,7 +51,7 @@ async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
         .world
         .backend
         .fault(Box::new(move |request: &RequestInfo| {
-            let mut count = count.lock().unwrap();
+            let mut count = count.lock().expect("nobody panics while counting");
             *count += 1;
             let write = !is_read(&request.verb);
             match mix(seed * 1_000_000 + *count) % 20 {
