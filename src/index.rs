@@ -9,6 +9,7 @@
 //! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
+mod joined;
 mod key;
 mod node;
 mod pod;
@@ -22,7 +23,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api;
 use crate::core::eligibility::Obstacle;
 use crate::core::revision::{RevisionFacts, hash_of};
-use crate::core::{Fleet, Node, NodeName, Readiness, Reading, Revision, Targeting};
+use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
 
 pub use key::SetKey;
 pub(crate) use set::OWN_CONDITIONS;
@@ -69,6 +70,7 @@ impl Index {
             return Vec::new();
         }
         let before = self.nodes.insert(name.clone(), record);
+        self.touch(&name);
         let after = self.nodes.get(&name);
         self.sets_concerned(&name, before.as_ref(), after)
     }
@@ -77,6 +79,7 @@ impl Index {
     pub fn delete_node(&mut self, name: &str) -> Vec<SetKey> {
         let name = NodeName::from(name);
         let before = self.nodes.remove(&name);
+        self.touch(&name);
         for set in self.sets.values_mut() {
             set.podless.remove(&name);
         }
@@ -97,6 +100,12 @@ impl Index {
             .collect();
         self.labels.retain(|text| Arc::strong_count(text) > 1);
         concerned.into_iter().collect()
+    }
+
+    fn touch(&mut self, node: &NodeName) {
+        for set in self.sets.values_mut() {
+            set.joined.touch(node);
+        }
     }
 
     fn sets_concerned(
@@ -242,22 +251,12 @@ impl Index {
     }
 
     /// The fleet of a DaemonSet as it is now, with what we wrote laid over what we see.
-    pub fn fleet(&mut self, key: &SetKey, now: Timestamp) -> Option<Fleet> {
+    pub fn fleet(&mut self, key: &SetKey, now: Timestamp) -> Option<Arc<Fleet>> {
         let uid = self.sets.get(key)?.uid.clone();
         let revisions = self.revisions_of(&uid);
         let set = self.sets.get_mut(key)?;
         set.confirm(&revisions);
-        let mut revision = set.current_revision(&revisions);
-        let judged = set.judge_pods(&revision, &revisions);
-        if judged.any_unknown {
-            revision = crate::core::RevisionState::Behind(crate::core::Behind::UnknownRevision);
-        }
-        let nodes = join(&self.nodes, set, judged.pods, now);
-        Some(Fleet {
-            revision,
-            replaces: revisions.len() > 1,
-            nodes,
-        })
+        Some(joined::fleet(set, &self.nodes, &revisions, now))
     }
 
     /// What the annotations of a DaemonSet say.
@@ -279,48 +278,6 @@ impl Index {
         let revisions = self.revisions_of(&set.uid);
         set.unknown_hashes(&revisions)
     }
-}
-
-/// Joins nodes and pods, both in the order of node names.
-fn join(
-    nodes: &BTreeMap<NodeName, NodeRecord>,
-    set: &mut SetRecord,
-    pods: Vec<(NodeName, Vec<crate::core::Pod>)>,
-    now: Timestamp,
-) -> Vec<Node> {
-    let mut joined = Vec::with_capacity(nodes.len());
-    let mut pods = pods.into_iter().peekable();
-    let lost = |(name, pods): (NodeName, Vec<crate::core::Pod>)| Node {
-        name,
-        targeting: Targeting::No,
-        readiness: Readiness::Gone,
-        pods,
-        podless_since: None,
-    };
-    for (name, record) in nodes {
-        while let Some(gone) = pods.next_if(|(on, _)| on < name) {
-            joined.push(lost(gone));
-        }
-        let own = pods
-            .next_if(|(on, _)| on == name)
-            .map(|(_, pods)| pods)
-            .unwrap_or_default();
-        let targeting = set.scheduling.targeting(&record.facts(name));
-        if own.is_empty() && targeting != Targeting::Run {
-            set.podless.remove(name);
-            continue;
-        }
-        let podless_since = set.note_podless(name, own.is_empty(), now);
-        joined.push(Node {
-            name: name.clone(),
-            targeting,
-            readiness: record.readiness,
-            pods: own,
-            podless_since,
-        });
-    }
-    joined.extend(pods.map(lost));
-    joined
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! One DaemonSet as it is judged now: the answer of `decide`, and what the controller said about it last.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::code::Code;
@@ -69,7 +71,7 @@ impl Picture {
             Reading::Invalid(invalid) => (untouched(), Some(invalid.clone()), Vec::new()),
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
         };
-        let mut fleet = view.index.fleet(key, now)?;
+        let mut fleet = Arc::unwrap_or_clone(view.index.fleet(key, now)?);
         let conditions = view.index.set(key)?.conditions.clone();
         remember_missing(&mut fleet, &conditions, first_look);
         let mut plan = decide(&strategy, &fleet, now);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::joined::{Basis, Joined};
 use super::pod::PodRecord;
 use crate::api;
 use crate::core::eligibility::Scheduling;
@@ -59,6 +60,7 @@ pub struct SetRecord {
     /// The template for which the newest revision was found last.
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
+    pub(super) joined: Joined,
 }
 
 /// How soon a change wants to be looked at.
@@ -109,12 +111,6 @@ fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
-/// Pods per node, in order, with their revisions judged.
-pub(super) struct Judged {
-    pub(super) pods: Vec<(NodeName, Vec<Pod>)>,
-    pub(super) any_unknown: bool,
-}
-
 impl SetRecord {
     pub(super) fn read(set: &api::DaemonSet) -> Self {
         let meta = &set.metadata;
@@ -156,6 +152,7 @@ impl SetRecord {
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
+            joined: Joined::default(),
             version: meta
                 .resource_version
                 .as_deref()
@@ -195,7 +192,10 @@ impl SetRecord {
         self.reading = newer.reading;
         self.template = newer.template;
         self.conditions = newer.conditions;
-        self.scheduling = newer.scheduling;
+        if self.scheduling != newer.scheduling {
+            self.scheduling = newer.scheduling;
+            self.joined.forget();
+        }
         self.template_generation = newer.template_generation;
         true
     }
@@ -240,6 +240,7 @@ impl SetRecord {
         };
         self.remove(&uid);
         self.places.insert(uid, node.clone());
+        self.joined.touch(&node);
         let pods = self.pods.entry(node).or_default();
         pods.push(record);
         pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
@@ -266,6 +267,7 @@ impl SetRecord {
         for uid in gone {
             self.forget(&uid);
         }
+        self.joined.forget();
         let (overlay, places) = (&mut self.overlay, &self.places);
         overlay.retain(|uid, overlay| {
             let may_follow = match overlay.doubt {
@@ -287,6 +289,7 @@ impl SetRecord {
         let Some(node) = self.places.remove(uid) else {
             return false;
         };
+        self.joined.touch(&node);
         if let Some(pods) = self.pods.get_mut(&node) {
             pods.retain(|known| known.uid() != uid);
             if pods.is_empty() {
@@ -311,6 +314,7 @@ impl SetRecord {
 
     /// Remembers a deletion that was asked for, unless what is known of the pod answers all doubts already.
     pub fn lay_over(&mut self, uid: PodUid, overlay: Overlay) {
+        self.touch_place_of(&uid);
         let place = self.places.get(&uid).and_then(|node| self.pods.get(node));
         let known = place.and_then(|pods| pods.iter().find(|known| *known.uid() == uid));
         let open = known.is_some_and(|known| match &overlay.doubt {
@@ -326,7 +330,14 @@ impl SetRecord {
 
     /// Forgets that a deletion was asked for: it certainly did not happen.
     pub fn lift(&mut self, uid: &PodUid) {
+        self.touch_place_of(uid);
         self.overlay.remove(uid);
+    }
+
+    fn touch_place_of(&mut self, uid: &PodUid) {
+        if let Some(node) = self.places.get(uid) {
+            self.joined.touch(node);
+        }
     }
 
     /// When the pods have to be listed anew, because a write of ours should have shown by then.
@@ -424,28 +435,38 @@ impl SetRecord {
         }
     }
 
-    pub(super) fn judge_pods(&self, state: &RevisionState, revisions: &[RevisionFacts]) -> Judged {
-        let mut any_unknown = false;
-        let mut judge = |record: &PodRecord| {
-            let revision = match state {
+    /// What the judgement of every pod rests on.
+    pub(super) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
+        Basis {
+            state: self.current_revision(revisions),
+            known: revisions.iter().map(|known| known.hash.clone()).collect(),
+            absent: self.absent.clone(),
+            template_generation: self.template_generation.clone(),
+        }
+    }
+
+    /// Names of the nodes that hold pods, in order.
+    pub(super) fn places_of_pods(&self) -> impl Iterator<Item = &NodeName> {
+        self.pods.keys()
+    }
+
+    /// The pods on a node with their revisions judged, and what we wrote laid over them.
+    pub(super) fn judged_pods(
+        &self,
+        node: &NodeName,
+        state: &RevisionState,
+        revisions: &[RevisionFacts],
+    ) -> Vec<Pod> {
+        let judge = |record: &PodRecord| Pod {
+            revision: match state {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
                 RevisionState::Behind(_) => PodRevision::Unknown,
-            };
-            any_unknown |=
-                revision == PodRevision::Unknown && matches!(state, RevisionState::Current(_));
-            let terminating = record.pod.terminating || self.overlay.contains_key(record.uid());
-            Pod {
-                revision,
-                terminating,
-                ..record.pod.clone()
-            }
+            },
+            terminating: record.pod.terminating || self.overlay.contains_key(record.uid()),
+            ..record.pod.clone()
         };
-        let pods = self
-            .pods
-            .iter()
-            .map(|(node, pods)| (node.clone(), pods.iter().map(&mut judge).collect()));
-        let pods = pods.collect();
-        Judged { pods, any_unknown }
+        let pods = self.pods.get(node).into_iter().flatten();
+        pods.map(judge).collect()
     }
 
     pub(super) fn note_podless(

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::{Behind, PodRevision, PodUid, ResourceVersion, RevisionState};
+use crate::core::{Behind, PodRevision, PodUid, Readiness, ResourceVersion, RevisionState};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -105,8 +105,13 @@ fn feed(index: &mut Index, pod: &PodWords, now: i64) -> Stir {
         .apply_pod(&pod.object(), at(now))
 }
 
-fn fleet(index: &mut Index) -> Fleet {
-    index.fleet(&key(), at(1000)).unwrap()
+/// The fleet, which has to be the same whether it is kept up to date or made anew.
+fn fleet(index: &mut Index) -> Arc<Fleet> {
+    let kept = index.fleet(&key(), at(1000)).unwrap();
+    index.set_mut(&key()).unwrap().joined.forget();
+    let made_anew = index.fleet(&key(), at(1000)).unwrap();
+    assert_eq!(kept, made_anew);
+    kept
 }
 
 #[test]
@@ -136,6 +141,65 @@ fn nodes_and_pods_are_joined_by_name_also_where_one_is_missing() {
     ];
     assert_eq!(told, expected);
     assert_eq!(fleet.nodes[3].podless_since, Some(at(1000)));
+}
+
+/// A few thousand changes in an order that only the seed decides.
+#[test]
+fn a_fleet_kept_up_to_date_equals_one_made_anew() {
+    let mut index = index();
+    let mut rolled = 7;
+    let mut below = |limit: u64| {
+        rolled = crate::sim::dice::mix(rolled);
+        rolled % limit
+    };
+    let nodes: Vec<String> = (0..6).map(|number| format!("n{number}")).collect();
+    let hashes = ["aaa", "bbb", "ccc"];
+    for round in 0..3000 {
+        let on = nodes[usize::try_from(below(6)).unwrap()].as_str();
+        let hash = hashes[usize::try_from(below(3)).unwrap()];
+        let version = round.to_string();
+        match below(10) {
+            0 => drop(index.apply_node(&node(on, "True", round), at(round))),
+            1 => drop(index.apply_node(&node(on, "Unknown", round), at(round))),
+            2 => drop(index.delete_node(on)),
+            3 | 4 => drop(feed(
+                &mut index,
+                &pod(on, hash).ready(10).version(&version),
+                round,
+            )),
+            5 => drop(feed(
+                &mut index,
+                &pod(on, hash).terminating().version(&version),
+                round,
+            )),
+            6 => drop(
+                index
+                    .set_mut(&key())
+                    .unwrap()
+                    .delete_pod(&format!("uid-{on}")),
+            ),
+            7 => {
+                let overlay = Overlay {
+                    at: at(round),
+                    doubt: Doubt::Accepted,
+                };
+                index
+                    .set_mut(&key())
+                    .unwrap()
+                    .lay_over(format!("uid-{on}").into(), overlay);
+            }
+            8 => index
+                .set_mut(&key())
+                .unwrap()
+                .lift(&format!("uid-{on}").into()),
+            _ => drop(index.apply_revision(&revision("bbb", 1 + round % 2, "v2"))),
+        }
+        fleet(&mut index);
+        if below(3) == 0 {
+            let set = index.set_mut(&key()).unwrap();
+            set.note_absent("ccc".into());
+        }
+    }
 }
 
 #[test]
@@ -334,7 +398,7 @@ fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
 fn a_template_counts_as_current_until_it_differs_from_the_newest_revision() {
     let mut index = index();
     let phase = |index: &mut Index| {
-        let state = fleet(index).revision;
+        let state = fleet(index).revision.clone();
         (state, index.set(&key()).unwrap().is_template_current())
     };
     assert_eq!(

@@ -1,0 +1,164 @@
+//! The fleet of a DaemonSet, kept from one pass to the next: only nodes to which something happened are made anew.
+//!
+//! A rollout is thousands of small events; making a fleet of a thousand nodes for each burst of them would cost more than
+//! everything else together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::node::NodeRecord;
+use super::set::SetRecord;
+use crate::core::revision::RevisionFacts;
+use crate::core::{
+    Behind, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState, Targeting,
+};
+
+/// The fleet as it was made last, and what happened since.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    fleet: Option<Arc<Fleet>>,
+    basis: Option<Basis>,
+    touched: BTreeSet<NodeName>,
+}
+
+/// What the judgement of every pod rests on; when it changes, all are judged anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Basis {
+    pub(super) state: RevisionState,
+    pub(super) known: Vec<Revision>,
+    pub(super) absent: BTreeSet<Revision>,
+    pub(super) template_generation: Option<String>,
+}
+
+impl Joined {
+    /// Something happened to a node or to a pod on it.
+    pub(super) fn touch(&mut self, node: &NodeName) {
+        if self.fleet.is_some() {
+            self.touched.insert(node.clone());
+        }
+    }
+
+    /// Something happened to all of them.
+    pub(super) fn forget(&mut self) {
+        self.fleet = None;
+    }
+}
+
+/// The fleet of `set` as it is now.
+pub(super) fn fleet(
+    set: &mut SetRecord,
+    nodes: &BTreeMap<NodeName, NodeRecord>,
+    revisions: &[RevisionFacts],
+    now: Timestamp,
+) -> Arc<Fleet> {
+    let Joined {
+        fleet,
+        basis,
+        touched,
+    } = std::mem::take(&mut set.joined);
+    let present = set.basis(revisions);
+    let mut fleet = match fleet.filter(|_| basis.as_ref() == Some(&present)) {
+        Some(mut fleet) => {
+            let kept = Arc::make_mut(&mut fleet);
+            for name in &touched {
+                let node = node(set, name, nodes.get(name), &present.state, revisions, now);
+                place(&mut kept.nodes, name, node);
+            }
+            fleet
+        }
+        None => Arc::new(Fleet {
+            revision: present.state.clone(),
+            replaces: false,
+            nodes: all(set, nodes, &present.state, revisions, now),
+        }),
+    };
+    let kept = Arc::make_mut(&mut fleet);
+    let is_unknown = |pod: &Pod| pod.revision == PodRevision::Unknown;
+    let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
+    kept.replaces = revisions.len() > 1;
+    kept.revision = match &present.state {
+        state
+            if met(state)
+                && kept
+                    .nodes
+                    .iter()
+                    .flat_map(|node| &node.pods)
+                    .any(is_unknown) =>
+        {
+            RevisionState::Behind(Behind::UnknownRevision)
+        }
+        state => state.clone(),
+    };
+    set.joined = Joined {
+        fleet: Some(fleet.clone()),
+        basis: Some(present),
+        touched: BTreeSet::new(),
+    };
+    fleet
+}
+
+/// Every node that should run a pod or holds one, in the order of names.
+fn all(
+    set: &mut SetRecord,
+    nodes: &BTreeMap<NodeName, NodeRecord>,
+    state: &RevisionState,
+    revisions: &[RevisionFacts],
+    now: Timestamp,
+) -> Vec<Node> {
+    let lost = set
+        .places_of_pods()
+        .filter(|name| !nodes.contains_key(name));
+    let mut names: Vec<NodeName> = lost.chain(nodes.keys()).cloned().collect();
+    names.sort();
+    names
+        .iter()
+        .filter_map(|name| node(set, name, nodes.get(name), state, revisions, now))
+        .collect()
+}
+
+/// One node and its pods; `None` when no pod belongs there and there is none.
+fn node(
+    set: &mut SetRecord,
+    name: &NodeName,
+    record: Option<&NodeRecord>,
+    state: &RevisionState,
+    revisions: &[RevisionFacts],
+    now: Timestamp,
+) -> Option<Node> {
+    let pods = set.judged_pods(name, state, revisions);
+    let Some(record) = record else {
+        let gone = Node {
+            name: name.clone(),
+            targeting: Targeting::No,
+            readiness: Readiness::Gone,
+            pods,
+            podless_since: None,
+        };
+        return (!gone.pods.is_empty()).then_some(gone);
+    };
+    let targeting = set.scheduling.targeting(&record.facts(name));
+    if pods.is_empty() && targeting != Targeting::Run {
+        set.podless.remove(name);
+        return None;
+    }
+    let podless_since = set.note_podless(name, pods.is_empty(), now);
+    Some(Node {
+        name: name.clone(),
+        targeting,
+        readiness: record.readiness,
+        pods,
+        podless_since,
+    })
+}
+
+/// Puts `node` where it belongs in the order of names, or takes it out.
+fn place(nodes: &mut Vec<Node>, name: &NodeName, node: Option<Node>) {
+    match (nodes.binary_search_by(|known| known.name.cmp(name)), node) {
+        (Ok(position), Some(node)) => nodes[position] = node,
+        (Ok(position), None) => drop(nodes.remove(position)),
+        (Err(position), Some(node)) => nodes.insert(position, node),
+        (Err(_), None) => {}
+    }
+}
