@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use crate::clock::Clock;
 use crate::shutdown::{self, Shutdown};
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
-use crate::sim::show::first_daemonset;
+use crate::sim::show::{first_daemonset, screen};
 use crate::sim::task::Task;
 use crate::sim::world::{Setup, World};
 
@@ -38,6 +38,7 @@ const FIRST_STEPS: &str = "
   kubectl set image ds/nginx-daemonset nginx=nginx:1.19.5
   kubectl get pods -o wide --watch                             # and: yurt-ds ctl status nginx-daemonset
   kubectl annotate node edge-2 sim.yurt-ds.io/offline-         # half a minute later its pod follows
+
 ";
 
 /// Flags of `yurt-ds sim serve`.
@@ -123,7 +124,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     let (end, mut ended) = shutdown::channel();
     let cluster = world.cluster.clone();
     let server = tokio::spawn(async move { cluster.serve(listener, ended.requested()).await });
-    println!("{}", welcome(address, &file, &args));
+    screen::write(&welcome(address, &file, &args));
     shutdown.requested().await;
     end.request();
     world.finish().await;
@@ -204,5 +205,108 @@ async fn steer(client: Client, kubelets: Kubelets) {
         if let Err(error) = steered {
             tracing::warn!(node = name, %error, "Cannot steer this node");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn world() -> World {
+        let epoch = "2026-01-01T00:00:00Z".parse().unwrap();
+        World::start(Setup {
+            clock: Clock::starting_at(epoch),
+            seed: 1,
+            kubelets: kubelet::Options::default(),
+            controller: true,
+        })
+    }
+
+    async fn ready_becomes(nodes: &Api<Node>, name: &str, wanted: &str) {
+        let ready = |node: &Node| {
+            let conditions = node.status.clone().unwrap_or_default().conditions;
+            let mut ready = conditions.into_iter().flatten();
+            ready.any(|one| one.type_ == "Ready" && one.status == wanted)
+        };
+        let waiting = async {
+            while !ready(&nodes.get(name).await.unwrap()) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        waited.unwrap_or_else(|_| panic!("{name} never becomes Ready={wanted}"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_annotation_takes_a_node_offline_and_back() {
+        let world = world();
+        world
+            .kubelets
+            .add_node(NodeSpec::named("edge-1"))
+            .await
+            .unwrap();
+        let _steering = Task::spawn(steer(world.client(), world.kubelets.clone()));
+        let nodes: Api<Node> = Api::all(world.client());
+        for (value, ready) in [(json!("true"), "Unknown"), (json!(null), "True")] {
+            let patch = json!({ "metadata": { "annotations": { OFFLINE_ANNOTATION: value } } });
+            let patch = kube::api::Patch::Merge(patch);
+            nodes
+                .patch("edge-1", &Default::default(), &patch)
+                .await
+                .unwrap();
+            ready_becomes(&nodes, "edge-1", ready).await;
+        }
+        world.finish().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_daemonset_is_accepted_and_runs() {
+        let world = world();
+        world
+            .kubelets
+            .add_node(NodeSpec::named("edge-1"))
+            .await
+            .unwrap();
+        create_first(&world.client()).await.unwrap();
+        let sets: Api<DaemonSet> = Api::namespaced(world.client(), "default");
+        let complete = async {
+            loop {
+                let set = sets.get("nginx-daemonset").await.unwrap();
+                let conditions = set
+                    .status
+                    .unwrap_or_default()
+                    .conditions
+                    .unwrap_or_default();
+                let complete = |one: &k8s_openapi::api::apps::v1::DaemonSetCondition| {
+                    one.type_ == "RolloutComplete" && one.status == "True"
+                };
+                if conditions.iter().any(complete) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), complete)
+            .await
+            .unwrap();
+    }
+
+    #[test]
+    fn the_kubeconfig_is_for_its_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        write_private(&file, "{}").unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let error = write_private(&folder.path().join("no/where"), "").unwrap_err();
+        assert!(format!("{error:#}").contains("no/where"), "{error:#}");
+    }
+
+    #[test]
+    fn only_this_machine_is_served() {
+        assert!(loopback("127.0.0.1:0").is_ok() && loopback("[::1]:8001").is_ok());
+        assert!(loopback("0.0.0.0:8001").unwrap_err().contains("127.0.0.1"));
+        assert!(loopback("localhost").unwrap_err().contains("such as"));
     }
 }

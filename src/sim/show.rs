@@ -12,7 +12,7 @@ pub mod args;
 mod monitor;
 mod picture;
 pub mod report;
-mod screen;
+pub(crate) mod screen;
 mod script;
 mod stage;
 mod summary;
@@ -137,7 +137,7 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
             held,
             plays: &reports,
         };
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        screen::write(&(serde_json::to_string_pretty(&document)? + "\n"));
     } else if !args.is_own_fleet() {
         theatre.print(NEXT);
     }

@@ -228,7 +228,7 @@ impl PlayArgs {
         let offline = of_fleet("--offline", self.offline.unwrap_or(Share::Percent(20)))?;
         let returning = match self.returning {
             Some(share) => of_fleet("--returning", share)?,
-            None => offline / 2,
+            None => offline.div_ceil(2),
         };
         if returning > offline {
             return Err(format!(
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn a_fleet_may_be_offline_as_a_whole_or_not_at_all() {
         let all = typed("--nodes 7 --offline 100%").unwrap();
-        assert_eq!((all.nodes, all.offline, all.returning), (7, 7, 3));
+        assert_eq!((all.nodes, all.offline, all.returning), (7, 7, 4));
         let none = typed("--nodes 1 --offline 0").unwrap();
         assert_eq!((none.nodes, none.offline, none.returning), (1, 0, 0));
     }

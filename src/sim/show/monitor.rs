@@ -73,6 +73,13 @@ pub(super) struct NodeRecord {
     interrupted: bool,
 }
 
+impl NodeRecord {
+    /// Whether it went away after it had been updated, and has not come back.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.ready && self.updated.is_some() && self.left > self.updated
+    }
+}
+
 #[derive(Clone, Debug)]
 struct PodRecord {
     node: String,

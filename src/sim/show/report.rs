@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::text::hanging;
+use crate::core::Mode;
 
 /// Columns of a report: the same everywhere, so that equal seeds give equal bytes.
 const WIDTH: usize = 80;
@@ -37,6 +38,8 @@ pub struct Report {
     pub offline: usize,
     /// Of the offline nodes, those that still run the old image.
     pub offline_outdated: usize,
+    /// Nodes that ran the new image and went NotReady after that.
+    pub lost_after_update: usize,
     /// Nodes that were away when the image changed, returned, and were updated then.
     pub followed: Vec<Followed>,
     /// Nodes that lost their pod more than once.
@@ -186,6 +189,10 @@ impl Report {
             ("offline at the end", self.offline_words()),
             ("returned and followed", self.followed_words()),
         ];
+        if self.lost_after_update > 0 {
+            let lost = format!("{} nodes are NotReady since", self.lost_after_update);
+            facts.push(("after the update", lost));
+        }
         if let Some(writes) = &self.writes {
             facts.push(("writes of yurt-ds", writes.words()));
         }
@@ -209,6 +216,9 @@ impl Report {
         match (self.offline, self.offline_outdated) {
             (0, _) => "none".to_owned(),
             (all, 0) => format!("{all}, all of them updated before"),
+            (all, old) if self.strategy == Mode::Ota.to_string() => {
+                format!("{all}, of which {old} run the old image; their owners decide")
+            }
             (all, old) => {
                 format!("{all}, of which {old} run the old image and follow when they return")
             }

@@ -90,7 +90,8 @@ impl Drop for Screen {
     }
 }
 
-fn write(text: &str) {
+/// Prints text as it is.
+pub(crate) fn write(text: &str) {
     let mut out = std::io::stdout().lock();
     // Nobody reads any more, as with `| head`: the exit code still tells whether the promises held.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -33,6 +33,7 @@ impl Stage {
             updated: record.updated(),
             offline: offline.clone().count(),
             offline_outdated: offline.filter(|node| node.updated.is_none()).count(),
+            lost_after_update: nodes.values().filter(|node| node.is_lost()).count(),
             followed: followed(&self.away, nodes),
             losses_twice: nodes.values().filter(|node| node.losses > 1).count(),
             changed_at: self.changed.map(Time::from),
