@@ -25,8 +25,9 @@ use crate::core::names;
 
 /// Events that wait to be sent: a burst of one per DaemonSet of a large cluster after a start.
 const QUEUE: usize = 256;
-/// Events per minute and replica: far above what people can read, far below what an API server notices.
-const PER_MINUTE: u32 = 60;
+/// Events per minute and replica: room for all DaemonSets of a large cluster to change their state, far below what an
+/// API server notices.
+const PER_MINUTE: u32 = 240;
 /// How often an Event is tried while the server does not answer, and how long is waited in between.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);

@@ -147,6 +147,8 @@ scenarios! {
             .until(event("Warning", "quota").and(condition("Stalled", "True", "")))
             .throughout(deletions(2), 10)
             .step(Step::RefusePods(false))
+            // The native controller waits longer after each refusal; a change makes it look again.
+            .patch(json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged())
             .expect(deletions(5).and(condition("Stalled", "False", "")))
     }
