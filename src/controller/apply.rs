@@ -13,7 +13,7 @@ use super::lease::Leadership;
 use super::metrics::{Metrics, Withheld};
 use crate::api;
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
-use crate::core::names::{CONDITION_MESSAGE_PREFIX, CONTROLLER, POD_NEED_UPGRADE};
+use crate::core::names::{CONDITION_MESSAGE_PREFIX, CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Action, PodRef};
 use crate::index::SetKey;
 
@@ -84,6 +84,7 @@ impl Writer {
                 needed,
                 revision,
                 flips,
+                drops_image,
             } => {
                 let mut condition = json!({
                     "type": POD_NEED_UPGRADE,
@@ -93,10 +94,12 @@ impl Writer {
                 if *flips {
                     condition["lastTransitionTime"] = json!(on_the_wire(now));
                 }
-                self.patch_pod(key, pod, vec![condition]).await
+                let dropped = drops_image.then(|| removal(POD_IMAGE_READY));
+                let conditions = [condition].into_iter().chain(dropped).collect();
+                self.patch_pod(key, pod, conditions).await
             }
             Action::RemoveConditions { pod, types } => {
-                let remove = |kind| json!({ "$patch": "delete", "type": kind });
+                let remove = |kind: &&str| removal(kind);
                 self.patch_pod(key, pod, types.iter().map(remove).collect())
                     .await
             }
@@ -169,6 +172,11 @@ impl Writer {
 /// Requests for objects of this kind in the namespace of `key`.
 fn requests<K: Resource<DynamicType = ()>>(key: &SetKey) -> Request {
     Request::new(K::url_path(&(), Some(&key.namespace)))
+}
+
+/// What removes a condition of that type in a strategic merge.
+pub(super) fn removal(kind: &str) -> Value {
+    json!({ "$patch": "delete", "type": kind })
 }
 
 /// A patch that finds its object by name and UID, and changes the listed conditions only.

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::apply::on_the_wire;
+use super::apply::{on_the_wire, removal};
 use crate::api::Condition;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
@@ -118,9 +118,7 @@ impl Report {
         let surplus = OWN_CONDITIONS
             .iter()
             .filter(|kind| find(present, kind).is_some() && find(&self.conditions, kind).is_none());
-        changed
-            .chain(surplus.map(|kind| json!({ "$patch": "delete", "type": kind })))
-            .collect()
+        changed.chain(surplus.map(|kind| removal(kind))).collect()
     }
 }
 

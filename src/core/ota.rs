@@ -30,9 +30,9 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
                 needed,
                 revision: target.clone(),
                 flips,
+                drops_image: is_stale(pod, target),
             });
-        }
-        if is_stale(pod, target) {
+        } else if is_stale(pod, target) {
             actions.push(Action::RemoveConditions {
                 pod: reference(pod),
                 types: vec![POD_IMAGE_READY],

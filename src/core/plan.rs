@@ -35,6 +35,8 @@ pub enum Action {
         revision: Revision,
         /// Whether the status differs from the present one (then `lastTransitionTime` is set).
         flips: bool,
+        /// Whether `PodImageReady` goes in the same write, because it is about another revision.
+        drops_image: bool,
     },
     /// Remove these of the two OTA conditions from the pod.
     RemoveConditions {
@@ -65,14 +67,16 @@ impl Action {
                     Self::SetNeedUpgrade {
                         needed: a,
                         revision: b,
+                        drops_image: c,
                         ..
                     },
                     Self::SetNeedUpgrade {
-                        needed: c,
-                        revision: d,
+                        needed: d,
+                        revision: e,
+                        drops_image: f,
                         ..
                     },
-                ) => (a, b) == (c, d),
+                ) => (a, b, c) == (d, e, f),
                 (
                     Self::RemoveConditions { types: a, .. },
                     Self::RemoveConditions { types: b, .. },

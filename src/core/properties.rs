@@ -195,8 +195,14 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
         match action {
             Action::Delete(_) => pod.terminating = true,
             Action::SetNeedUpgrade {
-                needed, revision, ..
+                needed,
+                revision,
+                drops_image,
+                ..
             } => {
+                if *drops_image {
+                    pod.image_ready = None;
+                }
                 pod.need_upgrade = Some(OtaCondition {
                     status: *needed,
                     revision: Some(revision.clone()),
