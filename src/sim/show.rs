@@ -25,9 +25,9 @@ mod tests;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
-use tokio::time::Instant;
+use tokio::runtime::Runtime;
 
 use self::args::{Output, PlayArgs, SimArgs, SimVerb};
 use self::report::Report;
@@ -74,7 +74,7 @@ pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
     match args.verb {
         Some(SimVerb::Serve(args)) => serve_command::run(args, shutdown).await,
         Some(SimVerb::Kubelets(args)) => run_kubelets(args).await.map(|()| ExitCode::SUCCESS),
-        None => show(&args.play, shutdown).await,
+        None => in_own_time(args.play, shutdown).await,
     }
 }
 
@@ -102,6 +102,25 @@ struct Document<'a> {
     plays: &'a [Report],
 }
 
+/// A runtime whose time stands still from its very beginning: timers are rounded to milliseconds from there, so a clock
+/// that is stopped later gives every run another history.
+fn own_runtime(real_time: bool) -> std::io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().start_paused(!real_time).build()
+}
+
+/// Plays in a runtime, and a thread, of its own.
+async fn in_own_time(args: PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let runtime = own_runtime(args.real_time).context("cannot start the runtime");
+        let code = runtime.and_then(|runtime| runtime.block_on(show(&args, shutdown)));
+        // Whoever asked may be gone; then nobody wants to know.
+        let _ = ended.send(code);
+    });
+    end.await.context("the show broke off")?
+}
+
 async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(any_seed);
     let scripts = match scripts(args, seed) {
@@ -111,9 +130,6 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
             return Ok(ExitCode::from(USAGE));
         }
     };
-    if !args.real_time {
-        tokio::time::pause();
-    }
     let mut theatre = Theatre {
         screen: (args.output == Output::Text).then(Screen::standard),
         shutdown,
@@ -223,7 +239,7 @@ impl Theatre<'_> {
         let mut told = Told::default();
         let mut to = Duration::ZERO;
         loop {
-            let began = Instant::now().into_std();
+            let began = wall_clock();
             stage.advance(to).await?;
             stage.news();
             let ending = stage.ending();
@@ -271,6 +287,15 @@ impl Theatre<'_> {
 struct Told {
     lines: usize,
     next: Duration,
+}
+
+/// The time of whoever looks on, which never stands still.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "pictures are paced by real time while virtual time stands still"
+)]
+fn wall_clock() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 /// Lets a person look at the picture. The whole runtime waits, and virtual time with it.

@@ -6,6 +6,8 @@
 //!                    └─ controller::run                                                   (the real one)
 //! ```
 
+use std::time::Duration;
+
 use kube::Client;
 use tokio::task::JoinHandle;
 
@@ -22,6 +24,9 @@ use crate::sim::{daemonset, gc, job, node_lifecycle, scheduler};
 
 /// What native controllers call themselves.
 const NATIVE: &str = "kube-controller-manager (sim)";
+
+/// The native DaemonSet controller looks at a fleet as a whole: not for each of a thousand pods.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -57,7 +62,11 @@ impl World {
         let pulse = Pulse::default();
         let native = vec![
             scheduler::start(client("kube-scheduler (sim)")),
-            daemonset::start(client(NATIVE), clock.clone(), daemonset::Options::default()),
+            daemonset::start(
+                client(NATIVE),
+                clock.clone(),
+                daemonset::Options { gather: GATHER },
+            ),
             job::start(client(NATIVE), clock.clone()),
             gc::start(client(NATIVE)),
             node_lifecycle::start(
@@ -108,9 +117,9 @@ fn start_controller(client: Client, clock: Clock) -> (shutdown::Trigger, JoinHan
         settings: lease::Settings {
             namespace: "default".to_owned(),
             identity: "sim".to_owned(),
-            duration: std::time::Duration::from_secs(15),
-            renew_deadline: std::time::Duration::from_secs(10),
-            renew_every: std::time::Duration::from_secs(5),
+            duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            renew_every: Duration::from_secs(5),
         },
         elects: false, // there is one
         metrics: metrics::Metrics::new(),
