@@ -36,11 +36,16 @@ const CRASHING_RESTARTS: u32 = 2;
 
 /// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
-    stuck(node, verdict, now).ok()
+    stuck(node, verdict, MISSING_GRACE, now).ok()
 }
 
-/// Why `node` does not move, if it does not; or when that has to be asked again.
-fn stuck(node: &Node, verdict: &Verdict, now: Timestamp) -> Result<Stall, Option<Timestamp>> {
+/// Why `node` does not move, if it does not; or when that has to be asked again. `grace` is for a missing pod.
+fn stuck(
+    node: &Node,
+    verdict: &Verdict,
+    grace: Duration,
+    now: Timestamp,
+) -> Result<Stall, Option<Timestamp>> {
     let by_deadline = |since: Option<Timestamp>, grace: Duration, stall: Stall| match since
         .map(|at| later(at, grace))
     {
@@ -51,7 +56,7 @@ fn stuck(node: &Node, verdict: &Verdict, now: Timestamp) -> Result<Stall, Option
     match *verdict {
         Verdict::FailedByRevision { .. } => Ok(Stall::FailedByRevision),
         Verdict::InProgress(Progress::Missing { since }) => {
-            by_deadline(since, MISSING_GRACE, Stall::PodsNotCreated)
+            by_deadline(since, grace, Stall::PodsNotCreated)
         }
         Verdict::InProgress(Progress::Starting) if is_unstartable(node) => {
             Ok(Stall::PodsDoNotStart)
@@ -104,9 +109,14 @@ pub(super) fn of_rollout(
         .iter()
         .zip(verdicts)
         .filter(|(_, verdict)| waiting(verdict));
+    // The first pods of a large fleet take their time: that is an installation, not a rollout.
+    let grace = match fleet.replaces {
+        true => MISSING_GRACE,
+        false => PROGRESS_DEADLINE,
+    };
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
     for (node, verdict) in holding {
-        match stuck(node, verdict, now) {
+        match stuck(node, verdict, grace, now) {
             Ok(stall) => worst = worst.into_iter().chain([stall]).min(),
             Err(at) => {
                 all_stuck = false;
