@@ -260,12 +260,12 @@ async fn native(sets: &Api<DaemonSet>, nodes: usize) -> Result<f64> {
     let start = now();
     set_image(sets, "v2").await?;
     wait("the native rollout", || async {
-        let status = sets.get(NAME).await?.status.unwrap_or_default();
-        let updated = status.updated_number_scheduled.unwrap_or(0);
-        let available = status.number_available.unwrap_or(0);
-        Ok(status.observed_generation >= Some(2)
-            && updated as usize == nodes
-            && available as usize == nodes)
+        let set = sets.get(NAME).await?;
+        let status = set.status.unwrap_or_default();
+        let seen = status.observed_generation == set.metadata.generation;
+        let updated = status.updated_number_scheduled.unwrap_or(0) as usize;
+        let available = status.number_available.unwrap_or(0) as usize;
+        Ok(seen && updated == nodes && available == nodes)
     })
     .await?;
     Ok(start.elapsed().as_secs_f64())
