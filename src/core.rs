@@ -25,6 +25,7 @@ mod decide;
 pub mod eligibility;
 pub mod fleet;
 mod guard;
+mod labels;
 pub mod names;
 pub mod near;
 mod ota;
@@ -42,6 +43,7 @@ pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, Readiness,
     ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
+pub use labels::Labels;
 pub use phase::stall_of;
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Stall};
 pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};

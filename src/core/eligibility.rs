@@ -11,12 +11,12 @@
 
 mod obstacle;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::fleet::Targeting;
+use super::labels::Labels;
 use super::selector::{Operators, Requirement, equal_to};
 
 pub use obstacle::Obstacle;
@@ -38,7 +38,7 @@ pub struct NodeFacts<'a> {
     /// `metadata.name`.
     pub name: &'a str,
     /// `metadata.labels`.
-    pub labels: &'a BTreeMap<Arc<str>, Arc<str>>,
+    pub labels: &'a Labels,
     /// `spec.taints`.
     pub taints: &'a [Taint],
 }
@@ -165,7 +165,7 @@ impl Scheduling {
 
 impl NodeFacts<'_> {
     fn label(&self, key: &str) -> Option<&str> {
-        self.labels.get(key).map(|value| &**value)
+        self.labels.get(key)
     }
 
     /// The one field that node affinity can ask for is the name; another one would be empty.
@@ -293,10 +293,7 @@ mod tests {
     use super::*;
 
     fn node(spec: Value, labels: &[(&str, &str)], taints: &[(&str, &str, Effect)]) -> Targeting {
-        let labels = labels
-            .iter()
-            .map(|(k, v)| ((*k).into(), (*v).into()))
-            .collect();
+        let labels = labels.iter().copied().collect();
         let taints: Vec<Taint> = taints
             .iter()
             .map(|(key, value, effect)| Taint {
@@ -541,7 +538,7 @@ mod tests {
 
     #[test]
     fn a_template_of_any_shape_is_read_without_a_panic() {
-        let labels = BTreeMap::new();
+        let labels = Labels::default();
         let facts = NodeFacts {
             name: "n1",
             labels: &labels,

@@ -1,18 +1,18 @@
 //! What is remembered of a Node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
-use crate::core::{NodeName, Readiness};
+use crate::core::{Labels, NodeName, Readiness};
 
 /// A Node, as far as anything depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeRecord {
-    labels: BTreeMap<Arc<str>, Arc<str>>,
+    labels: Labels,
     taints: Vec<Taint>,
     pub(super) readiness: Readiness,
     /// The condition's own `lastTransitionTime`: tells a change that was missed while a watch was away.

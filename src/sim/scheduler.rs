@@ -4,7 +4,6 @@
 //! preempted. A pod that fits nowhere waits for a change of the nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -16,6 +15,7 @@ use kube::core::Status;
 use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 
+use crate::core::Labels;
 use crate::core::Targeting;
 use crate::core::eligibility::{NodeFacts, Scheduling};
 use crate::sim::queue::Queue;
@@ -156,8 +156,8 @@ fn named(spec: &Value) -> Option<&str> {
 /// Whether node selector and affinity match, whatever the taints.
 fn attracted(scheduling: &Scheduling, node: &DynamicObject) -> bool {
     let labels = node.metadata.labels.iter().flatten();
-    let labels: BTreeMap<Arc<str>, Arc<str>> = labels
-        .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+    let labels: Labels = labels
+        .map(|(key, value)| (key.as_str(), value.as_str()))
         .collect();
     let facts = NodeFacts {
         name: node.metadata.name.as_deref().unwrap_or_default(),

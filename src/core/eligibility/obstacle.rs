@@ -85,7 +85,6 @@ impl fmt::Display for Taint {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
 
     use serde_json::{Value, json};
 
@@ -94,7 +93,7 @@ mod tests {
     /// What `spec` of a template says about node `n1` with the label `role=edge` and the taint `site=a:NoSchedule`.
     #[track_caller]
     fn case(spec: Value, expected: Option<&str>) {
-        let labels = BTreeMap::from([("role".into(), "edge".into())]);
+        let labels = [("role", "edge")].into_iter().collect();
         let taints = [Taint {
             key: "site".into(),
             value: "a".into(),

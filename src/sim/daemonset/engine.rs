@@ -531,7 +531,7 @@ fn record(node: &Node) -> NodeRecord {
     let taints = node.spec.taints.iter();
     NodeRecord {
         labels: labels
-            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+            .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect(),
         taints: taints
             .filter_map(|taint| {

