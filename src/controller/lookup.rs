@@ -40,6 +40,8 @@ type Lookup = Pin<Box<dyn Future<Output = Looked> + Send>>;
 pub(super) struct Lookups {
     client: Client,
     last: BTreeMap<SetKey, Timestamp>,
+    /// What is in doubt, and since when it is that.
+    doubts: BTreeMap<SetKey, (Behind, Timestamp)>,
 }
 
 impl Lookups {
@@ -48,6 +50,7 @@ impl Lookups {
         Self {
             client,
             last: BTreeMap::new(),
+            doubts: BTreeMap::new(),
         }
     }
 
@@ -61,10 +64,16 @@ impl Lookups {
         since: Timestamp,
         now: Timestamp,
     ) -> Option<(Option<Timestamp>, Option<Lookup>)> {
+        let doubt = self.doubts.get(key).copied();
+        let since = match doubt.filter(|(known, at)| *known == reason && *at >= since) {
+            Some((_, at)) => at,
+            None => now,
+        };
+        self.doubts.insert(key.clone(), (reason, since));
         let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
         let due = match reason {
-            Behind::UnknownRevision => since,
-            Behind::Mismatch => after(since, PATIENCE),
+            // Also for a pod: one that the native controller has just relabelled shows a moment after its old revision went.
+            Behind::UnknownRevision | Behind::Mismatch => after(since, PATIENCE),
             Behind::NotObserved | Behind::NoRevision | Behind::Tie => {
                 return Some((Some(after(now, SLOWLY)), None));
             }
