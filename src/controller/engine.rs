@@ -206,6 +206,7 @@ impl Engine {
         for key in fed.gone {
             self.state.sets.remove(&key);
             self.state.dirty.remove(&key);
+            self.parts.lookups.forget(&key);
             self.parts.metrics.forget(&key.namespace, &key.name);
         }
         for (key, stir) in fed.stirred {
@@ -510,15 +511,12 @@ impl Engine {
         let Some(set) = self.parts.feed.index.set(key) else {
             return;
         };
-        let Some((wake, lookup)) = self
+        let (wake, lookup) = self
             .parts
             .lookups
-            .wanted(key, set, reason, unknown, since, now)
-        else {
-            return;
-        };
+            .wanted(key, set, reason, unknown, since, now);
         let state = self.state.sets.entry(key.clone()).or_default();
-        state.wake = state.wake.into_iter().chain(wake).min();
+        state.wake = state.wake.into_iter().chain([wake]).min();
         if let Some(lookup) = lookup {
             state.under_way += 1;
             let key = key.clone();

@@ -63,7 +63,7 @@ impl Lookups {
         unknown: Vec<Revision>,
         since: Timestamp,
         now: Timestamp,
-    ) -> Option<(Option<Timestamp>, Option<Lookup>)> {
+    ) -> (Timestamp, Option<Lookup>) {
         let doubt = self.doubts.get(key).copied();
         let since = match doubt.filter(|(known, at)| *known == reason && *at >= since) {
             Some((_, at)) => at,
@@ -75,7 +75,7 @@ impl Lookups {
             // Also for a pod: one that the native controller has just relabelled shows a moment after its old revision went.
             Behind::UnknownRevision | Behind::Mismatch => after(since, PATIENCE),
             Behind::NotObserved | Behind::NoRevision | Behind::Tie => {
-                return Some((Some(after(now, SLOWLY)), None));
+                return (after(now, SLOWLY), None);
             }
         };
         let due = self
@@ -83,7 +83,7 @@ impl Lookups {
             .get(key)
             .map_or(due, |last| due.max(after(*last, AGAIN)));
         if due > now {
-            return Some((Some(due), None));
+            return (due, None);
         }
         self.last.insert(key.clone(), now);
         let lookup: Lookup = match reason {
@@ -96,7 +96,13 @@ impl Lookups {
                 set.selector.clone(),
             )),
         };
-        Some((Some(after(now, AGAIN)), Some(lookup)))
+        (after(now, AGAIN), Some(lookup))
+    }
+
+    /// That DaemonSet is gone, or ours no longer.
+    pub(super) fn forget(&mut self, key: &SetKey) {
+        self.last.remove(key);
+        self.doubts.remove(key);
     }
 
     /// Takes in what was read.
