@@ -78,6 +78,7 @@ impl Stage {
 
     async fn play(&self, story: &Story) -> Result<(), String> {
         self.until(&all_available(story.nodes)).await?;
+        self.until_seen().await?;
         self.monitor.lock().await.picture().remember();
         let mut since = self.pod_writes().await?;
         let mut seen = 0;
@@ -104,6 +105,16 @@ impl Stage {
         }
         seen += self.see(|picture| picture.deletions.len()).await;
         self.judge(story, seen).await
+    }
+
+    /// Waits until what is available to the monitor is surely available to the controller, which heard of it by a watch of
+    /// its own: which node is the first depends on that.
+    async fn until_seen(&self) -> Result<(), String> {
+        let lag = self
+            .world
+            .pace
+            .pick(Duration::from_millis(100), Duration::from_secs(3));
+        self.perform(&Step::Wait(lag)).await
     }
 
     /// What the API server recorded agrees with what the monitor saw.
