@@ -35,6 +35,8 @@ pub const WRITE_DEADLINE: Duration = Duration::from_secs(4);
 pub enum Role {
     /// `yurt-ds controller`.
     Controller,
+    /// `yurt-ds ota-server`.
+    OtaServer,
     /// `yurt-ds ctl`.
     Ctl,
     /// `yurt-ds sim`.
@@ -46,6 +48,7 @@ impl Role {
     pub fn user_agent(self) -> String {
         let role = match self {
             Self::Controller => "controller",
+            Self::OtaServer => "ota-server",
             Self::Ctl => "ctl",
             Self::Sim => "sim",
         };

@@ -19,6 +19,7 @@
 //! - [`index`] remembers it, dates it by our own clock, and joins it into a fleet.
 //! - [`controller`] is `yurt-ds controller`: watches, passes, writes, reports; one writer among the replicas.
 //! - [`ctl`] is what people type: it fills an index from lists and asks the very same `decide`.
+//! - [`ota_server`] is `yurt-ds ota-server`, on every node: what the owner of a device asks and confirms.
 //! - [`sim`] is an embedded Kubernetes (API server, native controllers, kubelets with faults) for everything above to
 //!   run on: the story that newcomers see, and the tests. `sim kubelets` runs its kubelets against a real API server.
 //! - [`client`], [`clock`], [`serve`], [`shutdown`], [`log`] and [`cli`] are the doors: to the API server, to time, for
@@ -33,6 +34,7 @@ pub mod core;
 pub mod ctl;
 pub mod index;
 pub mod log;
+pub mod ota_server;
 pub mod serve;
 pub mod shutdown;
 pub mod sim;

@@ -42,6 +42,12 @@ pub const POD_NEED_UPGRADE: &str = "PodNeedUpgrade";
 pub const POD_IMAGE_READY: &str = "PodImageReady";
 /// What the message of both conditions starts with, followed by the hash (OpenYurt).
 pub const CONDITION_MESSAGE_PREFIX: &str = "controllerrevision: ";
+/// Reason of a `PodImageReady` that is `False` because a pull was asked for (OpenYurt).
+pub const WAIT_PULL_IMAGE: &str = "WaitPullImage";
+/// Reason of a `PodImageReady` that is `True` (OpenYurt).
+pub const PULL_IMAGE_SUCCESS: &str = "PullImageSuccess";
+/// Reason of a `PodImageReady` that is `False` because the pull failed (OpenYurt).
+pub const PULL_IMAGE_FAIL: &str = "PullImageFail";
 
 /// DaemonSet condition: every targeted node that is online runs the current revision.
 pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";

@@ -1,0 +1,206 @@
+//! A pod of this node: the whole object as the API server sent it, and the few fields that are decided upon.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::core::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
+
+/// Namespace and name of a pod, written `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PodKey {
+    /// Its namespace.
+    pub(super) namespace: String,
+    /// Its name.
+    pub(super) name: String,
+}
+
+impl PodKey {
+    /// A key from its parts.
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A pod. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Pod(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    key: PodKey,
+    facts: Facts,
+    raw: Box<RawValue>,
+}
+
+/// What is decided upon.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// Its UID.
+    pub(super) uid: String,
+    /// Its version.
+    pub(super) resource_version: String,
+    /// The node it is bound to.
+    pub(super) node: String,
+    /// Whether it is being deleted.
+    pub(super) deleting: bool,
+    /// All owners.
+    pub(super) owners: Vec<OwnerReference>,
+    /// The label `controller-revision-hash`.
+    pub(super) hash: Option<String>,
+    /// The label `pod-template-generation`.
+    pub(super) generation: Option<String>,
+    /// Whether its Ready condition is `True`.
+    pub(super) ready: bool,
+    /// The condition `PodNeedUpgrade`.
+    pub(super) need_upgrade: Option<Condition>,
+    /// The condition `PodImageReady`.
+    pub(super) image_ready: Option<Condition>,
+}
+
+/// One of the two conditions of OTA mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Condition {
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    kind: String,
+    /// `True`, `False` or `Unknown`.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) status: String,
+    /// A word.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) reason: String,
+    /// A sentence.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) message: String,
+}
+
+impl Condition {
+    /// Whether `status` is `True`.
+    pub(super) fn is_true(&self) -> bool {
+        self.status == "True"
+    }
+
+    /// The hash in the message; `None` when it has no such form.
+    pub(super) fn hash(&self) -> Option<&str> {
+        let hash = self.message.strip_prefix(CONDITION_MESSAGE_PREFIX)?.trim();
+        (!hash.is_empty()).then_some(hash)
+    }
+}
+
+impl Pod {
+    /// Namespace and name.
+    pub(super) fn key(&self) -> &PodKey {
+        &self.0.key
+    }
+
+    /// What is decided upon.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    /// The whole object as JSON, byte for byte as the API server sent it.
+    pub(super) fn raw(&self) -> &str {
+        self.0.raw.get()
+    }
+
+    /// Its controlling owner.
+    pub(super) fn controller(&self) -> Option<&OwnerReference> {
+        let mut owners = self.0.facts.owners.iter();
+        owners.find(|owner| owner.controller == Some(true))
+    }
+
+    /// Reads a pod.
+    ///
+    /// # Errors
+    /// When this is not a Pod with a name and a namespace.
+    pub(super) fn read(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
+        let wire: Wire = serde_json::from_str(raw.get())?;
+        let (meta, status) = (wire.metadata, wire.status);
+        let label = |key: &str| meta.labels.get(key).cloned();
+        let condition = |kind: &str| status.conditions.iter().find(|found| found.kind == kind);
+        let facts = Facts {
+            hash: label(crate::core::names::REVISION_HASH_LABEL),
+            generation: label(crate::core::names::TEMPLATE_GENERATION_LABEL),
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            node: wire.spec.node_name,
+            deleting: meta.deletion_timestamp.is_some(),
+            owners: meta.owner_references,
+            ready: condition("Ready").is_some_and(Condition::is_true),
+            need_upgrade: condition(POD_NEED_UPGRADE).cloned(),
+            image_ready: condition(POD_IMAGE_READY).cloned(),
+        };
+        let key = PodKey {
+            namespace: meta.namespace,
+            name: meta.name,
+        };
+        Ok(Self(Arc::new(Inner { key, facts, raw })))
+    }
+}
+
+impl<'de> Deserialize<'de> for Pod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::read(raw).map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default, deserialize_with = "nullable")]
+    spec: WireSpec,
+    #[serde(default, deserialize_with = "nullable")]
+    status: WireStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMeta {
+    name: String,
+    namespace: String,
+    #[serde(default, deserialize_with = "nullable")]
+    uid: String,
+    #[serde(default, deserialize_with = "nullable")]
+    resource_version: String,
+    #[serde(default)]
+    deletion_timestamp: Option<serde::de::IgnoredAny>,
+    #[serde(default, deserialize_with = "nullable")]
+    labels: std::collections::BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "nullable")]
+    owner_references: Vec<OwnerReference>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSpec {
+    #[serde(deserialize_with = "nullable")]
+    node_name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct WireStatus {
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<Condition>,
+}
+
+/// `null` and absent alike mean the default.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
