@@ -80,6 +80,16 @@ patches:
         template:
           spec:
             containers: [{name: controller, env: [{name: KUBERNETES_SERVICE_PORT, value: "$api_port"}]}]
+  # These nodes share one network, in which only one agent finds its port free.
+  - patch: |
+      apiVersion: apps/v1
+      kind: DaemonSet
+      metadata: {name: yurt-ds-ota-server, namespace: yurt-ds-edge}
+      spec:
+        template:
+          spec:
+            nodeSelector: {kubernetes.io/hostname: "${nodes[0]}"}
+            containers: [{name: ota-server, env: [{name: KUBERNETES_SERVICE_PORT, value: "$api_port"}]}]
 END
 kubectl apply -k "$dir/overlay" > /dev/null
 kubectl -n yurt-ds rollout status deployment/yurt-ds-controller --timeout 90s > /dev/null
