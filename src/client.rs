@@ -4,6 +4,8 @@
 //! accept and never answer (`read_timeout`), writes that wait for ever ([`within`]), and retries nobody asked for
 //! (`default_retry`), which would hold a lease renewal past its end.
 
+pub(crate) mod conditions;
+
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;

@@ -12,5 +12,6 @@
 
 mod actions;
 mod answer;
+mod cloud;
 mod memory;
 mod pod;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, Preconditions};
 use kube::core::{Request, request};
 use kube::{Client, Resource};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use super::lease::Leadership;
 use super::metrics::{Metrics, Withheld};
 use crate::api;
+use crate::client::conditions::{patch_conditions, removal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::core::names::{CONDITION_MESSAGE_PREFIX, CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Action, PodRef};
@@ -126,8 +127,9 @@ impl Writer {
         pod: &PodRef,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let request = requests::<api::Pod>(key);
-        let request = patch_conditions(request, pod.name.as_str(), pod.uid.as_str(), conditions);
+        let requests = requests::<api::Pod>(key);
+        let object = (pod.name.as_str(), pod.uid.as_str());
+        let request = patch_conditions(&requests, object, CONTROLLER, conditions);
         self.send("patch", "pods/status", request).await
     }
 
@@ -138,7 +140,8 @@ impl Writer {
         uid: &str,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let request = patch_conditions(requests::<api::DaemonSet>(key), &key.name, uid, conditions);
+        let requests = requests::<api::DaemonSet>(key);
+        let request = patch_conditions(&requests, (&key.name, uid), CONTROLLER, conditions);
         self.send("patch", "daemonsets/status", request).await
     }
 
@@ -172,26 +175,6 @@ impl Writer {
 /// Requests for objects of this kind in the namespace of `key`.
 fn requests<K: Resource<DynamicType = ()>>(key: &SetKey) -> Request {
     Request::new(K::url_path(&(), Some(&key.namespace)))
-}
-
-/// What removes a condition of that type in a strategic merge.
-pub(super) fn removal(kind: &str) -> Value {
-    json!({ "$patch": "delete", "type": kind })
-}
-
-/// A patch that finds its object by name and UID, and changes the listed conditions only.
-fn patch_conditions(
-    requests: Request,
-    name: &str,
-    uid: &str,
-    conditions: Vec<Value>,
-) -> Result<http::Request<Vec<u8>>, request::Error> {
-    let parameters = PatchParams {
-        field_manager: Some(CONTROLLER.to_owned()),
-        ..PatchParams::default()
-    };
-    let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
-    requests.patch_subresource("status", name, &parameters, &Patch::Strategic(&patch))
 }
 
 impl Refusal {

@@ -5,8 +5,9 @@
 
 use serde_json::{Value, json};
 
-use super::apply::{on_the_wire, removal};
+use super::apply::on_the_wire;
 use crate::api::Condition;
+use crate::client::conditions::removal;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };

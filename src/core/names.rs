@@ -62,6 +62,8 @@ pub const INVALID_SETTINGS: &str = "InvalidSettings";
 
 /// Name of the controller in Events, field managers and the Lease.
 pub const CONTROLLER: &str = "yurt-ds-controller";
+/// Name of the node's agent in field managers.
+pub const OTA_SERVER: &str = "yurt-ds-ota-server";
 /// Name of the Lease that the replicas of the controller share.
 pub const LEASE: &str = "yurt-ds-controller";
 
