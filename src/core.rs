@@ -45,7 +45,7 @@ pub use fleet::{
 };
 pub use labels::Labels;
 pub use phase::stall_of;
-pub use plan::{Action, Counts, Phase, Plan, PodRef, Stall};
+pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall};
 pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};
 pub use verdict::{Offline, Progress, Verdict};
 

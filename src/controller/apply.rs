@@ -14,8 +14,10 @@ use super::metrics::{Metrics, Withheld};
 use crate::api;
 use crate::client::conditions::{patch_conditions, removal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
-use crate::core::names::{CONDITION_MESSAGE_PREFIX, CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE};
-use crate::core::{Action, PodRef};
+use crate::core::names::{
+    CONDITION_MESSAGE_PREFIX, CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE, WAIT_PULL_IMAGE,
+};
+use crate::core::{Action, PodRef, Revision, StaleImage};
 use crate::index::SetKey;
 
 /// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
@@ -85,7 +87,7 @@ impl Writer {
                 needed,
                 revision,
                 flips,
-                drops_image,
+                stale_image,
             } => {
                 let mut condition = json!({
                     "type": POD_NEED_UPGRADE,
@@ -95,9 +97,16 @@ impl Writer {
                 if *flips {
                     condition["lastTransitionTime"] = json!(on_the_wire(now));
                 }
-                let dropped = drops_image.then(|| removal(POD_IMAGE_READY));
-                let conditions = [condition].into_iter().chain(dropped).collect();
+                let image = stale_image.map(|stale| match stale {
+                    StaleImage::Drop => removal(POD_IMAGE_READY),
+                    StaleImage::AskAgain => image_request(revision),
+                });
+                let conditions = [condition].into_iter().chain(image).collect();
                 self.patch_pod(key, pod, conditions).await
+            }
+            Action::AskAgain { pod, revision } => {
+                self.patch_pod(key, pod, vec![image_request(revision)])
+                    .await
             }
             Action::RemoveConditions { pod, types } => {
                 let remove = |kind: &&str| removal(kind);
@@ -185,6 +194,16 @@ impl Refusal {
             Self::Failed { error, .. } => Some(error.failure()),
         }
     }
+}
+
+/// A `PodImageReady` that asks for a pull; its status was not `True` before, so nothing flips.
+fn image_request(revision: &Revision) -> Value {
+    json!({
+        "type": POD_IMAGE_READY,
+        "status": "False",
+        "reason": WAIT_PULL_IMAGE,
+        "message": format!("{CONDITION_MESSAGE_PREFIX}{revision}"),
+    })
 }
 
 /// An instant as the API has it: whole seconds.

@@ -459,9 +459,9 @@ impl Engine {
             let result = writer.act(&key, &action, now).await;
             match action {
                 Action::Delete(pod) => Done::Deleted(key, pod, result),
-                Action::SetNeedUpgrade { pod, .. } | Action::RemoveConditions { pod, .. } => {
-                    Done::Patched(key, pod.uid, result)
-                }
+                Action::SetNeedUpgrade { pod, .. }
+                | Action::AskAgain { pod, .. }
+                | Action::RemoveConditions { pod, .. } => Done::Patched(key, pod.uid, result),
             }
         });
     }

@@ -410,6 +410,7 @@ mod tests {
         Plan {
             actions: Vec::new(),
             verdicts: Vec::new(),
+            pulls: Vec::new(),
             counts: Counts {
                 targeted: 9,
                 allowed: 1,

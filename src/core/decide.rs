@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
 use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
-use super::plan::{Action, Counts, Phase, Plan};
+use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::strategy::{Mode, Pause, Strategy};
 use super::verdict::{Progress, Verdict};
 use super::{guard, ota, phase};
@@ -29,10 +29,16 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     match &fleet.revision {
         RevisionState::Behind(behind) => draft.hold(*behind),
         RevisionState::Current(_) if draft.meets_unknown() => draft.hold(Behind::UnknownRevision),
-        RevisionState::Current(_) if is_paused(strategy, now) => draft.pause(),
+        RevisionState::Current(revision) if is_paused(strategy, now) => {
+            if strategy.mode == Mode::Ota {
+                draft.pulls = ota::pulls(fleet, revision, true);
+            }
+            draft.pause()
+        }
         RevisionState::Current(revision) => match strategy.mode {
             Mode::Ota => {
                 draft.actions = ota::announce(fleet, revision);
+                draft.pulls = ota::pulls(fleet, revision, false);
                 draft.await_owners()
             }
             Mode::AdvancedRollingUpdate => {
@@ -66,6 +72,7 @@ struct Draft<'a> {
     announced: bool,
     budget: Budget,
     actions: Vec<Action>,
+    pulls: Vec<Pull>,
     verdicts: Vec<Verdict>,
 }
 
@@ -86,6 +93,7 @@ impl<'a> Draft<'a> {
             now,
             budget: Budget::count(&classes, resolve),
             actions: Vec::new(),
+            pulls: Vec::new(),
             verdicts: classes.iter().map(Class::verdict).collect(),
             classes,
             announced,
@@ -196,6 +204,7 @@ impl<'a> Draft<'a> {
         Plan {
             actions: self.actions,
             verdicts: self.verdicts,
+            pulls: self.pulls,
             counts,
             phase,
             next_wake,

@@ -194,6 +194,9 @@ pub struct OtaCondition {
     pub status: bool,
     /// The hash in the message; `None` when the message has no such form.
     pub revision: Option<Revision>,
+    /// Whether it is a request that waits: not `True`, and its reason is that of a request, or none. Only of
+    /// `PodImageReady` does this tell anything.
+    pub waits: bool,
 }
 
 impl Node {

@@ -3,7 +3,7 @@
 use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod, PodRevision, Revision};
 use super::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
-use super::plan::{Action, PodRef};
+use super::plan::{Action, PodRef, Pull, StaleImage};
 
 /// What to write so that every pod tells the owner of its node whether `target` waits for it.
 pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
@@ -30,33 +30,67 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
                 needed,
                 revision: target.clone(),
                 flips,
-                drops_image: is_stale(pod, target),
+                stale_image: stale(pod, target),
             });
-        } else if is_stale(pod, target) {
-            actions.push(Action::RemoveConditions {
-                pod: reference(pod),
-                types: vec![POD_IMAGE_READY],
+        } else if let Some(stale) = stale(pod, target) {
+            let pod = reference(pod);
+            actions.push(match stale {
+                StaleImage::Drop => Action::RemoveConditions {
+                    pod,
+                    types: vec![POD_IMAGE_READY],
+                },
+                StaleImage::AskAgain => Action::AskAgain {
+                    pod,
+                    revision: target.clone(),
+                },
             });
         }
     }
     actions
 }
 
-/// A pre-pull of another revision than the target must not block the upgrade for ever (spec §5.2).
-fn is_stale(pod: &Pod, target: &Revision) -> bool {
+/// What has to become of `PodImageReady`: a pre-pull of another revision than the target must not block the upgrade for
+/// ever (spec/openyurt-upgrade-model.md §5.2), and a pod that needs no upgrade needs no pull.
+fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
+    let image = pod.image_ready.as_ref()?;
+    let outdated = pod.revision == PodRevision::Outdated;
+    let asks = image.waits && outdated;
+    if asks {
+        return (image.revision.as_ref() != Some(target)).then_some(StaleImage::AskAgain);
+    }
     let names_other = |condition: &OtaCondition| {
         condition
             .revision
             .as_ref()
             .map(|revision| revision != target)
     };
-    match &pod.image_ready {
-        None => false,
-        // A failed pull names its Job, not a revision: it belongs to the revision that was asked for then.
-        Some(image) => names_other(image)
-            .or_else(|| pod.need_upgrade.as_ref().and_then(names_other))
-            .unwrap_or(false),
-    }
+    // A failed pull names its Job, not a revision: it belongs to the revision that was asked for then.
+    let of_other = names_other(image).or_else(|| pod.need_upgrade.as_ref().and_then(names_other));
+    (image.waits || of_other == Some(true)).then_some(StaleImage::Drop)
+}
+
+/// The pulls that are asked for and have no answer yet. What is stale is left out: it is mended first.
+pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull> {
+    let wishes = fleet.nodes.iter().flat_map(|node| {
+        let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
+        asking.map(|pod| Pull {
+            pod: reference(pod),
+            node: node.name.clone(),
+            revision: target.clone(),
+            begins: node.is_ready() && !paused,
+        })
+    });
+    wishes.collect()
+}
+
+fn asks_for(pod: &Pod, target: &Revision) -> bool {
+    let names = |condition: &&OtaCondition| condition.revision.as_ref() == Some(target);
+    let needed = pod.need_upgrade.as_ref().filter(names);
+    let asked = pod.image_ready.as_ref().filter(names);
+    !pod.terminating
+        && pod.revision == PodRevision::Outdated
+        && needed.is_some_and(|condition| condition.status)
+        && asked.is_some_and(|condition| condition.waits)
 }
 
 /// Whether the pod carries one of the two conditions.
@@ -96,3 +130,6 @@ pub(super) fn reference(pod: &Pod) -> PodRef {
         resource_version: pod.resource_version.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{PodName, PodUid, ResourceVersion, Revision};
+use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::verdict::Verdict;
 
 /// What to do now, what every node is told, and when to look again.
@@ -12,6 +12,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// One verdict per entry of `Fleet::nodes`, in the same order.
     pub verdicts: Vec<Verdict>,
+    /// Images that owners of nodes asked for ahead of the update, in the order of nodes.
+    pub pulls: Vec<Pull>,
     /// Numbers over the verdicts.
     pub counts: Counts,
     /// The state of the rollout as a whole.
@@ -35,8 +37,15 @@ pub enum Action {
         revision: Revision,
         /// Whether the status differs from the present one (then `lastTransitionTime` is set).
         flips: bool,
-        /// Whether `PodImageReady` goes in the same write, because it is about another revision.
-        drops_image: bool,
+        /// What happens in the same write to a `PodImageReady` that is about another revision.
+        stale_image: Option<StaleImage>,
+    },
+    /// Let the pod condition `PodImageReady` ask for this revision instead of an older one.
+    AskAgain {
+        /// The pod.
+        pod: PodRef,
+        /// The target revision, for the message.
+        revision: Revision,
     },
     /// Remove these of the two OTA conditions from the pod.
     RemoveConditions {
@@ -53,6 +62,7 @@ impl Action {
         match self {
             Self::Delete(pod)
             | Self::SetNeedUpgrade { pod, .. }
+            | Self::AskAgain { pod, .. }
             | Self::RemoveConditions { pod, .. } => pod,
         }
     }
@@ -67,16 +77,17 @@ impl Action {
                     Self::SetNeedUpgrade {
                         needed: a,
                         revision: b,
-                        drops_image: c,
+                        stale_image: c,
                         ..
                     },
                     Self::SetNeedUpgrade {
                         needed: d,
                         revision: e,
-                        drops_image: f,
+                        stale_image: f,
                         ..
                     },
                 ) => (a, b, c) == (d, e, f),
+                (Self::AskAgain { revision: a, .. }, Self::AskAgain { revision: b, .. }) => a == b,
                 (
                     Self::RemoveConditions { types: a, .. },
                     Self::RemoveConditions { types: b, .. },
@@ -84,6 +95,29 @@ impl Action {
                 _ => false,
             }
     }
+}
+
+/// What becomes of a `PodImageReady` that is about another revision than the target (spec/openyurt-upgrade-model.md §5.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaleImage {
+    /// It says how an old pull ended, or nobody needs it any more: it goes.
+    Drop,
+    /// It asked for a pull and had no answer yet: it asks for the target now.
+    AskAgain,
+}
+
+/// A wish: the images of `revision` on the node of this pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pull {
+    /// The pod whose condition asks.
+    pub pod: PodRef,
+    /// Its node.
+    pub node: NodeName,
+    /// The target revision.
+    pub revision: Revision,
+    /// Whether it may begin now. On a node that is not Ready, or while all is paused, nothing begins; what is under way
+    /// there goes on.
+    pub begins: bool,
 }
 
 /// A pod as it was judged.

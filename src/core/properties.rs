@@ -179,8 +179,13 @@ fn pods() -> impl Random<Pod> {
 
 fn conditions() -> impl Random<OtaCondition> {
     let hashes = prop_oneof!["new", "old"].prop_map(|hash| hash.as_str().into());
-    (any::<bool>(), option::of(hashes))
-        .prop_map(|(status, revision)| OtaCondition { status, revision })
+    (any::<bool>(), option::of(hashes), any::<bool>()).prop_map(|(status, revision, waits)| {
+        OtaCondition {
+            status,
+            revision,
+            waits: waits && !status,
+        }
+    })
 }
 
 /// What a correct apply does to the fleet.
@@ -189,6 +194,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     for action in &plan.actions {
         let (Action::Delete(target)
         | Action::SetNeedUpgrade { pod: target, .. }
+        | Action::AskAgain { pod: target, .. }
         | Action::RemoveConditions { pod: target, .. }) = action;
         let mut pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
         let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
@@ -197,17 +203,21 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
             Action::SetNeedUpgrade {
                 needed,
                 revision,
-                drops_image,
+                stale_image,
                 ..
             } => {
-                if *drops_image {
-                    pod.image_ready = None;
+                match stale_image {
+                    None => {}
+                    Some(StaleImage::Drop) => pod.image_ready = None,
+                    Some(StaleImage::AskAgain) => pod.image_ready = Some(request(revision)),
                 }
                 pod.need_upgrade = Some(OtaCondition {
                     status: *needed,
                     revision: Some(revision.clone()),
+                    waits: !needed,
                 });
             }
+            Action::AskAgain { revision, .. } => pod.image_ready = Some(request(revision)),
             Action::RemoveConditions { types, .. } => {
                 for kind in types {
                     match *kind {
@@ -220,6 +230,15 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
         }
     }
     fleet
+}
+
+/// A `PodImageReady` that asks for a pull.
+fn request(revision: &Revision) -> OtaCondition {
+    OtaCondition {
+        status: false,
+        revision: Some(revision.clone()),
+        waits: true,
+    }
 }
 
 fn deleted(plan: &Plan) -> Vec<&PodRef> {
@@ -434,14 +453,43 @@ proptest! {
         prop_assume!(pods.all(|pod| pod.revision != PodRevision::Unknown));
         let told = carry_out(&fleet, &decide(&strategy, &fleet, now()));
         for pod in told.nodes.iter().flat_map(|node| &node.pods) {
-            let truth = OtaCondition {
-                status: pod.revision == PodRevision::Outdated,
-                revision: Some("new".into()),
-            };
-            if !pod.terminating {
-                prop_assert_eq!(pod.need_upgrade.as_ref(), Some(&truth));
+            let needed = pod.revision == PodRevision::Outdated;
+            if pod.terminating {
+                continue;
             }
+            let told = pod.need_upgrade.as_ref().unwrap();
+            prop_assert_eq!((told.status, &told.revision), (needed, &Some("new".into())));
+            let asked = pod.image_ready.as_ref();
+            prop_assert!(asked.is_none_or(|image| !image.waits || needed));
+            let of_target = |hash: &Revision| *hash == "new".into();
+            let hash = asked.and_then(|image| image.revision.as_ref());
+            prop_assert!(hash.is_none_or(of_target));
         }
+    }
+
+    #[test]
+    fn a_pull_that_was_asked_for_is_never_lost_and_never_begins_offline(fleet in fleets()) {
+        let strategy = Strategy {
+            mode: Mode::Ota,
+            max_unavailable: Share::Percent(10),
+            pause: None,
+            min_ready: Duration::ZERO,
+            ready_settle: Duration::ZERO,
+        };
+        prop_assume!(fleet.revision == RevisionState::Current("new".into()));
+        let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+        prop_assume!(pods.all(|pod| pod.revision != PodRevision::Unknown));
+        let told = carry_out(&fleet, &decide(&strategy, &fleet, now()));
+        let plan = decide(&strategy, &told, now());
+        let mut asked = Vec::new();
+        for node in &fleet.nodes {
+            let waits = |pod: &&Pod| pod.image_ready.as_ref().is_some_and(|image| image.waits);
+            let alive = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
+            let pods = node.pods.iter().filter(waits).filter(alive);
+            asked.extend(pods.map(|pod| (&pod.uid, node.is_ready())));
+        }
+        let pulls = plan.pulls.iter().map(|pull| (&pull.pod.uid, pull.begins));
+        prop_assert_eq!(pulls.collect::<Vec<_>>(), asked);
     }
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api;
 use crate::core::names::{
     CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL,
-    TEMPLATE_GENERATION_LABEL,
+    TEMPLATE_GENERATION_LABEL, WAIT_PULL_IMAGE,
 };
 use crate::core::{NodeName, OtaCondition, Pod, PodRevision, PodUid, Trouble};
 
@@ -103,8 +103,10 @@ fn ready_since(
 }
 
 fn ota_condition(condition: &api::Condition) -> OtaCondition {
+    let status = condition.status == "True";
     OtaCondition {
-        status: condition.status == "True",
+        status,
+        waits: !status && ["", WAIT_PULL_IMAGE].contains(&condition.reason.as_str()),
         revision: condition
             .message
             .strip_prefix(CONDITION_MESSAGE_PREFIX)

@@ -64,6 +64,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
     Plan {
         actions: Vec::new(),
         verdicts,
+        pulls: Vec::new(),
         counts,
         phase,
         next_wake: None,
