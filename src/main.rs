@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
-use yurt_ds::{controller, ctl, log, shutdown, sim};
+use yurt_ds::{controller, ctl, log, ota_server, shutdown, sim};
 
 /// What a shell calls the end by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -36,6 +36,7 @@ async fn dispatch(command: Command) -> Result<ExitCode> {
     let mut shutdown = shutdown::on_signals().context("cannot listen for signals")?;
     match command {
         Command::Controller(args) => controller::start(args, shutdown).await?,
+        Command::OtaServer(args) => ota_server::start(args, shutdown).await?,
         Command::Ctl(args) => {
             let ended = tokio::select! {
                 code = ctl::run(&args, Clock::System) => code.number(),

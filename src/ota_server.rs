@@ -11,7 +11,59 @@
 //! Only a request that could succeed reaches the API server.
 
 mod actions;
+mod agent;
 mod answer;
 mod cloud;
+mod document;
+mod heard;
+mod listen;
 mod memory;
+mod origin;
 mod pod;
+mod reply;
+mod route;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use anyhow::{Context, Result};
+use tokio::net::TcpListener;
+use tracing::info;
+
+pub use self::agent::{Agent, Config};
+pub use self::listen::{serve, serve_stream};
+use crate::cli::ota_server::OtaServerArgs;
+use crate::client::{self, Role, Source};
+use crate::clock::Clock;
+use crate::shutdown::Shutdown;
+
+/// The process: listens, watches, answers, and ends when asked to.
+///
+/// # Errors
+/// When it cannot start: no usable credentials, a port that is taken, a name that cannot be one.
+pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
+    let source = Source {
+        kubeconfig: args.kubeconfig.clone(),
+        in_cluster: args.kubeconfig.is_none(),
+        ..Source::default()
+    };
+    let client = client::connect(&source, Role::OtaServer).await?;
+    let listener = TcpListener::bind(args.listen).await.with_context(|| {
+        let address = args.listen;
+        format!("cannot listen on {address} (--listen): is another ota-server, or YurtHub, listening there?")
+    })?;
+    let address = listener.local_addr()?;
+    let agent = Agent::start(Config {
+        client,
+        node: args.node_name,
+        clock: Clock::System,
+        state_dir: args.state_dir,
+        manifest_dir: args.manifest_dir,
+        allowed_hosts: args.allowed_host,
+        listen: Some(address),
+    })?;
+    info!(%address, version = env!("CARGO_PKG_VERSION"), "Listening");
+    serve(listener, agent, shutdown).await;
+    Ok(())
+}

@@ -47,6 +47,11 @@ impl Memory {
         Some(state.pods.as_ref()?.values().cloned().collect())
     }
 
+    /// Whether anything was ever known.
+    pub(super) fn is_known(&self) -> bool {
+        self.state().pods.is_some()
+    }
+
     /// Whether the watch stands, so that what is not here is not there.
     pub(super) fn is_live(&self) -> bool {
         self.state().live

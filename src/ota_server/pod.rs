@@ -127,7 +127,17 @@ impl Pod {
     /// # Errors
     /// When this is not a Pod with a name and a namespace.
     pub(super) fn read(raw: Box<RawValue>) -> Result<Self, serde_json::Error> {
-        let wire: Wire = serde_json::from_str(raw.get())?;
+        Self::read_or_return(raw).map_err(|(error, _)| error)
+    }
+
+    /// The same, but one that cannot be read is given back.
+    pub(super) fn read_or_return(
+        raw: Box<RawValue>,
+    ) -> Result<Self, (serde_json::Error, Box<RawValue>)> {
+        let wire: Wire = match serde_json::from_str(raw.get()) {
+            Ok(wire) => wire,
+            Err(error) => return Err((error, raw)),
+        };
         let (meta, status) = (wire.metadata, wire.status);
         let label = |key: &str| meta.labels.get(key).cloned();
         let condition = |kind: &str| status.conditions.iter().find(|found| found.kind == kind);

@@ -1,0 +1,237 @@
+//! The agent: one memory, one watch, one way to answer.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use http::header::IF_NONE_MATCH;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Body;
+use kube::Client;
+use tokio::task::JoinHandle;
+
+use super::actions::{Actions, Setup};
+use super::answer::Answer;
+use super::cloud::Cloud;
+use super::document::{self, Documents};
+use super::heard::Heard;
+use super::memory::Memory;
+use super::origin::{self, Origin};
+use super::reply::{self, Reply};
+use super::route::{Route, is_subdomain, route};
+use super::watch::Watch;
+use crate::clock::Clock;
+
+/// The longest that a body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The most bytes that a body may have. None is needed.
+const BODY_LIMIT: usize = 64 << 10;
+
+/// What an agent runs with.
+#[derive(Clone)]
+pub struct Config {
+    /// The API server.
+    pub client: Client,
+    /// This node.
+    pub node: String,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// Where the last state is kept; `None`: nowhere.
+    pub state_dir: Option<PathBuf>,
+    /// Where the kubelet reads static pods.
+    pub manifest_dir: PathBuf,
+    /// Further names for the header `Host`.
+    pub allowed_hosts: Vec<String>,
+    /// The address that is listened on, if there is one: it is a name for `Host`, too.
+    pub listen: Option<std::net::SocketAddr>,
+}
+
+/// The agent of one node. Cheap to clone; its tasks end with the last clone.
+#[derive(Clone)]
+pub struct Agent(Arc<Inner>);
+
+struct Inner {
+    origin: Origin,
+    memory: Memory,
+    heard: Heard,
+    documents: Documents,
+    actions: Actions,
+    watch: JoinHandle<()>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+impl Agent {
+    /// Starts to watch.
+    ///
+    /// # Errors
+    /// When a name cannot be one.
+    pub fn start(config: Config) -> Result<Self> {
+        if config.node.len() > 253 || !is_subdomain(&config.node) {
+            bail!(
+                "{:?} cannot be the name of a node (--node-name)",
+                config.node
+            );
+        }
+        for host in &config.allowed_hosts {
+            if !origin::is_name(host) {
+                bail!(
+                    "{host:?} cannot be a host: give a name or an address without a port (--allowed-host)"
+                );
+            }
+        }
+        let memory = Memory::default();
+        let cloud = Cloud::default();
+        let heard = Heard::new(config.clock.clone());
+        let watch = Watch {
+            client: config.client.clone(),
+            node: config.node.clone(),
+            memory: memory.clone(),
+            heard: heard.clone(),
+            cloud: cloud.clone(),
+        };
+        let actions = Actions::new(Setup {
+            client: config.client,
+            memory: memory.clone(),
+            cloud,
+            node: config.node,
+            clock: config.clock,
+            manifest_dir: config.manifest_dir,
+        });
+        Ok(Self(Arc::new(Inner {
+            origin: Origin::new(config.listen, &config.allowed_hosts),
+            documents: Documents::new(memory.clone()),
+            memory,
+            heard,
+            actions,
+            watch: tokio::spawn(watch.run()),
+        })))
+    }
+
+    /// Whether the watch stands.
+    pub fn is_live(&self) -> bool {
+        self.0.memory.is_live()
+    }
+
+    /// Answers one request. The answer to `HEAD` has a body, too: the connection leaves it out.
+    pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        let route = match self.admit(&head) {
+            Ok(route) => route,
+            Err(refusal) => return *refusal,
+        };
+        match drain(body).await {
+            Ok(()) => self.act(route, &head).await,
+            Err(answer) => reply::words(&answer),
+        }
+    }
+
+    /// What is asked for, when it may be asked for: all that can be said before the body is read.
+    pub(super) fn admit(&self, head: &Parts) -> Result<Route, Box<Reply>> {
+        let checked = self.0.origin.check(head);
+        checked.map_err(|answer| reply::words(&answer))?;
+        let (method, path) = (&head.method, head.uri.path());
+        route(method, path, head.uri.query())
+            .map_err(|reject| Box::new(reply::reject(&reject, method, path)))
+    }
+
+    /// Does what is asked for.
+    pub(super) async fn act(&self, route: Route, head: &Parts) -> Reply {
+        match route {
+            Route::Pods => self.pods(head),
+            Route::Upgrade { .. } | Route::ImagePull { .. } | Route::Upgrades => {
+                let status = StatusCode::NOT_IMPLEMENTED;
+                reply::words(&Answer::new(
+                    status,
+                    "",
+                    "Actions come with the next change",
+                ))
+            }
+            // One thread does all the work: if it hangs, this is not answered either.
+            Route::Live => reply::words(&Answer::new(StatusCode::OK, "", "live")),
+            Route::Ready => reply::words(&self.readiness()),
+        }
+    }
+
+    fn pods(&self, head: &Parts) -> Reply {
+        let Some(document) = self.0.documents.current() else {
+            let answer = Answer::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "NothingKnownYet",
+                "Get pod list failed",
+            );
+            return reply::words(&answer);
+        };
+        let asked = head.headers.get_all(IF_NONE_MATCH).iter();
+        let is_known = asked
+            .filter_map(|value| value.to_str().ok())
+            .any(|value| document::matches(value, &document.etag));
+        reply::document(document, is_known, self.0.heard.age())
+    }
+
+    fn readiness(&self) -> Answer {
+        match self.0.memory.is_known() {
+            true => Answer::new(StatusCode::OK, "", "ready"),
+            false => Answer::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "NothingKnownYet",
+                "The pods of this node are not known yet: the API server was not reached since the start, and there \
+                 is no state of an earlier one (--state-dir)",
+            ),
+        }
+    }
+}
+
+/// Reads a body to its end and forgets it.
+async fn drain<B: Body>(body: B) -> Result<(), Answer> {
+    let reading = async {
+        let mut body = std::pin::pin!(body);
+        let mut length = 0usize;
+        while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            let Ok(frame) = frame else {
+                return Err(broken());
+            };
+            let more = frame.data_ref().map_or(0, bytes::Buf::remaining);
+            length = length.saturating_add(more);
+            if length > BODY_LIMIT {
+                return Err(too_long());
+            }
+        }
+        Ok(())
+    };
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
+    read.unwrap_or_else(|_| Err(too_slow()))
+}
+
+/// The body is longer than any that could be meant.
+pub(super) fn too_long() -> Answer {
+    Answer::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "BodyTooLong",
+        "The body is longer than 64 KiB: send none, it would not be read",
+    )
+}
+
+fn too_slow() -> Answer {
+    Answer::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "BodyTooSlow",
+        "The body did not arrive within 5 seconds: send none, it would not be read",
+    )
+}
+
+fn broken() -> Answer {
+    Answer::new(
+        StatusCode::BAD_REQUEST,
+        "BrokenBody",
+        "The body ended early or has no proper length: send none, it would not be read",
+    )
+}

@@ -1,0 +1,85 @@
+//! When the API server was last heard to speak about the pods of this node: the age of what is served.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::clock::Clock;
+
+/// That instant. Cheap to clone; all clones are one.
+///
+/// A list, the start of a watch, an event and a bookmark each say that the memory is complete at that moment. Answers to
+/// other requests do not count: a server that forbids the watch is heard, and the pods are old all the same.
+#[derive(Clone, Debug)]
+pub(super) struct Heard {
+    /// Milliseconds since 1970; `NEVER` before the first time.
+    at: Arc<AtomicI64>,
+    clock: Clock,
+}
+
+const NEVER: i64 = i64::MIN;
+
+impl Heard {
+    /// Never yet.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            at: Arc::new(AtomicI64::new(NEVER)),
+            clock,
+        }
+    }
+
+    /// Now.
+    pub(super) fn now(&self) {
+        self.set(self.clock.now());
+    }
+
+    /// At that instant, as an earlier process saw it.
+    pub(super) fn set(&self, at: Timestamp) {
+        self.at.store(at.as_millisecond(), Ordering::Relaxed);
+    }
+
+    /// When; `None` for never.
+    pub(super) fn at(&self) -> Option<Timestamp> {
+        let at = self.millisecond()?;
+        Some(Timestamp::from_millisecond(at).unwrap_or(Timestamp::MAX))
+    }
+
+    /// How many whole seconds ago; 0 also when the clock was set back since, `None` for never.
+    pub(super) fn age(&self) -> Option<i64> {
+        let passed = self
+            .clock
+            .now()
+            .as_millisecond()
+            .saturating_sub(self.millisecond()?);
+        Some((passed / 1000).max(0))
+    }
+
+    fn millisecond(&self) -> Option<i64> {
+        let at = self.at.load(Ordering::Relaxed);
+        (at != NEVER).then_some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_age_grows_with_the_clock_and_is_never_negative() {
+        let epoch: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
+        let heard = Heard::new(Clock::starting_at(epoch));
+        assert_eq!((heard.at(), heard.age()), (None, None));
+        heard.now();
+        assert_eq!((heard.at(), heard.age()), (Some(epoch), Some(0)));
+        tokio::time::advance(Duration::from_millis(61_900)).await;
+        assert_eq!(heard.age(), Some(61));
+        heard.set("2031-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(heard.age(), Some(0));
+        heard.set(Timestamp::MIN);
+        assert!(heard.age() > Some(60_000_000_000));
+        heard.set(Timestamp::MAX);
+        assert_eq!(heard.age(), Some(0));
+    }
+}

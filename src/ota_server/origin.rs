@@ -1,0 +1,320 @@
+//! Who may come in: programs on this machine, and pages that this server itself served.
+//!
+//! There is no password on loopback, so every web page that the owner of the device visits could ask on their behalf. A
+//! browser says on whose behalf it asks (`Origin`, `Sec-Fetch-Site`, `Referer`), and a name that somebody else lets
+//! point at 127.0.0.1 shows in `Host`. All of it is known before a body is read.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use http::header::{HOST, HeaderMap, HeaderName, ORIGIN, REFERER};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderValue, StatusCode, Uri, Version};
+
+use super::answer::Answer;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The names under which this server may be asked.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origin {
+    listen: Option<IpAddr>,
+    allowed: Vec<String>,
+}
+
+impl Origin {
+    /// Loopback names, the address that is listened on, and these.
+    pub(super) fn new(listen: Option<SocketAddr>, allowed: &[String]) -> Self {
+        let listen = listen.map(|address| address.ip());
+        Self {
+            listen: listen.filter(|address| !address.is_unspecified()),
+            allowed: allowed.to_vec(),
+        }
+    }
+
+    /// Whether this request may come in.
+    ///
+    /// # Errors
+    /// The answer to give instead, with a sentence that says what to do.
+    pub(super) fn check(&self, head: &Parts) -> Result<(), Answer> {
+        if let Some(authority) = head.uri.authority() {
+            self.own(authority.as_str())?;
+        }
+        let host = host(head)?;
+        if let Some(host) = host {
+            self.own(host)?;
+        }
+        let header = |name: &HeaderName| single(&head.headers, name);
+        if let Some(origin) = header(&ORIGIN)?
+            && !is_same(origin, host)
+        {
+            return Err(foreign(format!(
+                "A page of {origin} may not ask here: only programs on this machine and this server's own pages may. \
+                 Use `yurt-ds ctl` or curl"
+            )));
+        }
+        if let Some(site) = header(&SEC_FETCH_SITE)?
+            && !["same-origin", "none"].contains(&site)
+        {
+            return Err(foreign(format!(
+                "A page of another site may not ask here (Sec-Fetch-Site: {site}): only programs on this machine and \
+                 this server's own pages may. Use `yurt-ds ctl` or curl"
+            )));
+        }
+        match header(&REFERER)? {
+            Some(referer) if !is_same(referer, host) => Err(foreign(
+                "A link or form of another page may not ask here (Referer): only programs on this machine and this \
+                 server's own pages may. Use `yurt-ds ctl` or curl"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether that is a name of this server.
+    fn own(&self, host: &str) -> Result<(), Answer> {
+        match name(host) {
+            Some(name) if self.is_own(&name) => Ok(()),
+            _ => Err(Answer::new(
+                StatusCode::MISDIRECTED_REQUEST,
+                "ForeignHost",
+                format!(
+                    "This server does not answer for {host:?}: ask for 127.0.0.1 or localhost, or start it with \
+                     --allowed-host NAME"
+                ),
+            )),
+        }
+    }
+
+    fn is_own(&self, name: &str) -> bool {
+        if self
+            .allowed
+            .iter()
+            .any(|own| own.eq_ignore_ascii_case(name))
+        {
+            return true;
+        }
+        let bare = name
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        let address = match bare {
+            Some(v6) => v6.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+            None => name.parse::<Ipv4Addr>().ok().map(IpAddr::V4),
+        };
+        match address {
+            Some(address) => address.is_loopback() || Some(address) == self.listen,
+            None => name.eq_ignore_ascii_case("localhost"),
+        }
+    }
+}
+
+/// Whether `--allowed-host` can mean this: a name or an address, without a port.
+pub(super) fn is_name(text: &str) -> bool {
+    name(text).is_some_and(|name| name == text)
+}
+
+/// The host in `host:port`.
+fn name(host: &str) -> Option<String> {
+    let authority: Authority = host.parse().ok()?;
+    let is_plain = !host.contains('@') && !authority.host().is_empty();
+    let port = host.strip_prefix(authority.host())?;
+    let is_port = match port.strip_prefix(':') {
+        Some(digits) => digits.parse::<u16>().is_ok(),
+        None => port.is_empty(),
+    };
+    (is_plain && is_port).then(|| authority.host().to_owned())
+}
+
+/// The header `Host`; only HTTP/1.0 may leave it out.
+fn host(head: &Parts) -> Result<Option<&str>, Answer> {
+    match single(&head.headers, &HOST)? {
+        Some(host) => Ok(Some(host)),
+        None if head.version < Version::HTTP_11 => Ok(None),
+        None => Err(Answer::new(
+            StatusCode::BAD_REQUEST,
+            "NoHost",
+            "The header Host is missing: HTTP/1.1 wants it, as in `Host: 127.0.0.1:10267`",
+        )),
+    }
+}
+
+/// The value of a header that may be there once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Answer> {
+    let mut values = headers.get_all(name).iter();
+    let (Some(value), rest) = (values.next(), values.next()) else {
+        return Ok(None);
+    };
+    match (value.to_str(), rest) {
+        (Ok(text), None) => Ok(Some(text)),
+        _ => Err(Answer::new(
+            StatusCode::BAD_REQUEST,
+            "BadHeader",
+            format!("The header {name} must be there once, in plain text"),
+        )),
+    }
+}
+
+/// Whether this URL is one of the server that `host` names.
+fn is_same(url: &str, host: Option<&str>) -> bool {
+    let Ok(url) = HeaderValue::from_str(url) else {
+        return false;
+    };
+    let Ok(url) = Uri::try_from(url.as_bytes()) else {
+        return false;
+    };
+    let is_http = matches!(url.scheme_str(), Some("http" | "https"));
+    let (Some(authority), Some(host)) = (url.authority(), host) else {
+        return false;
+    };
+    is_http && authority.as_str().eq_ignore_ascii_case(host)
+}
+
+fn foreign(text: String) -> Answer {
+    Answer::new(StatusCode::FORBIDDEN, "ForeignOrigin", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    #[track_caller]
+    fn case(version: Version, uri: &str, headers: &[(&str, &str)], expected: u16) {
+        let mut request = Request::builder().version(version).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let listen = "192.0.2.7:10267".parse().unwrap();
+        let origin = Origin::new(Some(listen), &["edge.example".to_owned()]);
+        let found = match origin.check(&head) {
+            Ok(()) => 200,
+            Err(answer) => {
+                assert!(answer.text.len() > 30, "{answer:?}");
+                answer.status.as_u16()
+            }
+        };
+        assert_eq!(found, expected, "{uri} {headers:?}");
+    }
+
+    #[test]
+    fn it_answers_to_its_own_names_only() {
+        let host = |host: &str, expected| {
+            case(Version::HTTP_11, "/pods", &[("host", host)], expected);
+        };
+        for own in [
+            "127.0.0.1",
+            "127.0.0.1:10267",
+            "127.0.0.1:80",
+            "127.9.8.7",
+            "localhost",
+            "LOCALHOST:10267",
+            "[::1]",
+            "[::1]:10267",
+            "192.0.2.7:10267",
+            "edge.example",
+            "Edge.Example:443",
+        ] {
+            host(own, 200);
+        }
+        for foreign in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1@evil.example",
+            "evil.example@127.0.0.1",
+            "192.0.2.8",
+            "0.0.0.0",
+            "0x7f.0.0.1",
+            "2130706433",
+            "0177.0.0.1",
+            "[::2]",
+            "[::1",
+            "::1",
+            "127.0.0.1:",
+            "127.0.0.1:99999",
+            "127.0.0.1:x",
+            "",
+            " ",
+            "localhost.",
+            "a b",
+        ] {
+            host(foreign, 421);
+        }
+    }
+
+    #[test]
+    fn a_host_is_there_exactly_once_but_for_http_1_0() {
+        case(Version::HTTP_11, "/pods", &[], 400);
+        case(Version::HTTP_10, "/pods", &[], 200);
+        case(Version::HTTP_10, "/pods", &[("host", "evil.example")], 421);
+        let twice = [("host", "127.0.0.1"), ("host", "127.0.0.1")];
+        case(Version::HTTP_11, "/pods", &twice, 400);
+    }
+
+    #[test]
+    fn a_proxy_is_not_what_this_is() {
+        let own = [("host", "127.0.0.1:10267")];
+        case(Version::HTTP_11, "http://127.0.0.1:10267/pods", &own, 200);
+        case(Version::HTTP_11, "http://evil.example/pods", &own, 421);
+        case(Version::HTTP_11, "http://x@127.0.0.1/pods", &own, 421);
+        let foreign = [("host", "evil.example")];
+        case(
+            Version::HTTP_11,
+            "http://127.0.0.1:10267/pods",
+            &foreign,
+            421,
+        );
+    }
+
+    #[test]
+    fn pages_of_other_sites_are_kept_out() {
+        let own = "127.0.0.1:10267";
+        let with = |name: &str, value: &str, expected| {
+            let headers = [("host", own), (name, value)];
+            case(Version::HTTP_11, "/pods", &headers, expected);
+        };
+        with("origin", "http://127.0.0.1:10267", 200);
+        with("origin", "https://127.0.0.1:10267", 200);
+        with("origin", "http://127.0.0.1", 403);
+        with("origin", "http://127.0.0.1:8080", 403);
+        with("origin", "http://localhost:10267", 403);
+        with("origin", "http://evil.example", 403);
+        with("origin", "null", 403);
+        with("origin", "", 403);
+        with("origin", "file://127.0.0.1:10267", 403);
+        with("origin", "http://127.0.0.1:10267@evil.example", 403);
+        with("sec-fetch-site", "same-origin", 200);
+        with("sec-fetch-site", "none", 200);
+        with("sec-fetch-site", "same-site", 403);
+        with("sec-fetch-site", "cross-site", 403);
+        with("sec-fetch-site", "", 403);
+        with("referer", "http://127.0.0.1:10267/", 200);
+        with("referer", "http://127.0.0.1:10267/page?x=1", 200);
+        with("referer", "http://evil.example/", 403);
+        with("referer", "/page", 403);
+        with("referer", "about:blank", 403);
+        let twice = [
+            ("host", own),
+            ("origin", "http://127.0.0.1:10267"),
+            ("origin", "http://evil.example"),
+        ];
+        case(Version::HTTP_11, "/pods", &twice, 400);
+        case(
+            Version::HTTP_10,
+            "/pods",
+            &[("origin", "http://127.0.0.1")],
+            403,
+        );
+    }
+
+    #[test]
+    fn an_allowed_host_is_a_name_without_a_port() {
+        assert!(is_name("edge.example"));
+        assert!(is_name("192.0.2.7"));
+        assert!(is_name("[2001:db8::1]"));
+        for odd in ["", "edge:80", "http://edge", "a/b", "a b", "user@edge"] {
+            assert!(!is_name(odd), "{odd}");
+        }
+    }
+}

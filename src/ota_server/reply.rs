@@ -1,0 +1,97 @@
+//! Answers on the wire: which header goes with what.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+
+use super::answer::Answer;
+use super::document::Document;
+use super::route::{PATHS, Reject};
+
+/// What is sent. `HEAD` gets the same; the connection leaves the body out.
+pub(super) type Reply = Response<Full<Bytes>>;
+
+/// For programs: one word about the answer.
+const X_OTA_REASON: HeaderName = HeaderName::from_static("x-ota-reason");
+/// How many seconds ago the cloud last said that this is how it is.
+const X_CACHE_AGE: HeaderName = HeaderName::from_static("x-cache-age");
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// Words. Those of a success are called JSON, as OpenYurt does (spec/openyurt-upgrade-model.md §6.2).
+pub(super) fn words(answer: &Answer) -> Reply {
+    let kind = match answer.status.is_success() {
+        true => JSON,
+        false => TEXT,
+    };
+    let mut reply = plain(answer.status, kind, answer.text.clone());
+    if !answer.reason.is_empty() {
+        let reason = HeaderValue::from_static(answer.reason);
+        reply.headers_mut().insert(X_OTA_REASON, reason);
+    }
+    reply
+}
+
+/// A value.
+pub(super) fn json(value: &serde_json::Value) -> Reply {
+    plain(StatusCode::OK, JSON, value.to_string())
+}
+
+/// A text of that type.
+pub(super) fn plain(status: StatusCode, kind: &'static str, text: String) -> Reply {
+    let mut reply = Response::new(Full::new(Bytes::from(text)));
+    *reply.status_mut() = status;
+    let headers = reply.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+/// The list of pods, or 304 for who has it.
+pub(super) fn document(document: Document, is_known: bool, age: Option<i64>) -> Reply {
+    let mut reply = match is_known {
+        true => Response::new(Full::default()),
+        false => Response::new(Full::new(document.bytes)),
+    };
+    if is_known {
+        *reply.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let headers = reply.headers_mut();
+    if !is_known {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    }
+    // It may be kept, to ask with If-None-Match.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(etag) = HeaderValue::try_from(document.etag) {
+        headers.insert(ETAG, etag);
+    }
+    if let Some(age) = age {
+        headers.insert(X_CACHE_AGE, age.into());
+    }
+    reply
+}
+
+/// A request that asks for nothing that there is.
+pub(super) fn reject(reject: &Reject, method: &http::Method, path: &str) -> Reply {
+    let (reason, text) = match reject {
+        Reject::NotFound => (
+            "NoSuchPath",
+            format!("Nothing is served at {path:?}; there are {PATHS}"),
+        ),
+        Reject::Method(allowed) => (
+            "MethodNotAllowed",
+            format!("{path} answers {allowed}, not {method}"),
+        ),
+        Reject::Bad(sentence) => ("BadRequest", sentence.clone()),
+    };
+    let mut reply = words(&Answer::new(reject.status(), reason, text));
+    if let Reject::Method(allowed) = reject {
+        let allow = HeaderValue::from_static(allowed);
+        reply.headers_mut().insert(ALLOW, allow);
+    }
+    reply
+}

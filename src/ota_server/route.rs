@@ -1,0 +1,329 @@
+//! What a request asks for. Pure: a method, a path and a query in, a [`Route`] or the reason why there is none out.
+
+use http::{Method, StatusCode};
+
+use super::pod::PodKey;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// `GET /pods`: all pods of this node.
+    Pods,
+    /// `GET /yurt-ds/v1/upgrades`: what an upgrade would change.
+    Upgrades,
+    /// `POST …/upgrade`: replace that pod.
+    Upgrade {
+        /// The pod.
+        key: PodKey,
+        /// Whether an image that is not there yet is no obstacle.
+        force: bool,
+    },
+    /// `POST …/imagepull`: have the images of that pod's successor pulled.
+    ImagePull {
+        /// The pod.
+        key: PodKey,
+    },
+    /// `GET /live`: whether this program works.
+    Live,
+    /// `GET /ready`: whether the pods are known.
+    Ready,
+}
+
+/// Why a request asks for nothing that there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reject {
+    /// No such path.
+    NotFound,
+    /// The path is there and answers these methods only.
+    Method(&'static str),
+    /// A path or a query that cannot be meant, with a sentence about it.
+    Bad(String),
+}
+
+impl Reject {
+    /// Its status.
+    pub(super) fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Bad(_) => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+const READ: &str = "GET, HEAD";
+const ACT: &str = "POST";
+
+/// Everything that is served, for people who ask for something else.
+pub(super) const PATHS: &str = "GET /pods, POST /openyurt.io/v1/namespaces/NAMESPACE/pods/POD/upgrade, \
+     POST /openyurt.io/v1/namespaces/NAMESPACE/pods/POD/imagepull, GET /yurt-ds/v1/upgrades, GET /live and \
+     GET /ready";
+
+/// What that request asks for.
+///
+/// # Errors
+/// When it asks for nothing that there is.
+pub(super) fn route(method: &Method, path: &str, query: Option<&str>) -> Result<Route, Reject> {
+    let plain = |route: Route| read(method).map(|()| route);
+    match path {
+        "/pods" => return plain(Route::Pods),
+        "/yurt-ds/v1/upgrades" => return plain(Route::Upgrades),
+        "/live" => return plain(Route::Live),
+        "/ready" => return plain(Route::Ready),
+        "" | "/" | "*" => return Err(Reject::NotFound),
+        _ => clean(path)?,
+    }
+    let segments: Vec<&str> = path.split('/').skip(1).collect();
+    let [
+        "openyurt.io",
+        "v1",
+        "namespaces",
+        namespace,
+        "pods",
+        name,
+        verb,
+    ] = segments[..]
+    else {
+        return Err(Reject::NotFound);
+    };
+    if !["upgrade", "imagepull"].contains(&verb) {
+        return Err(Reject::NotFound);
+    }
+    if *method != Method::POST {
+        return Err(Reject::Method(ACT));
+    }
+    let key = key(namespace, name)?;
+    Ok(match verb {
+        "upgrade" => Route::Upgrade {
+            key,
+            force: force(query)?,
+        },
+        _ => Route::ImagePull { key },
+    })
+}
+
+fn read(method: &Method) -> Result<(), Reject> {
+    match *method {
+        Method::GET | Method::HEAD => Ok(()),
+        _ => Err(Reject::Method(READ)),
+    }
+}
+
+/// Refuses what a proxy, a file system or a careless program could read in two ways.
+fn clean(path: &str) -> Result<(), Reject> {
+    let bad = |why: &str| Err(Reject::Bad(format!("The path {path} {why}")));
+    if path.contains('%') {
+        return bad(
+            "contains %: names of namespaces and pods need no encoding, and an encoded slash is not taken for one",
+        );
+    }
+    if path.contains('\\') {
+        return bad("contains a backslash: write /");
+    }
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        if [".", ".."].contains(&segment) {
+            return bad("contains a segment of dots: write the path itself");
+        }
+        if segment.is_empty() && segments.peek().is_some() {
+            return bad("contains an empty segment: a name is missing, or a / is too much");
+        }
+    }
+    Ok(())
+}
+
+fn key(namespace: &str, name: &str) -> Result<PodKey, Reject> {
+    if namespace.len() > 63 || !is_label(namespace) {
+        return Err(Reject::Bad(format!(
+            "{namespace:?} cannot be the name of a namespace: those have at most 63 lower case letters, digits and -, \
+             and begin and end with a letter or a digit"
+        )));
+    }
+    if name.len() > 253 || !is_subdomain(name) {
+        return Err(Reject::Bad(format!(
+            "{name:?} cannot be the name of a pod: those have at most 253 lower case letters, digits, - and ., and \
+             begin and end with a letter or a digit"
+        )));
+    }
+    Ok(PodKey::new(namespace, name))
+}
+
+/// Whether Kubernetes would take this as a name with dots (RFC 1123), its length aside.
+pub(super) fn is_subdomain(name: &str) -> bool {
+    name.split('.').all(is_label)
+}
+
+fn is_label(word: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = word.as_bytes();
+    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
+        return false;
+    };
+    fits(*first) && fits(*last) && bytes.iter().all(|byte| fits(*byte) || *byte == b'-')
+}
+
+/// The value of `force`; other keys mean nothing here.
+fn force(query: Option<&str>) -> Result<bool, Reject> {
+    let mut found = None;
+    for pair in query.unwrap_or_default().split('&') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if key != "force" {
+            continue;
+        }
+        let value = match value {
+            "true" => true,
+            "false" => false,
+            _ => {
+                return Err(Reject::Bad(format!(
+                    "force={value}: it can be force=true or force=false"
+                )));
+            }
+        };
+        if found.replace(value).is_some_and(|before| before != value) {
+            return Err(Reject::Bad(
+                "force=true and force=false: say one".to_owned(),
+            ));
+        }
+    }
+    Ok(found.unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = "/openyurt.io/v1/namespaces/default/pods/nginx-7f9f6";
+
+    #[track_caller]
+    fn case(method: &str, path: &str, expected: Result<Route, u16>) {
+        let (path, query) = path
+            .split_once('?')
+            .map_or((path, None), |(path, query)| (path, Some(query)));
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let found = route(&method, path, query).map_err(|reject| reject.status().as_u16());
+        assert_eq!(found, expected, "{method} {path} {query:?}");
+    }
+
+    fn nginx() -> PodKey {
+        PodKey::new("default", "nginx-7f9f6")
+    }
+
+    #[test]
+    fn each_path_answers_its_methods_and_no_others() {
+        case("GET", "/pods", Ok(Route::Pods));
+        case("HEAD", "/pods", Ok(Route::Pods));
+        case("GET", "/pods?limit=500", Ok(Route::Pods));
+        case("GET", "/yurt-ds/v1/upgrades", Ok(Route::Upgrades));
+        case("GET", "/live", Ok(Route::Live));
+        case("GET", "/ready", Ok(Route::Ready));
+        case(
+            "POST",
+            &format!("{POD}/imagepull"),
+            Ok(Route::ImagePull { key: nginx() }),
+        );
+        for method in [
+            "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "get", "BREW",
+        ] {
+            case(method, "/pods", Err(405));
+        }
+        for method in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "post"] {
+            case(method, &format!("{POD}/upgrade"), Err(405));
+            case(method, &format!("{POD}/imagepull"), Err(405));
+        }
+    }
+
+    #[test]
+    fn paths_that_never_were_are_not_found() {
+        for path in [
+            "/",
+            "*",
+            "",
+            "/pods/",
+            "/Pods",
+            "/podsx",
+            "/openyurt.io/v1/pods",
+            "/v1/healthz",
+            "/debug/pprof/",
+            &format!("{POD}/update"),
+            &format!("{POD}/upgrade/"),
+            &format!("{POD}/upgrade/x"),
+            POD,
+        ] {
+            case(
+                "POST",
+                path,
+                if path == "/pods" { Err(405) } else { Err(404) },
+            );
+            case("GET", path, Err(404));
+        }
+    }
+
+    #[test]
+    fn paths_that_can_be_read_in_two_ways_are_refused() {
+        for path in [
+            "/openyurt.io/v1/namespaces/default/pods/a%2Fb/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/%2e%2e/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/%61/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/../upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/./upgrade",
+            "/openyurt.io/v1/namespaces/default/pods//upgrade",
+            "/openyurt.io/v1/namespaces//pods/a/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/a\\b/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/A/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/-a/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/a-/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/a..b/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/a_b/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/a;b/upgrade",
+            "/openyurt.io/v1/namespaces/default/pods/a:b/upgrade",
+            "/openyurt.io/v1/namespaces/de.fault/pods/a/upgrade",
+            "/openyurt.io/v1/namespaces/Default/pods/a/upgrade",
+            "//pods",
+            "/pods/../pods",
+            "/%70ods",
+            &format!(
+                "/openyurt.io/v1/namespaces/{}/pods/a/upgrade",
+                "n".repeat(64)
+            ),
+            &format!(
+                "/openyurt.io/v1/namespaces/n/pods/{}/upgrade",
+                "p".repeat(254)
+            ),
+        ] {
+            case("POST", path, Err(400));
+        }
+        let longest = format!(
+            "/openyurt.io/v1/namespaces/n/pods/{}/imagepull",
+            "p".repeat(253)
+        );
+        let key = PodKey::new("n", &"p".repeat(253));
+        case("POST", &longest, Ok(Route::ImagePull { key }));
+    }
+
+    #[test]
+    fn force_is_true_or_false_and_nothing_else() {
+        let upgrade = |query: &str, expected: Result<bool, u16>| {
+            let expected = expected.map(|force| Route::Upgrade {
+                key: nginx(),
+                force,
+            });
+            case("POST", &format!("{POD}/upgrade{query}"), expected);
+        };
+        upgrade("", Ok(false));
+        upgrade("?", Ok(false));
+        upgrade("?force=true", Ok(true));
+        upgrade("?force=false", Ok(false));
+        upgrade("?x=1&force=true", Ok(true));
+        upgrade("?force=true&force=true", Ok(true));
+        upgrade("?force=true&force=false", Err(400));
+        upgrade("?force", Err(400));
+        upgrade("?force=", Err(400));
+        upgrade("?force=1", Err(400));
+        upgrade("?force=True", Err(400));
+        upgrade("?force=%74rue", Err(400));
+        upgrade("?forced=yes", Ok(false));
+        let refused = force(Some("force=yes")).unwrap_err();
+        let text = "force=yes: it can be force=true or force=false".to_owned();
+        assert_eq!(refused, Reject::Bad(text));
+    }
+}

@@ -1,0 +1,289 @@
+//! The watch: keeps the memory as the API server tells it, and says whether it stands.
+//!
+//! List once, then watch from there; a watch that ends is resumed without a list. `kube`'s own watcher is not used
+//! because it does not tell when a watch stands again before something changes, and on a quiet node nothing does for
+//! hours. Objects are kept as the bytes they arrive in.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use kube::Client;
+use kube::core::params::{ListParams, WatchParams};
+use kube::core::{Request, WatchEvent};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use tracing::{info, warn};
+
+use super::cloud::{self, Cloud};
+use super::heard::Heard;
+use super::memory::Memory;
+use super::pod::{Pod, PodKey};
+use crate::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
+
+/// Pods per page of a list: few enough that a page never weighs much (6 KB each), enough for most nodes.
+const PAGE: u32 = 50;
+/// The longest that a page may take: 300 KB through a thin tunnel.
+const LIST_DEADLINE: Duration = Duration::from_secs(30);
+/// The longest until a watch begins.
+const WATCH_DEADLINE: Duration = Duration::from_secs(10);
+/// The longest that a watch may be silent: it ends by itself before.
+const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
+/// A watch that ends sooner than this, without a word, did not do its work.
+const TOO_SHORT: Duration = Duration::from_secs(1);
+/// The first pause after a failure; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Where pods are.
+const PATH: &str = "/api/v1/pods";
+
+/// What the watch needs.
+pub(super) struct Watch {
+    /// The API server.
+    pub(super) client: Client,
+    /// This node.
+    pub(super) node: String,
+    /// What is kept.
+    pub(super) memory: Memory,
+    /// When something was heard.
+    pub(super) heard: Heard,
+    /// Whether the API server answers.
+    pub(super) cloud: Cloud,
+}
+
+/// Why a watch does not stand.
+#[derive(Debug)]
+enum Lost {
+    /// What was missed cannot be told any more: list again.
+    Gone,
+    /// The API server says no, or something that makes no sense: resume.
+    Refused(String),
+    /// Nothing came: resume.
+    Silent(String),
+}
+
+impl From<CallError> for Lost {
+    fn from(error: CallError) -> Self {
+        match &error {
+            CallError::Kube(kube::Error::Api(status)) if status.code == 410 => Self::Gone,
+            error if cloud::is_silent(error) => Self::Silent(error.to_string()),
+            error => Self::Refused(error.to_string()),
+        }
+    }
+}
+
+impl Watch {
+    /// Watches until dropped.
+    pub(super) async fn run(self) {
+        let mut version = None;
+        let mut failures = 0;
+        loop {
+            let lost = match self.follow(&mut version, &mut failures).await {
+                Ok(()) => continue,
+                Err(lost) => lost,
+            };
+            self.memory.set_live(false);
+            match &lost {
+                Lost::Silent(_) => self.cloud.lost(),
+                Lost::Gone | Lost::Refused(_) => self.cloud.found(),
+            }
+            match lost {
+                Lost::Gone => version = None,
+                Lost::Refused(error) | Lost::Silent(error) if failures == 0 => {
+                    warn!(%error, "The watch of this node's pods failed and is tried again");
+                }
+                _ => {}
+            }
+            tokio::time::sleep(self.pause(failures)).await;
+            failures = failures.saturating_add(1);
+        }
+    }
+
+    /// Lists when there is nothing to resume from, then watches until the server ends it.
+    async fn follow(&self, version: &mut Option<String>, failures: &mut u32) -> Result<(), Lost> {
+        let from = match version {
+            Some(version) => version.clone(),
+            None => version.insert(self.list().await?).clone(),
+        };
+        let params = WatchParams::default()
+            .fields(&self.selector())
+            .timeout(WATCH_TIMEOUT_SECONDS);
+        let request = Request::new(PATH).watch(&params, &from).map_err(odd)?;
+        let opening = self.client.request_events::<Box<RawValue>>(request);
+        let events = client::within(WATCH_DEADLINE, opening).await?;
+        let mut events = std::pin::pin!(events);
+        let began = tokio::time::Instant::now();
+        self.stands(failures);
+        let mut heard_any = false;
+        loop {
+            match tokio::time::timeout(SILENCE, events.try_next()).await {
+                Err(_) => return Err(Lost::Silent(format!("silent for {SILENCE:?}"))),
+                Ok(Err(error)) => return Err(CallError::Kube(error).into()),
+                Ok(Ok(Some(event))) => {
+                    self.take(event, version)?;
+                    self.hear();
+                    heard_any = true;
+                }
+                Ok(Ok(None)) if heard_any || began.elapsed() >= TOO_SHORT => return Ok(()),
+                Ok(Ok(None)) => return Err(Lost::Refused("the watch ended at once".to_owned())),
+            }
+        }
+    }
+
+    fn stands(&self, failures: &mut u32) {
+        self.hear();
+        self.memory.set_live(true);
+        if std::mem::take(failures) > 0 {
+            info!("The watch of this node's pods stands again");
+        }
+    }
+
+    fn hear(&self) {
+        self.heard.now();
+        self.cloud.found();
+    }
+
+    /// Lists all pods of this node; returns the version from which to watch.
+    async fn list(&self) -> Result<String, Lost> {
+        let mut params = ListParams::default().fields(&self.selector()).limit(PAGE);
+        let mut pods = Vec::new();
+        loop {
+            let request = Request::new(PATH).list(&params).map_err(odd)?;
+            let page: Page = client::within(LIST_DEADLINE, self.client.request(request)).await?;
+            pods.extend(page.items.into_iter().filter_map(|raw| read(raw).ok()));
+            match page.metadata.next.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => {
+                    self.memory.replace(pods);
+                    self.hear();
+                    return Ok(page.metadata.resource_version);
+                }
+            }
+        }
+    }
+
+    /// Takes in what the watch says.
+    fn take(
+        &self,
+        event: WatchEvent<Box<RawValue>>,
+        version: &mut Option<String>,
+    ) -> Result<(), Lost> {
+        let (found, is_deleted) = match event {
+            WatchEvent::Added(raw) | WatchEvent::Modified(raw) => (read(raw), false),
+            WatchEvent::Deleted(raw) => (read(raw), true),
+            WatchEvent::Bookmark(bookmark) => {
+                *version = Some(bookmark.metadata.resource_version);
+                return Ok(());
+            }
+            WatchEvent::Error(status) => {
+                return Err(CallError::Kube(kube::Error::Api(status)).into());
+            }
+        };
+        let seen = match found {
+            Ok(pod) => {
+                let seen = pod.facts().resource_version.clone();
+                match is_deleted {
+                    true => self.memory.delete(pod.key()),
+                    false => self.memory.apply(pod),
+                }
+                seen
+            }
+            // What was known of it is not true any more.
+            Err(stub) => {
+                if let Some(key) = stub.key() {
+                    self.memory.delete(&key);
+                }
+                stub.metadata.resource_version
+            }
+        };
+        if !seen.is_empty() {
+            *version = Some(seen);
+        }
+        Ok(())
+    }
+
+    fn selector(&self) -> String {
+        format!("spec.nodeName={}", self.node)
+    }
+
+    /// How long to wait after so many failures: between half and the whole of it, other for every node, so that a fleet
+    /// does not return all at once, and the same in every run.
+    fn pause(&self, failures: u32) -> Duration {
+        let whole = FIRST_PAUSE
+            .saturating_mul(1 << failures.min(8))
+            .min(LONGEST_PAUSE);
+        let mut hasher = DefaultHasher::new();
+        (&self.node, failures).hash(&mut hasher);
+        let percent = 50 + u32::try_from(hasher.finish() % 51).unwrap_or(50);
+        whole * percent / 100
+    }
+}
+
+/// A request that cannot even be written.
+fn odd(error: kube::core::request::Error) -> Lost {
+    Lost::Refused(error.to_string())
+}
+
+/// Reads a pod; one that cannot be read is reported and costs only itself.
+fn read(raw: Box<RawValue>) -> Result<Pod, Stub> {
+    Pod::read_or_return(raw).map_err(|(error, raw)| {
+        let stub: Stub = serde_json::from_str(raw.get()).unwrap_or_default();
+        let (namespace, name) = (&stub.metadata.namespace, &stub.metadata.name);
+        warn!(%namespace, %name, %error, "The API server sent a pod that cannot be read; it is left out");
+        stub
+    })
+}
+
+/// What can be told of a pod that cannot be read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Stub {
+    metadata: StubMeta,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StubMeta {
+    #[serde(deserialize_with = "text")]
+    name: String,
+    #[serde(deserialize_with = "text")]
+    namespace: String,
+    #[serde(deserialize_with = "text")]
+    resource_version: String,
+}
+
+impl Stub {
+    fn key(&self) -> Option<PodKey> {
+        let StubMeta {
+            name, namespace, ..
+        } = &self.metadata;
+        (!name.is_empty()).then(|| PodKey::new(namespace, name))
+    }
+}
+
+/// A string; anything else is an empty one.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(value.as_str().unwrap_or_default().to_owned())
+}
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMeta,
+    #[serde(default, deserialize_with = "items")]
+    items: Vec<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMeta {
+    #[serde(default, deserialize_with = "text")]
+    resource_version: String,
+    #[serde(rename = "continue", default)]
+    next: Option<String>,
+}
+
+fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<RawValue>>, D::Error> {
+    Option::<Vec<_>>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
