@@ -1,14 +1,17 @@
 //! The README and the manifests against the program: what they name has to exist.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Command};
 use crate::core::{Verdict, names};
 
 const README: &str = include_str!("../README.md");
 const DEPLOYMENT: &str = include_str!("../manifests/base/controller/deployment.yaml");
+const DAEMONSET: &str = include_str!("../manifests/base/ota-server/daemonset.yaml");
+const STATIC_PODS: &str = include_str!("../manifests/overlays/static-pods/kustomization.yaml");
 const HOST_NETWORK: &str = include_str!("../manifests/overlays/host-network/kustomization.yaml");
 const RUN: [&str; 2] = ["yurt-ds ", "cargo run --release -- "];
 
@@ -80,16 +83,20 @@ fn every_verdict_and_annotation_is_explained_in_the_readme() {
 #[test]
 fn the_manifests_use_commands_and_variables_that_exist() {
     assert!(DEPLOYMENT.contains("command: [/yurt-ds, controller]"));
+    assert!(DAEMONSET.contains("command: [/yurt-ds, ota-server]"));
     let mut known = BTreeSet::new();
     collect_variables(&Cli::command(), &mut known);
-    for text in [DEPLOYMENT, HOST_NETWORK] {
+    for text in [DEPLOYMENT, DAEMONSET, STATIC_PODS, HOST_NETWORK] {
         for name in words(text, "YURT_DS_") {
             assert!(known.contains(name), "{name}");
         }
     }
-    let port = format!("containerPort: {}", default_port());
-    assert!(DEPLOYMENT.contains(&port), "{port}");
-    assert!(HOST_NETWORK.contains(&format!("$(NODE_IP):{}", default_port())));
+    let port = default_address(&["controller"]).port();
+    assert!(DEPLOYMENT.contains(&format!("containerPort: {port}\n")));
+    assert!(HOST_NETWORK.contains(&format!("$(NODE_IP):{port}\n")));
+    let address = default_address(&["ota-server", "--node-name", "any"]);
+    assert!(DAEMONSET.contains(&format!("value: {address}\n")));
+    assert!(DAEMONSET.contains(&format!("containerPort: {}\n", address.port())));
 }
 
 fn collect_variables(command: &clap::Command, known: &mut BTreeSet<String>) {
@@ -100,11 +107,13 @@ fn collect_variables(command: &clap::Command, known: &mut BTreeSet<String>) {
     }
 }
 
-/// The port that the controller listens on unless told otherwise.
-fn default_port() -> u16 {
-    let cli = Cli::try_parse_from(["yurt-ds", "controller"]).expect("no flag is required");
+/// Where that is served unless told otherwise.
+fn default_address(typed: &[&str]) -> SocketAddr {
+    let words = std::iter::once(&"yurt-ds").chain(typed);
+    let cli = Cli::try_parse_from(words).expect("no flag is missing");
     match cli.command {
-        crate::cli::Command::Controller(args) => args.listen.port(),
-        other => panic!("not the controller: {other:?}"),
+        Command::Controller(args) => args.listen,
+        Command::OtaServer(args) => args.listen,
+        other => panic!("nothing is served: {other:?}"),
     }
 }
