@@ -38,7 +38,7 @@ pub mod selector;
 pub mod strategy;
 pub mod verdict;
 
-pub use decide::{decide, release};
+pub use decide::{decide, is_paused, release};
 pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, Readiness,
     ResourceVersion, Revision, RevisionState, Targeting, Trouble,

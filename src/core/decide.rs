@@ -54,7 +54,8 @@ pub fn release(fleet: &Fleet) -> Vec<Action> {
     ota::withdraw(fleet.nodes.iter().flat_map(|node| &node.pods))
 }
 
-fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
+/// Whether nothing may be replaced at `now`.
+pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
     match strategy.pause {
         None => false,
         Some(Pause::Indefinite) => true,

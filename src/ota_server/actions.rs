@@ -1,12 +1,48 @@
 //! What an owner may do to a pod: replace it, and have its images pulled before.
+//!
+//! ```text
+//! request ─► admit (memory: rows 1-9, no API request) ─► turn (one call per pod) ─► live (rows 1-9 again, and the
+//!                                                                                    DaemonSet and its revisions)
+//!                                        DELETE / PATCH / manifest ◄────────────────────┘
+//! ```
+//!
+//! Statuses, texts and their order are those of spec/openyurt-upgrade-model.md §6.4 and §6.5. One call writes once, and
+//! never before a read of the same call was answered.
+
+mod admit;
+mod live;
+mod neighbours;
+mod precheck;
+mod reason;
+mod text;
+mod turns;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
+use kube::api::{DeleteParams, Preconditions};
+use serde_json::json;
+use tokio::sync::Mutex as Turn;
+use tracing::{info, warn};
 
+use self::live::{Judgement, Live, requests};
+use self::neighbours::Neighbours;
+use self::precheck::{Owner, is_failed, precheck};
+use self::reason::Reason;
+use self::text::Verb;
+use self::turns::{Held, Turns};
+use super::answer::Answer;
 use super::cloud::Cloud;
 use super::memory::Memory;
+use super::pod::{Pod, PodKey};
+use crate::api;
+use crate::client::conditions::patch_conditions;
+use crate::client::{CallError, Failure};
 use crate::clock::Clock;
+use crate::core::Revision;
+use crate::core::names::{CONDITION_MESSAGE_PREFIX, OTA_SERVER, POD_IMAGE_READY, WAIT_PULL_IMAGE};
 
 /// What actions need.
 #[derive(Clone)]
@@ -29,11 +65,187 @@ pub(super) struct Setup {
 #[derive(Clone)]
 pub(super) struct Actions {
     setup: Setup,
+    live: Live,
+    turns: Turns,
+    neighbours: Neighbours,
+    /// Held by the one call that finds out whether a lost cloud is back.
+    probe: Arc<Turn<()>>,
 }
 
 impl Actions {
     /// Ready to act; nothing is asked before somebody does.
     pub(super) fn new(setup: Setup) -> Self {
-        Self { setup }
+        Self {
+            live: Live::new(setup.client.clone(), setup.cloud.clone()),
+            turns: Turns::default(),
+            neighbours: Neighbours::default(),
+            probe: Arc::default(),
+            setup,
+        }
+    }
+
+    /// Replaces that pod; `force`: also when the images that were asked for are not there.
+    pub(super) async fn upgrade(&self, key: &PodKey, force: bool) -> Answer {
+        self.replace(Verb::Upgrade { force }, key)
+            .await
+            .unwrap_or_else(|refusal| refusal)
+    }
+
+    /// Has the images of that pod's new version pulled.
+    pub(super) async fn image_pull(&self, key: &PodKey) -> Answer {
+        self.request_pull(key)
+            .await
+            .unwrap_or_else(|refusal| refusal)
+    }
+
+    async fn replace(&self, verb: Verb, key: &PodKey) -> Result<Answer, Answer> {
+        let pod = self.admit(verb, key).await?;
+        let held = self.turn(verb, &pod).await?;
+        match precheck(verb, &self.setup.node, &pod)? {
+            Owner::DaemonSet(owner) => {
+                let (pod, target) = self.verify(verb, key, owner).await?;
+                self.delete(verb, &pod, &target, &held).await
+            }
+            Owner::Node { name } => Err(text::unsupported(name)),
+        }
+    }
+
+    async fn request_pull(&self, key: &PodKey) -> Result<Answer, Answer> {
+        let verb = Verb::ImagePull;
+        let pod = self.admit(verb, key).await?;
+        let _held = self.turn(verb, &pod).await?;
+        let Owner::DaemonSet(owner) = precheck(verb, &self.setup.node, &pod)? else {
+            return Err(text::unsupported("Node"));
+        };
+        let (pod, target) = self.verify(verb, key, owner).await?;
+        self.ask_for_images(verb, &pod, &target).await
+    }
+
+    /// Waits for the end of other calls for this pod.
+    async fn turn(&self, verb: Verb, pod: &Pod) -> Result<Held, Answer> {
+        let held = self.turns.take(pod, &self.setup.memory).await;
+        if held.is_deleted() {
+            return Err(verb.deleting(pod.key()));
+        }
+        if held.waited && self.setup.cloud.is_lost() {
+            return Err(text::disconnected(Reason::Disconnected)); // the call before found that out, just now
+        }
+        Ok(held)
+    }
+
+    /// Reads everything live, and says whether the pod is to be replaced, and by which revision.
+    async fn verify(
+        &self,
+        verb: Verb,
+        key: &PodKey,
+        owner: &OwnerReference,
+    ) -> Result<(Pod, Revision), Answer> {
+        let mut seen = self.live.look(key, owner).await;
+        for last in [false, true] {
+            let pod = seen.pod.map_err(|error| text::not_read(&error))?;
+            precheck(verb, &self.setup.node, &pod)?;
+            let (set, revisions) = seen.set.map_err(|error| match error.failure() {
+                Failure::Gone => verb.not_upgradable(key, Reason::DaemonSetGone),
+                _ => text::not_read(&error),
+            })?;
+            let now = self.setup.clock.now();
+            match live::judge(&pod, owner, &set, &revisions, last, now) {
+                Judgement::Outdated(target) => return Ok((pod, target)),
+                Judgement::Refused(reason) => return Err(verb.not_upgradable(key, reason)),
+                Judgement::InDoubt => seen = self.live.look_again(key, owner).await,
+            }
+        }
+        Err(verb.not_upgradable(key, Reason::NativeControllerBehind))
+    }
+
+    /// Deletes this pod and no other of its name. The kubelet writes its status all the time, so the version is left out.
+    async fn delete(
+        &self,
+        verb: Verb,
+        pod: &Pod,
+        target: &Revision,
+        held: &Held,
+    ) -> Result<Answer, Answer> {
+        let key = pod.key();
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(pod.facts().uid.clone()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        let request = requests::<api::Pod>(&key.namespace).delete(&key.name, &parameters);
+        match self.live.write(request).await {
+            Ok(()) => {
+                held.deleted();
+                info!(pod = %key, %target, "Deleted the old pod, as the owner of the node asked");
+                Ok(verb.accepted(key, Reason::Started))
+            }
+            Err(error) => Err(match error.failure() {
+                Failure::Gone => {
+                    held.deleted();
+                    verb.deleting(key)
+                }
+                Failure::Conflict => text::not_found(key),
+                _ => not_applied(verb, key, "delete pods", &error),
+            }),
+        }
+    }
+
+    /// Sets the one condition that asks for a pull, unless it was asked for already.
+    async fn ask_for_images(
+        &self,
+        verb: Verb,
+        pod: &Pod,
+        target: &Revision,
+    ) -> Result<Answer, Answer> {
+        let (key, facts) = (pod.key(), pod.facts());
+        let announced = facts.need_upgrade.as_ref();
+        // Without a hash the condition is an old one; with one, both conditions have to name the same.
+        let hash = announced
+            .and_then(|condition| condition.hash())
+            .unwrap_or(target.as_str());
+        let present = facts.image_ready.as_ref();
+        match present.filter(|image| image.hash() == Some(hash) && !is_failed(image)) {
+            Some(image) if image.is_true() => {
+                return Ok(verb.accepted(key, Reason::AlreadyPulled));
+            }
+            Some(_) => return Ok(verb.accepted(key, Reason::AlreadyRequested)),
+            None => {}
+        }
+        let mut condition = json!({
+            "type": POD_IMAGE_READY,
+            "status": "False",
+            "reason": WAIT_PULL_IMAGE,
+            "message": format!("{CONDITION_MESSAGE_PREFIX}{hash}"),
+        });
+        if present.is_none_or(|image| image.status != "False") {
+            condition["lastTransitionTime"] = json!(self.setup.clock.time());
+        }
+        let requests = requests::<api::Pod>(&key.namespace);
+        let object = (key.name.as_str(), facts.uid.as_str());
+        let request = patch_conditions(&requests, object, OTA_SERVER, vec![condition]);
+        match self.live.write(request).await {
+            Ok(()) => {
+                info!(pod = %key, %hash, "Asked for the images, as the owner of the node did");
+                Ok(verb.accepted(key, Reason::Requested))
+            }
+            Err(error) => Err(match error.failure() {
+                Failure::Gone | Failure::Conflict => text::not_found(key),
+                _ => not_applied(verb, key, "patch pods/status", &error),
+            }),
+        }
     }
 }
+
+/// Row 11, and the log says why.
+fn not_applied(verb: Verb, key: &PodKey, what: &str, error: &CallError) -> Answer {
+    warn!(pod = %key, %error, "Cannot {what}");
+    verb.not_applied(match error.failure() {
+        Failure::Forbidden => Reason::Forbidden,
+        _ => Reason::ApplyFailed,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! Who gets as far as the API server: pods of this node that could be replaced, and hardly anybody else.
+
+use std::time::Duration;
+
+use super::neighbours::{could_be_named, is_name};
+use super::precheck::precheck;
+use super::reason::Reason;
+use super::text::{self, Verb};
+use super::{Actions, Answer, CallError, Failure, Pod, PodKey};
+use crate::ota_server::cloud::is_silent;
+
+/// How long memory may lag behind a change that the caller has seen already, elsewhere.
+const LAG: Duration = Duration::from_millis(100);
+
+impl Actions {
+    /// The pod of that name, if it may be replaced as far as is known without asking, or by one read.
+    pub(super) async fn admit(&self, verb: Verb, key: &PodKey) -> Result<Pod, Answer> {
+        let known = self.setup.memory.pod(key);
+        if self.setup.cloud.is_throttled() {
+            return Err(text::disconnected(Reason::Throttled));
+        }
+        if self.setup.cloud.is_lost() {
+            if known.is_none() {
+                return Err(text::disconnected(Reason::Disconnected));
+            }
+            self.seek_cloud(key).await?;
+        }
+        match (self.setup.memory.is_live(), known) {
+            (true, Some(pod)) => self.admit_known(verb, pod).await,
+            (true, None) => {
+                let pods = self.setup.memory.pods().unwrap_or_default();
+                if !could_be_named(key, &pods) {
+                    return Err(text::not_found(key));
+                }
+                self.admit_unknown(verb, key).await
+            }
+            // Memory may be old: the API server has to say.
+            (false, Some(_)) => {
+                let pod = self.live.pod(key).await;
+                self.admit_read(verb, pod.map_err(|error| text::not_read(&error))?)
+            }
+            (false, None) if is_name(&key.name) && is_name(&key.namespace) => {
+                self.admit_unknown(verb, key).await
+            }
+            (false, None) => Err(text::not_found(key)),
+        }
+    }
+
+    async fn admit_known(&self, verb: Verb, pod: Pod) -> Result<Pod, Answer> {
+        let Err(refusal) = precheck(verb, &self.setup.node, &pod) else {
+            return Ok(pod);
+        };
+        // A condition may just have been set; what is being deleted or owned by others never comes back.
+        let has_daemonset = pod
+            .controller()
+            .is_some_and(|owner| owner.kind == "DaemonSet");
+        if pod.facts().deleting || !has_daemonset {
+            return Err(refusal);
+        }
+        let (memory, node) = (&self.setup.memory, &self.setup.node);
+        let is_met = |pod: Option<&Pod>| pod.is_none_or(|pod| precheck(verb, node, pod).is_ok());
+        if !memory.until(pod.key(), LAG, is_met).await {
+            return Err(refusal);
+        }
+        let pod = memory.pod(pod.key());
+        self.admit_read(verb, pod.ok_or(refusal)?)
+    }
+
+    /// A name that is not in memory: looked up within bounds.
+    async fn admit_unknown(&self, verb: Verb, key: &PodKey) -> Result<Pod, Answer> {
+        let look = async || {
+            if self.setup.cloud.is_lost() {
+                return Err(text::disconnected(Reason::Disconnected)); // the look-up before found that out
+            }
+            match self.live.pod(key).await {
+                Ok(pod) => Ok(Some(pod)),
+                Err(error) if error.failure() == Failure::Gone => Ok(None),
+                Err(error) => Err(text::not_read(&error)),
+            }
+        };
+        let found = self.neighbours.look_up(key, look).await?;
+        self.admit_read(verb, found.ok_or_else(|| text::not_found(key))?)
+    }
+
+    fn admit_read(&self, verb: Verb, pod: Pod) -> Result<Pod, Answer> {
+        precheck(verb, &self.setup.node, &pod)?;
+        Ok(pod)
+    }
+
+    /// Finds out whether a lost cloud is back: one call does, the others wait for what it finds.
+    async fn seek_cloud(&self, key: &PodKey) -> Result<(), Answer> {
+        let result = match self.probe.try_lock() {
+            Ok(_turn) => self.live.pod(key).await.map(drop),
+            Err(_) => {
+                let _turn = self.probe.lock().await;
+                Ok(())
+            }
+        };
+        let silent = |error: &CallError| is_silent(error);
+        if result.as_ref().is_err_and(silent) || self.setup.cloud.is_lost() {
+            return Err(text::disconnected(Reason::Disconnected));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,281 @@
+//! What the API server says of a pod, its DaemonSet and the revisions of that: read before anything is written.
+//!
+//! The conditions that invite to an upgrade are left behind by a controller that may be away, and memory is as old as the
+//! watch. So the question is asked again of the objects themselves, by the procedure that the controller goes by
+//! (spec/openyurt-upgrade-model.md §4.2). A write follows only an answer: a server that hangs executes nothing later.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{GetParams, ListParams};
+use kube::core::{ObjectList, Request, request};
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::reason::Reason;
+use crate::api::{self, ControllerRevision, DaemonSet};
+use crate::client::{CallError, within};
+use crate::core::{Behind, Mode, PodRevision, Reading, Revision, RevisionState, is_paused};
+use crate::index::{Index, SetKey};
+use crate::ota_server::cloud::Cloud;
+use crate::ota_server::pod::{Pod, PodKey};
+
+/// The longest that an owner waits for the API server in each step; the reference has the same.
+pub(super) const DEADLINE: Duration = Duration::from_secs(2);
+/// Selectors remembered; a node has not that many DaemonSets.
+const SELECTORS: usize = 256;
+
+/// Reads from the API server. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub(super) struct Live {
+    client: Client,
+    cloud: Cloud,
+    /// By UID of the DaemonSet; a selector never changes.
+    selectors: Arc<Mutex<BTreeMap<String, String>>>,
+}
+
+/// A pod and what it is judged by, as they were read together.
+pub(super) struct Seen {
+    /// The pod.
+    pub(super) pod: Result<Pod, CallError>,
+    /// Its DaemonSet with the revisions.
+    pub(super) set: Result<(DaemonSet, Vec<ControllerRevision>), CallError>,
+}
+
+/// Whether a pod is to be replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// It is outdated; that is the current revision.
+    Outdated(Revision),
+    /// It is not, or nobody can tell.
+    Refused(Reason),
+    /// What was read does not fit together: perhaps something changed in between.
+    InDoubt,
+}
+
+impl Live {
+    /// Nothing read yet.
+    pub(super) fn new(client: Client, cloud: Cloud) -> Self {
+        Self {
+            client,
+            cloud,
+            selectors: Arc::default(),
+        }
+    }
+
+    /// The pod.
+    pub(super) async fn pod(&self, key: &PodKey) -> Result<Pod, CallError> {
+        let request = requests::<api::Pod>(&key.namespace).get(&key.name, &GetParams::default());
+        self.call(self.fetch(request)).await
+    }
+
+    /// Any other object of that namespace.
+    pub(super) async fn get<K>(&self, namespace: &str, name: &str) -> Result<K, CallError>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        let request = requests::<K>(namespace).get(name, &GetParams::default());
+        self.call(self.fetch(request)).await
+    }
+
+    /// The objects of that namespace with these labels.
+    pub(super) async fn list<T, K>(
+        &self,
+        namespace: &str,
+        selector: &str,
+    ) -> Result<Vec<T>, CallError>
+    where
+        K: Resource<DynamicType = ()>,
+        T: DeserializeOwned + Clone,
+    {
+        self.call(self.fetch_list::<T, K>(namespace, selector))
+            .await
+    }
+
+    /// Sends a write; of the answer only success or failure counts.
+    pub(super) async fn write(
+        &self,
+        request: Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> Result<(), CallError> {
+        let write = async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.client.request_text(request).await.map(drop)
+        };
+        self.call(write).await
+    }
+
+    /// The pod, its DaemonSet and the revisions; side by side when that is possible.
+    pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> Seen {
+        let (pod, set) = tokio::join!(self.pod(key), self.set(&key.namespace, owner));
+        Seen { pod, set }
+    }
+
+    /// The same, one after the other: no pod that was read then runs a revision that was made after the list.
+    pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> Seen {
+        Seen {
+            pod: self.pod(key).await,
+            set: self.set(&key.namespace, owner).await,
+        }
+    }
+
+    async fn set(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> Result<(DaemonSet, Vec<ControllerRevision>), CallError> {
+        let known = self.selectors().get(&owner.uid).cloned();
+        let set = requests::<DaemonSet>(namespace).get(&owner.name, &GetParams::default());
+        let set = self.fetch::<DaemonSet>(set);
+        let list = |selector: String| async move {
+            self.fetch_list::<ControllerRevision, ControllerRevision>(namespace, &selector)
+                .await
+        };
+        let both = async {
+            match known {
+                Some(selector) => tokio::try_join!(set, list(selector)),
+                None => {
+                    let set = set.await?;
+                    let mut index = Index::default();
+                    index.apply_set(&set);
+                    let key = SetKey::new(namespace, &owner.name);
+                    let Some(selector) = index.set(&key).map(|set| set.selector.clone()) else {
+                        return Ok((set, Vec::new())); // it is not ours, whatever its revisions are
+                    };
+                    self.remember(&set, &selector);
+                    let revisions = list(selector).await?;
+                    Ok((set, revisions))
+                }
+            }
+        };
+        self.call(both).await
+    }
+
+    async fn fetch<T: DeserializeOwned>(
+        &self,
+        request: Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> kube::Result<T> {
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        self.client.request(request).await
+    }
+
+    async fn fetch_list<T, K>(&self, namespace: &str, selector: &str) -> kube::Result<Vec<T>>
+    where
+        K: Resource<DynamicType = ()>,
+        T: DeserializeOwned + Clone,
+    {
+        let request = requests::<K>(namespace).list(&ListParams::default().labels(selector));
+        Ok(self.fetch::<ObjectList<T>>(request).await?.items)
+    }
+
+    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        let result = within(DEADLINE, call).await;
+        self.cloud.note(&result);
+        result
+    }
+
+    fn remember(&self, set: &DaemonSet, selector: &str) {
+        let mut selectors = self.selectors();
+        if selectors.len() >= SELECTORS {
+            selectors.clear();
+        }
+        let uid = set.metadata.uid.clone().unwrap_or_default();
+        selectors.insert(uid, selector.to_owned());
+    }
+
+    fn selectors(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.selectors
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Requests for objects of this kind in that namespace.
+pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
+    Request::new(K::url_path(&(), Some(namespace)))
+}
+
+/// Judges a pod by its DaemonSet and the revisions; `last`: nothing will be read again.
+pub(super) fn judge(
+    pod: &Pod,
+    owner: &OwnerReference,
+    set: &DaemonSet,
+    revisions: &[ControllerRevision],
+    last: bool,
+    now: Timestamp,
+) -> Judgement {
+    use Judgement::{InDoubt, Outdated, Refused};
+    if set.metadata.uid.as_deref() != Some(&owner.uid) || set.metadata.deletion_timestamp.is_some()
+    {
+        return Refused(Reason::DaemonSetGone);
+    }
+    let (mut index, key) = match index(pod, set, revisions, now) {
+        Some(filled) => filled,
+        None => return Refused(Reason::ModeChanged),
+    };
+    match index.reading(&key) {
+        Some(Reading::Strategy { strategy, .. }) if strategy.mode == Mode::Ota => {
+            if is_paused(strategy, now) {
+                return Refused(Reason::Paused);
+            }
+        }
+        _ => return Refused(Reason::ModeChanged),
+    }
+    if last {
+        settle(&mut index, &key, now);
+    }
+    let Some(fleet) = index.fleet(&key, now) else {
+        return Refused(Reason::ModeChanged);
+    };
+    let target = match &fleet.revision {
+        RevisionState::Current(target) => target.clone(),
+        RevisionState::Behind(Behind::Mismatch | Behind::UnknownRevision) if !last => {
+            return InDoubt;
+        }
+        RevisionState::Behind(_) => return Refused(Reason::NativeControllerBehind),
+    };
+    let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+    match pods.next().map(|pod| pod.revision) {
+        Some(PodRevision::Outdated) => Outdated(target),
+        Some(PodRevision::Current) => Refused(Reason::NotOutdated),
+        // Its owner is another one by now: judged by memory, it was still this one.
+        Some(PodRevision::Unknown) | None => Refused(Reason::NativeControllerBehind),
+    }
+}
+
+fn index(
+    pod: &Pod,
+    set: &DaemonSet,
+    revisions: &[ControllerRevision],
+    now: Timestamp,
+) -> Option<(Index, SetKey)> {
+    let mut index = Index::default();
+    index.apply_set(set);
+    for revision in revisions {
+        index.apply_revision(revision);
+    }
+    let key = SetKey::of(&set.metadata)?;
+    let pod: api::Pod = serde_json::from_str(pod.raw()).ok()?;
+    index.set_mut(&key)?.apply_pod(&pod, now);
+    Some((index, key))
+}
+
+/// What is still open after two looks is decided: a revision that is not there was deleted, and one that cannot be
+/// compared is judged by its number.
+fn settle(index: &mut Index, key: &SetKey, now: Timestamp) {
+    let mismatch = RevisionState::Behind(Behind::Mismatch);
+    if index
+        .fleet(key, now)
+        .is_some_and(|fleet| fleet.revision == mismatch)
+        && let Some(set) = index.set_mut(key)
+    {
+        set.trust_greatest(set.generation);
+    }
+    for hash in index.unknown_hashes(key) {
+        if let Some(set) = index.set_mut(key) {
+            set.note_absent(hash);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Pods of other nodes: worth a look, so that their owner hears where they run, but a bounded one.
+//!
+//! What is not in memory is not on this node, and is refused without asking anybody. Only a name that a DaemonSet of this
+//! node could have given to a pod is looked up, now and then. Junk that imitates such names empties the bucket, and then
+//! is refused like any other.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex as Turn;
+use tokio::time::Instant;
+
+use crate::ota_server::pod::{Pod, PodKey};
+
+/// Look-ups at once after a quiet time.
+const BURST: u32 = 3;
+/// How long one more takes.
+const REFILL: Duration = Duration::from_secs(5);
+/// How long a name that nobody has is not looked up again.
+const ABSENT: Duration = Duration::from_secs(30);
+/// Names remembered as absent; the tokens allow no more in that time.
+const ABSENT_AT_MOST: usize = 16;
+/// What Kubernetes makes names from.
+const ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
+/// How many of these it appends to `generateName`.
+const RANDOM: usize = 5;
+/// The longest that is left of `generateName`.
+const LONGEST: usize = 63 - RANDOM;
+
+/// What bounds the look-ups. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Neighbours(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    turn: Turn<()>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// When the bucket was full, or will be: each look-up moves it on.
+    full_at: Option<Instant>,
+    absent: BTreeMap<PodKey, Instant>,
+}
+
+impl Neighbours {
+    /// Looks a pod up, one caller at a time; `None` when that is not worth it now, or nothing was found.
+    pub(super) async fn look_up<E>(
+        &self,
+        key: &PodKey,
+        look: impl AsyncFnOnce() -> Result<Option<Pod>, E>,
+    ) -> Result<Option<Pod>, E> {
+        let _turn = self.0.turn.lock().await;
+        if !self.may_look(key) {
+            return Ok(None);
+        }
+        let found = look().await?;
+        if found.is_none() {
+            self.state()
+                .absent
+                .insert(key.clone(), Instant::now() + ABSENT);
+        }
+        Ok(found)
+    }
+
+    /// Takes a token, if the name is worth one.
+    fn may_look(&self, key: &PodKey) -> bool {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.absent.retain(|_, until| *until > now);
+        if state.absent.contains_key(key) || state.absent.len() >= ABSENT_AT_MOST {
+            return false;
+        }
+        let full_at = state.full_at.map_or(now, |at| at.max(now)) + REFILL;
+        if full_at > now + REFILL * BURST {
+            return false;
+        }
+        state.full_at = Some(full_at);
+        true
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a DaemonSet of one of `pods` could have given that name to a pod of another node.
+pub(super) fn could_be_named(key: &PodKey, pods: &[Pod]) -> bool {
+    let same_namespace = pods
+        .iter()
+        .filter(|pod| pod.key().namespace == key.namespace);
+    let mut owners = same_namespace.filter_map(Pod::controller);
+    owners.any(|owner| owner.kind == "DaemonSet" && is_generated(&key.name, &owner.name))
+}
+
+/// Whether the API server could have made `name` for a pod of that DaemonSet.
+fn is_generated(name: &str, daemonset: &str) -> bool {
+    let base = format!("{daemonset}-");
+    let base = base.get(..LONGEST).unwrap_or(&base);
+    let Some(random) = name.strip_prefix(base) else {
+        return false;
+    };
+    random.len() == RANDOM && random.chars().all(|letter| ALPHABET.contains(letter))
+}
+
+/// Whether a name may stand in a request at all.
+pub(super) fn is_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    (1..=253).contains(&bytes.len())
+        && bytes.first().copied().is_some_and(inner)
+        && bytes.last().copied().is_some_and(inner)
+        && bytes
+            .iter()
+            .all(|byte| inner(*byte) || b"-.".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> PodKey {
+        PodKey::new("default", name)
+    }
+
+    #[test]
+    fn only_names_that_kubernetes_makes_are_worth_a_look() {
+        fn case(name: &str, expected: bool) {
+            assert_eq!(is_generated(name, "nginx"), expected, "{name}");
+        }
+        case("nginx-bwzss", true);
+        case("nginx-2x4z9", true);
+        case("nginx-bwzs", false);
+        case("nginx-bwzsss", false);
+        case("nginx-abcde", false);
+        case("nginx-BWZSS", false);
+        case("nginx-b/zss", false);
+        case("nginy-bwzss", false);
+        case("nginx", false);
+        let long = "n".repeat(80);
+        assert!(is_generated(&format!("{}bwzss", &long[..58]), &long));
+    }
+
+    #[test]
+    fn what_is_no_name_never_stands_in_a_request() {
+        for name in ["", "-a", "a-", ".", "..", "a/b", "a%2fb", "A", "a b", "ä"] {
+            assert!(!is_name(name), "{name:?}");
+        }
+        for name in ["a", "nginx-bwzss", "kube-proxy.n1", "0"] {
+            assert!(is_name(name), "{name:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn three_at_once_and_then_one_in_five_seconds() {
+        let neighbours = Neighbours::default();
+        let looks = async |numbers: std::ops::Range<u32>| {
+            let mut looks = 0;
+            for number in numbers {
+                let look = async || {
+                    looks += 1;
+                    Ok::<_, ()>(None)
+                };
+                neighbours
+                    .look_up(&key(&format!("a{number}")), look)
+                    .await
+                    .unwrap();
+            }
+            looks
+        };
+        assert_eq!(looks(0..100).await, 3);
+        tokio::time::advance(REFILL - Duration::from_millis(1)).await;
+        assert_eq!(looks(100..200).await, 0);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(looks(200..300).await, 1);
+        tokio::time::advance(REFILL * 100).await;
+        assert_eq!(looks(300..400).await, 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_that_nobody_has_is_not_looked_up_again_for_a_while() {
+        let neighbours = Neighbours::default();
+        let mut looks = 0;
+        for _ in 0..7 {
+            let look = async || {
+                looks += 1;
+                Ok::<_, ()>(None)
+            };
+            neighbours.look_up(&key("a"), look).await.unwrap();
+            tokio::time::advance(Duration::from_secs(10)).await;
+        }
+        assert_eq!(looks, 3); // at 0, 30 and 60 seconds
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether a pod may be replaced, or its images be pulled, by what is known of the pod itself: rows 3 to 9, in order.
+//!
+//! Asked twice with the same rules: of memory, so that junk costs nothing, and of the pod as the API server has it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::reason::Reason;
+use super::text::{self, Verb};
+use crate::core::names::PULL_IMAGE_FAIL;
+use crate::ota_server::answer::Answer;
+use crate::ota_server::pod::{Condition, Facts, Pod, PodKey};
+
+/// Who makes a pod again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Owner<'a> {
+    /// That DaemonSet.
+    DaemonSet(&'a OwnerReference),
+    /// The kubelet, from a manifest of that name.
+    Node {
+        /// The name of the pod without that of the node.
+        name: &'a str,
+    },
+}
+
+/// The first row that refuses `pod` on `node`, or who makes it again.
+///
+/// # Errors
+/// The answer of that row.
+pub(super) fn precheck<'a>(verb: Verb, node: &str, pod: &'a Pod) -> Result<Owner<'a>, Answer> {
+    let (key, facts) = (pod.key(), pod.facts());
+    if facts.deleting {
+        return Err(verb.deleting(key));
+    }
+    if facts.node != node {
+        return Err(verb.other_node(key, &facts.node));
+    }
+    if !needs_upgrade(facts) {
+        return Err(verb.not_upgradable(key, Reason::NotUpgradable));
+    }
+    if verb == (Verb::Upgrade { force: false }) {
+        check_image(key, facts)?;
+    }
+    owner(verb, node, pod)
+}
+
+/// Whether a new version waits for the pod, as far as its conditions say.
+pub(super) fn needs_upgrade(facts: &Facts) -> bool {
+    facts.need_upgrade.as_ref().is_some_and(Condition::is_true)
+}
+
+/// The pre-pull that counts: one of another revision than the one that waits is stale, and nobody's concern.
+pub(super) fn image_of(facts: &Facts) -> Option<&Condition> {
+    let target = facts.need_upgrade.as_ref().and_then(Condition::hash);
+    let image = facts.image_ready.as_ref()?;
+    let stale = target
+        .zip(image.hash())
+        .is_some_and(|(target, pulled)| target != pulled);
+    (!stale).then_some(image)
+}
+
+/// Whether that is a pull that failed, rather than one that is on its way.
+pub(super) fn is_failed(image: &Condition) -> bool {
+    !image.is_true() && image.reason == PULL_IMAGE_FAIL
+}
+
+/// A pull is optional until it is asked for.
+fn check_image(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
+    match image_of(facts) {
+        Some(image) if !image.is_true() => Err(text::image_not_ready(key, image, is_failed(image))),
+        _ => Ok(()),
+    }
+}
+
+fn owner<'a>(verb: Verb, node: &str, pod: &'a Pod) -> Result<Owner<'a>, Answer> {
+    let Some(first) = pod.facts().owners.first() else {
+        return Err(text::no_owner());
+    };
+    let Some(owner) = pod.controller() else {
+        return Err(text::unsupported(&first.kind));
+    };
+    match (owner.kind.as_str(), verb) {
+        ("DaemonSet", _) if owner.api_version.starts_with("apps/") => Ok(Owner::DaemonSet(owner)),
+        ("DaemonSet", _) => {
+            let group = owner.api_version.split('/').next().unwrap_or_default();
+            Err(text::unsupported(&format!("DaemonSet.{group}")))
+        }
+        ("Node", Verb::Upgrade { .. }) => match static_name(&pod.key().name, node) {
+            Some(name) => Ok(Owner::Node { name }),
+            None => Err(text::static_name()),
+        },
+        (kind, _) => Err(text::unsupported(kind)),
+    }
+}
+
+/// The name of a static pod: the kubelet appends that of its node, which may also occur before.
+fn static_name<'a>(name: &'a str, node: &str) -> Option<&'a str> {
+    let name = name.strip_suffix(node)?.strip_suffix('-')?;
+    (!name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,262 @@
+//! Rows 3 to 9, in order: every pod below is wrong in all later rows, too, so the first row has to answer.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const UPGRADE: Verb = Verb::Upgrade { force: false };
+const FORCED: Verb = Verb::Upgrade { force: true };
+
+fn pod(change: impl FnOnce(&mut Value)) -> Pod {
+    let mut pod = json!({
+        "metadata": {
+            "name": "web-bwzss",
+            "namespace": "default",
+            "uid": "u1",
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web", "uid": "d1", "controller": true,
+            }],
+        },
+        "spec": { "nodeName": "n1" },
+        "status": { "conditions": [] },
+    });
+    condition(&mut pod, "PodNeedUpgrade", "True", "", NEW);
+    change(&mut pod);
+    serde_json::from_value(pod).unwrap()
+}
+
+const NEW: &str = "controllerrevision: new";
+const OLD: &str = "controllerrevision: old";
+
+fn condition(pod: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
+    let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+    conditions.retain(|present| present["type"] != kind);
+    conditions
+        .push(json!({ "type": kind, "status": status, "reason": reason, "message": message }));
+}
+
+fn asks(pod: &mut Value, status: &str) {
+    condition(pod, "PodNeedUpgrade", status, "", NEW);
+}
+
+fn pulls(pod: &mut Value, status: &str, reason: &str, message: &str) {
+    condition(pod, "PodImageReady", status, reason, message);
+}
+
+fn owned_by(pod: &mut Value, api_version: &str, kind: &str) {
+    let owner = &mut pod["metadata"]["ownerReferences"][0];
+    (owner["apiVersion"], owner["kind"]) = (api_version.into(), kind.into());
+}
+
+#[track_caller]
+fn refused(verb: Verb, pod: &Pod, status: u16, reason: Reason, text: &str) {
+    let answer = precheck(verb, "n1", pod).expect_err("a refusal");
+    assert_eq!(answer.text, text);
+    assert_eq!(
+        (answer.status.as_u16(), answer.reason),
+        (status, reason.word())
+    );
+}
+
+/// `detail` in the words of upgrade and in those of imagepull.
+#[track_caller]
+fn refused_by_both(pod: &Pod, reason: Reason, detail: &str) {
+    let text = format!(
+        "Pre check update pod failed, Failed to check pod default/web-bwzss status, error: {detail}"
+    );
+    refused(UPGRADE, pod, 403, reason, &text);
+    refused(FORCED, pod, 403, reason, &text);
+    let text = format!("Failed to check pod status default/web-bwzss, error: {detail}");
+    refused(Verb::ImagePull, pod, 403, reason, &text);
+}
+
+#[test]
+fn an_outdated_pod_of_a_daemonset_passes() {
+    let pod = pod(|_| {});
+    for verb in [UPGRADE, FORCED, Verb::ImagePull] {
+        let Ok(Owner::DaemonSet(owner)) = precheck(verb, "n1", &pod) else {
+            panic!("{verb:?} is refused");
+        };
+        assert_eq!(owner.name, "web");
+    }
+}
+
+#[test]
+fn row_3_a_pod_that_is_being_deleted() {
+    let pod = pod(|pod| {
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        pod["metadata"]["ownerReferences"] = json!([]);
+        pod["spec"]["nodeName"] = "n2".into();
+        asks(pod, "False");
+    });
+    let detail = "Pod default/web-bwzss is deleting, can not be updated";
+    refused_by_both(&pod, Reason::Deleting, detail);
+}
+
+#[test]
+fn row_4_a_pod_of_another_node() {
+    let pod = pod(|pod| {
+        pod["metadata"]["ownerReferences"] = json!([]);
+        pod["spec"]["nodeName"] = "n2".into();
+        asks(pod, "False");
+    });
+    let detail = "Pod: default/web-bwzss is running on n2, can not be updated";
+    refused_by_both(&pod, Reason::OtherNode, detail);
+}
+
+#[test]
+fn row_5_a_pod_that_nothing_waits_for() {
+    let detail = "Pod: default/web-bwzss update status is False, can not be updated";
+    let mut cases: Vec<Pod> = ["False", "Unknown", ""]
+        .map(|status| {
+            pod(|pod| {
+                asks(pod, status);
+                pulls(pod, "False", "WaitPullImage", NEW);
+                pod["metadata"]["ownerReferences"] = json!([]);
+            })
+        })
+        .into();
+    cases.push(pod(|pod| pod["status"]["conditions"] = json!([])));
+    cases.push(pod(|pod| pod["status"] = Value::Null));
+    for pod in cases {
+        refused_by_both(&pod, Reason::NotUpgradable, detail);
+    }
+}
+
+#[test]
+fn row_6_images_that_were_asked_for() {
+    #[track_caller]
+    fn case(status: &str, reason: &str, message: &str, expected: Option<(Reason, &str)>) {
+        let pod = pod(|pod| pulls(pod, status, reason, message));
+        assert!(precheck(FORCED, "n1", &pod).is_ok());
+        assert!(precheck(Verb::ImagePull, "n1", &pod).is_ok());
+        let Some((word, cure)) = expected else {
+            assert!(precheck(UPGRADE, "n1", &pod).is_ok());
+            return;
+        };
+        let text = format!(
+            "Pre check update pod failed, Failed to check pod default/web-bwzss image ready, error: Pod: \
+             default/web-bwzss image is not ready, reason: {reason}, message: {message}{cure}"
+        );
+        refused(UPGRADE, &pod, 403, word, &text);
+    }
+    case("True", "PullImageSuccess", NEW, None);
+    case(
+        "False",
+        "WaitPullImage",
+        NEW,
+        Some((Reason::ImageNotReady, "")),
+    );
+    case("False", "", NEW, Some((Reason::ImageNotReady, ""))); // the reference gives no reason
+    case("Unknown", "", NEW, Some((Reason::ImageNotReady, "")));
+    // Of another revision: stale, whatever it says.
+    for status in ["True", "False"] {
+        case(status, "WaitPullImage", OLD, None);
+        case(status, "PullImageFail", OLD, None);
+    }
+    let cure = ". Ask for imagepull again, or for the upgrade with ?force=true to do without it.";
+    let failed = "pull image job image-pre-pull-1 failed";
+    case(
+        "False",
+        "PullImageFail",
+        failed,
+        Some((Reason::ImagePullFailed, cure)),
+    );
+    case(
+        "False",
+        "PullImageFail",
+        NEW,
+        Some((Reason::ImagePullFailed, cure)),
+    );
+}
+
+#[test]
+fn an_old_condition_without_a_hash_blocks_nothing_that_was_pulled() {
+    let pod = pod(|pod| {
+        condition(pod, "PodNeedUpgrade", "True", "", "");
+        pulls(pod, "True", "PullImageSuccess", OLD);
+    });
+    assert!(precheck(UPGRADE, "n1", &pod).is_ok());
+}
+
+#[test]
+fn row_7_a_pod_that_nobody_owns() {
+    let pod = pod(|pod| pod["metadata"]["ownerReferences"] = json!([]));
+    for verb in [UPGRADE, Verb::ImagePull] {
+        refused(
+            verb,
+            &pod,
+            400,
+            Reason::NoOwner,
+            "Pod has no owner references",
+        );
+    }
+}
+
+#[test]
+fn row_8_a_pod_of_another_kind_of_owner() {
+    #[track_caller]
+    fn case(api_version: &str, kind: &str, told: &str) {
+        let pod = pod(|pod| owned_by(pod, api_version, kind));
+        let text = format!("Not support ota upgrade pod type {told}");
+        for verb in [UPGRADE, Verb::ImagePull] {
+            refused(verb, &pod, 400, Reason::UnsupportedKind, &text);
+        }
+    }
+    case("apps/v1", "ReplicaSet", "ReplicaSet");
+    case("batch/v1", "Job", "Job");
+    case(
+        "apps.kruise.io/v1alpha1",
+        "DaemonSet",
+        "DaemonSet.apps.kruise.io",
+    );
+    // The controlling owner counts, wherever it stands.
+    let several = pod(|pod| {
+        let owners = pod["metadata"]["ownerReferences"].as_array_mut().unwrap();
+        owners.insert(
+            0,
+            json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c1" }),
+        );
+    });
+    assert!(precheck(UPGRADE, "n1", &several).is_ok());
+    let none = pod(|pod| pod["metadata"]["ownerReferences"][0]["controller"] = false.into());
+    let text = "Not support ota upgrade pod type DaemonSet";
+    refused(UPGRADE, &none, 400, Reason::UnsupportedKind, text);
+}
+
+#[test]
+fn row_9_a_static_pod_is_named_after_its_node() {
+    #[track_caller]
+    fn case(name: &str, node: &str, expected: Option<&str>) {
+        let pod = pod(|pod| {
+            owned_by(pod, "v1", "Node");
+            pod["metadata"]["name"] = name.into();
+            pod["spec"]["nodeName"] = node.into();
+        });
+        match (precheck(UPGRADE, node, &pod), expected) {
+            (Ok(Owner::Node { name }), Some(expected)) => assert_eq!(name, expected),
+            (Err(answer), None) => assert_eq!(answer, text::static_name()),
+            (result, _) => panic!("{name} on {node}: {result:?}"),
+        }
+    }
+    case("nginx-n1", "n1", Some("nginx"));
+    case("nginx-n1-n1", "n1", Some("nginx-n1")); // cut at the end, where the kubelet put it
+    case("a-edge-a-edge", "a-edge", Some("a-edge"));
+    case("nginx-n2", "n1", None);
+    case("nginxn1", "n1", None);
+    case("-n1", "n1", None);
+    case("n1", "n1", None);
+    let pod = pod(|pod| {
+        owned_by(pod, "v1", "Node");
+        pod["metadata"]["name"] = "web-bwzss".into();
+    });
+    refused(
+        UPGRADE,
+        &pod,
+        500,
+        Reason::StaticPodName,
+        "Static pod pre-check failed",
+    );
+    let text = "Not support ota upgrade pod type Node";
+    refused(Verb::ImagePull, &pod, 400, Reason::UnsupportedKind, text);
+}

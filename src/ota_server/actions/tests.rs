@@ -1,0 +1,250 @@
+//! Actions against the embedded cluster with its native controllers, kubelets and the yurt-ds controller, in virtual time.
+
+mod faults;
+mod junk;
+mod pull;
+mod upgrade;
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::core::v1 as core_v1;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::sim::cluster::{Fault, Guard};
+use crate::sim::kubelet::{self, NodeSpec};
+use crate::sim::world::{self, World as Sim};
+
+/// What the agent calls itself here.
+const AGENT: &str = "ota-server";
+/// Long enough for native controllers, kubelets and our controller to do what they do.
+const A_MOMENT: Duration = Duration::from_secs(60);
+
+/// A cluster of two nodes, and the agent of the first.
+struct World {
+    sim: Sim,
+    client: Client,
+    actions: Actions,
+}
+
+impl World {
+    /// `default/web` in OTA mode on n1 and n2, its first version everywhere.
+    async fn start() -> Self {
+        let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let clock = Clock::starting_at(epoch);
+        let sim = Sim::start(world::Setup {
+            clock: clock.clone(),
+            seed: 1,
+            kubelets: kubelet::Options::default(),
+            controller: true,
+        });
+        let nodes = ["n1", "n2"].map(NodeSpec::named);
+        sim.kubelets.add_nodes(nodes.into()).await.unwrap();
+        let actions = Actions::new(Setup {
+            client: sim.cluster.client(AGENT),
+            memory: Memory::default(),
+            cloud: Cloud::default(),
+            node: "n1".to_owned(),
+            clock,
+            manifest_dir: PathBuf::from("/nowhere"),
+        });
+        let world = Self {
+            client: sim.cluster.client("test"),
+            sim,
+            actions,
+        };
+        world.create_set("web").await;
+        world.settle().await;
+        world
+    }
+
+    /// The same after a change: every pod has `PodNeedUpgrade` `True`.
+    async fn outdated() -> Self {
+        let world = Self::start().await;
+        world.set_image("web", "nginx:2").await;
+        world.settle().await;
+        world
+    }
+
+    /// Lets everything happen, and has the agent know of it.
+    async fn settle(&self) {
+        sleep(A_MOMENT).await;
+        self.refresh().await;
+    }
+
+    /// What the watch does: tells memory of the pods of n1.
+    async fn refresh(&self) {
+        let params = ListParams::default().fields("spec.nodeName=n1");
+        let request = kube::core::Request::new("/api/v1/pods").list(&params);
+        let list: kube::core::ObjectList<Pod> =
+            self.client.request(request.unwrap()).await.unwrap();
+        self.memory().replace(list.items);
+        self.memory().set_live(true);
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.actions.setup.memory
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client.clone(), "default")
+    }
+
+    async fn create_set(&self, name: &str) {
+        let set = json!({
+            "metadata": { "name": name, "annotations": { "apps.openyurt.io/update-strategy": "OTA" } },
+            "spec": {
+                "selector": { "matchLabels": { "app": name } },
+                "updateStrategy": { "type": "OnDelete" },
+                "template": {
+                    "metadata": { "labels": { "app": name } },
+                    "spec": { "containers": [{ "name": "c", "image": "nginx:1" }] },
+                },
+            },
+        });
+        let set = serde_json::from_value(set).unwrap();
+        let api = self.api::<DaemonSet>();
+        api.create(&PostParams::default(), &set).await.unwrap();
+    }
+
+    async fn patch_set(&self, name: &str, patch: Value) {
+        let (api, params) = (self.api::<DaemonSet>(), PatchParams::default());
+        api.patch(name, &params, &Patch::Strategic(patch))
+            .await
+            .unwrap();
+    }
+
+    async fn set_image(&self, name: &str, image: &str) {
+        let containers = json!([{ "name": "c", "image": image }]);
+        let spec = json!({ "template": { "spec": { "containers": containers } } });
+        self.patch_set(name, json!({ "spec": spec })).await;
+    }
+
+    /// A pod with these fields laid over a bare one on n1.
+    async fn create_pod(&self, name: &str, change: Value) -> PodKey {
+        let mut pod = json!({
+            "metadata": { "name": name },
+            "spec": { "nodeName": "n1", "containers": [{ "name": "c", "image": "nginx:1" }] },
+        });
+        json_patch::merge(&mut pod, &change);
+        let pod = serde_json::from_value(pod).unwrap();
+        let api = self.api::<core_v1::Pod>();
+        api.create(&PostParams::default(), &pod).await.unwrap();
+        PodKey::new("default", name)
+    }
+
+    /// Writes a condition of a pod, as whoever.
+    async fn set_condition(&self, key: &PodKey, condition: Value) {
+        let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+        let api = self.api::<core_v1::Pod>();
+        api.patch_status(&key.name, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    /// The pods of `default/web` on that node, as JSON.
+    async fn pods_on(&self, node: &str) -> Vec<Value> {
+        let params = ListParams::default()
+            .labels("app=web")
+            .fields(&format!("spec.nodeName={node}"));
+        let pods = self.api::<core_v1::Pod>().list(&params).await.unwrap();
+        let pods = pods.items.iter().map(serde_json::to_value);
+        pods.collect::<Result<_, _>>().unwrap()
+    }
+
+    /// The one pod of `default/web` on that node.
+    async fn pod_on(&self, node: &str) -> Value {
+        let mut pods = self.pods_on(node).await;
+        assert_eq!(pods.len(), 1, "{pods:#?}");
+        pods.remove(0)
+    }
+
+    async fn key_on(&self, node: &str) -> PodKey {
+        PodKey::new(
+            "default",
+            text_of(&self.pod_on(node).await["metadata"]["name"]),
+        )
+    }
+
+    async fn condition(&self, key: &PodKey, kind: &str) -> Option<Value> {
+        let pod = self.api::<core_v1::Pod>().get(&key.name).await.unwrap();
+        let pod = serde_json::to_value(pod).unwrap();
+        let conditions = pod["status"]["conditions"].as_array().unwrap();
+        conditions
+            .iter()
+            .find(|found| found["type"] == kind)
+            .cloned()
+    }
+
+    /// What the agent asked of the API server so far: verb and resource of each request.
+    fn asked(&self) -> Vec<String> {
+        let counts = self.sim.cluster.requests().into_iter();
+        let mine = counts.filter(|count| count.user_agent == AGENT);
+        mine.flat_map(|count| {
+            let mut line = format!("{} {}", count.verb, count.resource);
+            if !count.subresource.is_empty() {
+                line = format!("{line}/{}", count.subresource);
+            }
+            vec![line; usize::try_from(count.number).unwrap()]
+        })
+        .collect()
+    }
+
+    /// From now on our controller is away: nobody but the agent and the test writes conditions.
+    fn without_controller(&self) -> Guard {
+        self.without("yurt-ds/")
+    }
+
+    /// From now on whoever calls itself so is away.
+    fn without(&self, agent: &'static str) -> Guard {
+        let faults = self.sim.cluster.faults();
+        faults.add(move |request| match request.user_agent.starts_with(agent) {
+            true => Fault::Hang,
+            false => Fault::Pass,
+        })
+    }
+
+    fn writes(&self) -> Vec<String> {
+        let is_write = |line: &String| !line.starts_with("get ") && !line.starts_with("list ");
+        self.asked().into_iter().filter(is_write).collect()
+    }
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap()
+}
+
+#[track_caller]
+fn told(answer: &Answer, status: u16, reason: Reason, text: &str) {
+    assert_eq!(answer.text, text);
+    assert_eq!(
+        (answer.status.as_u16(), answer.reason),
+        (status, reason.word())
+    );
+}
+
+/// Row 5 in the words of upgrade.
+fn row_5(key: &PodKey) -> String {
+    format!(
+        "Pre check update pod failed, Failed to check pod {key} status, error: Pod: {key} update status is False, can \
+         not be updated"
+    )
+}
+
+/// Row 3 in the words of upgrade.
+fn row_3(key: &PodKey) -> String {
+    format!(
+        "Pre check update pod failed, Failed to check pod {key} status, error: Pod {key} is deleting, can not be updated"
+    )
+}
+
+/// Row 1.
+const ROW_1: &str = "OTA upgrade is not allowed when node is disconnected to cloud";

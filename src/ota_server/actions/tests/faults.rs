@@ -1,0 +1,219 @@
+//! A cloud that is away, frozen, overloaded or unwell.
+
+use super::*;
+
+fn agent_meets(world: &World, fault: Fault) -> Guard {
+    let faults = world.sim.cluster.faults();
+    faults.add(move |request| match request.user_agent.as_str() {
+        AGENT => fault.clone(),
+        _ => Fault::Pass,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_server_is_told_within_two_seconds_and_executes_nothing_later() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let frozen = agent_meets(&world, Fault::Delay(Duration::from_secs(30)));
+    let start = Instant::now();
+    let calls = (0..10).map(|number| {
+        let (actions, key) = (&world.actions, &key);
+        async move {
+            match number % 2 {
+                0 => actions.upgrade(key, false).await,
+                _ => actions.image_pull(key).await,
+            }
+        }
+    });
+    for answer in futures::future::join_all(calls).await {
+        told(&answer, 503, Reason::Disconnected, ROW_1);
+    }
+    assert_eq!(start.elapsed(), live::DEADLINE);
+    drop(frozen);
+    sleep(A_MOMENT).await;
+    assert!(world.writes().is_empty(), "{:?}", world.writes());
+    assert_eq!(world.key_on("n1").await, key);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_freezes_after_the_reads_fails_the_write() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let _frozen = world
+        .sim
+        .cluster
+        .faults()
+        .add(|request| match request.verb.as_str() {
+            "delete" if request.user_agent == AGENT => Fault::Hang,
+            _ => Fault::Pass,
+        });
+    let start = Instant::now();
+    let answer = world.actions.upgrade(&key, false).await;
+    told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
+    assert_eq!(start.elapsed(), live::DEADLINE);
+    assert!(world.actions.setup.cloud.is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_cloud_is_lost_one_read_finds_out_when_it_is_back() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    world.sim.cluster.stop();
+    world.memory().set_live(false);
+    told(
+        &world.actions.upgrade(&key, false).await,
+        503,
+        Reason::Disconnected,
+        ROW_1,
+    );
+    let before = world.asked().len();
+    for _ in 0..100 {
+        let junk = PodKey::new("default", "web-bbbbb");
+        told(
+            &world.actions.upgrade(&junk, false).await,
+            503,
+            Reason::Disconnected,
+            ROW_1,
+        );
+    }
+    assert_eq!(world.asked().len(), before);
+    world.sim.cluster.start();
+    // The watch is not back yet.
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_calls_while_the_cloud_is_frozen_share_one_read() {
+    let world = World::outdated().await;
+    world.actions.setup.cloud.lost();
+    let key = world.key_on("n1").await;
+    let reads = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = reads.clone();
+    let _frozen = world.sim.cluster.faults().add(move |request| {
+        if request.user_agent != AGENT {
+            return Fault::Pass;
+        }
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Fault::Hang
+    });
+    let start = Instant::now();
+    let calls = (0..50).map(|_| world.actions.upgrade(&key, false));
+    for answer in futures::future::join_all(calls).await {
+        told(&answer, 503, Reason::Disconnected, ROW_1);
+    }
+    assert_eq!(start.elapsed(), live::DEADLINE);
+    assert_eq!(reads.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_unwell_is_quoted_and_a_gateway_is_no_server() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let unwell = agent_meets(&world, Fault::Status(500, None));
+    let answer = world.actions.upgrade(&key, false).await;
+    assert_eq!((answer.status.as_u16(), answer.reason), (500, "ReadFailed"));
+    assert!(
+        answer.text.starts_with("Get pod failed, "),
+        "{}",
+        answer.text
+    );
+    drop(unwell);
+    let _gateway = agent_meets(&world, Fault::Status(503, None));
+    told(
+        &world.actions.upgrade(&key, false).await,
+        503,
+        Reason::Disconnected,
+        ROW_1,
+    );
+    assert!(world.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_overloaded_is_left_alone() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let overloaded = agent_meets(&world, Fault::Status(429, Some(7)));
+    told(
+        &world.actions.upgrade(&key, false).await,
+        503,
+        Reason::Throttled,
+        ROW_1,
+    );
+    drop(overloaded);
+    let asked = world.asked().len();
+    for _ in 0..10 {
+        told(
+            &world.actions.upgrade(&key, false).await,
+            503,
+            Reason::Throttled,
+            ROW_1,
+        );
+    }
+    assert_eq!(world.asked().len(), asked);
+    sleep(Duration::from_secs(7)).await;
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let denied = world.sim.cluster.deny(|request| request.verb == "delete");
+    let answer = world.actions.upgrade(&key, false).await;
+    told(&answer, 500, Reason::Forbidden, "Apply update failed");
+    drop(denied);
+    let refused = world
+        .sim
+        .cluster
+        .faults()
+        .add(|request| match request.verb.as_str() {
+            "delete" if request.user_agent == AGENT => Fault::Status(422, None),
+            _ => Fault::Pass,
+        });
+    let answer = world.actions.upgrade(&key, false).await;
+    told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
+    drop(refused);
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_delete_that_is_lost_does_not_lead_to_a_second_one() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let lost = world
+        .sim
+        .cluster
+        .faults()
+        .add(|request| match request.verb.as_str() {
+            "delete" if request.user_agent == AGENT => Fault::ResetAfter,
+            _ => Fault::Pass,
+        });
+    let answer = world.actions.upgrade(&key, false).await;
+    told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
+    drop(lost);
+    told(
+        &world.actions.upgrade(&key, false).await,
+        403,
+        Reason::Deleting,
+        &row_3(&key),
+    );
+    assert_eq!(world.writes(), ["delete pods"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_the_watch_stands_the_server_is_asked() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    world.memory().replace([]);
+    world.memory().set_live(false);
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+    for name in ["..", "a/b", "A", "a%2fb"] {
+        let asked = world.asked().len();
+        let answer = world
+            .actions
+            .upgrade(&PodKey::new("default", name), false)
+            .await;
+        assert_eq!(answer.reason, "NotFound");
+        assert_eq!(world.asked().len(), asked, "{name}");
+    }
+}

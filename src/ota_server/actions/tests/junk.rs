@@ -1,0 +1,109 @@
+//! What is not an outdated pod of this node: refused from memory, and what little is asked is bounded.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn names_that_nobody_has_cost_nothing() {
+    let world = World::outdated().await;
+    let start = Instant::now();
+    for number in 0..300 {
+        let key = PodKey::new("default", &format!("junk-{number}"));
+        let text = format!("Get pod failed, pods \"junk-{number}\" not found");
+        told(
+            &world.actions.upgrade(&key, false).await,
+            500,
+            Reason::NotFound,
+            &text,
+        );
+        told(
+            &world.actions.image_pull(&key).await,
+            500,
+            Reason::NotFound,
+            &text,
+        );
+    }
+    let elsewhere = PodKey::new("kube-system", "web-bwzss");
+    let answer = world.actions.upgrade(&elsewhere, false).await;
+    assert_eq!(answer.reason, "NotFound");
+    assert!(world.asked().is_empty());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_another_node_is_told_where_it_runs() {
+    let world = World::outdated().await;
+    let key = world.key_on("n2").await;
+    let answer = world.actions.upgrade(&key, false).await;
+    let text = format!(
+        "Pre check update pod failed, Failed to check pod {key} status, error: Pod: {key} is running on n2, can not \
+         be updated"
+    );
+    told(&answer, 403, Reason::OtherNode, &text);
+    assert_eq!(world.asked(), ["get pods"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_that_imitate_those_of_a_daemonset_cost_three_reads() {
+    let world = World::outdated().await;
+    for first in "bcdfghjklmnpqrstvwxz2456789".chars() {
+        let key = PodKey::new("default", &format!("web-{first}bbbb"));
+        let answer = world.actions.upgrade(&key, false).await;
+        let text = format!("Get pod failed, pods {:?} not found", key.name);
+        told(&answer, 500, Reason::NotFound, &text);
+    }
+    assert_eq!(world.asked(), ["get pods"; 3]);
+    // An honest call is not held up by any of it.
+    let key = world.key_on("n1").await;
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_nobody_or_somebody_else_makes_are_refused_at_once() {
+    let world = World::outdated().await;
+    let bare = world.create_pod("bare", json!({})).await;
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r1", "controller": true,
+    });
+    // The garbage collector would take it away at once.
+    let _still = world.without("kube-controller-manager");
+    let replica = json!({ "metadata": { "ownerReferences": [owner] } });
+    let replica = world.create_pod("replica", replica).await;
+    world.refresh().await;
+    let start = Instant::now();
+    let answer = world.actions.upgrade(&bare, false).await;
+    told(&answer, 403, Reason::NotUpgradable, &row_5(&bare));
+    for key in [&bare, &replica] {
+        let forged = json!({ "type": "PodNeedUpgrade", "status": "True" });
+        world.set_condition(key, forged).await;
+    }
+    world.refresh().await;
+    told(
+        &world.actions.upgrade(&bare, false).await,
+        400,
+        Reason::NoOwner,
+        "Pod has no owner references",
+    );
+    told(
+        &world.actions.upgrade(&replica, false).await,
+        400,
+        Reason::UnsupportedKind,
+        "Not support ota upgrade pod type ReplicaSet",
+    );
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(world.asked().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_up_to_date_is_refused_from_memory() {
+    let world = World::start().await;
+    let key = world.key_on("n1").await;
+    let start = Instant::now();
+    told(
+        &world.actions.upgrade(&key, false).await,
+        403,
+        Reason::NotUpgradable,
+        &row_5(&key),
+    );
+    assert!(start.elapsed() <= Duration::from_millis(101));
+    assert!(world.asked().is_empty());
+}

@@ -1,0 +1,261 @@
+//! Replacing a pod: what has to hold, and that it happens once.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_replaced_by_one_write_and_its_neighbours_stay() {
+    let world = World::outdated().await;
+    let (key, other) = (world.key_on("n1").await, world.pod_on("n2").await);
+    let answer = world.actions.upgrade(&key, false).await;
+    let text = format!("Start updating pod {key}");
+    told(&answer, 200, Reason::Started, &text);
+    assert_eq!(
+        world.asked(),
+        [
+            "delete pods",
+            "get daemonsets",
+            "get pods",
+            "list controllerrevisions"
+        ]
+    );
+    world.settle().await;
+    let new = world.pod_on("n1").await;
+    assert_ne!(text_of(&new["metadata"]["name"]), key.name);
+    assert_eq!(new["spec"]["containers"][0]["image"], "nginx:2");
+    let after = world.pod_on("n2").await;
+    assert_eq!(after["metadata"]["uid"], other["metadata"]["uid"]);
+    told(
+        &world.actions.upgrade(&key, false).await,
+        500,
+        Reason::NotFound,
+        &format!("Get pod failed, pods {:?} not found", key.name),
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_calls_at_once_delete_once() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let calls = (0..10).map(|_| world.actions.upgrade(&key, false));
+    let answers = futures::future::join_all(calls).await;
+    let started = |answer: &&Answer| answer.status == 200;
+    assert_eq!(answers.iter().filter(started).count(), 1);
+    for refused in answers.iter().filter(|answer| answer.status != 200) {
+        told(refused, 403, Reason::Deleting, &row_3(&key));
+    }
+    assert_eq!(world.writes(), ["delete pods"]);
+    assert_eq!(world.asked().len(), 4);
+    // Memory still shows the pod alive; it is not asked for again.
+    told(
+        &world.actions.upgrade(&key, false).await,
+        403,
+        Reason::Deleting,
+        &row_3(&key),
+    );
+    assert_eq!(world.asked().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_deleted_is_forgotten_when_the_watch_shows_it() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+    world.settle().await;
+    world.set_image("web", "nginx:3").await;
+    world.settle().await;
+    let next = world.key_on("n1").await;
+    assert_eq!(world.actions.upgrade(&next, false).await.status, 200);
+    world.settle().await;
+    let last = world.key_on("n1").await;
+    assert_eq!(world.actions.upgrade(&last, false).await.status, 403);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_meanwhile_is_deleting_or_gone() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let pods = world.api::<core_v1::Pod>();
+    pods.delete(&key.name, &DeleteParams::default())
+        .await
+        .unwrap();
+    let answer = world.actions.upgrade(&key, false).await;
+    told(&answer, 403, Reason::Deleting, &row_3(&key));
+    sleep(A_MOMENT).await;
+    let answer = world.actions.upgrade(&key, false).await;
+    let text = format!("Get pod failed, pods {:?} not found", key.name);
+    told(&answer, 500, Reason::NotFound, &text);
+    assert!(world.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mode_that_was_switched_behind_our_back_refuses() {
+    let switches = [
+        (json!("AdvancedRollingUpdate"), Reason::ModeChanged),
+        (json!("Advanced"), Reason::ModeChanged),
+        (Value::Null, Reason::ModeChanged),
+    ];
+    for (value, reason) in switches {
+        let world = World::outdated().await;
+        let _still = world.without_controller();
+        let key = world.key_on("n1").await;
+        let annotations = json!({ "apps.openyurt.io/update-strategy": value });
+        world
+            .patch_set("web", json!({ "metadata": { "annotations": annotations } }))
+            .await;
+        let answer = world.actions.upgrade(&key, false).await;
+        told(&answer, 403, reason, &row_5(&key));
+        assert!(world.writes().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemonset_that_is_paused_gone_or_rolled_by_others_refuses() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let paused = |value: Value| json!({ "metadata": { "annotations": { "apps.openyurt.io/paused": value } } });
+    world.patch_set("web", paused("true".into())).await;
+    let answer = world.actions.upgrade(&key, false).await;
+    told(&answer, 403, Reason::Paused, &row_5(&key));
+    world.patch_set("web", paused(Value::Null)).await;
+    let strategy = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } });
+    {
+        let _frozen = world.sim.cluster.faults().add(|request| {
+            // Neither the native controller nor ours hears of it before the owner asks.
+            match request.user_agent.as_str() {
+                AGENT | "test" => Fault::Pass,
+                _ => Fault::Hang,
+            }
+        });
+        world.patch_set("web", strategy).await;
+        let answer = world.actions.upgrade(&key, false).await;
+        told(&answer, 403, Reason::ModeChanged, &row_5(&key));
+        let sets = world.api::<DaemonSet>();
+        let orphan = DeleteParams::default();
+        sets.delete("web", &orphan).await.unwrap();
+        let answer = world.actions.upgrade(&key, false).await;
+        told(&answer, 403, Reason::DaemonSetGone, &row_5(&key));
+        world.create_set("web").await;
+        let answer = world.actions.upgrade(&key, false).await;
+        told(&answer, 403, Reason::DaemonSetGone, &row_5(&key));
+    }
+    assert!(world.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_behind_our_back_restarts_nobody() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    // The controller is away, so the condition stays True; the native one raises the old revision.
+    let _away = world.without_controller();
+    world.set_image("web", "nginx:1").await;
+    sleep(A_MOMENT).await;
+    let condition = world.condition(&key, "PodNeedUpgrade").await.unwrap();
+    assert_eq!(condition["status"], "True");
+    let answer = world.actions.upgrade(&key, true).await;
+    told(&answer, 403, Reason::NotOutdated, &row_5(&key));
+    assert!(world.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_the_native_controller_has_not_seen_waits_for_it() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let _away = world.without("kube-controller-manager");
+    world.set_image("web", "nginx:3").await;
+    let answer = world.actions.upgrade(&key, false).await;
+    told(&answer, 403, Reason::NativeControllerBehind, &row_5(&key));
+    assert!(world.writes().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_was_deleted_by_hand_is_an_old_one() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let revisions = world.api::<ControllerRevision>();
+    let mut list = revisions.list(&ListParams::default()).await.unwrap().items;
+    list.sort_by_key(|revision| revision.revision);
+    let old = list[0].metadata.name.as_deref().unwrap();
+    revisions
+        .delete(old, &DeleteParams::default())
+        .await
+        .unwrap();
+    let answer = world.actions.upgrade(&key, false).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // Looked at twice: nothing is certain from reads side by side.
+    assert_eq!(world.asked().len(), 7, "{:?}", world.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kubelet_may_write_in_between() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    world
+        .set_condition(&key, json!({ "type": "Ready", "status": "False" }))
+        .await;
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_condition_without_a_message_is_judged_by_the_revisions() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    world
+        .set_condition(
+            &key,
+            json!({ "type": "PodNeedUpgrade", "status": "True", "message": "" }),
+        )
+        .await;
+    world.refresh().await;
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_blocks_until_it_is_done_failed_and_forced_or_stale() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let need = world.condition(&key, "PodNeedUpgrade").await.unwrap();
+    let image = |status: &str, reason: &str, message: &Value| json!({ "type": "PodImageReady", "status": status, "reason": reason, "message": message });
+    world
+        .set_condition(&key, image("False", "WaitPullImage", &need["message"]))
+        .await;
+    world.refresh().await;
+    let answer = world.actions.upgrade(&key, false).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.reason),
+        (403, "ImageNotReady")
+    );
+    world
+        .set_condition(
+            &key,
+            image("False", "PullImageFail", &"pull image job j failed".into()),
+        )
+        .await;
+    world.refresh().await;
+    let answer = world.actions.upgrade(&key, false).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.reason),
+        (403, "ImagePullFailed")
+    );
+    assert!(world.asked().is_empty(), "refused from memory");
+    assert_eq!(world.actions.upgrade(&key, true).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_was_just_set_is_waited_for() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let pod = world.memory().pod(&key).unwrap();
+    let mut before: Value = serde_json::from_str(pod.raw()).unwrap();
+    before["status"]["conditions"] = json!([]);
+    world
+        .memory()
+        .apply(serde_json::from_value(before).unwrap());
+    let tell = async {
+        sleep(Duration::from_millis(60)).await;
+        world.memory().apply(pod.clone());
+    };
+    let start = Instant::now();
+    let (answer, ()) = tokio::join!(world.actions.upgrade(&key, false), tell);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(start.elapsed() < Duration::from_millis(100));
+}

@@ -1,0 +1,84 @@
+//! One action per pod at a time, and one deletion per pod for ever.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+
+use crate::ota_server::memory::Memory;
+use crate::ota_server::pod::{Pod, PodKey};
+
+/// Who is at work, and which pods were deleted that the watch still shows alive. As long as the pods of this node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turns(Arc<Mutex<BTreeMap<String, Arc<Slot>>>>);
+
+#[derive(Debug)]
+struct Slot {
+    key: PodKey,
+    turn: Arc<Turn<()>>,
+    deleted: AtomicBool,
+}
+
+/// The turn of one call; the next one waits for its end.
+#[derive(Debug)]
+pub(super) struct Held {
+    slot: Arc<Slot>,
+    /// Whether another call had to end before.
+    pub(super) waited: bool,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Turns {
+    /// Waits until no other call is at work on that pod.
+    pub(super) async fn take(&self, pod: &Pod, memory: &Memory) -> Held {
+        let slot = self.slot(pod, memory);
+        let (waited, turn) = match slot.turn.clone().try_lock_owned() {
+            Ok(turn) => (false, turn),
+            Err(_) => (true, slot.turn.clone().lock_owned().await),
+        };
+        Held {
+            slot,
+            waited,
+            _turn: turn,
+        }
+    }
+
+    fn slot(&self, pod: &Pod, memory: &Memory) -> Arc<Slot> {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.retain(|uid, slot| {
+            let deleted = slot.deleted.load(Ordering::Relaxed);
+            Arc::strong_count(slot) > 1 || deleted && !is_shown(memory, &slot.key, uid)
+        });
+        let uid = &pod.facts().uid;
+        let slot = slots.entry(uid.clone()).or_insert_with(|| {
+            Arc::new(Slot {
+                key: pod.key().clone(),
+                turn: Arc::default(),
+                deleted: AtomicBool::new(false),
+            })
+        });
+        slot.clone()
+    }
+}
+
+impl Held {
+    /// Whether we deleted this pod.
+    pub(super) fn is_deleted(&self) -> bool {
+        self.slot.deleted.load(Ordering::Relaxed)
+    }
+
+    /// The API server accepted that the pod goes; nothing can take that back.
+    pub(super) fn deleted(&self) {
+        self.slot.deleted.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether memory knows by itself that the pod goes, or is gone.
+fn is_shown(memory: &Memory, key: &PodKey, uid: &str) -> bool {
+    memory.is_live()
+        && memory.pod(key).is_none_or(|pod| {
+            let facts = pod.facts();
+            facts.deleting || facts.uid != uid
+        })
+}
