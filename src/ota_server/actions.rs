@@ -106,7 +106,7 @@ impl Actions {
                 let (pod, target) = self.verify(verb, key, owner).await?;
                 self.delete(verb, &pod, &target, &held).await
             }
-            Owner::Node { name } => Err(text::unsupported(name)),
+            Owner::Node { .. } => Err(text::unsupported("Node")),
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) enum Reason {
     /// 500: the agent's service account lacks a permission.
     Forbidden,
     /// 500: nothing is known of this node's pods yet.
-    NoState,
+    NothingKnownYet,
     /// 403: the pod is being deleted.
     Deleting,
     /// 403: the pod runs on another node.
@@ -68,7 +68,7 @@ impl Reason {
             Self::NotFound => "NotFound",
             Self::ReadFailed => "ReadFailed",
             Self::Forbidden => "Forbidden",
-            Self::NoState => "NoState",
+            Self::NothingKnownYet => "NothingKnownYet",
             Self::Deleting => "Deleting",
             Self::OtherNode => "OtherNode",
             Self::NotUpgradable => "NotUpgradable",
