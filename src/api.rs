@@ -9,6 +9,8 @@ mod node;
 mod pod;
 mod revision;
 
+pub(crate) use meta::nullable;
+
 pub use daemonset::{Condition, DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy};
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
 pub use pod::{ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};

@@ -19,6 +19,7 @@ mod heard;
 mod listen;
 mod memory;
 mod origin;
+pub mod permissions;
 mod pod;
 mod reply;
 mod route;

@@ -46,7 +46,12 @@ pub struct Permission {
     pub verb: &'static str,
 }
 
-const fn cluster(group: &'static str, resource: &'static str, verb: &'static str) -> Permission {
+/// A permission in all namespaces.
+pub(crate) const fn cluster(
+    group: &'static str,
+    resource: &'static str,
+    verb: &'static str,
+) -> Permission {
     Permission {
         scope: Scope::Cluster,
         group,
@@ -194,3 +199,5 @@ pub fn report(missing: &[Permission], lease_namespace: &str, events: &Events) {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::granted;

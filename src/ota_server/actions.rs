@@ -16,6 +16,7 @@ mod precheck;
 mod reason;
 mod text;
 mod turns;
+mod upgrades;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use self::precheck::{Owner, is_failed, precheck};
 use self::reason::Reason;
 use self::text::Verb;
 use self::turns::{Held, Turns};
+use self::upgrades::Revisions;
 use super::answer::Answer;
 use super::cloud::Cloud;
 use super::memory::Memory;
@@ -68,6 +70,7 @@ pub(super) struct Actions {
     live: Live,
     turns: Turns,
     neighbours: Neighbours,
+    revisions: Revisions,
     /// Held by the one call that finds out whether a lost cloud is back.
     probe: Arc<Turn<()>>,
 }
@@ -79,6 +82,7 @@ impl Actions {
             live: Live::new(setup.client.clone(), setup.cloud.clone()),
             turns: Turns::default(),
             neighbours: Neighbours::default(),
+            revisions: Revisions::default(),
             probe: Arc::default(),
             setup,
         }

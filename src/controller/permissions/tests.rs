@@ -29,7 +29,7 @@ struct Rule {
 }
 
 /// Every (scope, group, resource, verb) that a role in that file grants.
-fn granted(file: &str, scope: Scope) -> BTreeSet<(Scope, String, String, String)> {
+pub(crate) fn granted(file: &str, scope: Scope) -> BTreeSet<(Scope, String, String, String)> {
     let role: Role = serde_saphyr::from_str(file).expect("a role");
     let mut granted = BTreeSet::new();
     for rule in role.rules {

@@ -4,6 +4,7 @@ mod faults;
 mod junk;
 mod pull;
 mod upgrade;
+mod upgrades;
 
 use std::time::Duration;
 

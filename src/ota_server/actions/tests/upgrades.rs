@@ -1,0 +1,130 @@
+//! The list of what waits.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_told_with_its_images_and_asked_for_once() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let hash = world.condition(&key, "PodNeedUpgrade").await.unwrap();
+    let hash = text_of(&hash["message"]).strip_prefix("controllerrevision: ");
+    let mut listed = world.actions.upgrades().await.unwrap();
+    let container = &mut listed["items"][0]["containers"][0];
+    let id = container.as_object_mut().unwrap().remove("imageID");
+    assert!(text_of(&id.unwrap()).contains("nginx"));
+    let expected = json!({
+        "kind": "UpgradeList",
+        "apiVersion": "yurt-ds/v1",
+        "node": "n1",
+        "items": [{
+            "namespace": "default",
+            "pod": key.name,
+            "daemonSet": "web",
+            "revision": hash,
+            "containers": [{ "name": "c", "init": false, "image": "nginx:1", "newImage": "nginx:2" }],
+            "imageReady": null,
+            "deleting": false,
+        }],
+    });
+    assert_eq!(listed, expected);
+    for _ in 0..10 {
+        world.actions.upgrades().await.unwrap();
+    }
+    assert_eq!(world.asked(), ["list controllerrevisions"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn containers_that_come_and_go_are_told_init_containers_too() {
+    let world = World::start().await;
+    let containers =
+        json!([{ "name": "d", "image": "web:1" }, { "name": "c", "$patch": "delete" }]);
+    let spec =
+        json!({ "containers": containers, "initContainers": [{ "name": "i", "image": "init:1" }] });
+    world
+        .patch_set("web", json!({ "spec": { "template": { "spec": spec } } }))
+        .await;
+    world.settle().await;
+    let listed = world.actions.upgrades().await.unwrap();
+    let containers = listed["items"][0]["containers"].as_array().unwrap();
+    let told: Vec<Value> = containers
+        .iter()
+        .map(|found| {
+            json!([
+                found["name"],
+                found["init"],
+                found["image"],
+                found["newImage"]
+            ])
+        })
+        .collect();
+    let expected = json!([
+        ["c", false, "nginx:1", null],
+        ["i", true, null, "init:1"],
+        ["d", false, null, "web:1"],
+    ]);
+    assert_eq!(json!(told), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_cloud_new_images_are_not_known_and_nobody_waits_twice() {
+    let world = World::outdated().await;
+    let _frozen = world.without(AGENT);
+    let start = Instant::now();
+    for _ in 0..3 {
+        let listed = world.actions.upgrades().await.unwrap();
+        assert_eq!(listed["items"][0]["containers"][0]["newImage"], Value::Null);
+        assert_eq!(start.elapsed(), live::DEADLINE);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hash_that_nobody_knows_is_asked_for_now_and_then() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let foreign = json!({ "type": "PodNeedUpgrade", "status": "True", "message": "controllerrevision: 7874644d7c" });
+    let _still = world.without_controller();
+    world.set_condition(&key, foreign).await;
+    world.refresh().await;
+    for _ in 0..10 {
+        let listed = world.actions.upgrades().await.unwrap();
+        assert_eq!(listed["items"][0]["revision"], "7874644d7c");
+        assert_eq!(listed["items"][0]["containers"][0]["newImage"], Value::Null);
+    }
+    assert_eq!(world.asked(), ["list controllerrevisions"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pulls_that_count_are_told_and_so_is_what_goes() {
+    let world = World::outdated().await;
+    let _still = world.without_controller();
+    let key = world.key_on("n1").await;
+    assert_eq!(world.actions.image_pull(&key).await.status, 200);
+    world.refresh().await;
+    let listed = world.actions.upgrades().await.unwrap();
+    let image = &listed["items"][0]["imageReady"];
+    assert_eq!(
+        (&image["status"], &image["reason"]),
+        (&json!("False"), &json!("WaitPullImage"))
+    );
+    let pods = world.api::<core_v1::Pod>();
+    pods.delete(&key.name, &DeleteParams::default())
+        .await
+        .unwrap();
+    world.refresh().await;
+    let listed = world.actions.upgrades().await.unwrap();
+    assert_eq!(listed["items"][0]["deleting"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_waits_and_nothing_is_known() {
+    let world = World::start().await;
+    let listed = world.actions.upgrades().await.unwrap();
+    assert_eq!(listed["items"], json!([]));
+    let unknown = Actions::new(Setup {
+        memory: Memory::default(),
+        ..world.actions.setup.clone()
+    });
+    let answer = unknown.upgrades().await.unwrap_err();
+    told(&answer, 500, Reason::NothingKnownYet, "Get pod list failed");
+    assert!(world.asked().is_empty());
+}

@@ -1,0 +1,290 @@
+//! What waits for the owner of this node, with the images that it brings: `GET /yurt-ds/v1/upgrades`.
+//!
+//! The pods are those of memory. What a revision brings is asked for once and kept: a ControllerRevision never changes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::StatusCode;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::precheck::{image_of, needs_upgrade};
+use super::reason::Reason;
+use super::{Actions, Answer, Pod, text};
+use crate::api::{ControllerRevision, nullable};
+use crate::core::names::REVISION_HASH_LABEL;
+
+/// Revisions remembered: some for each DaemonSet of a node.
+const REVISIONS: usize = 256;
+/// How long a revision that was not found is not asked for again.
+const ABSENT: Duration = Duration::from_secs(30);
+
+/// The images of revisions. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, Known>>>);
+
+/// UID of the DaemonSet, and the hash.
+type RevisionKey = (String, String);
+
+#[derive(Clone, Debug)]
+enum Known {
+    Containers(Arc<[Container]>),
+    AbsentUntil(Instant),
+}
+
+/// A container of a template or a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+    #[serde(deserialize_with = "nullable")]
+    image: String,
+    #[serde(skip)]
+    init: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(deserialize_with = "nullable")]
+    init_containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable")]
+    containers: Vec<Container>,
+}
+
+impl Spec {
+    /// In the order in which they start.
+    fn all(self) -> impl Iterator<Item = Container> {
+        let init = self.init_containers.into_iter();
+        let init = init.map(|container| Container {
+            init: true,
+            ..container
+        });
+        init.chain(self.containers)
+    }
+}
+
+/// A revision with what its owner wants to know.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Revision {
+    #[serde(deserialize_with = "nullable")]
+    metadata: RevisionMeta,
+    #[serde(deserialize_with = "nullable")]
+    data: Data,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RevisionMeta {
+    #[serde(deserialize_with = "nullable")]
+    owner_references: Vec<OwnerReference>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Data {
+    #[serde(deserialize_with = "nullable")]
+    spec: DataSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct DataSpec {
+    #[serde(deserialize_with = "nullable")]
+    template: Template,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Template {
+    #[serde(deserialize_with = "nullable")]
+    spec: Spec,
+}
+
+/// The containers of a pod, and what they run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Running {
+    #[serde(deserialize_with = "nullable")]
+    spec: Spec,
+    #[serde(deserialize_with = "nullable")]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    #[serde(deserialize_with = "nullable")]
+    init_container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nullable")]
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStatus {
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+    #[serde(rename = "imageID", deserialize_with = "nullable")]
+    image_id: String,
+}
+
+impl Actions {
+    /// What waits, as a document.
+    ///
+    /// # Errors
+    /// When nothing is known of this node's pods yet.
+    pub(in crate::ota_server) async fn upgrades(&self) -> Result<Value, Answer> {
+        let Some(mut pods) = self.setup.memory.pods() else {
+            let (status, text) = (StatusCode::INTERNAL_SERVER_ERROR, "Get pod list failed");
+            return Err(text::answer(status, Reason::NothingKnownYet, text));
+        };
+        pods.retain(|pod| needs_upgrade(pod.facts()));
+        self.learn(&pods).await;
+        let items: Vec<Value> = pods.iter().map(|pod| self.upgrade_of(pod)).collect();
+        Ok(json!({
+            "kind": "UpgradeList",
+            "apiVersion": "yurt-ds/v1",
+            "node": self.setup.node,
+            "items": items,
+        }))
+    }
+
+    fn upgrade_of(&self, pod: &Pod) -> Value {
+        let (key, facts) = (pod.key(), pod.facts());
+        let revision = revision_of(pod);
+        let new = revision.as_ref().and_then(|key| self.revisions.get(key));
+        let image = image_of(facts).map(|image| {
+            json!({ "status": image.status, "reason": image.reason, "message": image.message })
+        });
+        json!({
+            "namespace": key.namespace,
+            "pod": key.name,
+            "daemonSet": daemonset(pod).map(|owner| &owner.name),
+            "revision": facts.need_upgrade.as_ref().and_then(|condition| condition.hash()),
+            "containers": containers(pod, new.as_deref()),
+            "imageReady": image,
+            "deleting": facts.deleting,
+        })
+    }
+
+    /// Asks for the revisions that are not known yet, all at once; without an answer they stay unknown.
+    async fn learn(&self, pods: &[Pod]) {
+        if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
+            return; // whoever reads this must not wait for what does not come
+        }
+        let wanted = pods
+            .iter()
+            .filter_map(|pod| Some((revision_of(pod)?, pod)))
+            .filter(|(key, _)| self.revisions.is_wanted(key))
+            .collect::<BTreeMap<_, _>>();
+        let asked = wanted.into_iter().map(|(key, pod)| async move {
+            let selector = format!("{REVISION_HASH_LABEL}={}", key.1);
+            let list = self
+                .live
+                .list::<Revision, ControllerRevision>(&pod.key().namespace, &selector);
+            if let Ok(found) = list.await {
+                self.revisions.take(key, found);
+            }
+        });
+        futures::future::join_all(asked).await;
+    }
+}
+
+impl Revisions {
+    fn get(&self, key: &RevisionKey) -> Option<Arc<[Container]>> {
+        match self.state().get(key) {
+            Some(Known::Containers(containers)) => Some(containers.clone()),
+            _ => None,
+        }
+    }
+
+    fn is_wanted(&self, key: &RevisionKey) -> bool {
+        match self.state().get(key) {
+            None => true,
+            Some(Known::Containers(_)) => false,
+            Some(Known::AbsentUntil(until)) => *until <= Instant::now(),
+        }
+    }
+
+    fn take(&self, key: RevisionKey, found: Vec<Revision>) {
+        let is_owned = |revision: &Revision| {
+            let mut owners = revision.metadata.owner_references.iter();
+            owners.any(|owner| owner.controller == Some(true) && owner.uid == key.0)
+        };
+        let known = match found.into_iter().find(is_owned) {
+            Some(revision) => {
+                let containers = revision.data.spec.template.spec.all();
+                Known::Containers(containers.collect())
+            }
+            None => Known::AbsentUntil(Instant::now() + ABSENT),
+        };
+        let mut state = self.state();
+        if state.len() >= REVISIONS {
+            state.clear();
+        }
+        state.insert(key, known);
+    }
+
+    fn state(&self) -> MutexGuard<'_, BTreeMap<RevisionKey, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn daemonset(pod: &Pod) -> Option<&OwnerReference> {
+    pod.controller().filter(|owner| owner.kind == "DaemonSet")
+}
+
+/// The revision that waits for a pod; `None` when its condition names none that could be asked for.
+fn revision_of(pod: &Pod) -> Option<RevisionKey> {
+    let hash = pod.facts().need_upgrade.as_ref()?.hash()?;
+    let is_label = hash.len() <= 63 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_label.then_some((daemonset(pod)?.uid.clone(), hash.to_owned()))
+}
+
+/// The containers of a pod, and those that come; `new`: what the revision brings, as far as that is known.
+fn containers(pod: &Pod, new: Option<&[Container]>) -> Vec<Value> {
+    let running: Running = serde_json::from_str(pod.raw()).unwrap_or_default();
+    let mut statuses = running.status.init_container_statuses;
+    statuses.extend(running.status.container_statuses);
+    let image_of = |name: &str| {
+        let mut new = new.into_iter().flatten();
+        new.find(|container| container.name == name)
+            .map(|container| &container.image)
+    };
+    let present: Vec<Container> = running.spec.all().collect();
+    let mut listed: Vec<Value> = present
+        .iter()
+        .map(|container| {
+            let name = &container.name;
+            let mut entry = json!({
+                "name": name,
+                "init": container.init,
+                "image": container.image,
+                "newImage": image_of(name),
+            });
+            let status = statuses.iter().find(|status| status.name == *name);
+            if let Some(status) = status.filter(|status| !status.image_id.is_empty()) {
+                entry["imageID"] = json!(status.image_id);
+            }
+            entry
+        })
+        .collect();
+    let comes = |new: &&Container| present.iter().all(|container| container.name != new.name);
+    let added = new.into_iter().flatten().filter(comes).map(|container| {
+        json!({
+            "name": container.name,
+            "init": container.init,
+            "image": null,
+            "newImage": container.image,
+        })
+    });
+    listed.extend(added);
+    listed
+}
