@@ -1,6 +1,7 @@
 //! What can be typed: types only, one `Args` per ability. Nothing here looks at the world.
 
 pub mod ctl;
+pub mod edge;
 pub mod ota_server;
 
 use std::net::SocketAddr;
@@ -32,7 +33,7 @@ pub enum Command {
     Controller(ControllerArgs),
     /// Run the agent of one node: its owner asks what is new, has images pulled, and confirms upgrades
     OtaServer(ota_server::OtaServerArgs),
-    /// Ask about rollouts: how they stand, why a node is (not) updated; pause and resume them
+    /// Ask about rollouts: how they stand, why a node is (not) updated; pause and resume them; on a node: upgrade its pods
     Ctl(ctl::CtlArgs),
     /// Play rollouts on an embedded cluster, with the real controller: needs nothing but this program
     ///

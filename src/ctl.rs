@@ -6,10 +6,13 @@
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
 //! by `pause` and `resume`. Every outcome has an exit code of its own, [`Code`].
+//!
+//! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
 
 mod access;
 mod age;
 mod code;
+pub mod edge;
 mod explain;
 mod lookup;
 mod near;
@@ -39,6 +42,7 @@ use crate::cli::Cli;
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::client::Source;
 use crate::clock::Clock;
+use edge::Edge;
 
 /// What every verb needs.
 pub struct Context {
@@ -60,6 +64,13 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
             let _ = screen.print(&completions(wanted.shell));
             Ok(Code::Complete)
         }
+        Verb::Edge(verb) => match Edge::to(verb.server()) {
+            Err(trouble) => Err(trouble),
+            Ok(edge) => {
+                let edge = edge.in_namespace(args.access.namespace.clone());
+                edge::perform_edge(verb, &edge, &mut screen, &clock).await
+            }
+        },
         verb => match Access::connect(&source(&args.access)).await {
             Err(trouble) => Err(trouble),
             Ok(access) => {
@@ -93,6 +104,10 @@ pub async fn perform(
         Verb::Why(args) => why::why(context, args, screen).await?,
         Verb::Pause(args) => pause::pause(context, args, screen).await?,
         Verb::Resume(args) => pause::resume(context, args, screen).await?,
+        Verb::Edge(verb) => {
+            let edge = Edge::to(verb.server())?.in_namespace(context.namespace.clone());
+            return edge::perform_edge(verb, &edge, screen, &context.clock).await;
+        }
         Verb::Completions(args) => {
             let _ = screen.print(&completions(args.shell));
         }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use k8s_openapi::jiff::Timestamp;
 
+use super::edge::EdgeVerb;
 use crate::ctl::Code;
 
 /// Flags and verbs of `yurt-ds ctl`.
@@ -58,6 +59,9 @@ pub enum Verb {
     Pause(PauseArgs),
     /// End a pause
     Resume(ResumeArgs),
+    /// What asks the node itself.
+    #[command(flatten)]
+    Edge(EdgeVerb),
     /// Print a completion script, e.g. `source <(yurt-ds ctl completions bash)`
     Completions(CompletionsArgs),
 }

@@ -4,7 +4,12 @@ use k8s_openapi::jiff::Timestamp;
 
 /// `12s`, `5m`, `3h20m`, `4d`: from one instant to a later one, coarse.
 pub(super) fn between(from: Timestamp, to: Timestamp) -> String {
-    let seconds = to.as_second().saturating_sub(from.as_second()).max(0);
+    let span = to.as_second().saturating_sub(from.as_second());
+    seconds(u64::try_from(span).unwrap_or_default())
+}
+
+/// The same, of a span in seconds.
+pub(super) fn seconds(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0..2) => format!("{seconds}s"),

@@ -23,11 +23,17 @@ pub enum Code {
     Unreachable,
     /// A name that does not exist, or is not managed.
     NotFound,
+    /// The server of the node says no.
+    Refused,
+    /// The node has no contact with the cloud, without which nothing is replaced.
+    Disconnected,
+    /// Images could not be pulled ahead.
+    PullFailed,
 }
 
 impl Code {
     /// Every outcome, in the order of its number.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Complete,
         Self::Failed,
         Self::Usage,
@@ -37,6 +43,9 @@ impl Code {
         Self::Invalid,
         Self::Unreachable,
         Self::NotFound,
+        Self::Refused,
+        Self::Disconnected,
+        Self::PullFailed,
     ];
 
     /// The number that the process exits with.
@@ -51,6 +60,9 @@ impl Code {
             Self::Invalid => 6,
             Self::Unreachable => 7,
             Self::NotFound => 8,
+            Self::Refused => 9,
+            Self::Disconnected => 10,
+            Self::PullFailed => 11,
         }
     }
 
@@ -68,8 +80,15 @@ impl Code {
             Self::Stalled => "stalled: stopped by itself, somebody has to act",
             Self::Paused => "paused",
             Self::Invalid => "the settings of the DaemonSet cannot be used",
-            Self::Unreachable => "no API server: unreachable, no kubeconfig, or access denied",
-            Self::NotFound => "no such namespace, DaemonSet or node, or one that is not managed",
+            Self::Unreachable => {
+                "no API server: unreachable, no kubeconfig, or access denied; on a node: no answer from its server"
+            }
+            Self::NotFound => {
+                "no such namespace, DaemonSet, node or pod, or one that is not managed"
+            }
+            Self::Refused => "on a node: its server refuses, and says why",
+            Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
+            Self::PullFailed => "on a node: the images could not be pulled",
         }
     }
 
@@ -81,8 +100,8 @@ impl Code {
             Self::Paused => 2,
             Self::Stalled => 3,
             Self::Invalid => 4,
-            Self::Usage | Self::NotFound => 5,
-            Self::Failed | Self::Unreachable => 6,
+            Self::Usage | Self::NotFound | Self::Refused | Self::PullFailed => 5,
+            Self::Failed | Self::Unreachable | Self::Disconnected => 6,
         }
     }
 
@@ -104,7 +123,7 @@ impl Code {
         let mut help = String::from("Exit codes (of a list: that of the worst DaemonSet):");
         for code in Self::ALL {
             // Writing to a String cannot fail.
-            let _ = write!(help, "\n  {}  {}", code.number(), code.meaning());
+            let _ = write!(help, "\n  {:<2} {}", code.number(), code.meaning());
         }
         help
     }
@@ -134,7 +153,10 @@ mod tests {
     fn help_tells_every_number_once() {
         let help = Code::help();
         for code in Code::ALL {
-            assert_eq!(help.matches(&format!("\n  {}  ", code.number())).count(), 1);
+            assert_eq!(
+                help.matches(&format!("\n  {:<2} ", code.number())).count(),
+                1
+            );
         }
     }
 }

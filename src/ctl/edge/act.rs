@@ -1,0 +1,161 @@
+//! What became of a request: accepted, refused with a reason and a way on, or carried to its end.
+
+use http::StatusCode;
+
+use super::Edge;
+use super::answer::{Reply, one_line};
+use super::help;
+use super::pod::{Images, Pod, Update};
+use super::row::{ActRow, PodRow};
+use crate::cli::ctl::Output;
+use crate::ctl::{Code, Screen, Trouble, print};
+
+/// What is asked of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Replace a pod; whether it was forced.
+    Upgrade(bool),
+    /// Pull ahead.
+    ImagePull,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// For scripts.
+    pub(super) code: Code,
+    /// One word.
+    pub(super) word: &'static str,
+    /// For people.
+    pub(super) message: String,
+    /// The pod that it is about in the end.
+    pub(super) pod: Option<PodRow>,
+}
+
+impl Act {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Upgrade(_) => "upgrade",
+            Self::ImagePull => "imagepull",
+        }
+    }
+
+    /// The row of a request that ended like that.
+    pub(super) fn row(self, pod: &Pod, reply: &Reply, outcome: &Outcome) -> ActRow {
+        ActRow {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            request: self.word(),
+            answer: reply.text.clone(),
+            outcome: outcome.word,
+            message: outcome.message.clone(),
+            pod: outcome.pod.clone(),
+        }
+    }
+
+    /// Whether the server agreed.
+    ///
+    /// # Errors
+    /// When it did not: what it said, and the way on.
+    pub(super) fn agreed(self, edge: &Edge, pod: &Pod, reply: &Reply) -> Result<(), Trouble> {
+        let Reply { status, text, .. } = reply;
+        let said = match text.is_empty() {
+            true => format!("HTTP {}", status.as_u16()),
+            false => format!("{text} (HTTP {})", status.as_u16()),
+        };
+        let server = &edge.server;
+        let (code, sentence) = match *status {
+            status if status.is_success() => return Ok(()),
+            StatusCode::SERVICE_UNAVAILABLE if text.contains("disconnected") => (
+                Code::Disconnected,
+                format!(
+                    "{said}. Nothing was done, and nothing will be later: ask again when the node is back in contact \
+                     with the cloud."
+                ),
+            ),
+            _ if is_missing(reply) => (
+                Code::NotFound,
+                format!("{said}. What is here: yurt-ds ctl pods"),
+            ),
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => (
+                Code::Unreachable,
+                format!(
+                    "{server} does not know the request {}: {said}. Is something else behind that port? {}",
+                    self.word(),
+                    help::CHECK
+                ),
+            ),
+            status if status.is_client_error() => (
+                Code::Refused,
+                format!(
+                    "The server of this node refuses: {said}.{}",
+                    self.way_on(pod)
+                ),
+            ),
+            _ => (
+                Code::Failed,
+                format!("The server of this node, {server}, could not do it: {said}."),
+            ),
+        };
+        Err(Trouble::new(code, sentence))
+    }
+
+    /// What to do after a refusal, as far as the pod tells why.
+    fn way_on(self, pod: &Pod) -> String {
+        let key = one_line(&pod.key());
+        if pod.is_deleting() {
+            return " It is being replaced already; yurt-ds ctl pods shows how far it is.".into();
+        }
+        if pod.update() != Some(Update::Available) {
+            return " Nothing newer is announced for it; yurt-ds ctl upgrade shows what is.".into();
+        }
+        let pull = format!("yurt-ds ctl imagepull {key} --wait");
+        match (self, pod.images()) {
+            (Self::ImagePull, _) | (_, None | Some(Images::Pulled)) => String::new(),
+            (Self::Upgrade(true), Some(_)) => {
+                format!(" If this server does not know --force, pull once more: {pull}")
+            }
+            (Self::Upgrade(false), Some(Images::Pulling)) => {
+                format!(
+                    " Its images are being pulled. Wait for them: {pull}; or do without: --force"
+                )
+            }
+            (Self::Upgrade(false), Some(_)) => {
+                format!(" Pull once more: {pull}; or do without: --force")
+            }
+        }
+    }
+}
+
+/// Whether the server means that there is no such pod.
+fn is_missing(reply: &Reply) -> bool {
+    let missing = |reason: &String| reason.eq_ignore_ascii_case("NotFound");
+    reply.status == StatusCode::INTERNAL_SERVER_ERROR
+        && (reply.reason.as_ref().is_some_and(missing)
+            || (reply.text.starts_with("Get pod failed") && reply.text.contains("not found")))
+}
+
+/// Shows a request that was accepted and not waited for.
+///
+/// # Errors
+/// When a row cannot be written as a document.
+pub(super) fn accepted(
+    act: Act,
+    pod: &Pod,
+    reply: &Reply,
+    output: Output,
+    screen: &mut Screen<'_>,
+) -> Result<Code, Trouble> {
+    let outcome = Outcome {
+        code: Code::Complete,
+        word: "Accepted",
+        message: reply.text.clone(),
+        pod: None,
+    };
+    let text = match output {
+        Output::Json | Output::Yaml => print::document(&act.row(pod, reply, &outcome), output)?,
+        _ => format!("{}\n", reply.text),
+    };
+    let _ = screen.print(&text);
+    Ok(outcome.code)
+}

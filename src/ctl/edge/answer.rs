@@ -1,0 +1,196 @@
+//! What the server answered: pods, or a sentence. Anything may stand behind a port, so anything may come.
+
+use bytes::Bytes;
+use http::header::ETAG;
+use http::{Response, StatusCode};
+use serde::Deserialize;
+
+use super::help;
+use super::pod::Pod;
+use super::server::Server;
+use crate::ctl::{Code, Trouble};
+
+/// How old the answer is, in seconds.
+const AGE: &str = "x-cache-age";
+/// Why, in a word for programs (an addition of yurt-ds).
+const REASON: &str = "x-ota-reason";
+/// Longer texts of the server are cut.
+const LONGEST: usize = 500;
+/// An answer that is older than this is told to be so: nodes hear from the cloud at least every minute or two.
+const OLD: u64 = 120;
+
+/// The pods of the node at a time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pods {
+    /// All of them, by namespace and name.
+    pub(super) items: Vec<Pod>,
+    age: Option<u64>,
+    etag: Option<String>,
+}
+
+/// A `PodList` on the wire.
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(default)]
+    kind: String,
+    // Present, though it may be null: OpenYurt writes an empty list so.
+    items: Option<Vec<Pod>>,
+}
+
+impl Pods {
+    /// Reads an answer to `GET /pods`.
+    ///
+    /// # Errors
+    /// When it is anything but pods; says what it is instead.
+    pub(super) fn read(server: &Server, response: &Response<Bytes>) -> Result<Self, Trouble> {
+        if response.status() != StatusCode::OK {
+            return Err(no_pods(server, response));
+        }
+        let wire: Wire = serde_json::from_slice(response.body())
+            .map_err(|error| stranger(server, response, &error.to_string()))?;
+        if wire.kind != "PodList" {
+            let why = format!("its kind is {:?}", one_line(&wire.kind));
+            return Err(stranger(server, response, &why));
+        }
+        let mut items = wire.items.unwrap_or_default();
+        items.retain(|pod| !pod.name().is_empty());
+        items.sort_by_cached_key(|pod| (pod.namespace().to_owned(), pod.name().to_owned()));
+        Ok(Self {
+            items,
+            age: header(response, AGE).and_then(|age| age.trim().parse().ok()),
+            etag: header(response, ETAG.as_str()).map(str::to_owned),
+        })
+    }
+
+    /// Takes over an answer to `GET /pods` with `If-None-Match`.
+    ///
+    /// # Errors
+    /// As [`Pods::read`].
+    pub(super) fn renew(
+        &mut self,
+        server: &Server,
+        response: &Response<Bytes>,
+    ) -> Result<(), Trouble> {
+        if response.status() == StatusCode::NOT_MODIFIED && self.etag.is_some() {
+            self.age = header(response, AGE).and_then(|age| age.trim().parse().ok());
+        } else {
+            *self = Self::read(server, response)?;
+        }
+        Ok(())
+    }
+
+    /// What tells this state from another.
+    pub(super) fn etag(&self) -> Option<&str> {
+        self.etag.as_deref()
+    }
+
+    /// How old this is, in seconds, if the server tells.
+    pub(super) fn age(&self) -> Option<u64> {
+        self.age
+    }
+
+    /// The age, when it is worth a word.
+    pub(super) fn old(&self) -> Option<u64> {
+        self.age.filter(|age| *age > OLD)
+    }
+}
+
+/// An answer in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// The status.
+    pub(super) status: StatusCode,
+    /// The text, on one line.
+    pub(super) text: String,
+    /// A word for programs, of servers that have one.
+    pub(super) reason: Option<String>,
+}
+
+impl Reply {
+    /// Reads an answer to a POST.
+    pub(super) fn read(response: &Response<Bytes>) -> Self {
+        Self {
+            status: response.status(),
+            text: text(response),
+            reason: header(response, REASON).map(str::to_owned),
+        }
+    }
+}
+
+fn header<'a>(response: &'a Response<Bytes>, name: &str) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
+}
+
+/// The body as one line that a terminal can take.
+fn text(response: &Response<Bytes>) -> String {
+    let body = response.body();
+    let start = &body[..body.len().min(8 * LONGEST)];
+    one_line(&String::from_utf8_lossy(start))
+}
+
+/// On one line, of bearable length, without what a terminal would obey.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text
+        .split(|letter: char| letter.is_whitespace() || letter.is_control())
+        .filter(|word| !word.is_empty())
+        .collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Why there are no pods.
+fn no_pods(server: &Server, response: &Response<Bytes>) -> Trouble {
+    let (status, text) = (response.status(), text(response));
+    let has_none_yet = status == StatusCode::INTERNAL_SERVER_ERROR
+        && (text.starts_with("Get pod list failed") || text.starts_with("Get pods key failed"));
+    if has_none_yet {
+        return Trouble::new(
+            Code::Unreachable,
+            format!(
+                "The server of this node, {server}, knows no pods yet: {text} (HTTP 500). It has to reach the cloud \
+                 once after its first start; look again in a moment, and at its log."
+            ),
+        );
+    }
+    if header(response, REASON).is_some() && status.is_client_error() {
+        // One of ours, and it says what it wants.
+        let text = format!("The server of this node, {server}, refuses: {text} (HTTP {status}).");
+        return Trouble::new(Code::Refused, text);
+    }
+    stranger(server, response, &format!("HTTP {status}"))
+}
+
+/// What to say of a server that seems to be something else.
+pub(super) fn stranger(server: &Server, response: &Response<Bytes>, why: &str) -> Trouble {
+    let said = match text(response) {
+        text if text.is_empty() => "nothing".to_owned(),
+        text => format!("{:?}", text.chars().take(80).collect::<String>()),
+    };
+    Trouble::new(
+        Code::Unreachable,
+        format!(
+            "{server} answers, but GET /pods there gives no PodList ({}); it says {said}. Is something else behind \
+             that port? {}",
+            one_line(why),
+            help::CHECK
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_obeys_nobody_and_has_an_end() {
+        assert_eq!(one_line("a\n\tb\x1b[31m c\r\n"), "a b [31m c");
+        assert_eq!(
+            one_line(&"é".repeat(LONGEST + 1)).chars().count(),
+            LONGEST + 1
+        );
+        assert_eq!(one_line(""), "");
+    }
+}

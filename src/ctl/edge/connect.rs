@@ -1,0 +1,167 @@
+//! One request, one connection, one answer: HTTP/1.1 over TCP, or over whatever a test puts in its place.
+//!
+//! Proxies of the environment are none of ours: what is asked is this machine.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The server is on this machine, or a hop away.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
+/// The server may have to ask the cloud first, for which it takes a few seconds at most.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+/// A node runs some hundred pods of 6 KB each; this is far beyond.
+const MAX_BODY: usize = 64 << 20;
+
+/// What requests go over.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+/// Makes a connection, whenever one is needed.
+pub type Connector = Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync>;
+
+/// Connections over TCP.
+pub(super) fn tcp(host: String, port: u16) -> Connector {
+    Arc::new(move || {
+        let host = host.clone();
+        async move {
+            let stream = TcpStream::connect((host.as_str(), port)).await?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        }
+        .boxed()
+    })
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Silence {
+    /// No connection.
+    Unconnected(io::Error),
+    /// No connection in time.
+    NotInTime,
+    /// A connection, and nothing (or not everything) over it in time.
+    Slow,
+    /// It ended, or what came is not HTTP.
+    Broken(String),
+    /// It goes on and on.
+    Endless,
+}
+
+impl Silence {
+    /// Whether the request may have been received all the same.
+    pub(super) fn may_have_been_heard(&self) -> bool {
+        !matches!(self, Self::Unconnected(_) | Self::NotInTime)
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unconnected(error) => f.write_str(&plain(error)),
+            Self::NotInTime => {
+                write!(f, "no connection within {}s", CONNECT_DEADLINE.as_secs())
+            }
+            Self::Slow => write!(f, "no whole answer within {}s", ANSWER_DEADLINE.as_secs()),
+            Self::Broken(text) => write!(f, "the answer cannot be read ({text})"),
+            Self::Endless => write!(f, "the answer has more than {} MiB", MAX_BODY >> 20),
+        }
+    }
+}
+
+/// "Connection refused (os error 111)", without the number that helps nobody.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// Asks once, over a connection of its own.
+pub(super) async fn exchange(
+    connect: &Connector,
+    request: Request<Empty<Bytes>>,
+) -> Result<Response<Bytes>, Silence> {
+    let stream = match timeout(CONNECT_DEADLINE, connect()).await {
+        Ok(stream) => stream.map_err(Silence::Unconnected)?,
+        Err(_) => return Err(Silence::NotInTime),
+    };
+    timeout(ANSWER_DEADLINE, converse(stream, request))
+        .await
+        .unwrap_or(Err(Silence::Slow))
+}
+
+async fn converse(
+    stream: Box<dyn Stream>,
+    request: Request<Empty<Bytes>>,
+) -> Result<Response<Bytes>, Silence> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| broken(&error))?;
+    let answer = async move {
+        let response = sender.send_request(request).await;
+        read(response.map_err(|error| broken(&error))?).await
+    };
+    // Whoever waits for the answer also drives the connection; its own errors reach the answer.
+    let drive = async move { connection.await.ok() };
+    tokio::pin!(answer);
+    tokio::select! {
+        answered = &mut answer => answered,
+        _ended = drive => answer.await,
+    }
+}
+
+async fn read(response: Response<Incoming>) -> Result<Response<Bytes>, Silence> {
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, MAX_BODY).collect().await;
+    let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+        Ok(error) => broken(&error),
+        Err(error) if error.is::<LengthLimitError>() => Silence::Endless,
+        Err(error) => Silence::Broken(error.to_string()),
+    })?;
+    Ok(Response::from_parts(head, body.to_bytes()))
+}
+
+fn broken(error: &hyper::Error) -> Silence {
+    if error.is_parse() {
+        return Silence::Broken("it is not HTTP".into());
+    }
+    let mut text = error.to_string();
+    let mut next = std::error::Error::source(error);
+    while let Some(source) = next {
+        let cause = source.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        next = source.source();
+    }
+    Silence::Broken(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_without_numbers() {
+        let refused = io::Error::from_raw_os_error(111);
+        assert_eq!(
+            Silence::Unconnected(refused).to_string(),
+            "connection refused"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! From what was typed to a pod of this node; where there is none, to a sentence that helps.
+
+use super::Edge;
+use super::answer::Pods;
+use super::pod::Pod;
+use crate::ctl::near::{near, suggestion};
+use crate::ctl::{Code, Trouble};
+
+/// The pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet that has one pod here.
+///
+/// # Errors
+/// When there is none, or more than one; names those that may be meant.
+pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a Pod, Trouble> {
+    let (namespace, name) = split(edge, typed)?;
+    let within: Vec<&Pod> = pods
+        .items
+        .iter()
+        .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
+        .collect();
+    let named: Vec<&Pod> = within
+        .iter()
+        .copied()
+        .filter(|pod| pod.name() == name)
+        .collect();
+    match named[..] {
+        [pod] => return Ok(pod),
+        [] => {}
+        _ => return Err(ambiguous(name, "is the name of several pods here", &named)),
+    }
+    let of_set: Vec<&Pod> = within
+        .iter()
+        .copied()
+        .filter(|pod| pod.daemonset() == Some(name))
+        .collect();
+    let staying: Vec<&Pod> = of_set
+        .iter()
+        .copied()
+        .filter(|pod| !pod.is_deleting())
+        .collect();
+    match (&staying[..], &of_set[..]) {
+        ([pod], _) | ([], [pod]) => Ok(pod),
+        ([], []) => Err(missing(typed, namespace, name, pods)),
+        _ => Err(ambiguous(
+            name,
+            "is a DaemonSet that has several pods here",
+            &of_set,
+        )),
+    }
+}
+
+/// Namespace and name of what was typed.
+fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), Trouble> {
+    let usage = |text: String| Err(Trouble::new(Code::Usage, text));
+    let wanted = edge.namespace.as_deref();
+    match typed.split_once('/') {
+        None if typed.is_empty() => usage("The name of the pod is empty.".into()),
+        None => Ok((wanted, typed)),
+        Some((namespace, name))
+            if namespace.is_empty() || name.is_empty() || name.contains('/') =>
+        {
+            usage(format!(
+                "{typed:?} is not NAMESPACE/POD, such as default/nginx-daemonset-bwzss."
+            ))
+        }
+        Some((namespace, _)) if wanted.is_some_and(|wanted| wanted != namespace) => usage(format!(
+            "{typed} is in namespace {namespace}, but -n says {}: drop one of them.",
+            wanted.unwrap_or_default()
+        )),
+        Some((namespace, name)) => Ok((Some(namespace), name)),
+    }
+}
+
+fn ambiguous(name: &str, what: &str, pods: &[&Pod]) -> Trouble {
+    let keys: Vec<String> = pods.iter().map(|pod| pod.key()).collect();
+    let text = format!(
+        "{name} {what}: {}. Write NAMESPACE/POD.",
+        keys.join(" and ")
+    );
+    Trouble::new(Code::Usage, text)
+}
+
+fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Trouble {
+    let place = match namespace {
+        Some(namespace) => format!(" in namespace {namespace}"),
+        None => String::new(),
+    };
+    // Names that look alike in that namespace come before those of others.
+    let inside = |pod: &&Pod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
+    let mut found = alike(name, pods.items.iter().filter(inside));
+    if found.is_empty() {
+        found = alike(name, pods.items.iter());
+    }
+    let help = match found.is_empty() {
+        true => " All of them: yurt-ds ctl pods".to_owned(),
+        false => suggestion(&found),
+    };
+    let stale = match pods.old() {
+        Some(_) => {
+            " What this node knows is old, as it has no contact with the cloud; a newer pod may be missing."
+        }
+        None => "",
+    };
+    let name = if namespace.is_some() { name } else { typed };
+    let text = format!("There is no pod {name}{place} on this node.{help}{stale}");
+    Trouble::new(Code::NotFound, text)
+}
+
+/// Pods with near names, or of DaemonSets with near names.
+fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a Pod>) -> Vec<String> {
+    let pods: Vec<&Pod> = pods.collect();
+    let sets = pods.iter().filter_map(|pod| pod.daemonset());
+    let names = near(name, pods.iter().map(|pod| pod.name()).chain(sets));
+    let of = |name: &&str| {
+        let is = |pod: &&&Pod| pod.name() == *name || pod.daemonset() == Some(*name);
+        Some(pods.iter().find(is)?.key())
+    };
+    let mut keys: Vec<String> = Vec::new();
+    for key in names.iter().filter_map(of) {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}

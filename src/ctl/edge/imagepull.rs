@@ -1,0 +1,114 @@
+//! `ctl imagepull`: the images of a pod's new version come to the node while the old one runs.
+
+use super::Edge;
+use super::act::{Act, Outcome, accepted};
+use super::answer::{Pods, one_line};
+use super::find::find;
+use super::follow::{Follow, Next};
+use super::list::{Intent, upgradable};
+use super::pull::{Pull, Stage};
+use super::row::PodRow;
+use crate::cli::ctl::Output;
+use crate::cli::edge::ImagepullArgs;
+use crate::ctl::{Code, Screen, Trouble, print};
+
+/// Pulls ahead for a pod, or shows for which.
+pub(super) async fn imagepull(
+    edge: &Edge,
+    args: &ImagepullArgs,
+    screen: &mut Screen<'_>,
+) -> Result<Code, Trouble> {
+    let output = args.wait.output;
+    let Some(typed) = &args.pod else {
+        return upgradable(edge, Intent::Pull, output, screen).await;
+    };
+    let mut pods = edge.get_pods().await?;
+    let pod = find(edge, typed, &pods)?.clone();
+    let pull = Pull::of(&pod);
+    let reply = edge.image_pull(&pod).await?;
+    Act::ImagePull.agreed(edge, &pod, &reply)?;
+    if !args.wait.wait {
+        return accepted(Act::ImagePull, &pod, &reply, output, screen);
+    }
+    let is_document = matches!(output, Output::Json | Output::Yaml);
+    if !is_document {
+        let _ = screen.print(&format!("{}\n", reply.text));
+    }
+    let mut follow = Follow::begin(edge, screen, &args.wait);
+    let outcome = wait(&mut follow, &pull, &mut pods).await?;
+    follow.end(&outcome);
+    if is_document {
+        let row = Act::ImagePull.row(&pod, &reply, &outcome);
+        let _ = screen.print(&print::document(&row, output)?);
+    }
+    Ok(outcome.code)
+}
+
+/// Waits until the images are there, or will not be.
+async fn wait(
+    follow: &mut Follow<'_, '_>,
+    pull: &Pull,
+    pods: &mut Pods,
+) -> Result<Outcome, Trouble> {
+    let stage = pull.stage(pods, follow.passed());
+    follow.show(&pull.told(&stage), pods);
+    loop {
+        if follow.next(pods).await? == Next::TooLate {
+            let stage = pull.stage(pods, follow.passed());
+            return Ok(follow.too_late(&pull.told(&stage)));
+        }
+        let stage = pull.stage(pods, follow.passed());
+        match ended(pull, &stage, pods, &follow.after()) {
+            Some(outcome) => return Ok(outcome),
+            None => follow.show(&pull.told(&stage), pods),
+        }
+    }
+}
+
+fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Outcome> {
+    let key = pull.key();
+    let (code, word, message, pod) = match stage {
+        Stage::Asked | Stage::Pulling => return None,
+        Stage::Pulled(pod) => (
+            Code::Complete,
+            "Pulled",
+            format!(
+                "The images for {key} are on this node, {after} after the request. To replace it: yurt-ds ctl upgrade \
+                 {key} --wait"
+            ),
+            Some(*pod),
+        ),
+        Stage::Failed(pod, why) => (
+            Code::PullFailed,
+            "PullFailed",
+            format!(
+                "The images for {key} could not be pulled: {}. Check that the image exists and that this node reaches \
+                 its registry; then once more: yurt-ds ctl imagepull {key} --wait; or replace it all the same: yurt-ds \
+                 ctl upgrade {key} --force",
+                one_line(why)
+            ),
+            Some(*pod),
+        ),
+        Stage::Withdrawn => (
+            Code::Failed,
+            "Withdrawn",
+            format!("Nothing newer waits for {key} any more: the new version was taken back."),
+            None,
+        ),
+        Stage::Gone => (
+            Code::Failed,
+            "Gone",
+            format!(
+                "{key} is gone, or being deleted: there is nothing left to pull ahead for. What runs now: yurt-ds ctl \
+                 pods"
+            ),
+            None,
+        ),
+    };
+    Some(Outcome {
+        code,
+        word,
+        message,
+        pod: pod.map(|pod| PodRow::of(pod, pods, None)),
+    })
+}

@@ -1,0 +1,282 @@
+//! `ctl pods`, and what `ctl upgrade` and `ctl imagepull` show when no pod is named.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::Edge;
+use super::answer::{Pods, one_line};
+use super::pod::Update;
+use super::row::PodRow;
+use crate::cli::ctl::Output;
+use crate::cli::edge::PodsArgs;
+use crate::clock::Clock;
+use crate::ctl::table::{Paint, Table};
+use crate::ctl::{Code, Screen, Trouble, age, print};
+
+/// Shows the pods of the node.
+pub(super) async fn pods(
+    edge: &Edge,
+    args: &PodsArgs,
+    screen: &mut Screen<'_>,
+    clock: &Clock,
+) -> Result<Code, Trouble> {
+    let pods = edge.get_pods().await?;
+    let namespace = edge.namespace.as_deref().filter(|_| !args.all_namespaces);
+    // Only those who look at images are told about new ones.
+    let upgrades = match args.output {
+        Output::Table => None,
+        _ => edge.get_upgrades().await,
+    };
+    let rows: Vec<PodRow> = pods
+        .items
+        .iter()
+        .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
+        .map(|pod| PodRow::of(pod, &pods, upgrades.as_ref()))
+        .collect();
+    let text = match args.output {
+        Output::Json | Output::Yaml => print::document(&rows, args.output)?,
+        output => {
+            let wide = output == Output::Wide;
+            let body = match rows.is_empty() {
+                true => nothing(namespace, &pods),
+                false => table(&rows, wide, screen.colour, clock.now()),
+            };
+            format!("{}{body}", old(&pods))
+        }
+    };
+    // A reader that went away is no reason to hide the outcome.
+    let _ = screen.print(&text);
+    Ok(Code::Complete)
+}
+
+/// What `ctl upgrade` and `ctl imagepull` are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intent {
+    /// Replacing pods.
+    Upgrade,
+    /// Pulling ahead.
+    Pull,
+}
+
+/// Shows what an upgrade would change, and how it is asked for.
+pub(super) async fn upgradable(
+    edge: &Edge,
+    intent: Intent,
+    output: Output,
+    screen: &mut Screen<'_>,
+) -> Result<Code, Trouble> {
+    let pods = edge.get_pods().await?;
+    let upgrades = edge.get_upgrades().await;
+    let namespace = edge.namespace.as_deref();
+    let rows: Vec<PodRow> = pods
+        .items
+        .iter()
+        .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
+        .filter(|pod| pod.update() == Some(Update::Available) && !pod.is_deleting())
+        .map(|pod| PodRow::of(pod, &pods, upgrades.as_ref()))
+        .collect();
+    let text = match output {
+        Output::Json | Output::Yaml => print::document(&rows, output)?,
+        _ if rows.is_empty() => format!("{}{}", old(&pods), up_to_date(namespace, &pods)),
+        _ => {
+            let table = changes(&rows, output == Output::Wide, screen.colour);
+            format!("{}{table}\n{}", old(&pods), how(intent, &rows))
+        }
+    };
+    let _ = screen.print(&text);
+    Ok(Code::Complete)
+}
+
+/// How old the answer is, when that is worth a line.
+fn old(pods: &Pods) -> String {
+    match pods.old() {
+        None => String::new(),
+        Some(seconds) => format!(
+            "As of {} ago: the node has no contact with the cloud.\n\n",
+            age::seconds(seconds)
+        ),
+    }
+}
+
+fn nothing(namespace: Option<&str>, pods: &Pods) -> String {
+    match namespace {
+        None => "No pod runs on this node.\n".to_owned(),
+        Some(namespace) => format!(
+            "No pod of namespace {namespace} runs on this node ({} of others: -A).\n",
+            pods.items.len()
+        ),
+    }
+}
+
+fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
+    let announced = pods.items.iter().filter(|pod| pod.update().is_some());
+    let place = match namespace {
+        Some(namespace) => format!(" in namespace {namespace}"),
+        None => String::new(),
+    };
+    match announced.count() {
+        0 => format!(
+            "Nothing waits to be upgraded{place}: no pod of this node belongs to a DaemonSet whose upgrades are \
+             announced (apps.openyurt.io/update-strategy: OTA).\n"
+        ),
+        _ => format!("Nothing waits to be upgraded{place}.\n"),
+    }
+}
+
+fn how(intent: Intent, rows: &[PodRow]) -> String {
+    let pod = match rows {
+        [row] => one_line(&row.key()),
+        _ => "NAMESPACE/POD".to_owned(),
+    };
+    match intent {
+        Intent::Upgrade => format!(
+            "To replace a pod by its new version: yurt-ds ctl upgrade {pod} --wait\n\
+             To pull its images ahead:           yurt-ds ctl imagepull {pod} --wait\n"
+        ),
+        Intent::Pull => format!("To pull images ahead: yurt-ds ctl imagepull {pod} --wait\n"),
+    }
+}
+
+fn table(rows: &[PodRow], wide: bool, colour: bool, now: Timestamp) -> String {
+    let mut heading = vec![
+        "NAMESPACE",
+        "POD",
+        "READY",
+        "AGE",
+        "REVISION",
+        "UPDATE",
+        "IMAGE-READY",
+    ];
+    if wide {
+        heading.extend(["NODE", "IMAGES", "NEW IMAGES"]);
+    }
+    let mut table = Table::new(&heading);
+    for row in rows {
+        let mut cells = vec![
+            plain(&row.namespace),
+            plain(&row.name),
+            ready(row),
+            plain(&since(row, now)),
+            plain(row.revision.as_deref().unwrap_or("-")),
+            update(row),
+            image_ready(row),
+        ];
+        if wide {
+            let images = row.containers.iter().map(|found| found.image.as_deref());
+            let new = row
+                .containers
+                .iter()
+                .map(|found| found.new_image.as_deref());
+            cells.push(plain(row.node.as_deref().unwrap_or("-")));
+            cells.push(plain(&joined(images)));
+            cells.push(plain(&joined(new)));
+        }
+        table.row(cells);
+    }
+    table.print(colour)
+}
+
+fn changes(rows: &[PodRow], wide: bool, colour: bool) -> String {
+    let mut heading = vec![
+        "NAMESPACE",
+        "POD",
+        "DAEMONSET",
+        "REVISION",
+        "IMAGE-READY",
+        "IMAGES",
+    ];
+    if wide {
+        heading.insert(2, "NODE");
+    }
+    let mut table = Table::new(&heading);
+    for row in rows {
+        let mut cells = vec![
+            plain(&row.namespace),
+            plain(&row.name),
+            plain(row.daemon_set.as_deref().unwrap_or("-")),
+            plain(&revisions(row)),
+            image_ready(row),
+            plain(&images(row)),
+        ];
+        if wide {
+            cells.insert(2, plain(row.node.as_deref().unwrap_or("-")));
+        }
+        table.row(cells);
+    }
+    table.print(colour)
+}
+
+fn plain(text: &str) -> (String, Paint) {
+    (one_line(text), Paint::Plain)
+}
+
+/// `1/1`, and what is wrong where something is.
+fn ready(row: &PodRow) -> (String, Paint) {
+    let counted = &row.ready_containers;
+    match &row.problem {
+        _ if row.terminating => (format!("{counted} Terminating"), Paint::Busy),
+        Some(problem) => (format!("{counted} {}", one_line(problem)), Paint::Bad),
+        None if row.ready => (counted.clone(), Paint::Good),
+        None => (format!("{counted} not Ready"), Paint::Busy),
+    }
+}
+
+fn since(row: &PodRow, now: Timestamp) -> String {
+    let created = row.created.as_deref().and_then(|text| text.parse().ok());
+    created.map_or_else(|| "-".to_owned(), |created| age::between(created, now))
+}
+
+fn update(row: &PodRow) -> (String, Paint) {
+    match row.update {
+        Some("available") => ("available".to_owned(), Paint::Busy),
+        Some(_) => ("up to date".to_owned(), Paint::Good),
+        None => ("-".to_owned(), Paint::Plain),
+    }
+}
+
+fn image_ready(row: &PodRow) -> (String, Paint) {
+    match (row.image_ready, &row.image_ready_message) {
+        (None, _) => ("-".to_owned(), Paint::Plain),
+        (Some("failed"), Some(why)) if !why.is_empty() => (format!("failed: {why}"), Paint::Bad),
+        (Some("failed"), _) => ("failed".to_owned(), Paint::Bad),
+        (Some("pulled"), _) => ("pulled".to_owned(), Paint::Good),
+        (Some("stale"), _) => ("pulled for another version".to_owned(), Paint::Busy),
+        (Some(word), _) => (word.to_owned(), Paint::Busy),
+    }
+}
+
+/// From which revision to which.
+fn revisions(row: &PodRow) -> String {
+    let old = row.revision.as_deref().unwrap_or("?");
+    let new = row.new_revision.as_ref().or(row.target.as_ref());
+    format!("{old} → {}", new.map_or("?", String::as_str))
+}
+
+/// From which images to which, as far as they change.
+fn images(row: &PodRow) -> String {
+    let told = row.containers.iter().any(|found| found.new_image.is_some());
+    if !told {
+        return joined(row.containers.iter().map(|found| found.image.as_deref()));
+    }
+    let changed: Vec<String> = row
+        .containers
+        .iter()
+        .filter(|found| found.image != found.new_image)
+        .map(|found| {
+            let old = found.image.as_deref().unwrap_or("(new)");
+            let new = found.new_image.as_deref().unwrap_or("(removed)");
+            format!("{}: {old} → {new}", found.name)
+        })
+        .collect();
+    match changed.is_empty() {
+        true => "(the same)".to_owned(),
+        false => changed.join(", "),
+    }
+}
+
+fn joined<'a>(images: impl Iterator<Item = Option<&'a str>>) -> String {
+    let images: Vec<&str> = images.flatten().collect();
+    match images.is_empty() {
+        true => "-".to_owned(),
+        false => images.join(", "),
+    }
+}

@@ -1,0 +1,321 @@
+//! A pod as the node tells it: what its owner wants to know. Everything may be missing; nothing is believed.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::api::{Condition, nullable};
+use crate::core::names::{
+    CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_IMAGE_FAIL,
+    REVISION_HASH_LABEL,
+};
+
+/// The part of a pod that is shown or followed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Pod {
+    #[serde(deserialize_with = "nullable")]
+    metadata: Meta,
+    #[serde(deserialize_with = "nullable")]
+    spec: Spec,
+    #[serde(deserialize_with = "nullable")]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Meta {
+    #[serde(deserialize_with = "nullable")]
+    name: String,
+    #[serde(deserialize_with = "nullable")]
+    namespace: String,
+    #[serde(deserialize_with = "nullable")]
+    uid: String,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    #[serde(deserialize_with = "nullable")]
+    labels: std::collections::BTreeMap<String, String>,
+    #[serde(deserialize_with = "nullable")]
+    owner_references: Vec<OwnerReference>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(deserialize_with = "nullable")]
+    node_name: String,
+    #[serde(deserialize_with = "nullable")]
+    init_containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable")]
+    containers: Vec<Container>,
+}
+
+/// A container, or an init container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Container {
+    /// Its name.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) name: String,
+    /// Its image.
+    #[serde(deserialize_with = "nullable")]
+    pub(super) image: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    #[serde(deserialize_with = "nullable")]
+    conditions: Vec<Condition>,
+    #[serde(deserialize_with = "nullable")]
+    init_container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nullable")]
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    #[serde(deserialize_with = "nullable")]
+    ready: bool,
+    #[serde(deserialize_with = "nullable")]
+    restart_count: i64,
+    #[serde(rename = "imageID", deserialize_with = "nullable")]
+    image_id: String,
+    #[serde(deserialize_with = "nullable")]
+    state: State,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct State {
+    waiting: Option<Detail>,
+    terminated: Option<Detail>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Detail {
+    #[serde(deserialize_with = "nullable")]
+    reason: String,
+    #[serde(deserialize_with = "nullable")]
+    message: String,
+    #[serde(deserialize_with = "nullable")]
+    exit_code: i64,
+}
+
+/// Words of a container that simply has not got there yet.
+const PATIENCE: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
+
+/// What keeps a pod from running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    /// One word, such as `ImagePullBackOff`.
+    pub(super) word: String,
+    /// What the kubelet says about it; may be empty.
+    pub(super) message: String,
+}
+
+/// Whether something newer waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Update {
+    /// Its owner may upgrade it.
+    Available,
+    /// It runs what it should.
+    UpToDate,
+}
+
+impl Update {
+    /// Its word for programs.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Available => "available",
+            Self::UpToDate => "upToDate",
+        }
+    }
+}
+
+/// How it stands with pulling ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Images {
+    /// On the node.
+    Pulled,
+    /// Asked for.
+    Pulling,
+    /// Could not be pulled; why.
+    Failed(String),
+    /// What is told belongs to another version than the one that waits.
+    Stale,
+}
+
+impl Images {
+    /// Its word for programs.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Pulled => "pulled",
+            Self::Pulling => "pulling",
+            Self::Failed(_) => "failed",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+impl Pod {
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// Its namespace.
+    pub(super) fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    /// Written `namespace/name`.
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.metadata.namespace, self.metadata.name)
+    }
+
+    /// What tells it from a later pod of the same name.
+    pub(super) fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
+    /// The node it runs on.
+    pub(super) fn node(&self) -> &str {
+        &self.spec.node_name
+    }
+
+    /// When it was made.
+    pub(super) fn created(&self) -> Option<Timestamp> {
+        self.metadata.creation_timestamp.as_ref().map(|time| time.0)
+    }
+
+    /// Whether it is being deleted.
+    pub(super) fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Its controlling owner; failing that, its first.
+    pub(super) fn owner(&self) -> Option<&OwnerReference> {
+        let owners = &self.metadata.owner_references;
+        let mut controllers = owners.iter().filter(|owner| owner.controller == Some(true));
+        controllers.next().or(owners.first())
+    }
+
+    /// The DaemonSet it belongs to.
+    pub(super) fn daemonset(&self) -> Option<&str> {
+        let owner = self.owner().filter(|owner| owner.kind == "DaemonSet")?;
+        Some(&owner.name)
+    }
+
+    /// Hash of the revision it was made from.
+    pub(super) fn revision(&self) -> Option<&str> {
+        let hash = self.metadata.labels.get(REVISION_HASH_LABEL)?;
+        (!hash.is_empty()).then_some(hash.as_str())
+    }
+
+    /// All containers, and whether they are init containers.
+    pub(super) fn containers(&self) -> impl Iterator<Item = (&Container, bool)> {
+        let first = self.spec.init_containers.iter().map(|found| (found, true));
+        first.chain(self.spec.containers.iter().map(|found| (found, false)))
+    }
+
+    /// Whether it serves.
+    pub(super) fn is_ready(&self) -> bool {
+        self.condition("Ready").is_some_and(is_true)
+    }
+
+    /// How many of its containers are ready, and how many there are.
+    pub(super) fn ready_containers(&self) -> (usize, usize) {
+        let statuses = &self.status.container_statuses;
+        let ready = statuses.iter().filter(|status| status.ready).count();
+        (ready, self.spec.containers.len())
+    }
+
+    /// Whether the images of all containers are on the node.
+    pub(super) fn has_images(&self) -> bool {
+        let statuses = &self.status.container_statuses;
+        !statuses.is_empty() && statuses.iter().all(|status| !status.image_id.is_empty())
+    }
+
+    /// What keeps it from running.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let init = self.status.init_container_statuses.iter();
+        let mut found = init
+            .chain(&self.status.container_statuses)
+            .filter_map(ContainerStatus::problem);
+        found.next().or_else(|| {
+            let scheduled = self.condition("PodScheduled")?;
+            (scheduled.status == "False").then(|| Problem {
+                word: scheduled.reason.clone(),
+                message: scheduled.message.clone(),
+            })
+        })
+    }
+
+    /// Whether something newer waits; `None` when nobody said.
+    pub(super) fn update(&self) -> Option<Update> {
+        match self.condition(POD_NEED_UPGRADE)?.status.as_str() {
+            "True" => Some(Update::Available),
+            "False" => Some(Update::UpToDate),
+            _ => None,
+        }
+    }
+
+    /// Hash of the revision it should run, as the one who announces upgrades counts.
+    pub(super) fn target(&self) -> Option<&str> {
+        hash(self.condition(POD_NEED_UPGRADE)?)
+    }
+
+    /// How it stands with pulling ahead; `None` when nobody asked for it.
+    pub(super) fn images(&self) -> Option<Images> {
+        let condition = self.condition(POD_IMAGE_READY)?;
+        let other = hash(condition).is_some_and(|hash| self.target().is_some_and(|it| it != hash));
+        Some(match condition.status.as_str() {
+            _ if other => Images::Stale,
+            "True" => Images::Pulled,
+            _ if condition.reason == PULL_IMAGE_FAIL => Images::Failed(condition.message.clone()),
+            _ => Images::Pulling,
+        })
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        let mut conditions = self.status.conditions.iter();
+        conditions.find(|condition| condition.kind == kind)
+    }
+}
+
+impl ContainerStatus {
+    fn problem(&self) -> Option<Problem> {
+        let waiting = self.state.waiting.as_ref();
+        let waiting = waiting.filter(|waiting| !PATIENCE.contains(&waiting.reason.as_str()));
+        let ended = self.state.terminated.as_ref();
+        let ended = ended.filter(|ended| ended.exit_code != 0);
+        let detail = waiting.or(ended)?;
+        let mut message = detail.message.clone();
+        if self.restart_count > 0 {
+            let restarts = format!("restarted {} times", self.restart_count);
+            message = match message.is_empty() {
+                true => restarts,
+                false => format!("{restarts}; {message}"),
+            };
+        }
+        let word = match detail.reason.is_empty() {
+            true => format!("exit code {}", detail.exit_code),
+            false => detail.reason.clone(),
+        };
+        Some(Problem { word, message })
+    }
+}
+
+fn is_true(condition: &Condition) -> bool {
+    condition.status == "True"
+}
+
+/// The hash in a condition's message; `None` when it has no such form.
+fn hash(condition: &Condition) -> Option<&str> {
+    let hash = condition.message.strip_prefix(CONDITION_MESSAGE_PREFIX)?;
+    let hash = hash.trim();
+    (!hash.is_empty()).then_some(hash)
+}

@@ -1,0 +1,118 @@
+//! The server of a node as a person names it: an `http://` address, and nothing cleverer.
+
+use std::fmt;
+
+use http::Uri;
+
+use crate::cli::edge::SERVER;
+use crate::ctl::{Code, Trouble};
+
+/// Where requests go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Server {
+    /// Host and port as in a URL; what the `Host` header says.
+    pub(super) authority: String,
+    /// What is connected to.
+    pub(super) host: String,
+    /// And its port.
+    pub(super) port: u16,
+}
+
+impl Server {
+    /// Reads `--server`.
+    ///
+    /// # Errors
+    /// Says what is wrong with it, and how it should look.
+    pub(super) fn read(typed: &str) -> Result<Self, Trouble> {
+        let wrong = |why: &str| {
+            let text = format!(
+                "{typed:?} is no server (--server, YURT_DS_SERVER): {why}, such as {SERVER}."
+            );
+            Trouble::new(Code::Usage, text)
+        };
+        let uri: Uri = typed
+            .parse()
+            .map_err(|_| wrong("write scheme, host and port"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                return Err(wrong(
+                    "https is not spoken yet; the server of a node listens on its loopback in plain, so write http",
+                ));
+            }
+            _ => return Err(wrong("write it with http:// in front")),
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err(wrong("leave away what follows the port"));
+        }
+        let authority = uri
+            .authority()
+            .ok_or_else(|| wrong("write host and port"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("leave away user and password, there is no login"));
+        }
+        let host = authority.host();
+        // Not `port()`, to which 99999 is as good as none.
+        let port = match authority.as_str().strip_prefix(host).unwrap_or_default() {
+            "" => Some(80),
+            port => port.trim_start_matches(':').parse().ok(),
+        };
+        let host = host.trim_matches(['[', ']']);
+        match port {
+            Some(port) if port > 0 && !host.is_empty() => Ok(Self {
+                authority: authority.as_str().to_owned(),
+                host: host.to_owned(),
+                port,
+            }),
+            _ => Err(wrong("write host and port")),
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.authority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        #[track_caller]
+        fn case(typed: &str, host: &str, port: u16) {
+            let server = Server::read(typed).unwrap();
+            assert_eq!((server.host.as_str(), server.port), (host, port), "{typed}");
+        }
+        case("http://127.0.0.1:10267", "127.0.0.1", 10267);
+        case("http://127.0.0.1:10267/", "127.0.0.1", 10267);
+        case("HTTP://localhost:1", "localhost", 1);
+        case("http://[::1]:10267", "::1", 10267);
+        case("http://node-7", "node-7", 80);
+    }
+
+    #[test]
+    fn what_is_no_address_is_answered_with_how_it_should_look() {
+        #[track_caller]
+        fn case(typed: &str, word: &str) {
+            let trouble = Server::read(typed).unwrap_err();
+            assert_eq!(trouble.code, Code::Usage);
+            assert!(trouble.text.contains(word), "{trouble}");
+            assert!(trouble.text.contains(SERVER), "{trouble}");
+        }
+        case("", "scheme, host and port");
+        case("127.0.0.1:10267", "http:// in front");
+        case("localhost", "http:// in front");
+        case("https://127.0.0.1:10267", "https is not spoken yet");
+        case("ftp://127.0.0.1", "http:// in front");
+        case("http://", "scheme, host and port");
+        case("http://127.0.0.1:0", "host and port");
+        case("http://127.0.0.1:99999", "host and port");
+        case("http://me:secret@127.0.0.1:10267", "no login");
+        case("http://127.0.0.1:10267/pods", "follows the port");
+        case("http://127.0.0.1:10267/?x=y", "follows the port");
+        case("http://a b", "scheme, host and port");
+    }
+}

@@ -1,0 +1,142 @@
+//! From a pod to its successor: how far it is, judged from what the node tells. Pure.
+
+use std::fmt;
+
+use super::answer::{Pods, one_line};
+use super::pod::{Pod, Update};
+use super::row::told;
+
+/// A pod that is to be replaced, and what tells its successor from others.
+#[derive(Clone, Debug)]
+pub(super) struct Succession {
+    namespace: String,
+    name: String,
+    uid: String,
+    /// UID of its DaemonSet; a pod of anything else is succeeded by one of the same name.
+    daemonset: Option<String>,
+    revision: Option<String>,
+    /// UIDs of all pods that were there before.
+    before: Vec<String>,
+}
+
+/// How far it is.
+#[derive(Clone, Debug)]
+pub(super) enum Stage<'a> {
+    /// The old pod runs.
+    Running,
+    /// The old pod ends.
+    Stopping,
+    /// The old pod is gone, and there is no new one.
+    Gone,
+    /// The new pod does not serve yet.
+    Coming(&'a Pod),
+    /// The new pod serves.
+    Ready(&'a Pod),
+}
+
+/// What a new pod that serves means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Result {
+    /// It runs another revision than its predecessor.
+    New,
+    /// It runs that of its predecessor, which is the one it should run.
+    Back,
+    /// It runs that of its predecessor, though another waits.
+    Old,
+    /// It runs that of its predecessor, and nobody said whether it should.
+    Unknown,
+}
+
+impl Succession {
+    /// That of a pod.
+    pub(super) fn of(pod: &Pod, pods: &Pods) -> Self {
+        let owner = pod.owner().filter(|owner| owner.kind == "DaemonSet");
+        Self {
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().to_owned(),
+            daemonset: owner.map(|owner| owner.uid.clone()),
+            revision: pod.revision().map(str::to_owned),
+            before: pods.items.iter().map(|pod| pod.uid().to_owned()).collect(),
+        }
+    }
+
+    /// The old pod, as `namespace/name`.
+    pub(super) fn key(&self) -> String {
+        one_line(&format!("{}/{}", self.namespace, self.name))
+    }
+
+    /// The revision of the old pod.
+    pub(super) fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
+    }
+
+    /// How far it is.
+    pub(super) fn stage<'a>(&self, pods: &'a Pods) -> Stage<'a> {
+        let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
+        if let Some(new) = new.max_by_key(|pod| (pod.created(), pod.name())) {
+            return match new.is_ready() {
+                true => Stage::Ready(new),
+                false => Stage::Coming(new),
+            };
+        }
+        match pods.items.iter().find(|pod| pod.uid() == self.uid) {
+            None => Stage::Gone,
+            Some(old) if old.is_deleting() => Stage::Stopping,
+            Some(_) => Stage::Running,
+        }
+    }
+
+    fn is_succeeded_by(&self, pod: &Pod) -> bool {
+        let related = match &self.daemonset {
+            Some(uid) => pod.owner().is_some_and(|owner| owner.uid == *uid),
+            None => pod.name() == self.name,
+        };
+        related
+            && pod.namespace() == self.namespace
+            && !pod.is_deleting()
+            && !self.before.iter().any(|uid| uid == pod.uid())
+    }
+
+    /// What a new pod that serves means.
+    pub(super) fn result(&self, new: &Pod) -> Result {
+        // Only the label tells: the hash in the announcement of OpenYurt's own controller is another.
+        if self.revision().is_none() || new.revision() != self.revision() {
+            return Result::New;
+        }
+        match new.update() {
+            Some(Update::UpToDate) => Result::Back,
+            Some(Update::Available) => Result::Old,
+            None => Result::Unknown,
+        }
+    }
+
+    /// How far it is, for people.
+    pub(super) fn told<'a>(&'a self, stage: &'a Stage<'a>) -> impl fmt::Display + 'a {
+        Told(self, stage)
+    }
+}
+
+struct Told<'a>(&'a Succession, &'a Stage<'a>);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let old = self.0.key();
+        let new = match self.1 {
+            Stage::Running => return write!(f, "[1/4] {old}: waiting for its deletion"),
+            Stage::Stopping => return write!(f, "[1/4] {old}: stopping"),
+            Stage::Gone => return write!(f, "[2/4] {old}: gone, waiting for the new pod"),
+            Stage::Coming(new) => new,
+            Stage::Ready(new) => return write!(f, "[4/4] {}: Ready", one_line(&new.key())),
+        };
+        let key = one_line(&new.key());
+        match new.has_images() {
+            false => write!(f, "[3/4] {key}: pulling images and starting")?,
+            true => write!(f, "[4/4] {key}: images pulled, not Ready yet")?,
+        }
+        match new.problem() {
+            Some(problem) => write!(f, ": {}", told(&problem)),
+            None => Ok(()),
+        }
+    }
+}

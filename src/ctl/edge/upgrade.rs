@@ -1,0 +1,133 @@
+//! `ctl upgrade`: one pod of this node is replaced because its owner says so.
+
+use std::time::Duration;
+
+use super::Edge;
+use super::act::{Act, Outcome, accepted};
+use super::answer::{Pods, one_line};
+use super::find::find;
+use super::follow::{Follow, Next};
+use super::list::{Intent, upgradable};
+use super::pod::Pod;
+use super::row::PodRow;
+use super::succession::{Result as Successor, Stage, Succession};
+use crate::cli::ctl::Output;
+use crate::cli::edge::UpgradeArgs;
+use crate::ctl::{Code, Screen, Trouble, print};
+
+/// A new pod is told soon whether it runs what it should; after this long nobody is there to tell.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// Replaces a pod, or shows what could be.
+pub(super) async fn upgrade(
+    edge: &Edge,
+    args: &UpgradeArgs,
+    screen: &mut Screen<'_>,
+) -> Result<Code, Trouble> {
+    let output = args.wait.output;
+    let Some(typed) = &args.pod else {
+        return upgradable(edge, Intent::Upgrade, output, screen).await;
+    };
+    let mut pods = edge.get_pods().await?;
+    let pod = find(edge, typed, &pods)?.clone();
+    let succession = Succession::of(&pod, &pods);
+    let act = Act::Upgrade(args.force);
+    let reply = edge.upgrade(&pod, args.force).await?;
+    act.agreed(edge, &pod, &reply)?;
+    if !args.wait.wait {
+        return accepted(act, &pod, &reply, output, screen);
+    }
+    let is_document = matches!(output, Output::Json | Output::Yaml);
+    if !is_document {
+        let _ = screen.print(&format!("{}\n", reply.text));
+    }
+    let mut follow = Follow::begin(edge, screen, &args.wait);
+    let outcome = wait(&mut follow, &succession, &mut pods).await?;
+    follow.end(&outcome);
+    if is_document {
+        let row = act.row(&pod, &reply, &outcome);
+        let _ = screen.print(&print::document(&row, output)?);
+    }
+    Ok(outcome.code)
+}
+
+/// Waits until the successor is there and serves.
+async fn wait(
+    follow: &mut Follow<'_, '_>,
+    succession: &Succession,
+    pods: &mut Pods,
+) -> Result<Outcome, Trouble> {
+    let mut ready_for = Duration::ZERO;
+    let mut looked = Duration::ZERO;
+    follow.show(&succession.told(&succession.stage(pods)).to_string(), pods);
+    loop {
+        if follow.next(pods).await? == Next::TooLate {
+            let stage = succession.stage(pods);
+            let mut outcome = follow.too_late(&succession.told(&stage).to_string());
+            if let Stage::Coming(new) | Stage::Ready(new) = stage {
+                outcome.pod = Some(PodRow::of(new, pods, None));
+            }
+            return Ok(outcome);
+        }
+        let stage = succession.stage(pods);
+        let passed = follow.passed();
+        ready_for = match stage {
+            Stage::Ready(_) => ready_for + (passed - looked),
+            _ => Duration::ZERO,
+        };
+        looked = passed;
+        if let Stage::Ready(new) = stage {
+            let result = match succession.result(new) {
+                Successor::Unknown if ready_for >= SETTLE => Successor::Old,
+                result => result,
+            };
+            if result != Successor::Unknown {
+                return Ok(ended(succession, result, new, pods, &follow.after()));
+            }
+        }
+        follow.show(&succession.told(&stage).to_string(), pods);
+    }
+}
+
+fn ended(
+    succession: &Succession,
+    result: Successor,
+    new: &Pod,
+    pods: &Pods,
+    after: &str,
+) -> Outcome {
+    let key = one_line(&new.key());
+    let now = one_line(new.revision().unwrap_or("unknown"));
+    let before = one_line(succession.revision().unwrap_or("unknown"));
+    let (code, word, message) = match result {
+        Successor::New => (
+            Code::Complete,
+            "Upgraded",
+            format!(
+                "{key} is Ready with revision {now} (before: {before}), {after} after the request."
+            ),
+        ),
+        Successor::Back => (
+            Code::Complete,
+            "Upgraded",
+            format!(
+                "{key} is Ready with revision {now}, {after} after the request. It is the revision of before, and the \
+                 one it should run: the newer one was taken back meanwhile."
+            ),
+        ),
+        Successor::Old | Successor::Unknown => (
+            Code::Failed,
+            "OldRevision",
+            format!(
+                "{key} is Ready, but has the old revision {now} once more: the cloud made it before it knew of the new \
+                 one. Ask again: yurt-ds ctl upgrade {key} --wait"
+            ),
+        ),
+    };
+    Outcome {
+        code,
+        word,
+        message,
+        pod: Some(PodRow::of(new, pods, None)),
+    }
+}
