@@ -3,7 +3,8 @@
 //! ```text
 //!  caches ──► feed ──► index ──► engine ──► core::decide ──► apply   (pods)
 //!  (watches)                      │  ▲                    └► report  (conditions, Events)
-//!             lookup ◄────────────┘  └── lease: may_write()?      beside it: /live /ready /metrics, permissions
+//!             lookup ◄────────────┘  │                       └► prepull (Jobs that pull images, conditions)
+//!                                    └── lease: may_write()?      beside it: /live /ready /metrics, permissions
 //! ```
 //!
 //! One task owns all state; watches and writes are tasks that talk to it by channels. Everything durable is in the API
@@ -19,6 +20,7 @@ pub mod lease;
 mod lookup;
 pub mod metrics;
 pub mod permissions;
+mod prepull;
 mod report;
 mod restraint;
 
@@ -37,6 +39,7 @@ use engine::{Engine, Parts};
 use events::Events;
 use lease::{Election, Settings};
 use metrics::Metrics;
+use prepull::Puller;
 
 /// What the controller runs with; tests and the simulator bring their own.
 pub struct Config {
@@ -124,10 +127,20 @@ pub async fn run(config: Config, shutdown: Shutdown) {
     ));
     let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone());
     let watches = [caches.nodes(), caches.sets(), caches.revisions()];
+    let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
+    let puller = Puller::start(prepull::Parts {
+        client: client.clone(),
+        writer: writer.clone(),
+        leadership: leadership.clone(),
+        events: events.clone(),
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+    });
     let engine = Engine::new(Parts {
         feed: feed::Feed::new(caches),
         inputs,
-        writer: apply::Writer::new(client.clone(), metrics.clone(), leadership.clone()),
+        writer,
+        puller,
         leadership,
         lookups: lookup::Lookups::new(client),
         events,

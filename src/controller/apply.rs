@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::{DeleteParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{Request, request};
 use kube::{Client, Resource};
 use serde_json::{Value, json};
@@ -125,8 +126,59 @@ impl Writer {
             }),
             ..DeleteParams::default()
         };
-        let request = requests::<api::Pod>(key).delete(pod.name.as_str(), &parameters);
-        self.send("delete", "pods", request).await
+        let request = requests::<api::Pod>(&key.namespace).delete(pod.name.as_str(), &parameters);
+        self.send("delete", "pods", request).await.map(drop)
+    }
+
+    /// Makes a Job; answers with the Job as the API server has it.
+    pub(super) async fn create_job(&self, namespace: &str, job: &Value) -> Result<String, Refusal> {
+        let parameters = PostParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PostParams::default()
+        };
+        let body = job.to_string().into_bytes();
+        let request = requests::<Job>(namespace).create(&parameters, body);
+        self.send("create", "jobs", request).await
+    }
+
+    /// Deletes this Job, and no other of its name; its pods go afterwards.
+    pub(super) async fn delete_job(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), Refusal> {
+        let parameters = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::background()
+        };
+        let request = requests::<Job>(namespace).delete(name, &parameters);
+        self.send("delete", "jobs", request).await.map(drop)
+    }
+
+    /// Sets one condition of a pod that still is as it was read; answers with the pod as the API server has it.
+    pub(super) async fn tell_image(
+        &self,
+        key: &SetKey,
+        pod: &PodRef,
+        version: &str,
+        condition: Value,
+    ) -> Result<String, Refusal> {
+        let parameters = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = json!({
+            "metadata": { "uid": pod.uid.as_str(), "resourceVersion": version },
+            "status": { "conditions": [condition] },
+        });
+        let patch = Patch::Strategic(&patch);
+        let request = requests::<api::Pod>(&key.namespace);
+        let request = request.patch_subresource("status", pod.name.as_str(), &parameters, &patch);
+        self.send("patch", "pods/status", request).await
     }
 
     /// Changes these conditions of this pod, and no other.
@@ -136,10 +188,10 @@ impl Writer {
         pod: &PodRef,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let requests = requests::<api::Pod>(key);
+        let requests = requests::<api::Pod>(&key.namespace);
         let object = (pod.name.as_str(), pod.uid.as_str());
         let request = patch_conditions(&requests, object, CONTROLLER, conditions);
-        self.send("patch", "pods/status", request).await
+        self.send("patch", "pods/status", request).await.map(drop)
     }
 
     /// Changes these conditions of the DaemonSet, and no other.
@@ -149,18 +201,20 @@ impl Writer {
         uid: &str,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let requests = requests::<api::DaemonSet>(key);
+        let requests = requests::<api::DaemonSet>(&key.namespace);
         let request = patch_conditions(&requests, (&key.name, uid), CONTROLLER, conditions);
-        self.send("patch", "daemonsets/status", request).await
+        self.send("patch", "daemonsets/status", request)
+            .await
+            .map(drop)
     }
 
-    /// Sends one request when a slot is free and this replica still leads. Of the answer only success or failure counts.
+    /// Sends one request when a slot is free and this replica still leads.
     async fn send(
         &self,
         verb: &'static str,
         resource: &'static str,
         request: Result<http::Request<Vec<u8>>, request::Error>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<String, Refusal> {
         let slot = self.slots.acquire().await;
         if slot.is_err() || !self.may_write() {
             self.metrics.withheld(Withheld::NotLeader, 1);
@@ -168,10 +222,10 @@ impl Writer {
         }
         let call = async {
             let request = request.map_err(kube::Error::BuildRequest)?;
-            self.client.request_text(request).await.map(drop)
+            self.client.request_text(request).await
         };
         let result = within(WRITE_DEADLINE, call).await;
-        let outcome = result.as_ref().copied().map_err(CallError::failure);
+        let outcome = result.as_ref().map(drop).map_err(CallError::failure);
         self.metrics.write(verb, resource, outcome);
         result.map_err(|error| Refusal::Failed {
             verb,
@@ -181,9 +235,9 @@ impl Writer {
     }
 }
 
-/// Requests for objects of this kind in the namespace of `key`.
-fn requests<K: Resource<DynamicType = ()>>(key: &SetKey) -> Request {
-    Request::new(K::url_path(&(), Some(&key.namespace)))
+/// Requests for objects of this kind in a namespace.
+fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
+    Request::new(K::url_path(&(), Some(namespace)))
 }
 
 impl Refusal {

@@ -148,7 +148,8 @@ impl Caches {
     }
 }
 
-fn config() -> watcher::Config {
+/// How every watch is asked for.
+pub(super) fn config() -> watcher::Config {
     watcher::Config::default()
         .timeout(WATCH_TIMEOUT_SECONDS)
         .page_size(PAGE)
@@ -156,7 +157,7 @@ fn config() -> watcher::Config {
 
 /// Pauses between attempts: half a second, doubling, at most ten.
 #[derive(Debug)]
-struct Patience(Duration);
+pub(super) struct Patience(Duration);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);

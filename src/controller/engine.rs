@@ -25,12 +25,14 @@ use super::lease::Leadership;
 use super::lookup::{Looked, Lookups};
 use super::metrics::{Metrics, Withheld};
 use super::permissions;
+use super::prepull::{Puller, Wishes};
 use super::report::{Notice, Report};
 use super::restraint::Restraint;
 use crate::client::Failure;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Behind, Fleet, Phase, Plan, PodRef, PodUid, Reading, RevisionState, decide, release,
+    Action, Behind, Fleet, Phase, Plan, PodRef, PodUid, Pull, Reading, RevisionState, decide,
+    release,
 };
 use crate::index::{Doubt, Overlay, SetKey, Stir};
 use crate::serve::Readiness;
@@ -63,6 +65,7 @@ pub(super) struct Parts {
     pub(super) inputs: mpsc::Receiver<Input>,
     pub(super) leadership: watch::Receiver<Leadership>,
     pub(super) writer: Writer,
+    pub(super) puller: Puller,
     pub(super) lookups: Lookups,
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
@@ -190,6 +193,7 @@ impl Engine {
     async fn finish(mut self) {
         self.parts.writer.close();
         while self.state.done.join_next().await.is_some() {}
+        self.parts.puller.finish().await;
     }
 
     fn take(&mut self, input: Input) {
@@ -207,6 +211,7 @@ impl Engine {
             self.state.sets.remove(&key);
             self.state.dirty.remove(&key);
             self.parts.lookups.forget(&key);
+            self.parts.puller.forget(&key);
             self.parts.metrics.forget(&key.namespace, &key.name);
         }
         for (key, stir) in fed.stirred {
@@ -320,6 +325,9 @@ impl Engine {
             Reading::Invalid(invalid) => {
                 self.parts.metrics.record_invalid(&key.namespace, &key.name);
                 let left_ota = invalid.key == crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
+                if left_ota {
+                    self.wish(key, Vec::new());
+                }
                 let report = self
                     .parts
                     .feed
@@ -336,6 +344,7 @@ impl Engine {
             Reading::NotOurs => {
                 self.parts.metrics.forget(&key.namespace, &key.name);
                 let actions = release(&fleet);
+                self.wish(key, Vec::new());
                 let report = actions.is_empty().then(Report::of_nothing); // last, as it ends our interest
                 self.write(key, actions, report, now);
             }
@@ -345,8 +354,24 @@ impl Engine {
         }
     }
 
-    fn carry_out(&mut self, key: &SetKey, fleet: &Fleet, plan: Plan, now: Timestamp) {
+    /// Hands over what the nodes of a DaemonSet want pulled.
+    fn wish(&self, key: &SetKey, pulls: Vec<Pull>) {
+        if let Some(set) = self.parts.feed.index.set(key) {
+            let wishes = Wishes {
+                uid: set.uid.clone(),
+                generation: set.generation,
+                pulls,
+            };
+            self.parts.puller.wish(key, wishes);
+        }
+    }
+
+    fn carry_out(&mut self, key: &SetKey, fleet: &Fleet, mut plan: Plan, now: Timestamp) {
         let behind = matches!(plan.phase, Phase::Behind(_));
+        if !behind {
+            // While the target is not known, what was wished before stands.
+            self.wish(key, std::mem::take(&mut plan.pulls));
+        }
         let state = self.state.sets.entry(key.clone()).or_default();
         let since = *state.behind_since.get_or_insert(now);
         if !behind {

@@ -57,6 +57,11 @@ struct Permission {
     resource: String,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
 /// Why something was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withheld {
@@ -111,6 +116,8 @@ pub struct Metrics {
     watch_restarts: Family<Resource, Counter>,
     permission_missing: Family<Permission, Gauge>,
     events_dropped: Family<Reason, Counter>,
+    image_pulls: Gauge,
+    image_pull_results: Family<Outcome, Counter>,
     decide: Histogram,
     reconciles: Counter,
     queue_depth: Gauge,
@@ -165,6 +172,16 @@ impl Metrics {
                 "1: the service account lacks this permission",
             ),
             events_dropped: counters(r, "events_dropped", "Events that were not sent"),
+            image_pulls: gauge(
+                r,
+                "image_pulls",
+                "Pre-pulls of images under way: Jobs without a result",
+            ),
+            image_pull_results: counters(
+                r,
+                "image_pull_results",
+                "Pre-pulls of images whose result was written, by outcome",
+            ),
             decide: histogram(r),
             reconciles: counter(r, "reconciles", "DaemonSets looked at"),
             queue_depth: gauge(r, "queue_depth", "DaemonSets that wait to be looked at"),
@@ -291,6 +308,19 @@ impl Metrics {
             .permission_missing
             .get_or_create(&Permission { verb, resource });
         gauge.set(i64::from(missing));
+    }
+
+    /// How many pre-pulls are under way.
+    pub fn image_pulls_under_way(&self, count: usize) {
+        self.image_pulls.set(number(count));
+    }
+
+    /// The result of a pre-pull was written.
+    pub fn image_pulled(&self, pulled: bool) {
+        let outcome = if pulled { "pulled" } else { "failed" };
+        self.image_pull_results
+            .get_or_create(&Outcome { outcome })
+            .inc();
     }
 
     /// An Event was not sent, from a closed set of reasons.
@@ -457,6 +487,8 @@ mod tests {
         metrics.queue_overflowed();
         metrics.leader(true);
         metrics.leader(true);
+        metrics.image_pulls_under_way(2);
+        metrics.image_pulled(false);
         let page = metrics.encode();
         for line in [
             r#"yurt_ds_api_writes_total{verb="delete",resource="pods",outcome="ok"} 1"#,
@@ -469,6 +501,8 @@ mod tests {
             "yurt_ds_queue_depth 4",
             "yurt_ds_queue_overflow_total 1",
             "yurt_ds_leader 1",
+            "yurt_ds_image_pulls 2",
+            r#"yurt_ds_image_pull_results_total{outcome="failed"} 1"#,
             "yurt_ds_lease_transitions_total 1",
             "yurt_ds_build_info{version=",
         ] {

@@ -70,7 +70,7 @@ const fn lease(scope: Scope, verb: &'static str) -> Permission {
 }
 
 /// Everything the controller asks of the API server, and nothing else.
-pub const NEEDED: [Permission; 16] = [
+pub const NEEDED: [Permission; 21] = [
     // What is to be rolled out, and the conditions that tools wait for.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "daemonsets", "list"),
@@ -90,6 +90,12 @@ pub const NEEDED: [Permission; 16] = [
     cluster("", "pods", "delete"),
     cluster("", "pods/status", "patch"),
     cluster("events.k8s.io", "events", "create"),
+    // Image pre-pull: a Job on the node, and why it has no pod if it gets none.
+    cluster("batch", "jobs", "create"),
+    cluster("batch", "jobs", "list"),
+    cluster("batch", "jobs", "watch"),
+    cluster("batch", "jobs", "delete"),
+    cluster("", "events", "list"),
     // A name cannot limit create: the object is not there yet.
     lease(Scope::LeaseNamespace, "create"),
 ];

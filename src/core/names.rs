@@ -49,6 +49,13 @@ pub const PULL_IMAGE_SUCCESS: &str = "PullImageSuccess";
 /// Reason of a `PodImageReady` that is `False` because the pull failed (OpenYurt).
 pub const PULL_IMAGE_FAIL: &str = "PullImageFail";
 
+/// Label of a pre-pull Job and of its pod: the UID of the DaemonSet's pod whose node is to pull.
+pub const PRE_PULL_POD: &str = "apps.openyurt.io/image-pre-pull";
+/// Annotation of a pre-pull Job: the hash of the revision whose images it pulls.
+pub const PRE_PULL_REVISION: &str = "apps.openyurt.io/image-pre-pull-revision";
+/// Annotation of a pre-pull Job: the name of the DaemonSet.
+pub const PRE_PULL_DAEMONSET: &str = "apps.openyurt.io/image-pre-pull-daemonset";
+
 /// DaemonSet condition: every targeted node that is online runs the current revision.
 pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";
 /// DaemonSet condition: the rollout is moving.

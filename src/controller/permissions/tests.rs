@@ -97,7 +97,8 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
         [
             "patch daemonsets/status",
             "delete pods",
-            "patch pods/status"
+            "patch pods/status",
+            "delete jobs"
         ]
     );
     let line = r#"yurt_ds_permission_missing{verb="patch",resource="daemonsets/status.apps"} 1"#;
@@ -108,7 +109,9 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     report(&missing, "yurt-ds", &events);
     let said = format!("{events:?}");
     assert!(
-        said.contains("patch daemonsets/status.apps, delete pods, patch pods/status."),
+        said.contains(
+            "patch daemonsets/status.apps, delete pods, patch pods/status, delete jobs.batch."
+        ),
         "{said}"
     );
 }

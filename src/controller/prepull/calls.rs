@@ -1,0 +1,293 @@
+//! The requests behind every step: few, each with a deadline, writes through the one [`Writer`].
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::ListParams;
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::desk::{Answer, Order, Step};
+use super::name::job_name;
+use super::shelf::JobRef;
+use super::{Outcome, manifest};
+use crate::api;
+use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
+use crate::clock::Clock;
+use crate::controller::apply::{Refusal, Writer, on_the_wire};
+use crate::controller::events::{Events, Severity, Subject};
+use crate::controller::metrics::Metrics;
+use crate::controller::permissions::PERMISSION_MISSING;
+use crate::core::names::{
+    CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
+};
+use std::sync::Arc;
+
+/// The longest that a condition says why a pull failed, in bytes: a registry's sentence, not its page.
+const LONGEST: usize = 400;
+
+/// Attempts to write a result while a kubelet writes the same pod's status.
+const ATTEMPTS: usize = 4;
+
+/// What the Job controller puts in front of the API server's sentence.
+const REFUSED_POD: &str = "Error creating: ";
+
+/// What requests are made with.
+#[derive(Clone)]
+pub(super) struct Calls {
+    pub(super) client: Client,
+    pub(super) writer: Writer,
+    pub(super) events: Events,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) clock: Clock,
+}
+
+impl Calls {
+    /// Takes a step.
+    pub(super) async fn take(&self, step: &Step) -> Answer {
+        match step {
+            Step::Begin(order) => self.begin(order).await,
+            Step::Look(order, job) => self.look(order, job).await,
+            Step::Tell(order, outcome, job) => self.tell(order, outcome, job.as_ref()).await,
+            Step::Clear(job) => self.clear(job).await,
+        }
+    }
+
+    /// Makes the Job from the template as it is now, if that is still the one that is meant.
+    async fn begin(&self, order: &Order) -> Answer {
+        let (Some(set), Some(pod)) = (
+            self.read::<DaemonSet>(order, &order.key.name).await,
+            self.read::<Pod>(order, order.pull.pod.name.as_str()).await,
+        ) else {
+            return Answer::Failed;
+        };
+        let meant = set["metadata"]["uid"] == *order.set_uid
+            && set["metadata"]["generation"] == order.generation
+            && pod["metadata"]["uid"] == order.pull.pod.uid.as_str();
+        if !meant {
+            return Answer::Failed; // the watches are about to say so, and then the wish is another one
+        }
+        let template = &set["spec"]["template"];
+        let images = manifest::images(template, &pod);
+        if images.is_empty() {
+            return Answer::Ended(Outcome::Pulled);
+        }
+        let (namespace, daemonset) = (&*order.key.namespace, &*order.key.name);
+        let name = name_of(order);
+        let job = manifest::job(&name, namespace, daemonset, &order.pull, template, &images);
+        match self.writer.create_job(namespace, &job).await {
+            Ok(made) => {
+                info!(daemonset = %order.key, job = name, node = %order.pull.node, "Made a Job that pulls images");
+                match serde_json::from_str(&made) {
+                    Ok(job) => Answer::Begun(Box::new(job)),
+                    Err(_) => Answer::Failed, // it is made; the watch shows it
+                }
+            }
+            Err(refusal) => self.refused(order, &refusal),
+        }
+    }
+
+    /// A Job that the API server does not want will not be wanted in a minute: its sentence is the result.
+    fn refused(&self, order: &Order, refusal: &Refusal) -> Answer {
+        let Refusal::Failed { error, .. } = refusal else {
+            return Answer::Failed;
+        };
+        match error.failure() {
+            Failure::Forbidden | Failure::Refused => {
+                warn!(daemonset = %order.key, %error, "A Job that pulls images was refused");
+                let why = error.to_string();
+                if lacks_permission(&why) {
+                    self.complain(order, &why);
+                }
+                Answer::Ended(Outcome::Failed(why))
+            }
+            Failure::Gone | Failure::Conflict | Failure::Throttled | Failure::Unreachable => {
+                Answer::Failed
+            }
+        }
+    }
+
+    fn complain(&self, order: &Order, why: &str) {
+        let about = Subject::daemonset(&order.key.namespace, &order.key.name, &order.set_uid);
+        let note = format!("cannot pull images ahead: {why}; apply manifests/base/rbac");
+        self.events
+            .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
+    }
+
+    /// Why a Job has no pod, as the Job controller's Events tell.
+    async fn look(&self, order: &Order, job: &JobRef) -> Answer {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &order.key.namespace);
+        let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
+        let failed = ListParams::default().fields(&failed);
+        let events = match within(WRITE_DEADLINE, api.list(&failed)).await {
+            Ok(events) => events.items,
+            Err(error) => {
+                warn!(daemonset = %order.key, job = job.name, %error, "Cannot read the Events of a Job");
+                return Answer::Looked(None);
+            }
+        };
+        let said = events
+            .into_iter()
+            .filter_map(|event| event.message)
+            .next_back();
+        Answer::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
+    }
+
+    /// Writes the result, if the pod still asks for this very revision.
+    async fn tell(&self, order: &Order, outcome: &Outcome, job: Option<&JobRef>) -> Answer {
+        let name = job.map_or_else(|| name_of(order), |job| job.name.clone());
+        for _ in 0..ATTEMPTS {
+            let api: Api<api::Pod> = Api::namespaced(self.client.clone(), &order.key.namespace);
+            let pod = order.pull.pod.name.as_str();
+            let pod = match within(WRITE_DEADLINE, api.get(pod)).await {
+                Ok(pod) => pod,
+                Err(error) if error.failure() == Failure::Gone => return Answer::Told(None),
+                Err(error) => return self.hold(order, &error),
+            };
+            let version = pod.metadata.resource_version.clone().unwrap_or_default();
+            if !asks(&pod, order) {
+                return Answer::Told(version.parse().ok());
+            }
+            let condition = condition(order, outcome, &name, &self.clock);
+            let written = self
+                .writer
+                .tell_image(&order.key, &order.pull.pod, &version, condition)
+                .await;
+            match written {
+                Ok(pod) => {
+                    let pulled = *outcome == Outcome::Pulled;
+                    info!(daemonset = %order.key, pod = %order.pull.pod.name, job = name, pulled, "Told how a pull ended");
+                    self.metrics.image_pulled(pulled);
+                    return Answer::Told(version_of(&pod));
+                }
+                Err(refusal) if refusal.failure() == Some(Failure::Conflict) => {}
+                Err(Refusal::Failed { error, .. }) => return self.hold(order, &error),
+                Err(Refusal::NotLeader) => return Answer::Failed,
+            }
+        }
+        Answer::Failed
+    }
+
+    fn hold(&self, order: &Order, error: &CallError) -> Answer {
+        warn!(daemonset = %order.key, pod = %order.pull.pod.name, %error, "Cannot tell how a pull ended yet");
+        let why = error.to_string();
+        if error.failure() == Failure::Forbidden && lacks_permission(&why) {
+            self.complain(order, &why);
+        }
+        Answer::Failed
+    }
+
+    async fn clear(&self, job: &JobRef) -> Answer {
+        let cleared = self.writer.delete_job(&job.namespace, &job.name, &job.uid);
+        match cleared.await {
+            Ok(()) => Answer::Told(None),
+            Err(refusal) => match refusal.failure() {
+                // Gone, or another one by that name.
+                Some(Failure::Gone | Failure::Conflict) => Answer::Told(None),
+                _ => {
+                    if let Refusal::Failed { error, .. } = refusal {
+                        warn!(job = job.name, %error, "Cannot remove a Job yet");
+                    }
+                    Answer::Failed
+                }
+            },
+        }
+    }
+
+    /// An object as it is now, all of it.
+    async fn read<K: Resource<DynamicType = ()>>(
+        &self,
+        order: &Order,
+        name: &str,
+    ) -> Option<Value> {
+        let url = K::url_path(&(), Some(&order.key.namespace));
+        let request = Request::new(url).get(name, &Default::default());
+        let call = async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.client.request::<Value>(request).await
+        };
+        match within(WRITE_DEADLINE, call).await {
+            Ok(object) => Some(object),
+            Err(error) => {
+                warn!(daemonset = %order.key, name, %error, "Cannot read what a pull needs yet");
+                None
+            }
+        }
+    }
+}
+
+/// The name of an order's Job.
+fn name_of(order: &Order) -> String {
+    job_name(order.pull.pod.name.as_str(), order.pull.revision.as_str())
+}
+
+/// Whether a pod asks for this revision and has no answer.
+fn asks(pod: &api::Pod, order: &Order) -> bool {
+    let message = format!("{CONDITION_MESSAGE_PREFIX}{}", order.pull.revision);
+    pod.metadata.uid.as_deref() == Some(order.pull.pod.uid.as_str())
+        && pod.metadata.deletion_timestamp.is_none()
+        && pod.status.conditions.iter().any(|condition| {
+            condition.kind == POD_IMAGE_READY
+                && condition.status != "True"
+                && ["", WAIT_PULL_IMAGE].contains(&condition.reason.as_str())
+                && condition.message.trim() == message
+        })
+}
+
+fn condition(order: &Order, outcome: &Outcome, job: &str, clock: &Clock) -> Value {
+    match outcome {
+        Outcome::Pulled => json!({
+            "type": POD_IMAGE_READY,
+            "status": "True",
+            "reason": PULL_IMAGE_SUCCESS,
+            "message": format!("{CONDITION_MESSAGE_PREFIX}{}", order.pull.revision),
+            "lastTransitionTime": on_the_wire(clock.now()),
+        }),
+        // Not `True` before, not `True` now: nothing flips.
+        Outcome::Failed(why) => json!({
+            "type": POD_IMAGE_READY,
+            "status": "False",
+            "reason": PULL_IMAGE_FAIL,
+            "message": format!("pull image job {job} failed: {}", one_line(why)),
+        }),
+    }
+}
+
+/// One line of bounded length.
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let line = words.join(" ");
+    match line
+        .char_indices()
+        .map(|(at, _)| at)
+        .find(|at| *at > LONGEST)
+    {
+        Some(end) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// Whether the API server says that the role is too small, rather than that a quota or a policy objects.
+fn lacks_permission(said: &str) -> bool {
+    said.contains("cannot ") && said.contains(" resource ")
+}
+
+fn version_of(object: &str) -> Option<u64> {
+    let object: Value = serde_json::from_str(object).ok()?;
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+/// How to find Jobs of ours, and their pods.
+pub(super) fn selector() -> &'static str {
+    crate::core::names::PRE_PULL_POD
+}
+
+/// A Job as the API server answered.
+pub(super) fn made(answer: &Answer) -> Option<Job> {
+    match answer {
+        Answer::Begun(job) => Some((**job).clone()),
+        _ => None,
+    }
+}

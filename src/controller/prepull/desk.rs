@@ -1,0 +1,503 @@
+//! What to do next for every wish: pure, from the wishes, the Jobs and the time.
+//!
+//! ```text
+//! wish without Job ─► Begin ─► Job ─► judged ─┬─► under way, or in doubt for a while
+//!                                             └─► result ─► Tell ─► Clear      Job without wish ─► Clear
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::judge::{Doubt, Judgement, judge};
+use super::shelf::{JobRef, Shelf, Wish};
+use super::{AllWishes, Outcome, Wishes};
+use crate::core::Pull;
+use crate::index::SetKey;
+
+/// Pulls of one DaemonSet at once: what a registry and an uplink that many nodes share bear without slowing down each
+/// other, and enough that a fleet of a thousand is through in fifty rounds.
+pub(super) const PER_SET: usize = 20;
+
+/// Pulls in all at once, so that no DaemonSet keeps all others waiting, and the API server has 50 more pods at most.
+pub(super) const IN_ALL: usize = 50;
+
+/// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
+/// anybody can tell, and the status goes on showing the failure before it.
+const ATTEMPTS: u32 = 3;
+
+/// A Job without a pod: this long is waited before its Events are read, and so many times more while there are none.
+const EVENTS_AFTER: [Duration; 3] = [
+    Duration::from_secs(5),
+    Duration::from_secs(15),
+    Duration::from_secs(60),
+];
+
+/// Pauses after something that failed: doubling from the first to the second.
+const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// How long an answer may stay unseen, where versions cannot be compared.
+const UNSEEN: Duration = Duration::from_secs(30);
+
+/// A wish with all that is needed to make it true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// The DaemonSet.
+    pub(super) key: SetKey,
+    /// Its UID.
+    pub(super) set_uid: Arc<str>,
+    /// The generation whose template is meant.
+    pub(super) generation: i64,
+    /// The pod, its node and the revision.
+    pub(super) pull: Pull,
+}
+
+impl Order {
+    fn of(key: &SetKey, wishes: &Wishes, pull: &Pull) -> Self {
+        Self {
+            key: key.clone(),
+            set_uid: wishes.uid.clone(),
+            generation: wishes.generation,
+            pull: pull.clone(),
+        }
+    }
+
+    /// What it is about, whoever asks.
+    pub(super) fn wish(&self) -> Wish {
+        (self.pull.pod.uid.clone(), self.pull.revision.clone())
+    }
+}
+
+/// The next thing to do, one request or a few.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Make the Job.
+    Begin(Order),
+    /// Read why a Job has no pod.
+    Look(Order, JobRef),
+    /// Write how it ended.
+    Tell(Order, Outcome, Option<JobRef>),
+    /// Remove a Job.
+    Clear(JobRef),
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// There is a Job now.
+    Begun(Box<Job>),
+    /// It ended before there was a Job: nothing to pull, or the Job was refused.
+    Ended(Outcome),
+    /// The Events said why there is no pod; `None`: they did not.
+    Looked(Option<String>),
+    /// The pod's condition says it, or asks for something else by now. With the version of the pod.
+    Told(Option<u64>),
+    /// It did not work and is tried again.
+    Failed,
+}
+
+/// What is remembered of a wish while it lasts.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Its place in the queue.
+    number: u64,
+    /// A step is under way.
+    busy: bool,
+    /// Failures in a row, and until when nothing is tried because of them.
+    failures: u32,
+    not_before: Option<Timestamp>,
+    /// How it ended, known without a Job or beside it.
+    ended: Option<Outcome>,
+    /// The answer was written: version of the pod after that, and when.
+    told: Option<(Option<u64>, Timestamp)>,
+    doubt: Option<InDoubt>,
+}
+
+/// Since when a pull looks bad, and how often.
+#[derive(Debug)]
+struct InDoubt {
+    doubt: Doubt,
+    since: Timestamp,
+    attempts: u32,
+    looks: usize,
+}
+
+/// All wishes and what became of them.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    orders: BTreeMap<Wish, Order>,
+    memory: BTreeMap<Wish, Memory>,
+    known: BTreeSet<SetKey>,
+    count: u64,
+    clearing: BTreeSet<String>,
+    /// When a Job may be tried to be removed again.
+    clear_after: Option<Timestamp>,
+    /// UIDs of Jobs whose result was written.
+    told: BTreeSet<String>,
+    /// Jobs cannot be seen, and why.
+    denied: Option<String>,
+}
+
+impl Desk {
+    /// Takes over what is wished now.
+    pub(super) fn wish(&mut self, all: &AllWishes) {
+        self.known = all.keys().cloned().collect();
+        self.orders.clear();
+        for (key, wishes) in all {
+            for pull in &wishes.pulls {
+                let order = Order::of(key, wishes, pull);
+                let wish = order.wish();
+                self.orders.insert(wish.clone(), order);
+                let count = &mut self.count;
+                self.memory.entry(wish).or_insert_with(|| {
+                    *count += 1;
+                    Memory {
+                        number: *count,
+                        ..Memory::default()
+                    }
+                });
+            }
+        }
+        let orders = &self.orders;
+        self.memory
+            .retain(|wish, memory| memory.busy || orders.contains_key(wish));
+    }
+
+    /// Whether nobody wishes anything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.orders.is_empty() && self.clearing.is_empty()
+    }
+
+    /// Whether Jobs can be seen; otherwise why not.
+    pub(super) fn deny(&mut self, why: Option<String>) {
+        self.denied = why;
+    }
+
+    /// Nothing under way is ours any more: another replica leads.
+    pub(super) fn forget(&mut self) {
+        let orders = std::mem::take(&mut self.orders);
+        *self = Self {
+            orders,
+            known: std::mem::take(&mut self.known),
+            ..Self::default()
+        };
+        for wish in self.orders.keys() {
+            self.count += 1;
+            let number = self.count;
+            let memory = Memory {
+                number,
+                ..Memory::default()
+            };
+            self.memory.insert(wish.clone(), memory);
+        }
+    }
+
+    /// What to do now, and when to look again.
+    pub(super) fn next(&mut self, shelf: &Shelf, now: Timestamp) -> (Vec<Step>, Option<Timestamp>) {
+        let mut turn = Turn::new(self, shelf, now);
+        turn.go_on();
+        turn.begin();
+        turn.clear();
+        let (steps, wake) = (turn.steps, turn.wake);
+        for step in &steps {
+            match step {
+                Step::Begin(order) | Step::Look(order, _) | Step::Tell(order, ..) => {
+                    self.memory.entry(order.wish()).or_default().busy = true;
+                }
+                Step::Clear(job) => drop(self.clearing.insert(job.uid.clone())),
+            }
+        }
+        (steps, wake)
+    }
+
+    /// Takes in what came of a step; the shelf has to know a new Job before that.
+    pub(super) fn take(&mut self, step: &Step, answer: Answer, now: Timestamp) {
+        match step {
+            Step::Clear(job) => {
+                self.clearing.remove(&job.uid);
+                if answer == Answer::Failed {
+                    self.clear_after = Some(after(now, RETRY.0 * 5));
+                } else {
+                    self.told.remove(&job.uid);
+                }
+            }
+            Step::Begin(order) | Step::Look(order, _) | Step::Tell(order, ..) => {
+                if let (Step::Tell(_, _, Some(job)), Answer::Told(_)) = (step, &answer) {
+                    self.told.insert(job.uid.clone());
+                }
+                let wish = order.wish();
+                if let Some(memory) = self.memory.get_mut(&wish) {
+                    memory.take(answer, now);
+                }
+                if !self.orders.contains_key(&wish) {
+                    self.memory.remove(&wish);
+                }
+            }
+        }
+    }
+
+    /// How many pulls are under way.
+    pub(super) fn under_way(&self, shelf: &Shelf) -> usize {
+        let jobs = shelf.jobs().filter(|(wish, job)| {
+            let told = job
+                .metadata
+                .uid
+                .as_ref()
+                .is_some_and(|uid| self.told.contains(uid));
+            !told && self.orders.contains_key(wish)
+        });
+        jobs.count()
+    }
+}
+
+impl Memory {
+    fn take(&mut self, answer: Answer, now: Timestamp) {
+        self.busy = false;
+        match answer {
+            Answer::Failed => {
+                let pause = RETRY
+                    .0
+                    .saturating_mul(1 << self.failures.min(10))
+                    .min(RETRY.1);
+                self.failures += 1;
+                self.not_before = Some(after(now, pause));
+                return;
+            }
+            Answer::Begun(_) => {}
+            Answer::Ended(outcome) => self.ended = Some(outcome),
+            Answer::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
+            Answer::Looked(None) => {}
+            Answer::Told(version) => {
+                self.told = Some((version, now));
+                self.ended = None;
+                self.doubt = None;
+            }
+        }
+        self.failures = 0;
+        self.not_before = None;
+    }
+
+    /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
+    fn answered(&self, order: &Order, now: Timestamp) -> Option<Timestamp> {
+        let (version, at) = self.told?;
+        let seen: Option<u64> = order.pull.pod.resource_version.as_str().parse().ok();
+        match version.zip(seen) {
+            Some((written, seen)) => (seen <= written).then_some(Timestamp::MAX),
+            None => Some(after(at, UNSEEN)).filter(|until| *until > now),
+        }
+    }
+
+    /// Remembers how it looks; says whether that has lasted too long, or when that will be.
+    fn doubts(&mut self, doubt: Doubt, now: Timestamp) -> Lasting {
+        let first = |doubt| InDoubt {
+            doubt,
+            since: now,
+            // Backing off at first sight means that an attempt failed unseen.
+            attempts: 1,
+            looks: 0,
+        };
+        let known = self.doubt.get_or_insert_with(|| first(doubt));
+        if !known.doubt.is_like(doubt) {
+            *known = first(doubt);
+        }
+        if let (Doubt::Failing { backs_off: true }, Doubt::Failing { backs_off: false }) =
+            (known.doubt, doubt)
+        {
+            known.attempts += 1;
+        }
+        known.doubt = doubt;
+        let until = after(known.since, doubt.patience());
+        match doubt {
+            _ if until > now => Lasting::Until(until),
+            Doubt::Failing { .. } if known.attempts < ATTEMPTS => Lasting::UntilItChanges,
+            _ => Lasting::TooLong,
+        }
+    }
+}
+
+/// Whether a doubt has lasted too long.
+enum Lasting {
+    Until(Timestamp),
+    UntilItChanges,
+    TooLong,
+}
+
+/// One look at everything.
+struct Turn<'a> {
+    desk: &'a mut Desk,
+    now: Timestamp,
+    jobs: BTreeMap<Wish, Vec<&'a Job>>,
+    shelf: &'a Shelf,
+    steps: Vec<Step>,
+    wake: Option<Timestamp>,
+    /// Pulls under way per DaemonSet.
+    used: BTreeMap<SetKey, usize>,
+    /// Wishes that have no Job and may have one, by their place in the queue.
+    queue: BTreeMap<u64, Order>,
+}
+
+impl<'a> Turn<'a> {
+    fn new(desk: &'a mut Desk, shelf: &'a Shelf, now: Timestamp) -> Self {
+        let mut jobs: BTreeMap<Wish, Vec<&Job>> = BTreeMap::new();
+        for (wish, job) in shelf.jobs() {
+            jobs.entry(wish).or_default().push(job);
+        }
+        Self {
+            desk,
+            now,
+            jobs,
+            shelf,
+            steps: Vec::new(),
+            wake: None,
+            used: BTreeMap::new(),
+            queue: BTreeMap::new(),
+        }
+    }
+
+    fn wake(&mut self, at: Timestamp) {
+        self.wake = self.wake.into_iter().chain([at]).min();
+    }
+
+    /// Looks at every wish, whether it has a Job or not.
+    fn go_on(&mut self) {
+        let orders: Vec<Order> = self.desk.orders.values().cloned().collect();
+        for order in orders {
+            self.look_at(order);
+        }
+    }
+
+    fn look_at(&mut self, order: Order) {
+        let wish = order.wish();
+        let now = self.now;
+        let told = &self.desk.told;
+        let is_told = |job: &Job| {
+            job.metadata
+                .uid
+                .as_ref()
+                .is_some_and(|uid| told.contains(uid))
+        };
+        let jobs = self.jobs.get(&wish).into_iter().flatten();
+        let job = jobs.copied().find(|job| !is_told(job));
+        let memory = self.desk.memory.entry(wish).or_default();
+        let answered = memory.answered(&order, now);
+        if let Some(until) = answered {
+            if until < Timestamp::MAX {
+                self.wake(until);
+            }
+            return;
+        }
+        if (job.is_some() || memory.busy) && order.pull.begins {
+            *self.used.entry(order.key.clone()).or_default() += 1;
+        }
+        if memory.busy {
+            return;
+        }
+        if let Some(until) = memory.not_before.filter(|until| *until > now) {
+            return self.wake(until);
+        }
+        if let Some(outcome) = memory.ended.clone() {
+            return self
+                .steps
+                .push(Step::Tell(order, outcome, job.map(JobRef::of)));
+        }
+        match job {
+            Some(job) => self.judge(order, job),
+            None if !order.pull.begins => {}
+            None => drop(self.queue.insert(memory.number, order)),
+        }
+    }
+
+    fn judge(&mut self, order: Order, job: &Job) {
+        let now = self.now;
+        let begins = order.pull.begins;
+        let memory = self.desk.memory.entry(order.wish()).or_default();
+        let tell = |outcome| Step::Tell(order.clone(), outcome, Some(JobRef::of(job)));
+        match judge(job, self.shelf.pod_of(job)) {
+            Judgement::Pulled => self.steps.push(tell(Outcome::Pulled)),
+            Judgement::Failed(why) => self.steps.push(tell(Outcome::Failed(why))),
+            Judgement::Pulling => memory.doubt = None,
+            // What a node that is offline said last is history.
+            Judgement::Doubt(doubt, _) if !begins && doubt != Doubt::Ended => memory.doubt = None,
+            Judgement::Doubt(doubt, why) => match memory.doubts(doubt, now) {
+                Lasting::TooLong => self.steps.push(tell(Outcome::Failed(why))),
+                Lasting::UntilItChanges => {}
+                Lasting::Until(until) => {
+                    let look = memory.doubt.as_mut().filter(|_| doubt == Doubt::NoPod);
+                    let due = look.and_then(|known| {
+                        let due = after(known.since, *EVENTS_AFTER.get(known.looks)?);
+                        known.looks += usize::from(due <= now);
+                        Some(due)
+                    });
+                    match due {
+                        Some(due) if due <= now => {
+                            self.steps.push(Step::Look(order, JobRef::of(job)));
+                        }
+                        due => self.wake(due.map_or(until, |due| due.min(until))),
+                    }
+                }
+            },
+        }
+    }
+
+    /// Lets as many begin as there is room for, first come, first served.
+    fn begin(&mut self) {
+        let denied = self.desk.denied.clone();
+        if denied.is_none() && !self.shelf.is_complete() {
+            return;
+        }
+        let mut all: usize = self.used.values().sum();
+        for order in std::mem::take(&mut self.queue).into_values() {
+            if let Some(why) = &denied {
+                let outcome = Outcome::Failed(why.clone());
+                self.steps.push(Step::Tell(order, outcome, None));
+                continue;
+            }
+            let used = self.used.entry(order.key.clone()).or_default();
+            if all < IN_ALL && *used < PER_SET {
+                *used += 1;
+                all += 1;
+                self.steps.push(Step::Begin(order));
+            }
+        }
+    }
+
+    /// Removes Jobs that nobody wishes any more, and those whose result was written.
+    fn clear(&mut self) {
+        if let Some(until) = self.desk.clear_after.filter(|until| *until > self.now) {
+            return self.wake(until);
+        }
+        self.desk.clear_after = None;
+        let desk = &self.desk;
+        let jobs = self
+            .jobs
+            .iter()
+            .flat_map(|(wish, jobs)| jobs.iter().map(move |job| (wish, job)));
+        let spent = jobs.filter(|(wish, job)| {
+            let uid = job.metadata.uid.as_deref().unwrap_or_default();
+            let told = desk.told.contains(uid);
+            let wished = desk.orders.contains_key(*wish);
+            let ours = desk.memory.get(*wish).is_some_and(|memory| memory.busy);
+            let leaving = job.metadata.deletion_timestamp.is_some() || desk.clearing.contains(uid);
+            let known = desk.known.iter().any(|key| is_of(job, key));
+            !leaving && (told || (!wished && !ours && known))
+        });
+        self.steps
+            .extend(spent.map(|(_, job)| Step::Clear(JobRef::of(job))));
+    }
+}
+
+/// Whether a Job was made for that DaemonSet.
+fn is_of(job: &Job, key: &SetKey) -> bool {
+    let annotations = job.metadata.annotations.as_ref();
+    let name = annotations.and_then(|all| all.get(crate::core::names::PRE_PULL_DAEMONSET));
+    job.metadata.namespace.as_deref() == Some(&*key.namespace)
+        && name.map(String::as_str) == Some(&*key.name)
+}
+
+fn after(at: Timestamp, pause: Duration) -> Timestamp {
+    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+    at.checked_add(pause).unwrap_or(Timestamp::MAX)
+}

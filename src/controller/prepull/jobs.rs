@@ -1,0 +1,295 @@
+//! The loop of pulling by Jobs: wishes and watches in, requests out; one task owns everything.
+//!
+//! Jobs and their pods are watched while there is a wish or a Job, and once when this replica becomes the leader, to find
+//! what an earlier one left. At rest nothing is asked.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, warn};
+
+use super::calls::{self, Calls};
+use super::desk::{Answer, Desk, Step};
+use super::shelf::Shelf;
+use super::{AllWishes, Parts};
+use crate::controller::caches::{self, Patience};
+use crate::controller::lease::Leadership;
+
+/// What has changed within this time is looked at together.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Watches are kept this long after the last Job, should the next wish come soon.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// The wall clock is looked at again after this at the latest.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// What a watch says.
+enum Told {
+    Job(Event<Job>),
+    Pod(Event<Pod>),
+    /// The watch of this resource failed.
+    Failed(&'static str, watcher::Error),
+}
+
+type Watches = futures::stream::BoxStream<'static, Told>;
+
+/// Runs until nobody can wish anything any more.
+pub(super) async fn run(parts: Parts, mut wishes: watch::Receiver<AllWishes>) {
+    let mut leadership = parts.leadership.clone();
+    let mut jobs = Jobs::new(parts);
+    loop {
+        let wake = jobs.wake;
+        tokio::select! {
+            biased;
+            changed = wishes.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                jobs.desk.wish(&wishes.borrow_and_update());
+                jobs.soon();
+            }
+            changed = leadership.changed() => {
+                if changed.is_err() {
+                    break;
+                }
+                jobs.lead(*leadership.borrow_and_update());
+            }
+            Some(done) = jobs.done.join_next() => jobs.take(done.ok()),
+            told = jobs.watches.next() => jobs.hear(told),
+            () = sleep_until(wake) => jobs.turn(),
+        }
+    }
+    while jobs.done.join_next().await.is_some() {}
+}
+
+struct Jobs {
+    calls: Calls,
+    desk: Desk,
+    shelf: Shelf,
+    watches: Watches,
+    watching: bool,
+    failing: bool,
+    leading: bool,
+    /// When nothing has been left to watch for long enough.
+    idle_since: Option<Instant>,
+    wake: Instant,
+    done: JoinSet<(Step, Answer)>,
+}
+
+impl Jobs {
+    fn new(parts: Parts) -> Self {
+        let leading = parts.leadership.borrow().may_write();
+        let calls = Calls {
+            client: parts.client,
+            writer: parts.writer,
+            events: parts.events,
+            metrics: parts.metrics,
+            clock: parts.clock,
+        };
+        let mut jobs = Self {
+            calls,
+            desk: Desk::default(),
+            shelf: Shelf::default(),
+            watches: nothing(),
+            watching: false,
+            failing: false,
+            leading: false,
+            idle_since: None,
+            wake: Instant::now() + LONGEST_SLEEP,
+            done: JoinSet::new(),
+        };
+        if leading {
+            jobs.lead_now();
+        }
+        jobs
+    }
+
+    fn soon(&mut self) {
+        self.wake = self.wake.min(Instant::now() + PAUSE);
+    }
+
+    fn lead(&mut self, leadership: Leadership) {
+        match (self.leading, leadership.may_write()) {
+            (false, true) => self.lead_now(),
+            (true, false) => {
+                self.leading = false;
+                self.rest();
+                self.desk.forget();
+            }
+            _ => {}
+        }
+    }
+
+    /// Finds out once what an earlier leader left.
+    fn lead_now(&mut self) {
+        self.leading = true;
+        self.watch();
+        self.soon();
+    }
+
+    fn watch(&mut self) {
+        if !self.watching {
+            self.watching = true;
+            self.idle_since = None;
+            let client = self.calls.client.clone();
+            self.watches = both(client);
+        }
+    }
+
+    /// Nothing is watched from now on.
+    fn rest(&mut self) {
+        self.watching = false;
+        self.watches = nothing();
+        self.shelf.forget();
+        self.desk.deny(None);
+        self.failing = false;
+    }
+
+    fn hear(&mut self, told: Option<Told>) {
+        match told {
+            Some(Told::Job(event)) => {
+                self.recovered();
+                self.shelf.take_job(event);
+            }
+            Some(Told::Pod(event)) => self.shelf.take_pod(event),
+            Some(Told::Failed(resource, error)) => self.failed(resource, error),
+            None => self.rest(), // watches do not end by themselves
+        }
+        self.soon();
+    }
+
+    fn recovered(&mut self) {
+        if std::mem::take(&mut self.failing) {
+            self.desk.deny(None);
+        }
+    }
+
+    fn failed(&mut self, resource: &'static str, error: watcher::Error) {
+        self.calls.metrics.watch_restarted(resource);
+        let denied = is_denied(&error);
+        let error = format!("{:#}", anyhow::Error::from(error));
+        if !std::mem::replace(&mut self.failing, true) {
+            warn!(resource, %error, "A watch failed and is tried again");
+        }
+        if denied {
+            self.desk.deny(Some(format!(
+                "the controller may not list and watch {resource}: apply manifests/base/rbac"
+            )));
+        }
+    }
+
+    fn take(&mut self, done: Option<(Step, Answer)>) {
+        let Some((step, answer)) = done else { return };
+        if let Some(job) = calls::made(&answer) {
+            self.shelf.put(job);
+        }
+        if let (Step::Clear(job), Answer::Told(_)) = (&step, &answer) {
+            self.shelf.note_removed(job);
+        }
+        self.desk.take(&step, answer, self.calls.clock.now());
+        self.soon();
+    }
+
+    fn turn(&mut self) {
+        self.wake = Instant::now() + LONGEST_SLEEP;
+        if !self.leading {
+            return;
+        }
+        if !self.desk.is_idle() {
+            self.watch();
+        }
+        let now = self.calls.clock.now();
+        if self.watching {
+            let (steps, wake) = self.desk.next(&self.shelf, now);
+            for step in steps {
+                debug!(?step, "Pre-pull");
+                let calls = self.calls.clone();
+                self.done.spawn(async move {
+                    let answer = calls.take(&step).await;
+                    (step, answer)
+                });
+            }
+            if let Some(wake) = wake {
+                self.wake_at(wake, now);
+            }
+        }
+        self.calls
+            .metrics
+            .image_pulls_under_way(self.desk.under_way(&self.shelf));
+        self.rest_when_idle();
+    }
+
+    fn wake_at(&mut self, at: Timestamp, now: Timestamp) {
+        let left = Duration::try_from(at.duration_since(now)).unwrap_or_default();
+        let left = left.max(Duration::from_millis(1));
+        self.wake = self.wake.min(Instant::now() + left);
+    }
+
+    fn rest_when_idle(&mut self) {
+        let idle = self.watching
+            && self.desk.is_idle()
+            && self.done.is_empty()
+            && (self.failing || (self.shelf.is_complete() && self.shelf.is_empty()));
+        if !idle {
+            self.idle_since = None;
+            return;
+        }
+        let until = *self.idle_since.get_or_insert_with(Instant::now) + LINGER;
+        if until <= Instant::now() {
+            debug!("No pre-pull is wished, nothing is watched");
+            self.rest();
+        } else {
+            self.wake = self.wake.min(until);
+        }
+    }
+}
+
+fn nothing() -> Watches {
+    futures::stream::pending().boxed()
+}
+
+fn both(client: Client) -> Watches {
+    let config = caches::config().labels(calls::selector());
+    let jobs = told(
+        watcher(Api::<Job>::all(client.clone()), config.clone()),
+        "jobs",
+        Told::Job,
+    );
+    let pods = told(watcher(Api::<Pod>::all(client), config), "pods", Told::Pod);
+    futures::stream::select(jobs, pods).boxed()
+}
+
+fn told<K: Clone + Send + 'static>(
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
+    resource: &'static str,
+    tell: impl Fn(Event<K>) -> Told + Send + 'static,
+) -> impl Stream<Item = Told> + Send {
+    let events = events.backoff(Patience::default());
+    events.map(move |event| match event {
+        Ok(event) => tell(event),
+        Err(error) => Told::Failed(resource, error),
+    })
+}
+
+/// Whether the API server refused a watch or its list.
+fn is_denied(error: &watcher::Error) -> bool {
+    let denied =
+        |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
+            denied(error)
+        }
+        watcher::Error::WatchError(status) => status.code == 403,
+        _ => false,
+    }
+}

@@ -1,0 +1,157 @@
+//! The Jobs of pre-pulls and their pods, as the watches and our own writes tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::Event;
+
+use crate::core::names::{PRE_PULL_POD, PRE_PULL_REVISION};
+use crate::core::{PodUid, Revision};
+
+/// A Job, found again by what it was made for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct JobRef {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+}
+
+/// What a Job was made for.
+pub(super) type Wish = (PodUid, Revision);
+
+/// All Jobs of ours and their pods.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    jobs: BTreeMap<String, Job>,
+    pods: BTreeMap<String, Pod>,
+    /// UIDs of Jobs that we removed and whose end the watch has not shown.
+    removed: BTreeSet<String>,
+    listed_jobs: Listing,
+    listed_pods: Listing,
+}
+
+/// A complete list in the making.
+#[derive(Debug, Default)]
+struct Listing {
+    seen: Option<BTreeSet<String>>,
+    complete: bool,
+}
+
+impl Shelf {
+    /// Whether both watches have told everything once.
+    pub(super) fn is_complete(&self) -> bool {
+        self.listed_jobs.complete && self.listed_pods.complete
+    }
+
+    /// Whether there is no Job.
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Takes in what the watch of Jobs said.
+    pub(super) fn take_job(&mut self, event: Event<Job>) {
+        match event {
+            Event::Init => self.listed_jobs.seen = Some(BTreeSet::new()),
+            Event::InitApply(job) | Event::Apply(job) => self.put(job),
+            Event::Delete(job) => {
+                let uid = job.metadata.uid.unwrap_or_default();
+                self.jobs.remove(&uid);
+                self.removed.remove(&uid);
+            }
+            Event::InitDone => {
+                let seen = self.listed_jobs.finish();
+                self.jobs.retain(|uid, _| seen.contains(uid));
+                self.removed.retain(|uid| seen.contains(uid));
+            }
+        }
+    }
+
+    /// Takes in a Job, watched or just made.
+    pub(super) fn put(&mut self, job: Job) {
+        let Some(uid) = job.metadata.uid.clone() else {
+            return;
+        };
+        if let Some(seen) = &mut self.listed_jobs.seen {
+            seen.insert(uid.clone());
+        }
+        if !self.removed.contains(&uid) {
+            self.jobs.insert(uid, job);
+        }
+    }
+
+    /// We removed a Job; what the watch still says about it is history.
+    pub(super) fn note_removed(&mut self, job: &JobRef) {
+        if self.jobs.remove(&job.uid).is_some() {
+            self.removed.insert(job.uid.clone());
+        }
+    }
+
+    /// Takes in what the watch of their pods said.
+    pub(super) fn take_pod(&mut self, event: Event<Pod>) {
+        let uid = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
+        match event {
+            Event::Init => self.listed_pods.seen = Some(BTreeSet::new()),
+            Event::InitApply(pod) | Event::Apply(pod) => {
+                if let Some(seen) = &mut self.listed_pods.seen {
+                    seen.insert(uid(&pod));
+                }
+                self.pods.insert(uid(&pod), pod);
+            }
+            Event::Delete(pod) => drop(self.pods.remove(&uid(&pod))),
+            Event::InitDone => {
+                let seen = self.listed_pods.finish();
+                self.pods.retain(|uid, _| seen.contains(uid));
+            }
+        }
+    }
+
+    /// Nothing is watched from now on, so nothing is known.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The Jobs, each with what it was made for.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (Wish, &Job)> {
+        self.jobs.values().filter_map(|job| Some((wish(job)?, job)))
+    }
+
+    /// The newest pod of a Job.
+    pub(super) fn pod_of(&self, job: &Job) -> Option<&Pod> {
+        let uid = job.metadata.uid.as_deref()?;
+        let of_it = |pod: &&Pod| {
+            let owners = pod.metadata.owner_references.iter().flatten();
+            owners.into_iter().any(|owner| owner.uid == uid)
+        };
+        let pods = self.pods.values().filter(of_it);
+        pods.max_by_key(|pod| pod.metadata.creation_timestamp.as_ref().map(|time| time.0))
+    }
+}
+
+impl Listing {
+    fn finish(&mut self) -> BTreeSet<String> {
+        self.complete = true;
+        self.seen.take().unwrap_or_default()
+    }
+}
+
+/// What a Job was made for; `None` when it is none of ours: it has to belong to the pod that its label names.
+fn wish(job: &Job) -> Option<Wish> {
+    let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
+    let revision = job.metadata.annotations.as_ref()?.get(PRE_PULL_REVISION)?;
+    let mut owners = job.metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.kind == "Pod" && owner.uid == *pod)?;
+    Some((pod.as_str().into(), revision.as_str().into()))
+}
+
+impl JobRef {
+    /// How to find this Job.
+    pub(super) fn of(job: &Job) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self {
+            namespace: text(&job.metadata.namespace),
+            name: text(&job.metadata.name),
+            uid: text(&job.metadata.uid),
+        }
+    }
+}
