@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use yurt_ds::core::{
-    Fleet, Mode, Node, Pod, PodRevision, Readiness, RevisionState, Share, Strategy, Targeting,
-    decide,
+    Fleet, Labels, Mode, Node, Pod, PodRevision, Readiness, RevisionState, Share, Strategy,
+    Targeting, decide,
 };
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
@@ -63,11 +63,9 @@ fn at(seconds: i64) -> Timestamp {
 
 fn strategy(mode: Mode) -> Strategy {
     Strategy {
-        mode,
         max_unavailable: Share::Percent(10),
-        pause: None,
         min_ready: Duration::from_secs(5),
-        ready_settle: Duration::from_secs(30),
+        ..Strategy::of(mode)
     }
 }
 
@@ -92,6 +90,7 @@ fn node(i: usize, updated: bool) -> Node {
     };
     Node {
         name: format!("edge-node-{i:06}").into(),
+        labels: Labels::default(),
         targeting: Targeting::Run,
         readiness,
         pods: vec![pod(i, updated && !offline)],

@@ -34,6 +34,7 @@ pub mod plan;
 #[cfg(test)]
 mod properties;
 pub mod revision;
+mod scope;
 pub mod selector;
 pub mod strategy;
 pub mod verdict;

@@ -23,6 +23,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::annotations::ALL,
         scenarios::rolling::ALL,
         scenarios::identity::ALL,
+        scenarios::knobs::ALL,
         scenarios::ota::ALL,
         scenarios::operations::ALL,
     ]

@@ -447,7 +447,10 @@ mod tests {
                 by_word,
                 ..Counts::default()
             },
-            phase: Phase::Complete { offline: 2 },
+            phase: Phase::Complete {
+                offline: 2,
+                kept: 0,
+            },
             next_wake: None,
         }
     }

@@ -143,12 +143,19 @@ fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasti
 
 fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
     match plan.phase {
-        Phase::Complete { offline: 0 } => ("Complete", format!("{revision}: complete")),
-        Phase::Complete { offline } => (
+        Phase::Complete {
+            offline: 0,
+            kept: 0,
+        } => ("Complete", format!("{revision}: complete")),
+        Phase::Complete { offline, kept: 0 } => (
             "CompleteExceptOffline",
             format!(
                 "{revision}: complete except offline: {offline}; they are updated when they return"
             ),
+        ),
+        Phase::Complete { .. } => (
+            "CompleteExceptKept",
+            format!("{revision}: complete except {}", plan.counts.exceptions()),
         ),
         Phase::Progressing => (
             "Progressing",

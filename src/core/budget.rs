@@ -5,6 +5,7 @@
 //! returned a moment ago with an old pod: flapping nodes would leave nothing for the others.
 
 use super::classify::Class;
+use super::scope::Scope;
 
 /// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
 /// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
@@ -15,7 +16,9 @@ pub(super) const BATCH: usize = 250;
 pub(super) struct Budget {
     /// Targeted nodes.
     pub(super) targeted: usize,
-    /// `max-unavailable` for them.
+    /// Those of them that take part: the base of `max-unavailable`.
+    pub(super) base: usize,
+    /// `max-unavailable` for these.
     pub(super) allowed: usize,
     /// Nodes being replaced, waiting for a pod, or failed by the revision.
     pub(super) in_flight: usize,
@@ -25,10 +28,19 @@ pub(super) struct Budget {
 
 impl Budget {
     /// Counts the classes of a fleet; `resolve` tells what `max-unavailable` means for so many nodes.
-    pub(super) fn count(classes: &[Class], resolve: impl Fn(usize) -> usize) -> Self {
+    ///
+    /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
+    /// takes one everywhere, also on a node that was selected a moment ago.
+    pub(super) fn count(
+        classes: &[Class],
+        scope: &Scope,
+        resolve: impl Fn(usize) -> usize,
+    ) -> Self {
         let mut budget = Self::default();
-        for class in classes {
+        for (position, class) in classes.iter().enumerate() {
+            let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
             budget.targeted += usize::from(class.is_targeted());
+            budget.base += usize::from(class.is_targeted() && takes_part);
             match class {
                 Class::InProgress(_) | Class::Failed { .. } => budget.in_flight += 1,
                 Class::Outdated {
@@ -39,7 +51,7 @@ impl Budget {
                 _ => {}
             }
         }
-        budget.allowed = resolve(budget.targeted);
+        budget.allowed = resolve(budget.base);
         budget
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
+use super::scope::Kept;
 use super::strategy::{Mode, Strategy};
 use super::verdict::{Offline, Progress, Verdict};
 
@@ -40,6 +41,8 @@ pub(super) enum Class {
         /// Until when the node has to stay Ready before it is touched.
         settling: Option<Timestamp>,
     },
+    /// Runs an outdated pod, and is to keep it.
+    Kept(Kept),
     /// Runs a pod of an unknown revision.
     Unknown {
         /// Whether that pod is available.
@@ -77,6 +80,8 @@ impl Class {
                 ..
             } => Verdict::Offline(Offline::Settling { until }),
             Self::Outdated { available, .. } => Verdict::Budget { broken: !available },
+            Self::Kept(Kept::NotSelected) => Verdict::NotSelected,
+            Self::Kept(Kept::Partition) => Verdict::Partition,
             Self::Unknown { .. } => Verdict::NativeControllerBehind,
         }
     }

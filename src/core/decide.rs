@@ -1,7 +1,7 @@
 //! The decision: one pass over a fleet.
 //!
 //! ```text
-//! nodes ──classify──► classes ──guard──► classes ──budget──► slots ──choose──► actions + verdicts ──phase──► Plan
+//! nodes ──classify──► classes ──guard──► classes ──scope──► classes ──budget──► slots ──choose──► actions + verdicts ──phase──► Plan
 //! ```
 //!
 //! # Guarantees
@@ -15,6 +15,7 @@ use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
 use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
 use super::plan::{Action, Counts, Phase, Plan, Pull};
+use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
 use super::verdict::{Progress, Verdict};
 use super::{guard, ota, phase};
@@ -87,12 +88,14 @@ impl<'a> Draft<'a> {
         };
         let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
         guard::charge(strategy, fleet, &mut classes);
+        let scope = Scope::of(strategy, fleet);
+        scope.narrow(strategy, fleet, &mut classes);
         let resolve = |targeted| strategy.max_unavailable.resolve(targeted);
         Self {
             strategy,
             fleet,
             now,
-            budget: Budget::count(&classes, resolve),
+            budget: Budget::count(&classes, &scope, resolve),
             actions: Vec::new(),
             pulls: Vec::new(),
             verdicts: classes.iter().map(Class::verdict).collect(),
@@ -112,7 +115,11 @@ impl<'a> Draft<'a> {
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
             if matches!(
                 class,
-                Class::Done | Class::InProgress(_) | Class::Outdated { .. } | Class::Unknown { .. }
+                Class::Done
+                    | Class::InProgress(_)
+                    | Class::Outdated { .. }
+                    | Class::Kept(_)
+                    | Class::Unknown { .. }
             ) {
                 *verdict = Verdict::NativeControllerBehind;
             }
@@ -235,6 +242,7 @@ impl<'a> Draft<'a> {
     fn counts(&self) -> Counts {
         let mut counts = Counts {
             targeted: self.budget.targeted,
+            base: self.budget.base,
             allowed: self.budget.allowed,
             ..Counts::default()
         };
@@ -248,6 +256,7 @@ impl<'a> Draft<'a> {
                     counts.offline_outdated += usize::from(!updated);
                 }
                 Class::Failed { .. } => counts.offline += 1,
+                Class::Kept(_) => counts.kept += 1,
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,

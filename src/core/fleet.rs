@@ -102,6 +102,8 @@ pub enum Behind {
 pub struct Node {
     /// Its name.
     pub name: NodeName,
+    /// Its labels.
+    pub labels: super::Labels,
     /// Whether the DaemonSet's pod belongs on it.
     pub targeting: Targeting,
     /// Whether it can run anything now.

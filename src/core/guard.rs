@@ -64,7 +64,7 @@ fn is_network_event(classes: &[Class], charged: usize, first: Timestamp, window:
                 old += 1;
                 old_lost += usize::from(since.is_some_and(|since| later(since, window) >= first));
             }
-            Class::Outdated { .. } | Class::Unknown { .. } => old += 1,
+            Class::Outdated { .. } | Class::Kept(_) | Class::Unknown { .. } => old += 1,
             Class::NotTargeted | Class::NoNode => {}
         }
     }

@@ -10,13 +10,15 @@ pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
 pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
 /// `true`, `false`, or an RFC 3339 time until which the pause holds (KEP "RollingUpdate enhancement", Kruise).
 pub const PAUSED: &str = "apps.openyurt.io/paused";
+/// Integer or percent of the targeted nodes (rounded down) that keep the old revision (KEP, Kruise).
+pub const PARTITION: &str = "apps.openyurt.io/partition";
+/// Which nodes take part in a rollout: a label selector over nodes, as a string or as JSON (KEP, Kruise).
+pub const SELECTOR: &str = "apps.openyurt.io/selector";
 /// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 6] = [
+pub const NOT_YET: [&str; 4] = [
     "apps.openyurt.io/max-surge",
-    "apps.openyurt.io/partition",
-    "apps.openyurt.io/selector",
     "apps.openyurt.io/rolling-update-type",
     "apps.openyurt.io/lifecycle",
     "apps.openyurt.io/image-predownload-parallelism",

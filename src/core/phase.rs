@@ -91,6 +91,7 @@ pub(super) fn of_rollout(
         return (
             Phase::Complete {
                 offline: counts.offline_outdated,
+                kept: counts.kept,
             },
             None,
         );

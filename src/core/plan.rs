@@ -134,9 +134,11 @@ pub struct PodRef {
 /// Numbers of a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Nodes where a pod belongs: the base of percentages.
+    /// Nodes where a pod belongs.
     pub targeted: usize,
-    /// `max-unavailable`, resolved for `targeted`.
+    /// Those of them that take part in the rollout: the base of `max-unavailable`.
+    pub base: usize,
+    /// `max-unavailable`, resolved for `base`.
     pub allowed: usize,
     /// Targeted nodes that occupy budget after this plan.
     pub unavailable: usize,
@@ -146,19 +148,40 @@ pub struct Counts {
     pub outdated: usize,
     /// Targeted nodes that are offline (or not back for long enough) and outdated.
     pub offline_outdated: usize,
+    /// Targeted nodes that keep their old revision (`partition`, `selector`).
+    pub kept: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
     /// Nodes per word of [`Verdict::WORDS`].
     pub by_word: [usize; Verdict::WORDS.len()],
 }
 
+impl Counts {
+    /// What a complete rollout leaves out, in words: `offline: 2, held by partition: 3`; empty when nothing.
+    pub fn exceptions(&self) -> String {
+        let of_word = |verdict: Verdict| self.by_word[verdict.index()];
+        let parts = [
+            ("offline", self.offline_outdated),
+            ("held by partition", of_word(Verdict::Partition)),
+            ("not selected", of_word(Verdict::NotSelected)),
+        ];
+        let some = parts.iter().filter(|(_, nodes)| *nodes > 0);
+        let words: Vec<String> = some
+            .map(|(what, nodes)| format!("{what}: {nodes}"))
+            .collect();
+        words.join(", ")
+    }
+}
+
 /// The state of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Every targeted node runs the current revision, except those that are offline.
+    /// Every targeted node runs the current revision, except those that are offline or to be kept.
     Complete {
         /// Targeted nodes that are offline and outdated; they follow when they return.
         offline: usize,
+        /// Targeted nodes that keep their old revision because the settings say so.
+        kept: usize,
     },
     /// Moving, or about to.
     Progressing,

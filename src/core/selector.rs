@@ -2,6 +2,8 @@
 //!
 //! A part that Kubernetes would not accept makes the whole selector unusable; guessing would select the wrong objects.
 
+mod query;
+
 use std::fmt::{self, Write as _};
 
 use serde_json::Value;
@@ -78,6 +80,14 @@ impl Selector {
             Some(other) => return Err(unusable(other, "a list of expressions")),
         }
         Ok(Self(requirements))
+    }
+
+    /// Reads the form that `kubectl -l` takes: `pool=canary,tier!=x,zone in (a,b),gpu,!old`.
+    ///
+    /// # Errors
+    /// The first part that Kubernetes would not accept.
+    pub fn from_query(query: &str) -> Result<Self, Unusable> {
+        query::read(query).map(Self)
     }
 
     /// Whether an object with these labels is selected; `label` looks one up.

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::selector::Selector;
+
 pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
 pub use value::Flaw;
 
@@ -24,12 +26,31 @@ pub struct Strategy {
     pub mode: Mode,
     /// How many targeted nodes may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
     pub max_unavailable: Share,
+    /// How many of the targeted nodes (percentages are rounded down) keep the old revision.
+    pub partition: Share,
+    /// Which nodes take part, by their labels; `None`: all.
+    pub selector: Option<Selector>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
     pub min_ready: Duration,
     /// How long a node that returned has to be Ready before its pod is touched.
     pub ready_settle: Duration,
+}
+
+impl Strategy {
+    /// The settings of a DaemonSet that says nothing but its mode.
+    pub fn of(mode: Mode) -> Self {
+        Self {
+            mode,
+            max_unavailable: DEFAULT_MAX_UNAVAILABLE,
+            partition: Share::Number(0),
+            selector: None,
+            pause: None,
+            min_ready: Duration::ZERO,
+            ready_settle: DEFAULT_READY_SETTLE,
+        }
+    }
 }
 
 /// Who starts a replacement.
@@ -41,7 +62,7 @@ pub enum Mode {
     Ota,
 }
 
-/// An absolute number, or a percentage of the targeted nodes (rounded up).
+/// An absolute number, or a percentage of the targeted nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// That many nodes.

@@ -26,6 +26,10 @@ pub enum Verdict {
         /// When it goes on by itself; `None` when a person has to resume it.
         until: Option<Timestamp>,
     },
+    /// Keeps its outdated pod: it is one of those that `partition` holds back.
+    Partition,
+    /// Keeps its outdated pod: its labels do not match `selector`.
+    NotSelected,
     /// OTA: a newer revision is there; the owner of the node decides when.
     AwaitingOwner,
     /// The native DaemonSet controller has not caught up with the DaemonSet; nothing may be touched.
@@ -88,13 +92,15 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 10] = [
+    pub const WORDS: [&'static str; 12] = [
         "Done",
         "InProgress",
         "Budget",
         "Offline",
         "FailedByRevision",
         "Paused",
+        "Partition",
+        "NotSelected",
         "AwaitingOwner",
         "NativeControllerBehind",
         "Invalid",
@@ -110,10 +116,12 @@ impl Verdict {
             Self::Offline(_) => 3,
             Self::FailedByRevision { .. } => 4,
             Self::Paused { .. } => 5,
-            Self::AwaitingOwner => 6,
-            Self::NativeControllerBehind => 7,
-            Self::Invalid => 8,
-            Self::NotTargeted => 9,
+            Self::Partition => 6,
+            Self::NotSelected => 7,
+            Self::AwaitingOwner => 8,
+            Self::NativeControllerBehind => 9,
+            Self::Invalid => 10,
+            Self::NotTargeted => 11,
         }
     }
 

@@ -10,6 +10,7 @@ pub(super) use cure::{cure, not_targeted};
 
 use super::age;
 use super::picture::{Picture, State, verdict_since};
+use crate::core::selector::Selector;
 use crate::core::{Behind, Mode, Node, Offline, Pod, PodRevision, Progress, Verdict, stall_of};
 
 /// Why one node is where it is.
@@ -56,6 +57,30 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             "turned NotReady soon after it got the current revision".to_owned(),
         ),
         Verdict::Paused { until } => (None, paused(until)),
+        Verdict::Partition => (
+            None,
+            format!(
+                "keeps its outdated pod: partition {} holds back {} of {} nodes",
+                picture.strategy.partition,
+                picture
+                    .strategy
+                    .partition
+                    .resolve_down(picture.plan.counts.targeted),
+                picture.plan.counts.targeted
+            ),
+        ),
+        Verdict::NotSelected => (
+            None,
+            format!(
+                "keeps its outdated pod: its labels do not match the selector {}",
+                picture
+                    .strategy
+                    .selector
+                    .as_ref()
+                    .map(Selector::to_query)
+                    .unwrap_or_default()
+            ),
+        ),
         Verdict::AwaitingOwner => (
             None,
             "is outdated; its owner decides when to upgrade (OTA)".to_owned(),
@@ -84,6 +109,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         since: match verdict {
             // These hold as long as the rollout is in its state.
             Verdict::Budget { .. } | Verdict::AwaitingOwner => picture.incomplete_since(),
+            Verdict::Partition | Verdict::NotSelected => None,
             Verdict::Paused { .. } | Verdict::Invalid | Verdict::NativeControllerBehind => {
                 picture.state_since()
             }

@@ -10,7 +10,6 @@ use crate::api::Condition;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
 use crate::core::{
     Behind, Fleet, Invalid, Mode, Node, Note, Pause, Phase, Plan, Progress, Reading, Revision,
     RevisionState, Stall, Strategy, Verdict, decide,
@@ -114,7 +113,7 @@ impl Picture {
         }
         let counts = &self.plan.counts;
         match self.plan.phase {
-            Phase::Complete { offline } => State::Complete(offline),
+            Phase::Complete { offline, .. } => State::Complete(offline),
             Phase::Stalled(Stall::FailedByRevision) => State::Stalled(Stall::FailedByRevision),
             Phase::Progressing | Phase::Stalled(_)
                 if counts.outdated == 0 && self.was_complete() =>
@@ -234,11 +233,8 @@ impl State {
 /// What is done with settings that cannot be used: nothing.
 fn untouched() -> Strategy {
     Strategy {
-        mode: Mode::AdvancedRollingUpdate,
-        max_unavailable: DEFAULT_MAX_UNAVAILABLE,
         pause: Some(Pause::Indefinite),
-        min_ready: std::time::Duration::ZERO,
-        ready_settle: DEFAULT_READY_SETTLE,
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
     }
 }
 

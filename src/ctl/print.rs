@@ -22,6 +22,8 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are NotReady or returned a moment ago; others do not wait for them",
     "turned NotReady soon after they got the current revision; they keep their slots",
     "are outdated; the rollout is paused",
+    "keep their outdated pods: partition holds them back",
+    "keep their outdated pods: selector does not select them",
     "are outdated; their owners decide when to upgrade",
     "wait for the native DaemonSet controller",
     "are outdated and not touched: the settings cannot be used",
@@ -153,7 +155,7 @@ fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
     let strategy = match (&row.strategy, &row.max_unavailable) {
         (Some(strategy), Some(share)) => format!(
             "  {strategy}, max-unavailable {share}: {} of {} nodes",
-            row.allowed, row.targeted
+            row.allowed, row.base
         ),
         (Some(strategy), None) => format!("  {strategy}"),
         (None, _) => String::new(),

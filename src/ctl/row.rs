@@ -14,14 +14,15 @@ use crate::core::{Offline, Stall, Verdict};
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a DaemonSet  namespace, name, strategy, maxUnavailable, phase, message, since, revision, targeted, updated,
+                  base (targeted nodes that take part; max-unavailable is a share of these),
                   outdated, unavailable, allowed, offline, offlineOutdated, verdicts (nodes per word), notes,
                   nodes (only when one DaemonSet is named)
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
-  verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, AwaitingOwner,
-                  NativeControllerBehind, Invalid, NotTargeted";
+  verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
+                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,6 +46,8 @@ pub struct SetRow {
     pub revision: Option<String>,
     /// Nodes where a pod belongs.
     pub targeted: usize,
+    /// Those of them that take part in the rollout: the base of `max_unavailable`.
+    pub base: usize,
     /// Those that run the revision: with an available pod of it, or offline with such a pod.
     pub updated: usize,
     /// Those that are online and outdated.
@@ -126,6 +129,7 @@ impl SetRow {
             since: picture.state_since().map(age::instant),
             revision: picture.revision().map(ToString::to_string),
             targeted: counts.targeted,
+            base: counts.base,
             updated: updated(picture),
             outdated: counts.outdated,
             unavailable: picture.unavailable(),
@@ -187,6 +191,7 @@ fn message(picture: &Picture) -> String {
     match picture.state() {
         State::Complete(offline) => {
             let whole = match offline {
+                _ if counts.kept > 0 => format!("complete except {}", counts.exceptions()),
                 0 => format!("all {targeted} nodes run it"),
                 1 => "complete except offline: 1 node, which follows when it returns".to_owned(),
                 _ => format!(

@@ -131,6 +131,7 @@ fn node(
     let Some(record) = record else {
         let gone = Node {
             name: name.clone(),
+            labels: crate::core::Labels::default(),
             targeting: Targeting::No,
             readiness: Readiness::Gone,
             pods,
@@ -146,6 +147,7 @@ fn node(
     let podless_since = set.note_podless(name, pods.is_empty(), now);
     Some(Node {
         name: name.clone(),
+        labels: record.labels(),
         targeting,
         readiness: record.readiness,
         pods,

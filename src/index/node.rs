@@ -56,6 +56,11 @@ impl NodeRecord {
         }
     }
 
+    /// Its labels.
+    pub(super) fn labels(&self) -> Labels {
+        self.labels.clone()
+    }
+
     /// The node as eligibility looks at it.
     pub(super) fn facts<'a>(&'a self, name: &'a NodeName) -> NodeFacts<'a> {
         NodeFacts {

@@ -231,6 +231,11 @@ impl Story {
         self.step(Step::Patch(patch))
     }
 
+    /// A Node is patched.
+    pub(crate) fn patch_node(self, node: usize, patch: Value) -> Self {
+        self.step(Step::PatchNode(node, patch))
+    }
+
     /// An annotation of our family is set.
     pub(crate) fn annotate(self, name: &str, value: &str) -> Self {
         self.patch(annotation_patch(name, Some(value)))

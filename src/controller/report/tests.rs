@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::api;
 use crate::core::{
-    Counts, Node, Pod, PodRevision, Progress, Readiness, Revision, Targeting, Trouble,
+    Counts, Labels, Node, Pod, PodRevision, Progress, Readiness, Revision, Targeting, Trouble,
 };
 use crate::index::{Index, SetKey};
 
@@ -44,6 +44,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
     };
     let node = |name: &&str| Node {
         name: (*name).into(),
+        labels: Labels::default(),
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(0) },
         pods: vec![pod(name)],
@@ -96,7 +97,14 @@ fn events(report: &Report) -> Vec<(&'static str, bool)> {
 
 #[test]
 fn completion_names_the_revision_and_the_offline_nodes() {
-    let done = plan(Phase::Complete { offline: 2 }, vec![Verdict::Done], 0);
+    let done = plan(
+        Phase::Complete {
+            offline: 2,
+            kept: 0,
+        },
+        vec![Verdict::Done],
+        0,
+    );
     let before = vec![condition(
         ROLLOUT_COMPLETE,
         false,
@@ -198,7 +206,14 @@ fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
 #[test]
 fn a_complete_rollout_stays_so_while_pods_restart_and_nodes_join() {
     let fleet = fleet(&["n1"], None);
-    let done = plan(Phase::Complete { offline: 0 }, vec![Verdict::Done], 0);
+    let done = plan(
+        Phase::Complete {
+            offline: 0,
+            kept: 0,
+        },
+        vec![Verdict::Done],
+        0,
+    );
     let complete = report(Vec::new(), &fleet, &done).conditions;
     let daily = plan(
         Phase::Progressing,
@@ -231,7 +246,14 @@ fn a_complete_rollout_stays_so_while_pods_restart_and_nodes_join() {
 
 #[test]
 fn a_changed_template_ends_completion_before_the_native_controller_has_seen_it() {
-    let done = plan(Phase::Complete { offline: 0 }, vec![Verdict::Done], 0);
+    let done = plan(
+        Phase::Complete {
+            offline: 0,
+            kept: 0,
+        },
+        vec![Verdict::Done],
+        0,
+    );
     let complete = report(Vec::new(), &fleet(&["n1"], None), &done).conditions;
     let mut unseen = fleet(&["n1"], None);
     unseen.revision = RevisionState::Behind(Behind::NotObserved);
@@ -262,7 +284,14 @@ fn settings_that_cannot_be_used_are_told_once_and_withdrawn_when_mended() {
         (again.difference(&first.conditions, at(9)), events(&again)),
         (vec![], vec![])
     );
-    let done = plan(Phase::Complete { offline: 0 }, vec![Verdict::Done], 0);
+    let done = plan(
+        Phase::Complete {
+            offline: 0,
+            kept: 0,
+        },
+        vec![Verdict::Done],
+        0,
+    );
     let mended = report(first.conditions.clone(), &fleet(&["n1"], None), &done);
     let patch = mended.difference(&first.conditions, at(9));
     assert!(

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
-use crate::core::{Node, Readiness, RevisionState, Targeting};
+use crate::core::{Labels, Node, Readiness, RevisionState, Targeting};
 
 const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -53,6 +53,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         nodes: vec![Node {
+            labels: Labels::default(),
             name: "n".into(),
             targeting: Targeting::Run,
             readiness,

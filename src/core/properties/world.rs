@@ -232,6 +232,7 @@ impl ModelNode {
     fn view(&self, wanted: u8) -> Node {
         Node {
             name: self.name.clone(),
+            labels: Labels::default(),
             targeting: self.targeting,
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted)).collect(),

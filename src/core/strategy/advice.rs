@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use super::Note;
 use crate::core::names::{
-    ANNOTATION_PREFIX, MAX_UNAVAILABLE, NOT_YET, PAUSED, READY_SETTLE, UPDATE_STRATEGY,
-    UPGRADE_STRATEGY,
+    ANNOTATION_PREFIX, MAX_UNAVAILABLE, NOT_YET, PARTITION, PAUSED, READY_SETTLE, SELECTOR,
+    UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 use crate::core::near::distance;
 
 /// Keys that have an effect.
-const KNOWN: [&str; 5] = [
+const KNOWN: [&str; 7] = [
     UPDATE_STRATEGY,
     UPGRADE_STRATEGY,
     MAX_UNAVAILABLE,
     PAUSED,
+    PARTITION,
+    SELECTOR,
     READY_SETTLE,
 ];
 /// So many slips are named; who makes more of them reads these first.

@@ -9,15 +9,19 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::value::{Flaw, duration};
+use super::value::{Flaw, duration, selector};
 use super::{Invalid, Mode, Note, Pause, Reading, Share, Strategy, advice};
 use crate::core::names::{
-    MAX_UNAVAILABLE, ON_DELETE, PAUSED, READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD,
-    UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
+    MAX_UNAVAILABLE, ON_DELETE, PARTITION, PAUSED, READY_SETTLE,
+    ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, SELECTOR, UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD,
+    UPGRADE_STRATEGY,
 };
+use crate::core::selector::Selector;
 
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
+/// `partition` when nothing is set.
+const NOTHING: Share = Share::Number(0);
 /// `ready-settle` when nothing is set: a little less than the default time after which a silent node is NotReady.
 pub const DEFAULT_READY_SETTLE: Duration = Duration::from_secs(30);
 /// Nobody waits longer for a node to settle; a longer value is more likely a wrong unit.
@@ -96,6 +100,8 @@ fn read_settings(
     Ok(Strategy {
         mode,
         max_unavailable: used_in(mode, max_unavailable, DEFAULT_MAX_UNAVAILABLE, notes)?,
+        partition: used_in(mode, read_partition(source.annotations), NOTHING, notes)?,
+        selector: used_in(mode, read_selector(source.annotations), None, notes)?,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
@@ -166,6 +172,20 @@ fn read_left_over(value: Option<&Value>, notes: &mut Vec<Note>) -> Result<Share,
         "{ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD} is {share} and used because {MAX_UNAVAILABLE} is not set; set that instead"
     )));
     Ok(share)
+}
+
+fn read_partition(annotations: &BTreeMap<String, String>) -> Result<Share, Invalid> {
+    annotations
+        .get(PARTITION)
+        .map_or(Ok(NOTHING), |text| parse(PARTITION, text))
+}
+
+fn read_selector(annotations: &BTreeMap<String, String>) -> Result<Option<Selector>, Invalid> {
+    let Some(text) = annotations.get(SELECTOR) else {
+        return Ok(None);
+    };
+    let selector = selector(text).map_err(|flaw| invalid(SELECTOR, text, flaw))?;
+    Ok(Some(selector))
 }
 
 fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {

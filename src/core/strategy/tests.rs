@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    MAX_UNAVAILABLE, NOT_YET, PAUSED, READY_SETTLE, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    MAX_UNAVAILABLE, NOT_YET, PARTITION, PAUSED, READY_SETTLE, SELECTOR, UPDATE_STRATEGY,
+    UPGRADE_STRATEGY,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -111,6 +112,8 @@ fn nothing_but_the_mode_means_the_defaults() {
         max_unavailable: Share::Percent(10),
         pause: None,
         min_ready: Duration::ZERO,
+        partition: Share::Number(0),
+        selector: None,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);
@@ -417,6 +420,54 @@ fn min_ready_seconds_is_kept_within_sane_bounds() {
             without_notes(reading).min_ready,
             Duration::from_secs(expected)
         );
+    }
+}
+
+#[test]
+fn a_partition_is_a_share_and_zero_means_none() {
+    for (text, expected) in [
+        ("0", Share::Number(0)),
+        ("3", Share::Number(3)),
+        ("50%", Share::Percent(50)),
+    ] {
+        let strategy = without_notes(rolling(&[(PARTITION, text)]));
+        assert_eq!(strategy.partition, expected, "{text}");
+    }
+    assert_eq!(Share::Percent(10).resolve_down(5), 0);
+    assert_eq!(Share::Percent(50).resolve_down(5), 2);
+    assert_eq!(Share::Percent(150).resolve_down(5), 5);
+    assert_eq!(Share::Number(9).resolve_down(5), 5);
+    let invalid = refusal(rolling(&[(PARTITION, "-1")]));
+    assert_eq!(
+        invalid.to_string(),
+        "apps.openyurt.io/partition is \"-1\", which is negative; use a number of nodes such as 3 or a percentage such as 10%"
+    );
+}
+
+#[test]
+fn a_selector_is_read_as_kubectl_writes_it_and_as_json() {
+    for text in [
+        "pool=canary",
+        r#"{"matchLabels": {"pool": "canary"}}"#,
+        r#"{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["canary"]}]}"#,
+    ] {
+        let strategy = without_notes(rolling(&[(SELECTOR, text)]));
+        let query = strategy.selector.map(|selector| selector.to_query());
+        assert_eq!(query.as_deref(), Some("pool=canary"), "{text}");
+    }
+    let everything = without_notes(rolling(&[(SELECTOR, "{}")])).selector;
+    assert!(everything.is_some_and(|selector| selector.matches(|_| None)));
+    for text in [
+        "",
+        " pool=canary",
+        "pool in canary",
+        "{",
+        "[]",
+        r#"{"matchLabels": 3}"#,
+    ] {
+        let invalid = refusal(rolling(&[(SELECTOR, text)]));
+        assert_eq!(invalid.key, SELECTOR, "{text}");
+        assert!(invalid.why.contains("label selector over nodes"), "{text}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Mode, Pause, Share};
+use crate::core::selector::Selector;
 
 /// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub enum Expected {
     Pause,
     /// A duration.
     Duration,
+    /// A label selector over nodes.
+    Selector,
 }
 
 impl fmt::Display for Flaw {
@@ -69,6 +72,9 @@ impl fmt::Display for Expected {
                 "use true, false, or the time until which to pause such as 2030-01-31T18:00:00Z"
             }
             Self::Duration => "use a duration such as 30s or 5m",
+            Self::Selector => {
+                "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector"
+            }
         })
     }
 }
@@ -127,6 +133,17 @@ impl Share {
             }
         };
         nodes.min(targeted)
+    }
+
+    /// The same with percentages rounded down, as a `partition` is.
+    pub fn resolve_down(self, targeted: usize) -> usize {
+        match self {
+            Self::Number(_) => self.resolve(targeted),
+            Self::Percent(percent) => {
+                let nodes = (targeted as u128) * u128::from(percent) / 100;
+                usize::try_from(nodes).unwrap_or(usize::MAX).min(targeted)
+            }
+        }
     }
 
     /// Whether it is a share of nothing.
@@ -191,6 +208,18 @@ impl Pause {
             Err(_) => Err(Flaw::Unknown(Expected::Pause)),
         }
     }
+}
+
+/// A label selector over nodes: in the form that `kubectl -l` takes, or as the JSON of a LabelSelector.
+pub(super) fn selector(text: &str) -> Result<Selector, Flaw> {
+    let text = bare(text, Expected::Selector)?;
+    let read = if text.starts_with('{') {
+        let json = serde_json::from_str(text).ok();
+        json.and_then(|json| Selector::from_json(&json).ok())
+    } else {
+        Selector::from_query(text).ok()
+    };
+    read.ok_or(Flaw::Unknown(Expected::Selector))
 }
 
 /// A duration such as `30s` or `1m 30s`, at most `limit`.

@@ -2,7 +2,7 @@
 
 use super::{Explanation, explain, newest};
 use crate::core::eligibility::Obstacle;
-use crate::core::names::{MAX_UNAVAILABLE, PAUSED};
+use crate::core::names::{MAX_UNAVAILABLE, PARTITION, PAUSED, SELECTOR};
 use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, stall_of};
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -39,6 +39,13 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
                 None => format!("It goes on after: {resume}"),
             }
         }
+        Verdict::Partition => format!(
+            "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
+             the last."
+        ),
+        Verdict::NotSelected => format!(
+            "It has its turn when the annotation {SELECTOR} selects it or is removed, or the node gets such labels."
+        ),
         Verdict::AwaitingOwner => upgrade(picture, node),
         Verdict::NativeControllerBehind => {
             "It goes on by itself within seconds. If it does not, kube-controller-manager is down or cannot reach \
@@ -108,7 +115,7 @@ fn queue(picture: &Picture, position: usize) -> String {
     let (counts, share) = (&picture.plan.counts, picture.strategy.max_unavailable);
     let limit = format!(
         "max-unavailable {share} allows {} of {} nodes",
-        counts.allowed, counts.targeted
+        counts.allowed, counts.base
     );
     let holders = holders(picture, position);
     let holders = if holders.is_empty() {

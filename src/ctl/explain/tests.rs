@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
 use crate::core::{
-    Fleet, Pause, Plan, Readiness, RevisionState, Strategy, Targeting, Trouble, decide,
+    Fleet, Labels, Pause, Plan, Readiness, RevisionState, Strategy, Targeting, Trouble, decide,
 };
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ fn at(second: i64) -> Timestamp {
 fn node(name: &str) -> Node {
     Node {
         name: name.into(),
+        labels: Labels::default(),
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(1) },
         pods: vec![pod(&format!("p-{name}"))],
@@ -56,6 +57,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         pause,
         min_ready: Duration::from_secs(20),
         ready_settle: DEFAULT_READY_SETTLE,
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
     let fleet = Fleet {
         revision: RevisionState::Current("new".into()),

@@ -1,0 +1,133 @@
+//! The string form of a label selector, as `kubectl -l` takes it.
+
+use serde_json::Value;
+
+use super::{Requirement, Test, Unusable, is_label_value, unusable};
+
+/// Reads requirements that are separated by commas outside of parentheses.
+pub(super) fn read(query: &str) -> Result<Vec<Requirement>, Unusable> {
+    split(query)
+        .map(|part| {
+            let part = part.trim();
+            requirement(part).ok_or_else(|| {
+                let part = Value::String(part.to_owned());
+                unusable(&part, "a requirement such as pool=canary or zone in (a,b)")
+            })
+        })
+        .collect()
+}
+
+/// The parts between commas outside of parentheses.
+fn split(query: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_usize;
+    query.split(move |c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+fn requirement(part: &str) -> Option<Requirement> {
+    let (key, test) = if let Some(key) = part.strip_prefix('!') {
+        (key, Test::DoesNotExist)
+    } else if let Some((key, value)) = part.split_once("!=") {
+        (key, Test::NotIn(vec![value.trim().into()]))
+    } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+        (key, Test::In(vec![value.trim().into()]))
+    } else if let Some((head, list)) = part.split_once('(') {
+        let (key, operator) = head.trim().rsplit_once(char::is_whitespace)?;
+        let values: Vec<Box<str>> = list
+            .strip_suffix(')')?
+            .split(',')
+            .map(|value| value.trim().into())
+            .collect();
+        match operator {
+            "in" => (key, Test::In(values)),
+            "notin" => (key, Test::NotIn(values)),
+            _ => return None,
+        }
+    } else {
+        (part, Test::Exists)
+    };
+    let values = match &test {
+        Test::In(values) | Test::NotIn(values) => values.as_slice(),
+        _ => &[],
+    };
+    let key = key.trim();
+    (is_label_key(key) && values.iter().all(|value| is_label_value(value))).then(|| Requirement {
+        key: key.into(),
+        test,
+    })
+}
+
+/// A name of at most 63 characters, with an optional DNS prefix before a slash.
+fn is_label_key(key: &str) -> bool {
+    let (prefix, name) = key
+        .split_once('/')
+        .map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    let is_prefix = |prefix: &str| {
+        (1..=253).contains(&prefix.len())
+            && prefix.split('.').all(|part| {
+                !part.is_empty()
+                    && part
+                        .bytes()
+                        .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            })
+    };
+    !name.is_empty() && is_label_value(name) && prefix.is_none_or(is_prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Selector;
+
+    #[test]
+    fn every_form_that_kubectl_takes_is_read_and_written_back() {
+        let cases = [
+            ("pool=canary", "pool=canary"),
+            ("pool==canary , tier!=x", "pool=canary,tier notin (x)"),
+            ("zone in (a, b),!old", "zone in (a,b),!old"),
+            ("zone  notin (a)", "zone notin (a)"),
+            (
+                "node-role.kubernetes.io/edge",
+                "node-role.kubernetes.io/edge",
+            ),
+            ("empty=", "empty="),
+        ];
+        for (text, written) in cases {
+            let selector = Selector::from_query(text).unwrap();
+            assert_eq!(selector.to_query(), written, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_kubernetes_would_refuse_is_refused() {
+        for text in [
+            "",
+            ",",
+            "a,",
+            "=x",
+            "a=b=c",
+            "a in",
+            "a in (b",
+            "a like (b)",
+            "a b",
+            "-a",
+            "a=-b",
+            "UP/a",
+            "/a",
+            "a/",
+            "a/b/c",
+            "!",
+            "!!a",
+            "a=ä",
+            "a in (b)) ",
+        ] {
+            let error = Selector::from_query(text).unwrap_err();
+            assert!(error.to_string().starts_with("selector: "), "{text}");
+        }
+    }
+}

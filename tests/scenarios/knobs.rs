@@ -1,0 +1,84 @@
+//! What holds nodes back on purpose, beside `paused`: `partition` and `selector`.
+
+use serde_json::json;
+
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::story::Story;
+use crate::support::suite::scenarios;
+
+/// A fleet of which so many nodes keep the old revision, at the point where the others have the new one.
+fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
+    Story::on(nodes)
+        .with(Daemon::new().annotate("partition", partition))
+        .image(NEW)
+        .until(replaced(1..=nodes - keeps).and(condition(
+            "RolloutComplete",
+            "True",
+            "held by partition: ",
+        )))
+        .expect(untouched(nodes - keeps + 1..=nodes))
+}
+
+/// Nodes are told apart by this label.
+fn pool(name: &str) -> serde_json::Value {
+    json!({ "metadata": { "labels": { "pool": name } } })
+}
+
+scenarios! {
+    fn s95_given_a_partition_then_exactly_so_many_nodes_keep_the_old_revision_and_lowering_it_continues(pace) {
+        let lowered = kept(6, "4", 4)
+            .throughout(untouched(3..=6), pace.pick(3600, 5))
+            .annotate("partition", "50%")
+            .until(replaced(1..=3))
+            .expect(untouched(4..=6).and(deletions(3)))
+            .annotate("partition", "0")
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .expect(deletions(6));
+        // Raising it brings nobody back, and percentages are rounded down.
+        let raised = kept(5, "50%", 2)
+            .annotate("partition", "100%")
+            .throughout(deletions(3).and(untouched(4..=5)), pace.pick(600, 5));
+        let all = Story::on(3)
+            .with(Daemon::new().annotate("partition", "7"))
+            .image(NEW)
+            .until(condition("RolloutComplete", "True", "held by partition: 3"))
+            .throughout(untouched(1..=3), pace.pick(3600, 5))
+            .pod_writes(0);
+        // Who is kept does not depend on who is there.
+        let offline = Story::on(4)
+            .with(Daemon::new().annotate("partition", "2"))
+            .offline([1])
+            .image(NEW)
+            .until(replaced([2]))
+            .throughout(untouched([1, 3, 4]), pace.pick(600, 5))
+            .online([1])
+            .until(replaced(1..=2))
+            .throughout(untouched(3..=4), pace.pick(600, 5));
+        vec![lowered, raised, all, offline]
+    }
+
+    fn s96_given_a_selector_then_only_matching_nodes_change_and_changing_it_continues_the_rollout(pace) {
+        Story::on(4)
+            .patch_node(1, pool("canary"))
+            .patch_node(3, pool("canary"))
+            .with(Daemon::new().annotate("selector", "pool=canary"))
+            .image(NEW)
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "not selected: 2")))
+            .throughout(untouched([2, 4]), pace.pick(3600, 5))
+            .patch_node(2, pool("canary"))
+            .until(replaced(1..=3))
+            .annotate("selector", r#"{"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}"#)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .expect(deletions(4))
+    }
+
+    fn s96_given_a_selector_that_cannot_be_read_then_nothing_is_touched(pace) {
+        Story::on(2)
+            .with(Daemon::new().annotate("selector", "pool in canary"))
+            .image(NEW)
+            .until(condition("InvalidSettings", "True", "apps.openyurt.io/selector is \"pool in canary\""))
+            .throughout(untouched(1..=2), pace.pick(600, 5))
+            .pod_writes(0)
+    }
+}
