@@ -14,6 +14,7 @@ mod live;
 mod neighbours;
 mod precheck;
 mod reason;
+mod static_pod;
 mod text;
 mod turns;
 mod upgrades;
@@ -32,6 +33,7 @@ use self::live::{Judgement, Live, requests};
 use self::neighbours::Neighbours;
 use self::precheck::{Owner, is_failed, precheck};
 use self::reason::Reason;
+use self::static_pod::Guarded;
 use self::text::Verb;
 use self::turns::{Held, Turns};
 use self::upgrades::Revisions;
@@ -71,6 +73,7 @@ pub(super) struct Actions {
     turns: Turns,
     neighbours: Neighbours,
     revisions: Revisions,
+    guarded: Guarded,
     /// Held by the one call that finds out whether a lost cloud is back.
     probe: Arc<Turn<()>>,
 }
@@ -83,6 +86,7 @@ impl Actions {
             turns: Turns::default(),
             neighbours: Neighbours::default(),
             revisions: Revisions::default(),
+            guarded: Guarded::new(setup.manifest_dir.clone()),
             probe: Arc::default(),
             setup,
         }
@@ -110,7 +114,7 @@ impl Actions {
                 let (pod, target) = self.verify(verb, key, owner).await?;
                 self.delete(verb, &pod, &target, &held).await
             }
-            Owner::Node { .. } => Err(text::unsupported("Node")),
+            Owner::Node { name } => self.replace_static(verb, key, name).await,
         }
     }
 

@@ -3,6 +3,7 @@
 mod faults;
 mod junk;
 mod pull;
+mod static_pods;
 mod upgrade;
 mod upgrades;
 

@@ -1,0 +1,114 @@
+//! Static pods: made by the kubelet from a file, so an upgrade is another file (spec/openyurt-upgrade-model.md §6.7).
+//!
+//! ```text
+//! ConfigMap yurt-static-set-NAME ─► manifest (is it that pod?) ─► folder (backup, note, rename) ─► kubelet
+//!                                                                    ▲
+//!                           guard (new pod not Ready in time?) ──────┘ puts the backup back
+//! ```
+//!
+//! Their `PodNeedUpgrade` is set by OpenYurt's YurtStaticSet controller, which also writes the ConfigMap.
+
+mod folder;
+mod guard;
+mod manifest;
+
+use http::StatusCode;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::SignedDuration;
+use tracing::{info, warn};
+
+use self::folder::{Outcome, Pending};
+pub(super) use self::guard::Guarded;
+use self::manifest::Manifest;
+use super::precheck::precheck;
+use super::reason::Reason;
+use super::text::{self, Verb};
+use super::{Actions, Answer, CallError, Failure, Pod, PodKey};
+
+/// What the names of the ConfigMaps start with (OpenYurt).
+const CONFIG_MAP_PREFIX: &str = "yurt-static-set-";
+/// How long a new static pod may take to become Ready before the old one is put back.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+
+impl Actions {
+    /// Replaces the manifest of a static pod; `name` is the pod's without that of the node.
+    pub(super) async fn replace_static(
+        &self,
+        verb: Verb,
+        key: &PodKey,
+        name: &str,
+    ) -> Result<Answer, Answer> {
+        let config_map = format!("{CONFIG_MAP_PREFIX}{name}");
+        let (pod, map) = tokio::join!(
+            self.live.pod(key),
+            self.live.get::<ConfigMap>(&key.namespace, &config_map)
+        );
+        let pod = pod.map_err(|error| text::not_read(&error))?;
+        precheck(verb, &self.setup.node, &pod)?;
+        let map = map.map_err(|error| not_given(verb, key, &config_map, &error))?;
+        let data = map.data.unwrap_or_default();
+        let manifest = Manifest::choose(&data, &key.namespace, name).map_err(|why| {
+            warn!(pod = %key, %config_map, %why, "The ConfigMap does not hold the manifest of this static pod");
+            verb.not_applied(Reason::ManifestInvalid)
+        })?;
+        self.write_manifest(verb, &pod, manifest).await
+    }
+
+    async fn write_manifest(
+        &self,
+        verb: Verb,
+        pod: &Pod,
+        manifest: Manifest,
+    ) -> Result<Answer, Answer> {
+        let key = pod.key();
+        let until = self.setup.clock.now().saturating_add(PATIENCE);
+        let pending = Pending {
+            namespace: key.namespace.clone(),
+            pod: key.name.clone(),
+            old: [Some(pod.clone()), self.setup.memory.pod(key)]
+                .iter()
+                .flatten()
+                .map(|pod| pod.facts().uid.clone())
+                .collect(),
+            until: until
+                .unwrap_or(k8s_openapi::jiff::Timestamp::MAX)
+                .to_string(),
+            ..Pending::default()
+        };
+        let written = self
+            .guarded
+            .with_folder(move |folder| folder.replace(&manifest, pending))
+            .await;
+        match written {
+            Ok(Outcome::Unchanged) => Ok(verb.accepted(key, Reason::Unchanged)),
+            Ok(Outcome::Written(file)) => {
+                info!(pod = %key, file, "Replaced the manifest, as the owner of the node asked");
+                self.guarded.wake();
+                Ok(verb.accepted(key, Reason::Started))
+            }
+            Err(error) => {
+                warn!(pod = %key, error = format!("{error:#}"), "Cannot replace the manifest of a static pod");
+                Err(verb.not_applied(Reason::ApplyFailed))
+            }
+        }
+    }
+}
+
+/// 10, 11, or that nothing could be read.
+fn not_given(verb: Verb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
+    match error.failure() {
+        Failure::Gone => {
+            let text = "Configmap for static pod does not exist";
+            text::answer(StatusCode::FORBIDDEN, Reason::ConfigMapMissing, text)
+        }
+        Failure::Forbidden => {
+            warn!(
+                pod = %key, %config_map, %error,
+                "The service account lacks: get configmaps. manifests/overlays/static-pods grants it in kube-system; \
+                 bind its role in other namespaces with static pods"
+            );
+            verb.not_applied(Reason::Forbidden)
+        }
+        _ => text::not_read(error),
+    }
+}

@@ -1,0 +1,156 @@
+//! The manifest of a static pod: which entry of a ConfigMap it is, and whether it is that pod's.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// A manifest that names the static pod for which it was chosen.
+#[derive(Clone, Debug)]
+pub(super) struct Manifest {
+    /// The namespace of the pod.
+    pub(super) namespace: String,
+    /// The name of the pod, without that of the node.
+    pub(super) name: String,
+    /// The bytes of the file.
+    pub(super) text: String,
+    value: Value,
+}
+
+impl Manifest {
+    /// The manifest of that pod from the entries of a ConfigMap: the one named like the pod, else the only one.
+    ///
+    /// # Errors
+    /// A sentence about what is missing, ambiguous or wrong.
+    pub(super) fn choose(
+        data: &BTreeMap<String, String>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Self, String> {
+        let mut named = data.iter().filter(|(key, _)| stem(key) == name);
+        let (key, text) = match (named.next(), named.next(), data.len()) {
+            (_, _, 0) => return Err("it is empty".to_owned()),
+            (Some(entry), None, _) => entry,
+            (None, _, 1) => data.iter().next().ok_or("it is empty")?,
+            _ => {
+                let keys: Vec<&str> = data.keys().map(String::as_str).collect();
+                return Err(format!(
+                    "it has {}: keep one of them, or name one {name}.yaml",
+                    keys.join(", ")
+                ));
+            }
+        };
+        let value = parse(text).ok_or_else(|| format!("{key} is not YAML"))?;
+        if !names(&value, namespace, name) {
+            return Err(format!(
+                "{key} is not a v1 Pod with the name {name} in namespace {namespace}"
+            ));
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            text: text.clone(),
+            value,
+        })
+    }
+
+    /// Whether a file is the manifest of this pod.
+    pub(super) fn is_of_same_pod(&self, text: &str) -> bool {
+        parse(text).is_some_and(|value| names(&value, &self.namespace, &self.name))
+    }
+
+    /// Whether a file says the same.
+    pub(super) fn says_the_same_as(&self, text: &str) -> bool {
+        self.text == text || parse(text).is_some_and(|value| value == self.value)
+    }
+}
+
+/// A key without the ending of a file.
+fn stem(key: &str) -> &str {
+    let endings = [".yaml", ".yml", ".json"].iter();
+    endings
+        .filter_map(|ending| key.strip_suffix(ending))
+        .next()
+        .unwrap_or(key)
+}
+
+/// JSON is YAML.
+fn parse(text: &str) -> Option<Value> {
+    serde_saphyr::from_str(text).ok()
+}
+
+/// Whether that is the static pod of this namespace and name; without a namespace the kubelet takes `default`.
+fn names(value: &Value, namespace: &str, name: &str) -> bool {
+    let meta = &value["metadata"];
+    let placed = match &meta["namespace"] {
+        Value::Null => "default",
+        Value::String(placed) if placed.is_empty() => "default",
+        Value::String(placed) => placed,
+        _ => return false,
+    };
+    value["apiVersion"] == "v1"
+        && value["kind"] == "Pod"
+        && meta["name"] == name
+        && placed == namespace
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: nginx\n  namespace: default\n";
+
+    fn chosen(entries: &[(&str, &str)]) -> Result<String, String> {
+        let data = entries
+            .iter()
+            .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+            .collect();
+        Manifest::choose(&data, "default", "nginx").map(|manifest| manifest.text)
+    }
+
+    #[test]
+    fn the_entry_named_like_the_pod_is_taken_else_the_only_one() {
+        let newer = format!("{POD}# newer\n");
+        assert_eq!(chosen(&[("whatever", POD)]).unwrap(), POD);
+        for key in ["nginx", "nginx.yaml", "nginx.yml", "nginx.json"] {
+            assert_eq!(chosen(&[("a", POD), (key, &newer)]).unwrap(), newer);
+        }
+        let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"nginx"}}"#;
+        assert_eq!(chosen(&[("nginx.json", json)]).unwrap(), json);
+    }
+
+    #[test]
+    fn what_is_empty_ambiguous_or_another_thing_is_refused_with_a_sentence() {
+        assert_eq!(chosen(&[]).unwrap_err(), "it is empty");
+        assert_eq!(
+            chosen(&[("a", POD), ("b", POD)]).unwrap_err(),
+            "it has a, b: keep one of them, or name one nginx.yaml"
+        );
+        assert!(chosen(&[("nginx.yaml", POD), ("nginx.yml", POD)]).is_err());
+        assert_eq!(chosen(&[("a", "{")]).unwrap_err(), "a is not YAML");
+        let other = "a is not a v1 Pod with the name nginx in namespace default";
+        for (from, to) in [
+            ("name: nginx", "name: ../nginx"),
+            ("kind: Pod", "kind: Deployment"),
+            ("apiVersion: v1", "apiVersion: v2"),
+            ("namespace: default", "namespace: kube-system"),
+            ("namespace: default", "namespace: [default]"),
+        ] {
+            assert_eq!(chosen(&[("a", &POD.replace(from, to))]).unwrap_err(), other);
+        }
+        for text in ["", "null", "a", "[]", "3"] {
+            assert!(chosen(&[("a", text)]).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn comments_and_order_make_no_other_manifest() {
+        let data = [("a".to_owned(), POD.to_owned())].into();
+        let manifest = Manifest::choose(&data, "default", "nginx").unwrap();
+        let alike =
+            "kind: Pod # as before\napiVersion: v1\nmetadata: {namespace: default, name: nginx}\n";
+        assert!(manifest.says_the_same_as(alike));
+        assert!(manifest.is_of_same_pod(alike));
+        assert!(!manifest.says_the_same_as(&format!("{POD}  labels: {{a: b}}\n")));
+        assert!(!manifest.is_of_same_pod("not: [yaml"));
+    }
+}
