@@ -115,9 +115,12 @@ pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> Judgement {
     let seen = pod.map(of_pod);
     match (ended("Failed"), seen) {
         (_, Some(end @ (Judgement::Pulled | Judgement::Failed(_)))) => end,
-        (Some(end), _) if end.reason.as_deref() == Some("DeadlineExceeded") => Judgement::Failed(
-            format!("it was not done within {} hours", DEADLINE_SECONDS / 3600),
-        ),
+        (Some(end), _) if end.reason.as_deref() == Some("DeadlineExceeded") => {
+            Judgement::Failed(format!(
+                "it was not done within {} minutes; what was downloaded stays, ask again to go on",
+                DEADLINE_SECONDS / 60
+            ))
+        }
         (Some(end), _) => {
             let why = end.message.as_deref().unwrap_or("the Job failed");
             Judgement::Doubt(Doubt::Ended, format!("its pod is gone: {why}"))

@@ -10,8 +10,9 @@ use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 /// What the containers of the Job's pod are called, followed by a number.
 pub(super) const CONTAINER_PREFIX: &str = "prepull-";
 
-/// How long a pull may take: a gigabyte over 1.2 Mbit/s. Images that cannot be had are found out much earlier.
-pub(super) const DEADLINE_SECONDS: u32 = 2 * 3600;
+/// How long a pull may take: 450 MB over 1 Mbit/s, and what was downloaded stays for the next attempt. Images that cannot
+/// be had are found out much earlier; only a registry that takes connections and never answers looks like a slow one.
+pub(super) const DEADLINE_SECONDS: u32 = 3600;
 
 /// How long a Job that ended stays when nobody removes it: the controller does so within a second of the result.
 const TIME_TO_LIVE_SECONDS: u32 = 3600;

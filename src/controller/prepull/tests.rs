@@ -6,7 +6,6 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -217,6 +216,18 @@ impl Story {
             .unwrap();
     }
 
+    /// Replaces the only quota of the namespace.
+    async fn quota(&self, hard: Value) {
+        let quotas = Api::<k8s_openapi::api::core::v1::ResourceQuota>::namespaced(
+            self.client.clone(),
+            "default",
+        );
+        let _first = quotas.delete("q", &DeleteParams::default()).await;
+        let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } });
+        let quota = serde_json::from_value(quota).unwrap();
+        quotas.create(&PostParams::default(), &quota).await.unwrap();
+    }
+
     async fn offline(&self, node: &str) {
         let how = Offline::default();
         self.world.kubelets.set_offline(node, how).await.unwrap();
@@ -263,4 +274,288 @@ async fn what_was_asked_for_is_pulled_told_and_cleared_away() {
     assert_eq!(needed, "False");
     let [ready, ..] = story.condition("n1", "Ready").await.unwrap();
     assert_eq!(ready, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_is_not_there_fails_early_and_the_next_request_retries_at_once() {
+    let story = Story::begin(1).await;
+    let missing = Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    };
+    story.behaviour(NEW, missing).await;
+    story.image(NEW).await;
+    story.imagepull("n1").await;
+    pass(5).await;
+    let why = story.failure("n1").await;
+    assert!(why.contains(NEW) && why.contains("not found"), "{why}");
+    assert_eq!(story.job_names().await, Vec::<String>::new());
+    // Nothing is tried again by itself.
+    let before = story.pod("n1").await.metadata.resource_version;
+    pass(600).await;
+    assert_eq!(story.pod("n1").await.metadata.resource_version, before);
+    story.behaviour(NEW, slow(3)).await;
+    let message = story.imagepull("n1").await;
+    pass(6).await;
+    story.assert_pulled("n1", &message).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_right_after_the_failure_is_a_new_attempt() {
+    let story = Story::begin(1).await;
+    let missing = Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    };
+    story.behaviour(NEW, missing).await;
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    while story.ready("n1").await[1] == "WaitPullImage" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    story.behaviour(NEW, slow(3)).await;
+    story.imagepull("n1").await;
+    pass(8).await;
+    story.assert_pulled("n1", &message).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registry_that_is_down_for_a_moment_fails_nothing_and_one_that_stays_down_fails_within_two_minutes()
+ {
+    let story = Story::begin(2).await;
+    let down = Behaviour {
+        registry_down: true,
+        ..Behaviour::default()
+    };
+    story.behaviour(NEW, down.clone()).await;
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    pass(8).await;
+    story.behaviour(NEW, slow(300)).await;
+    pass(290).await;
+    // The second attempt downloads slowly, and the status still shows how the first one failed.
+    assert_eq!(story.ready("n1").await[1], "WaitPullImage");
+    pass(30).await;
+    story.assert_pulled("n1", &message).await;
+    story.behaviour(NEW, down).await;
+    story.imagepull("n2").await;
+    pass(50).await;
+    assert_eq!(story.ready("n2").await[1], "WaitPullImage");
+    pass(70).await;
+    let why = story.failure("n2").await;
+    assert!(why.contains("connection refused"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_without_any_shell_is_pulled_like_others() {
+    let story = Story::begin(1).await;
+    let distroless = Behaviour {
+        no_shell: true,
+        ..slow(5)
+    };
+    story.behaviour(NEW, distroless).await;
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    pass(10).await;
+    story.assert_pulled("n1", &message).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_names_work() {
+    let name = "d".repeat(57);
+    let container = "c".repeat(63);
+    let story = Story::with(1, &name, |set| {
+        set["spec"]["template"]["spec"]["containers"][0]["name"] = json!(container);
+    })
+    .await;
+    story.behaviour(NEW, slow(5)).await;
+    let patch = json!({ "spec": { "template": { "spec": {
+        "containers": [{ "name": container, "image": NEW }],
+        "initContainers": [{ "name": format!("i{}", &container[1..]), "image": "busybox:1" }],
+    } } } });
+    story.patch_set(&name, patch).await;
+    let message = story.imagepull("n1").await;
+    pass(2).await;
+    let names = story.job_names().await;
+    assert!(names.len() == 1 && names[0].len() <= 63, "{names:?}");
+    pass(10).await;
+    story.assert_pulled("n1", &message).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_the_pull_is_pulled_instead() {
+    let story = Story::begin(1).await;
+    story.behaviour("*", slow(20)).await;
+    story.image(NEW).await;
+    let old = story.imagepull("n1").await;
+    pass(5).await;
+    let before = story.job_names().await;
+    story.image("nginx:1.19.6").await;
+    pass(3).await;
+    let [status, reason, message] = story.ready("n1").await;
+    let [_, _, needed] = story.condition("n1", "PodNeedUpgrade").await.unwrap();
+    assert_eq!(
+        [&*status, &*reason, &message],
+        ["False", "WaitPullImage", &needed]
+    );
+    assert_ne!(needed, old);
+    let names = story.job_names().await;
+    assert!(
+        names.len() == 1 && names != before,
+        "{names:?} after {before:?}"
+    );
+    pass(25).await;
+    story.assert_pulled("n1", &needed).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pull_secret_of_the_service_account_is_enough() {
+    let story = Story::with(1, "nginx-daemonset", |set| {
+        set["spec"]["template"]["spec"]["serviceAccountName"] = json!("puller");
+    })
+    .await;
+    let account = json!({
+        "metadata": { "name": "puller" }, "imagePullSecrets": [{ "name": "registry" }],
+    });
+    let private = Behaviour {
+        needs_secret: Some("registry".to_owned()),
+        ..slow(5)
+    };
+    story.behaviour(NEW, private).await;
+    story.image(NEW).await;
+    story.imagepull("n1").await;
+    pass(8).await;
+    let why = story.failure("n1").await;
+    assert!(why.contains("pull access denied"), "{why}");
+    let accounts = Api::<k8s_openapi::api::core::v1::ServiceAccount>::namespaced(
+        story.client.clone(),
+        "default",
+    );
+    let account = serde_json::from_value(account).unwrap();
+    accounts
+        .create(&PostParams::default(), &account)
+        .await
+        .unwrap();
+    let message = story.imagepull("n1").await;
+    pass(10).await;
+    story.assert_pulled("n1", &message).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_standards_and_quotas_are_met_or_named() {
+    let story = Story::begin(1).await;
+    story.behaviour("*", slow(5)).await;
+    let nodes = Api::<k8s_openapi::api::core::v1::Node>::all(story.client.clone());
+    let taint = Patch::Merge(json!({ "spec": { "taints": [
+        { "key": "mine", "value": "yes", "effect": "NoSchedule" },
+    ] } }));
+    let params = PatchParams::default();
+    nodes.patch("n1", &params, &taint).await.unwrap();
+    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(story.client.clone());
+    let strict = Patch::Merge(json!({ "metadata": { "labels": {
+        "pod-security.kubernetes.io/enforce": "restricted",
+    } } }));
+    namespaces.patch("default", &params, &strict).await.unwrap();
+    story
+        .quota(json!({
+            "requests.cpu": "1", "requests.memory": "1Gi", "limits.cpu": "1", "limits.memory": "1Gi",
+            "requests.ephemeral-storage": "1Gi", "limits.ephemeral-storage": "1Gi",
+        }))
+        .await;
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    pass(10).await;
+    story.assert_pulled("n1", &message).await;
+    // A quota without room is named, long before the deadline.
+    story.quota(json!({ "pods": "1" })).await;
+    story.image("nginx:1.19.6").await;
+    story.imagepull("n1").await;
+    pass(15).await;
+    let why = story.failure("n1").await;
+    assert!(
+        why.contains("is forbidden: exceeded quota: q, requested: pods=1"),
+        "{why}"
+    );
+    assert_eq!(story.job_names().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_survives_a_controller_that_is_killed() {
+    let mut story = Story::begin(2).await;
+    let missing = Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    };
+    story.behaviour(NEW, slow(20)).await;
+    let rule = crate::sim::kubelet::Rule {
+        image: NEW.to_owned(),
+        node: "n2".to_owned(),
+        behaviour: missing,
+    };
+    story.world.kubelets.rule(rule).await.unwrap();
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    story.imagepull("n2").await;
+    // Killed as soon as the Jobs are there.
+    while story.job_names().await.len() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    story.kill();
+    pass(60).await;
+    assert_eq!(story.ready("n1").await[1], "WaitPullImage");
+    assert_eq!(story.ready("n2").await[1], "WaitPullImage");
+    story.start();
+    pass(5).await;
+    story.assert_pulled("n1", &message).await;
+    assert!(story.failure("n2").await.contains("not found"));
+    assert_eq!(story.job_names().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_at_any_moment_it_ends_alike() {
+    for moment in (0..400).step_by(20) {
+        let mut story = Story::begin(1).await;
+        story.behaviour(NEW, slow(0)).await;
+        story.image(NEW).await;
+        let message = story.imagepull("n1").await;
+        tokio::time::sleep(Duration::from_millis(moment * 5)).await;
+        story.kill();
+        pass(2).await;
+        story.start();
+        pass(10).await;
+        story.assert_pulled("n1", &message).await;
+        assert_eq!(story.job_names().await, Vec::<String>::new(), "{moment}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_begins_on_a_node_that_is_offline_until_it_returns() {
+    let story = Story::begin(1).await;
+    story.behaviour(NEW, slow(5)).await;
+    story.image(NEW).await;
+    story.offline("n1").await;
+    let message = story.imagepull("n1").await;
+    pass(60).await;
+    assert_eq!(story.job_names().await, Vec::<String>::new());
+    story.world.kubelets.set_online("n1").await.unwrap();
+    pass(12).await;
+    story.assert_pulled("n1", &message).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_goes_with_its_pod() {
+    let story = Story::begin(1).await;
+    story.behaviour(NEW, slow(60)).await;
+    story.image(NEW).await;
+    story.imagepull("n1").await;
+    pass(5).await;
+    let name = story.pod("n1").await.metadata.name.unwrap();
+    story
+        .pods()
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    pass(10).await;
+    assert_eq!(story.job_names().await, Vec::<String>::new());
+    assert_eq!(story.condition("n1", "PodImageReady").await, None);
 }

@@ -1,4 +1,5 @@
-//! What stands between a valid object and the store: namespaces, quotas, and what admission adds to pods and Jobs.
+//! What stands between a valid object and the store: namespaces, quotas, Pod Security, and what admission adds to pods
+//! and Jobs.
 
 use serde_json::{Map, Value, json};
 
@@ -7,6 +8,7 @@ use super::request::Target;
 use super::resources::{self, Storage};
 use super::status::Failure;
 use super::store::{Filter, Key, Store};
+use super::{compute_quota, pod_security};
 
 /// May this object be created in its namespace?
 ///
@@ -39,7 +41,28 @@ pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<()
         }
         return Err(failure);
     }
+    if resource.storage == Storage::Pods
+        && let Some(why) = pod_security::violation(&namespace.value, object)
+    {
+        return Err(refused(target, object, why));
+    }
     within_quota(store, target, object)
+}
+
+/// A pod without pull secrets takes those of its service account.
+pub(crate) fn take_pull_secrets(store: &Store, pod: &mut Value) {
+    let key = Key {
+        namespace: pod.namespace().to_owned(),
+        name: pod.text("/spec/serviceAccountName").to_owned(),
+    };
+    let Some(account) = store.get(Storage::ServiceAccounts, &key) else {
+        return;
+    };
+    let secrets = account.value["imagePullSecrets"].clone();
+    let has = pod["spec"]["imagePullSecrets"].as_array();
+    if secrets.is_array() && has.is_none_or(Vec::is_empty) {
+        pod["spec"]["imagePullSecrets"] = secrets;
+    }
 }
 
 /// The names under which quotas count objects of a resource.
@@ -79,16 +102,28 @@ fn within_quota(store: &Store, target: &Target, object: &Value) -> Result<(), Fa
                     "exceeded quota: {}, requested: {name}=1, used: {name}={used}, limited: {name}={limit}",
                     key.name
                 );
-                return Err(Failure::forbidden(
-                    target.resource.group,
-                    target.resource.plural,
-                    object.name(),
-                    why,
-                ));
+                return Err(refused(target, object, why));
+            }
+        }
+        if storage == Storage::Pods {
+            let running = store.select(storage, &filter, None);
+            let running = running.map(|(_, stored)| &stored.value);
+            let running: Vec<&Value> = running.filter(|pod| runs(pod)).collect();
+            if let Some(why) = compute_quota::objection(&quota.value, object, &running) {
+                return Err(refused(target, object, why));
             }
         }
     }
     Ok(())
+}
+
+fn refused(target: &Target, object: &Value, why: String) -> Failure {
+    let resource = target.resource;
+    Failure::forbidden(resource.group, resource.plural, object.name(), why)
+}
+
+fn runs(pod: &Value) -> bool {
+    !matches!(pod.text("/status/phase"), "Failed" | "Succeeded")
 }
 
 fn limit(quota: &Value, name: &str) -> Option<u64> {
@@ -101,9 +136,9 @@ fn count(store: &Store, storage: Storage, namespace: &str, name: &str) -> u64 {
         namespace: namespace.to_owned(),
         ..Filter::default()
     };
-    let counted = store.select(storage, &filter, None).filter(|(_, stored)| {
-        name != "pods" || !matches!(stored.value.text("/status/phase"), "Failed" | "Succeeded")
-    });
+    let counted = store
+        .select(storage, &filter, None)
+        .filter(|(_, stored)| name != "pods" || runs(&stored.value));
     counted.count() as u64
 }
 

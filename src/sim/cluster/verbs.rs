@@ -152,6 +152,9 @@ pub(crate) fn create(
     }
     defaults::fill(resource.storage, &mut object);
     admission::complete(resource.storage, &mut object);
+    if resource.storage == Storage::Pods {
+        admission::take_pull_secrets(store, &mut object);
+    }
     if resource.storage != Storage::Nodes && resource.has_status() {
         object.set_or_remove("status", defaults::first_status(resource.storage, &object));
     }

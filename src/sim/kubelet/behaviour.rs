@@ -16,8 +16,14 @@ pub struct Behaviour {
     /// How long it runs until it ends by itself (exit code 0). Containers of pods that do not restart always (those
     /// of Jobs) end at once unless this says otherwise.
     pub completes_after: Option<Duration>,
-    /// The image cannot be pulled.
+    /// The image cannot be pulled: the registry does not have it.
     pub image_error: bool,
+    /// The registry refuses connections. One that hangs is a `pull` that takes for ever.
+    pub registry_down: bool,
+    /// The registry wants the pull secret of this name.
+    pub needs_secret: Option<String>,
+    /// The image has no program `true`, nor any other but its own: a container that is told to run it does not start.
+    pub no_shell: bool,
     /// It runs and never becomes ready.
     pub never_ready: bool,
     /// How long after its start it takes the whole node down, like a kernel panic.
@@ -34,6 +40,9 @@ impl Default for Behaviour {
             crash_after: None,
             completes_after: None,
             image_error: false,
+            registry_down: false,
+            needs_secret: None,
+            no_shell: false,
             never_ready: false,
             kills_node_after: None,
         }

@@ -83,11 +83,24 @@ pub(super) struct Container {
     pub(super) ready: bool,
     /// It ran at least once.
     pub(super) ran: bool,
+    /// Why the last pull failed.
+    pub(super) pull_error: Option<PullError>,
     /// Failures in a row, for the back-off.
     failures: u32,
     /// Counts its lives: a step that was planned for an earlier one is void.
     life: u32,
 }
+
+/// Why an image cannot be pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PullError {
+    NotFound,
+    Denied,
+    Unreachable,
+}
+
+/// Exit code of a container that the runtime could not start.
+pub(super) const START_ERROR: i32 = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -165,6 +178,7 @@ impl Container {
             restarts: 0,
             ready: false,
             ran: false,
+            pull_error: None,
             failures: 0,
             life: 0,
         }
@@ -378,9 +392,10 @@ impl Pod {
         let behaviour = host.behaviour(&container.image);
         let life = container.life;
         if host.images.contains(&container.image) && !behaviour.image_error {
+            container.pull_error = None;
             return host.after(behaviour.start, Step::Container(index, life, Act::Start));
         }
-        if behaviour.pull > Duration::ZERO || behaviour.image_error {
+        if behaviour.pull > Duration::ZERO || self.pull_error(&behaviour).is_some() {
             self.dirty = true;
             host.after(behaviour.pull, Step::Container(index, life, Act::Pulled));
         } else {
@@ -388,11 +403,30 @@ impl Pod {
         }
     }
 
+    /// What would come of pulling such an image with the secrets of this pod.
+    fn pull_error(&self, behaviour: &Behaviour) -> Option<PullError> {
+        let secrets = &self.seen.spec.image_pull_secrets;
+        let has = |name: &String| secrets.iter().any(|secret| secret.name == *name);
+        if behaviour.registry_down {
+            Some(PullError::Unreachable)
+        } else if behaviour
+            .needs_secret
+            .as_ref()
+            .is_some_and(|name| !has(name))
+        {
+            Some(PullError::Denied)
+        } else {
+            behaviour.image_error.then_some(PullError::NotFound)
+        }
+    }
+
     fn pulled(&mut self, index: usize, host: &mut Host<'_>) {
+        let behaviour = host.behaviour(&self.containers[index].image);
+        let error = self.pull_error(&behaviour);
         let container = &mut self.containers[index];
-        let behaviour = host.behaviour(&container.image);
         let life = container.life;
-        if behaviour.image_error {
+        container.pull_error = error;
+        if error.is_some() {
             container.failures += 1;
             set_waiting(container, "ErrImagePull");
             host.after(FAILURE_SHOWN, Step::Container(index, life, Act::BackOff));
@@ -407,10 +441,35 @@ impl Pod {
         host.after(behaviour.start, Step::Container(index, life, Act::Start));
     }
 
+    /// Whether a container is told to run a program that its image does not have.
+    fn lacks_program(&self, index: usize, behaviour: &Behaviour) -> bool {
+        let name = &self.containers[index].name;
+        let mut wanted = self.seen.spec.containers.iter();
+        let wanted = wanted.find(|container| container.name == *name);
+        behaviour.no_shell
+            && wanted.is_some_and(|container| {
+                let program = container.command.first().map(String::as_str);
+                matches!(program, Some("true" | "sh" | "/bin/true" | "/bin/sh"))
+            })
+    }
+
     fn start(&mut self, index: usize, host: &mut Host<'_>) {
         let always = self.restarts_always();
+        let behaviour = host.behaviour(&self.containers[index].image);
+        if self.lacks_program(index, &behaviour) {
+            let container = &mut self.containers[index];
+            container.life += 1;
+            container.state = State::Terminated(Exit {
+                code: START_ERROR,
+                started: Timestamp::UNIX_EPOCH,
+                finished: host.now,
+            });
+            if self.seen.spec.restart_policy.as_deref() != Some("Never") {
+                self.restart_later(index, host);
+            }
+            return;
+        }
         let container = &mut self.containers[index];
-        let behaviour = host.behaviour(&container.image);
         if let State::Terminated(exit) = &container.state {
             container.last = Some(exit.clone());
         }

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pod::{Container, Exit, Flag, Pod, Stage, State};
+use super::pod::{Container, Exit, Flag, Pod, PullError, START_ERROR, Stage, State};
 
 /// The status of a pod, as a strategic merge patch: it names the kubelet's own conditions and leaves those of others.
 pub(super) fn pod(pod: &Pod, host_ip: &str) -> Value {
@@ -66,7 +66,7 @@ fn condition(kind: &str, flag: Flag, (reason, message): (&str, String)) -> Value
 
 fn container(container: &Container) -> Value {
     let state = match &container.state {
-        State::Waiting(reason) => json!({ "waiting": waiting(reason, &container.image) }),
+        State::Waiting(reason) => json!({ "waiting": waiting(reason, container) }),
         State::Running { since } => json!({ "running": { "startedAt": Time(*since) } }),
         State::Terminated(exit) => json!({ "terminated": terminated(exit, container) }),
     };
@@ -82,7 +82,7 @@ fn container(container: &Container) -> Value {
     json!({
         "name": container.name,
         "image": container.image,
-        "imageID": if container.ran { image_id(&container.image) } else { String::new() },
+        "imageID": if container.ran || matches!(container.state, State::Terminated(_)) { image_id(&container.image) } else { String::new() },
         "ready": container.ready,
         "containerID": since.map(|since| container_id(container, since)),
         "started": matches!(container.state, State::Running { .. }),
@@ -92,20 +92,60 @@ fn container(container: &Container) -> Value {
     })
 }
 
-fn waiting(reason: &str, image: &str) -> Value {
+fn waiting(reason: &str, container: &Container) -> Value {
+    let image = &container.image;
     let message = match reason {
-        "ErrImagePull" => format!("failed to pull and unpack image \"{image}\": not found"),
-        "ImagePullBackOff" => format!("Back-off pulling image \"{image}\""),
+        "ErrImagePull" => pull_error(container),
+        "ImagePullBackOff" => {
+            let error = pull_error(container);
+            format!("Back-off pulling image \"{image}\": ErrImagePull: {error}")
+        }
         "CrashLoopBackOff" => "back-off restarting failed container".to_owned(),
         _ => return json!({ "reason": reason }),
     };
     json!({ "reason": reason, "message": message })
 }
 
+/// What containerd says (1.6, behind a kubelet of 1.36).
+fn pull_error(container: &Container) -> String {
+    let image = &container.image;
+    let (before, why) = match container.pull_error {
+        Some(PullError::Unreachable) => (
+            "",
+            "failed to do request: Head: dial tcp 127.0.0.1:443: connect: connection refused".to_owned(),
+        ),
+        Some(PullError::Denied) => (
+            "",
+            "pull access denied, repository does not exist or may require authorization: authorization failed: \
+             no basic auth credentials"
+                .to_owned(),
+        ),
+        Some(PullError::NotFound) | None => (
+            "rpc error: code = NotFound desc = ",
+            format!("{image}: not found"),
+        ),
+    };
+    format!(
+        "{before}failed to pull and unpack image \"{image}\": failed to resolve reference \"{image}\": {why}"
+    )
+}
+
 fn terminated(exit: &Exit, container: &Container) -> Value {
+    let (reason, message) = match exit.code {
+        0 => ("Completed", None),
+        START_ERROR => (
+            "StartError",
+            Some(
+                "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create \
+                 failed: unable to start container process: exec: \"true\": executable file not found in $PATH: unknown",
+            ),
+        ),
+        _ => ("Error", None),
+    };
     json!({
         "exitCode": exit.code,
-        "reason": if exit.code == 0 { "Completed" } else { "Error" },
+        "reason": reason,
+        "message": message,
         "startedAt": Time(exit.started),
         "finishedAt": Time(exit.finished),
         "containerID": container_id(container, exit.started),

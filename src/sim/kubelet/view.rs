@@ -32,6 +32,8 @@ pub(super) struct Spec {
     pub(super) readiness_gates: Vec<Gate>,
     pub(super) restart_policy: Option<String>,
     #[serde(default)]
+    pub(super) image_pull_secrets: Vec<SecretName>,
+    #[serde(default)]
     pub(super) host_network: bool,
 }
 
@@ -40,6 +42,14 @@ pub(super) struct Container {
     pub(super) name: String,
     #[serde(default)]
     pub(super) image: String,
+    #[serde(default)]
+    pub(super) command: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct SecretName {
+    #[serde(default)]
+    pub(super) name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
