@@ -91,6 +91,7 @@ fn node(i: usize, updated: bool) -> Node {
     Node {
         name: format!("edge-node-{i:06}").into(),
         labels: Labels::default(),
+        hold: None,
         targeting: Targeting::Run,
         readiness,
         pods: vec![pod(i, updated && !offline)],

@@ -25,6 +25,7 @@ mod decide;
 pub mod eligibility;
 pub mod fleet;
 mod guard;
+pub mod hold;
 mod labels;
 pub mod names;
 pub mod near;
@@ -44,6 +45,7 @@ pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, Readiness,
     ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
+pub use hold::{Hold, Holds};
 pub use labels::Labels;
 pub use phase::stall_of;
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall};

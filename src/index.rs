@@ -256,7 +256,7 @@ impl Index {
         let revisions = self.revisions_of(&uid);
         let set = self.sets.get_mut(key)?;
         set.confirm(&revisions);
-        Some(joined::fleet(set, &self.nodes, &revisions, now))
+        Some(joined::fleet(key, set, &self.nodes, &revisions, now))
     }
 
     /// What the annotations of a DaemonSet say.

@@ -82,6 +82,7 @@ impl Class {
             Self::Outdated { available, .. } => Verdict::Budget { broken: !available },
             Self::Kept(Kept::NotSelected) => Verdict::NotSelected,
             Self::Kept(Kept::Partition) => Verdict::Partition,
+            Self::Kept(Kept::Held(until)) => Verdict::Held { until },
             Self::Unknown { .. } => Verdict::NativeControllerBehind,
         }
     }

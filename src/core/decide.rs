@@ -72,6 +72,7 @@ struct Draft<'a> {
     classes: Vec<Class>,
     /// Whether a pod carries a condition of OTA mode.
     announced: bool,
+    scope: Scope,
     budget: Budget,
     actions: Vec<Action>,
     pulls: Vec<Pull>,
@@ -88,7 +89,7 @@ impl<'a> Draft<'a> {
         };
         let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
         guard::charge(strategy, fleet, &mut classes);
-        let scope = Scope::of(strategy, fleet);
+        let scope = Scope::of(strategy, fleet, now);
         scope.narrow(strategy, fleet, &mut classes);
         let resolve = |targeted| strategy.max_unavailable.resolve(targeted);
         Self {
@@ -96,6 +97,7 @@ impl<'a> Draft<'a> {
             fleet,
             now,
             budget: Budget::count(&classes, &scope, resolve),
+            scope,
             actions: Vec::new(),
             pulls: Vec::new(),
             verdicts: classes.iter().map(Class::verdict).collect(),
@@ -208,7 +210,11 @@ impl<'a> Draft<'a> {
         let moving = matches!(self.actions.first(), Some(Action::Delete(_)));
         let judged = || phase::of_rollout(self.fleet, &self.verdicts, &counts, moving, self.now);
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
-        let next_wake = self.turns().chain(wake).min();
+        let next_wake = self
+            .turns()
+            .chain(wake)
+            .chain(self.scope.next_change())
+            .min();
         Plan {
             actions: self.actions,
             verdicts: self.verdicts,

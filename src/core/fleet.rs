@@ -104,6 +104,8 @@ pub struct Node {
     pub name: NodeName,
     /// Its labels.
     pub labels: super::Labels,
+    /// What keeps it on its version for a while, if anything (possibly over by now).
+    pub hold: Option<super::Hold>,
     /// Whether the DaemonSet's pod belongs on it.
     pub targeting: Targeting,
     /// Whether it can run anything now.

@@ -23,6 +23,8 @@ pub const NOT_YET: [&str; 4] = [
     "apps.openyurt.io/lifecycle",
     "apps.openyurt.io/image-predownload-parallelism",
 ];
+/// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].
+pub const HOLD: &str = "apps.openyurt.io/hold";
 /// `spec.updateStrategy.type` of a DaemonSet, which has to be [`ON_DELETE`] (Kubernetes).
 pub const UPDATE_STRATEGY_TYPE_FIELD: &str = "spec.updateStrategy.type";
 /// The update strategy under which the native controller leaves replacing to others (Kubernetes).

@@ -148,7 +148,7 @@ pub struct Counts {
     pub outdated: usize,
     /// Targeted nodes that are offline (or not back for long enough) and outdated.
     pub offline_outdated: usize,
-    /// Targeted nodes that keep their old revision (`partition`, `selector`).
+    /// Targeted nodes that keep their old revision (`partition`, `selector`, `hold`).
     pub kept: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
@@ -164,6 +164,7 @@ impl Counts {
             ("offline", self.offline_outdated),
             ("held by partition", of_word(Verdict::Partition)),
             ("not selected", of_word(Verdict::NotSelected)),
+            ("on hold", of_word(Verdict::Held { until: None })),
         ];
         let some = parts.iter().filter(|(_, nodes)| *nodes > 0);
         let words: Vec<String> = some

@@ -51,6 +51,11 @@ fn recent() -> impl Random<Timestamp> {
     (-400_i64..5).prop_map(|seconds| after(now(), seconds))
 }
 
+/// Some instant around now.
+fn soon() -> impl Random<Timestamp> {
+    (-100_i64..100).prop_map(|seconds| after(now(), seconds))
+}
+
 /// A generator. Proptest's own word for that is taken here.
 trait Random<T>: proptest::strategy::Strategy<Value = T> {}
 impl<T, S: proptest::strategy::Strategy<Value = T>> Random<T> for S {}
@@ -98,7 +103,7 @@ fn pauses() -> impl Random<Option<Pause>> {
     prop_oneof![
         8 => Just(None),
         1 => Just(Some(Pause::Indefinite)),
-        2 => (-100_i64..100).prop_map(|s| Some(Pause::Until(after(now(), s)))),
+        2 => soon().prop_map(|at| Some(Pause::Until(at))),
     ]
 }
 
@@ -142,16 +147,27 @@ fn nodes() -> impl Random<Node> {
     ];
     let count = prop_oneof![1 => Just(0_usize), 10 => Just(1), 1 => Just(2), 1 => Just(3)];
     let pods = count.prop_flat_map(|count| vec(pods(), count));
-    (targeting, readiness, pods, option::of(recent()), zones()).prop_map(
-        |(targeting, readiness, pods, podless, zone)| Node {
+    let hold = option::weighted(0.1, option::of(soon()));
+    (
+        targeting,
+        readiness,
+        pods,
+        option::of(recent()),
+        zones(),
+        hold,
+    )
+        .prop_map(|(targeting, readiness, pods, podless, zone, hold)| Node {
             name: "".into(),
             labels: [("zone", zone)].into_iter().collect(),
+            hold: hold.map(|until| Hold {
+                until,
+                reason: "".into(),
+            }),
             targeting,
             readiness,
             podless_since: podless.filter(|_| pods.is_empty()),
             pods,
-        },
-    )
+        })
 }
 
 fn pods() -> impl Random<Pod> {
@@ -289,7 +305,10 @@ fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> u
             });
         node.targeting == Targeting::Run
             && !settling
-            && !matches!(verdict, Verdict::Partition | Verdict::NotSelected)
+            && !matches!(
+                verdict,
+                Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. }
+            )
             && !alive.any(|pod| is_available(pod, strategy, now))
     };
     fleet.nodes.iter().zip(&plan.verdicts).filter(lacks).count()
@@ -380,12 +399,13 @@ proptest! {
         if by_word(Verdict::Partition) > 0 {
             prop_assert!(by_word(Verdict::Partition) <= kept);
         }
-        if let Some(selector) = &strategy.selector {
-            let deleted = deleted(&plan);
-            for node in &fleet.nodes {
-                let goes = node.pods.iter().any(|pod| deleted.iter().any(|gone| gone.uid == pod.uid));
-                prop_assert!(!goes || selector.matches(|key| node.labels.get(key)));
-            }
+        let deleted = deleted(&plan);
+        for node in &fleet.nodes {
+            let goes = node.pods.iter().any(|pod| deleted.iter().any(|gone| gone.uid == pod.uid));
+            let selector = strategy.selector.as_ref();
+            let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
+            let held = node.hold.as_ref().is_some_and(|hold| hold.holds(now()));
+            prop_assert!(!goes || selected && !held);
         }
     }
 
@@ -544,6 +564,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
     let node = |i: usize| Node {
         name: format!("n{i:04}").into(),
         labels: Labels::default(),
+        hold: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: now() },
         podless_since: None,

@@ -1,12 +1,15 @@
 //! Which outdated nodes keep their old revision, because the owner of the DaemonSet said so.
 //!
-//! `selector` names the nodes that take part; `partition` is a number of nodes that do not, whichever they are. Both are
+//! `selector` names the nodes that take part; `partition` is a number of nodes that do not, whichever they are; `hold`
+//! on a Node keeps that one out for a while (spec/beyond.md §2, wish 11). The first two are
 //! settings of the KEP "RollingUpdate enhancement" and of Kruise's Advanced DaemonSet, and mean the same here
 //! (spec/advanced-daemonset.md §4.3): a cap on what is touched. A pod that somebody else deletes comes back with the
 //! current revision, and nothing ever goes back to an old one.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::classify::Class;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Node};
 use super::strategy::{Mode, Strategy};
 
 /// Why an outdated node is left alone.
@@ -16,34 +19,45 @@ pub(super) enum Kept {
     NotSelected,
     /// It is one of those that `partition` keeps.
     Partition,
+    /// Its own annotation `hold` asks for that, until then.
+    Held(Option<Timestamp>),
 }
 
-/// The nodes that `selector` names.
+/// The nodes that take part, as far as they themselves decide that.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// By position in the fleet; `None`: all of them.
-    selected: Option<Vec<bool>>,
+    /// By position in the fleet why a node takes no part; `None`: all of them do.
+    outside: Option<Vec<Option<Kept>>>,
 }
 
 impl Scope {
-    /// Who takes part.
-    pub(super) fn of(strategy: &Strategy, fleet: &Fleet) -> Self {
-        let selector = strategy.selector.as_ref();
-        let selector = selector.filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
-        let selected = selector.map(|selector| {
-            let labels = fleet.nodes.iter().map(|node| &node.labels);
-            labels
-                .map(|labels| selector.matches(|key| labels.get(key)))
-                .collect()
+    /// Who takes part at `now`.
+    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
+        let is_told = strategy.selector.is_some() || fleet.nodes.iter().any(|n| n.hold.is_some());
+        let outside = (is_told && strategy.mode == Mode::AdvancedRollingUpdate).then(|| {
+            let nodes = fleet.nodes.iter();
+            nodes.map(|node| outside(strategy, node, now)).collect()
         });
-        Self { selected }
+        Self { outside }
     }
 
     /// Whether the node at `position` takes part.
     pub(super) fn contains(&self, position: usize) -> bool {
-        self.selected
-            .as_ref()
-            .is_none_or(|selected| selected[position])
+        self.reason(position).is_none()
+    }
+
+    fn reason(&self, position: usize) -> Option<Kept> {
+        self.outside.as_ref().and_then(|outside| outside[position])
+    }
+
+    /// When somebody takes part again by time alone.
+    pub(super) fn next_change(&self) -> Option<Timestamp> {
+        let outside = self.outside.iter().flatten().flatten();
+        let ends = outside.filter_map(|kept| match kept {
+            Kept::Held(until) => *until,
+            Kept::NotSelected | Kept::Partition => None,
+        });
+        ends.min()
     }
 
     /// Turns the classes of the outdated nodes that are left alone into [`Class::Kept`].
@@ -53,10 +67,12 @@ impl Scope {
         if strategy.mode != Mode::AdvancedRollingUpdate {
             return;
         }
-        if self.selected.is_some() {
+        if self.outside.is_some() {
             for (position, class) in classes.iter_mut().enumerate() {
-                if !self.contains(position) && is_old(fleet, position, class) {
-                    *class = Class::Kept(Kept::NotSelected);
+                if let Some(kept) = self.reason(position)
+                    && is_old(fleet, position, class)
+                {
+                    *class = Class::Kept(kept);
                 }
             }
         }
@@ -66,14 +82,27 @@ impl Scope {
     }
 }
 
+/// Why a node takes no part. Its own word comes before the DaemonSet's.
+fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
+    let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
+    let is_selected = || {
+        let selector = strategy.selector.as_ref();
+        selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)))
+    };
+    match hold {
+        Some(hold) => Some(Kept::Held(hold.until)),
+        None => (!is_selected()).then_some(Kept::NotSelected),
+    }
+}
+
 /// Of the nodes on an old revision `partition` remain: the last ones by name.
 fn keep_partition(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     let targeted = classes.iter().filter(|class| class.is_targeted()).count();
     let kept = strategy.partition.resolve_down(targeted);
     let is_candidate = |position: &usize| is_old(fleet, *position, &classes[*position]);
     let candidates: Vec<usize> = (0..classes.len()).filter(is_candidate).collect();
-    let unselected = |class: &&Class| **class == Class::Kept(Kept::NotSelected);
-    let old = candidates.len() + classes.iter().filter(unselected).count();
+    let is_kept = |class: &&Class| matches!(class, Class::Kept(_));
+    let old = candidates.len() + classes.iter().filter(is_kept).count();
     for position in candidates.into_iter().skip(old.saturating_sub(kept)) {
         classes[position] = Class::Kept(Kept::Partition);
     }

@@ -30,6 +30,11 @@ pub enum Verdict {
     Partition,
     /// Keeps its outdated pod: its labels do not match `selector`.
     NotSelected,
+    /// Keeps its outdated pod: the annotation `hold` on the Node asks for that.
+    Held {
+        /// When that ends by itself.
+        until: Option<Timestamp>,
+    },
     /// OTA: a newer revision is there; the owner of the node decides when.
     AwaitingOwner,
     /// The native DaemonSet controller has not caught up with the DaemonSet; nothing may be touched.
@@ -92,7 +97,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 12] = [
+    pub const WORDS: [&'static str; 13] = [
         "Done",
         "InProgress",
         "Budget",
@@ -101,6 +106,7 @@ impl Verdict {
         "Paused",
         "Partition",
         "NotSelected",
+        "Held",
         "AwaitingOwner",
         "NativeControllerBehind",
         "Invalid",
@@ -118,10 +124,11 @@ impl Verdict {
             Self::Paused { .. } => 5,
             Self::Partition => 6,
             Self::NotSelected => 7,
-            Self::AwaitingOwner => 8,
-            Self::NativeControllerBehind => 9,
-            Self::Invalid => 10,
-            Self::NotTargeted => 11,
+            Self::Held { .. } => 8,
+            Self::AwaitingOwner => 9,
+            Self::NativeControllerBehind => 10,
+            Self::Invalid => 11,
+            Self::NotTargeted => 12,
         }
     }
 

@@ -81,6 +81,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
                     .unwrap_or_default()
             ),
         ),
+        Verdict::Held { until } => (None, held(node, until)),
         Verdict::AwaitingOwner => (
             None,
             "is outdated; its owner decides when to upgrade (OTA)".to_owned(),
@@ -104,12 +105,13 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             ),
         ),
     };
+    let because = because + &ended_hold(picture, node);
     Explanation {
         reason,
         since: match verdict {
             // These hold as long as the rollout is in its state.
             Verdict::Budget { .. } | Verdict::AwaitingOwner => picture.incomplete_since(),
-            Verdict::Partition | Verdict::NotSelected => None,
+            Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. } => None,
             Verdict::Paused { .. } | Verdict::Invalid | Verdict::NativeControllerBehind => {
                 picture.state_since()
             }
@@ -207,6 +209,30 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
         ),
     };
     (Some(reason.into()), because)
+}
+
+/// That a hold is over, for whoever forgot to remove it.
+fn ended_hold(picture: &Picture, node: &Node) -> String {
+    let hold = node.hold.as_ref().filter(|hold| !hold.holds(picture.now));
+    match hold.and_then(|hold| hold.until) {
+        Some(until) => format!(" (its hold ended at {})", age::instant(until)),
+        None => String::new(),
+    }
+}
+
+fn held(node: &Node, until: Option<Timestamp>) -> String {
+    let reason = node.hold.as_ref().map_or("", |hold| &*hold.reason);
+    let reason = match reason {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
+    match until {
+        Some(until) => format!(
+            "keeps its outdated pod until {}{reason}",
+            age::instant(until)
+        ),
+        None => format!("keeps its outdated pod{reason}"),
+    }
 }
 
 fn paused(until: Option<Timestamp>) -> String {

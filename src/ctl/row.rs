@@ -22,7 +22,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  Held, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::SetKey;
 use super::node::NodeRecord;
 use super::set::SetRecord;
 use crate::core::revision::RevisionFacts;
@@ -48,6 +49,7 @@ impl Joined {
 
 /// The fleet of `set` as it is now.
 pub(super) fn fleet(
+    key: &SetKey,
     set: &mut SetRecord,
     nodes: &BTreeMap<NodeName, NodeRecord>,
     revisions: &[RevisionFacts],
@@ -63,7 +65,15 @@ pub(super) fn fleet(
         Some(mut fleet) => {
             let kept = Arc::make_mut(&mut fleet);
             for name in &touched {
-                let node = node(set, name, nodes.get(name), &present.state, revisions, now);
+                let node = node(
+                    key,
+                    set,
+                    name,
+                    nodes.get(name),
+                    &present.state,
+                    revisions,
+                    now,
+                );
                 place(&mut kept.nodes, name, node);
             }
             fleet
@@ -71,7 +81,7 @@ pub(super) fn fleet(
         None => Arc::new(Fleet {
             revision: present.state.clone(),
             replaces: false,
-            nodes: all(set, nodes, &present.state, revisions, now),
+            nodes: all(key, set, nodes, &present.state, revisions, now),
         }),
     };
     let kept = Arc::make_mut(&mut fleet);
@@ -101,6 +111,7 @@ pub(super) fn fleet(
 
 /// Every node that should run a pod or holds one, in the order of names.
 fn all(
+    key: &SetKey,
     set: &mut SetRecord,
     nodes: &BTreeMap<NodeName, NodeRecord>,
     state: &RevisionState,
@@ -114,12 +125,13 @@ fn all(
     names.sort();
     names
         .iter()
-        .filter_map(|name| node(set, name, nodes.get(name), state, revisions, now))
+        .filter_map(|name| node(key, set, name, nodes.get(name), state, revisions, now))
         .collect()
 }
 
 /// One node and its pods; `None` when no pod belongs there and there is none.
 fn node(
+    key: &SetKey,
     set: &mut SetRecord,
     name: &NodeName,
     record: Option<&NodeRecord>,
@@ -132,6 +144,7 @@ fn node(
         let gone = Node {
             name: name.clone(),
             labels: crate::core::Labels::default(),
+            hold: None,
             targeting: Targeting::No,
             readiness: Readiness::Gone,
             pods,
@@ -148,6 +161,7 @@ fn node(
     Some(Node {
         name: name.clone(),
         labels: record.labels(),
+        hold: record.holds.of(&key.namespace, &key.name).cloned(),
         targeting,
         readiness: record.readiness,
         pods,

@@ -7,7 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
-use crate::core::{Labels, NodeName, Readiness};
+use crate::core::names::HOLD;
+use crate::core::{Holds, Labels, NodeName, Readiness};
 
 /// A Node, as far as anything depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(super) struct NodeRecord {
     labels: Labels,
     taints: Vec<Taint>,
     pub(super) readiness: Readiness,
+    /// Which DaemonSets leave it on its version.
+    pub(super) holds: Holds,
     /// The condition's own `lastTransitionTime`: tells a change that was missed while a watch was away.
     stamped: Option<Timestamp>,
 }
@@ -46,11 +49,14 @@ impl NodeRecord {
         });
         let taints = taints.collect();
         let labels = node.metadata.labels.iter().flatten();
+        let annotations = node.metadata.annotations.as_ref();
+        let holds = annotations.and_then(|annotations| annotations.get(HOLD));
         Self {
             labels: labels
                 .map(|(key, value)| (share(texts, key), share(texts, value)))
                 .collect(),
             taints,
+            holds: holds.map(|text| Holds::read(text)).unwrap_or_default(),
             readiness: readiness(before, is_ready, stamped, now),
             stamped,
         }

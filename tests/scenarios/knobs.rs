@@ -1,9 +1,11 @@
 //! What holds nodes back on purpose, beside `paused`: `partition` and `selector`.
 
+use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use crate::support::checks::*;
 use crate::support::objects::*;
+use crate::support::player::Stage;
 use crate::support::story::Story;
 use crate::support::suite::scenarios;
 
@@ -18,6 +20,16 @@ fn kept(nodes: usize, partition: &str, keeps: usize) -> Story {
             "held by partition: ",
         )))
         .expect(untouched(nodes - keeps + 1..=nodes))
+}
+
+/// Puts a node on hold for the DaemonSet of namespace `space`.
+fn hold(space: &str, rest: serde_json::Value) -> serde_json::Value {
+    let mut entry = json!({ "daemonset": format!("{space}/{DAEMON}") });
+    entry
+        .as_object_mut()
+        .expect("an object")
+        .extend(rest.as_object().cloned().unwrap_or_default());
+    json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): json!([entry]).to_string() } } })
 }
 
 /// Nodes are told apart by this label.
@@ -71,6 +83,38 @@ scenarios! {
             .annotate("selector", r#"{"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}"#)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .expect(deletions(4))
+    }
+
+    /// spec/beyond.md §2, wish 11.
+    fn w11_given_a_node_on_hold_then_it_keeps_its_version_until_the_hold_ends_and_nobody_waits_for_it(pace) {
+        let end = |stage: Stage| async move {
+            let none = json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): null } } });
+            stage.patch_node(2, &none).await
+        };
+        let by_hand = Story::on(3)
+            .does("hold node 2", |stage: Stage| async move {
+                stage.patch_node(2, &hold(&stage.name, json!({ "reason": "calibration" }))).await
+            })
+            .image(NEW)
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "on hold: 1")))
+            .throughout(untouched([2]), pace.pick(3600, 5))
+            .does("end the hold", end)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")));
+        let by_itself = Story::on(2)
+            .does("hold node 1 for a while", |stage: Stage| async move {
+                let until = stage.world.clock.now() + SignedDuration::from_secs(12);
+                stage.patch_node(1, &hold(&stage.name, json!({ "until": until.to_string() }))).await
+            })
+            .image(NEW)
+            .until(replaced([2]))
+            .expect(untouched([1]))
+            .until(converged());
+        let unreadable = Story::on(2)
+            .patch_node(1, json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): "please" } } }))
+            .image(NEW)
+            .until(replaced([2]))
+            .throughout(untouched([1]), pace.pick(600, 5));
+        vec![by_hand, by_itself, unreadable]
     }
 
     fn s96_given_a_selector_that_cannot_be_read_then_nothing_is_touched(pace) {

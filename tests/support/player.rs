@@ -350,7 +350,8 @@ impl Stage {
         Ok(())
     }
 
-    async fn patch_node(&self, node: usize, patch: &Value) -> anyhow::Result<()> {
+    /// Patches a Node (merge).
+    pub(crate) async fn patch_node(&self, node: usize, patch: &Value) -> anyhow::Result<()> {
         let nodes = Api::<Node>::all(self.world.client.clone());
         let patched = nodes
             .patch(

@@ -45,6 +45,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
     let node = |name: &&str| Node {
         name: (*name).into(),
         labels: Labels::default(),
+        hold: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(0) },
         pods: vec![pod(name)],

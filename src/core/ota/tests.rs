@@ -54,6 +54,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         replaces: true,
         nodes: vec![Node {
             labels: Labels::default(),
+            hold: None,
             name: "n".into(),
             targeting: Targeting::Run,
             readiness,

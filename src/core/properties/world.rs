@@ -233,6 +233,7 @@ impl ModelNode {
         Node {
             name: self.name.clone(),
             labels: Labels::default(),
+            hold: None,
             targeting: self.targeting,
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted)).collect(),

@@ -2,7 +2,7 @@
 
 use super::{Explanation, explain, newest};
 use crate::core::eligibility::Obstacle;
-use crate::core::names::{MAX_UNAVAILABLE, PARTITION, PAUSED, SELECTOR};
+use crate::core::names::{HOLD, MAX_UNAVAILABLE, PARTITION, PAUSED, SELECTOR};
 use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, stall_of};
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -46,6 +46,16 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::NotSelected => format!(
             "It has its turn when the annotation {SELECTOR} selects it or is removed, or the node gets such labels."
         ),
+        Verdict::Held { until } => {
+            let early = format!("kubectl annotate node {} {HOLD}-", node.name);
+            match until {
+                Some(until) => format!(
+                    "It has its turn by itself in {}; earlier with: {early}",
+                    age::between(picture.now, until)
+                ),
+                None => format!("It has its turn after: {early}"),
+            }
+        }
         Verdict::AwaitingOwner => upgrade(picture, node),
         Verdict::NativeControllerBehind => {
             "It goes on by itself within seconds. If it does not, kube-controller-manager is down or cannot reach \

@@ -18,6 +18,7 @@ fn node(name: &str) -> Node {
     Node {
         name: name.into(),
         labels: Labels::default(),
+        hold: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(1) },
         pods: vec![pod(&format!("p-{name}"))],

@@ -1,0 +1,188 @@
+//! A node that is to keep its version for a while: the annotation `hold` on the Node (spec/beyond.md §2, wish 11).
+//!
+//! A list of entries, each for one DaemonSet, with the time at which it ends, or a reason why it has none:
+//!
+//! ```json
+//! [{"daemonset": "default/nginx-daemonset", "until": "2030-01-31T18:00:00Z", "reason": "calibration"}]
+//! ```
+//!
+//! An annotation that cannot be read holds the node for every DaemonSet: somebody wanted something to stay as it is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+/// Most entries that are looked at: an annotation has its limits, and so has a node.
+const ENTRIES: usize = 64;
+/// Longest reason that is kept, in characters.
+const REASON: usize = 200;
+
+/// What keeps a node on its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// When it ends; `None` when a person has to end it.
+    pub until: Option<Timestamp>,
+    /// Why, in the words of whoever set it; may be empty when there is an end.
+    pub reason: Arc<str>,
+}
+
+impl Hold {
+    /// Whether it holds at `now`.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// All entries of one Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds(Box<[(Scope, Hold)]>);
+
+/// Whom an entry is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Scope {
+    Everybody,
+    /// `namespace/name`.
+    DaemonSet(Box<str>),
+}
+
+/// Why an annotation cannot be read. Its `Display` ends with the cure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Flaw {
+    NoList,
+    TooMany,
+    NoDaemonSet,
+    NoTime,
+    ForEver,
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self {
+            Self::NoList => "it is no JSON list",
+            Self::TooMany => "it has more than 64 entries",
+            Self::NoDaemonSet => "an entry has no daemonset such as \"default/nginx-daemonset\"",
+            Self::NoTime => "an entry has an until that is no time such as 2030-01-31T18:00:00Z",
+            Self::ForEver => "an entry has neither until nor a reason",
+        };
+        write!(
+            f,
+            "the annotation {} cannot be used, because {why}; correct or remove it",
+            super::names::HOLD
+        )
+    }
+}
+
+impl Holds {
+    /// Reads the annotation's value.
+    pub fn read(text: &str) -> Self {
+        let entries = entries(text).unwrap_or_else(|flaw| {
+            let hold = Hold {
+                until: None,
+                reason: flaw.to_string().into(),
+            };
+            vec![(Scope::Everybody, hold)]
+        });
+        Self(entries.into())
+    }
+
+    /// What holds the node for the DaemonSet `namespace/name`; of several entries the one that ends last.
+    pub fn of(&self, namespace: &str, name: &str) -> Option<&Hold> {
+        let concerns = |scope: &Scope| match scope {
+            Scope::Everybody => true,
+            Scope::DaemonSet(key) => key.split_once('/') == Some((namespace, name)),
+        };
+        let holds = self.0.iter().filter(|(scope, _)| concerns(scope));
+        let end = |hold: &&Hold| hold.until.unwrap_or(Timestamp::MAX);
+        holds.map(|(_, hold)| hold).max_by_key(end)
+    }
+}
+
+fn entries(text: &str) -> Result<Vec<(Scope, Hold)>, Flaw> {
+    let Ok(Value::Array(entries)) = serde_json::from_str(text) else {
+        return Err(Flaw::NoList);
+    };
+    if entries.len() > ENTRIES {
+        return Err(Flaw::TooMany);
+    }
+    entries.iter().map(entry).collect()
+}
+
+fn entry(entry: &Value) -> Result<(Scope, Hold), Flaw> {
+    let daemonset = entry["daemonset"].as_str().ok_or(Flaw::NoDaemonSet)?;
+    let is_name = |part: &str| !part.is_empty() && !part.contains('/');
+    if !daemonset
+        .split_once('/')
+        .is_some_and(|(namespace, name)| is_name(namespace) && is_name(name))
+    {
+        return Err(Flaw::NoDaemonSet);
+    }
+    let until = match &entry["until"] {
+        Value::Null => None,
+        Value::String(text) => Some(text.parse().map_err(|_| Flaw::NoTime)?),
+        _ => return Err(Flaw::NoTime),
+    };
+    let reason = entry["reason"].as_str().unwrap_or_default().trim();
+    if until.is_none() && reason.is_empty() {
+        return Err(Flaw::ForEver);
+    }
+    let reason: String = reason.chars().take(REASON).collect();
+    let hold = Hold {
+        until,
+        reason: reason.into(),
+    };
+    Ok((Scope::DaemonSet(daemonset.into()), hold))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_entry_holds_its_daemonset_until_its_end() {
+        let holds = Holds::read(
+            r#"[{"daemonset": "default/a", "until": "2030-01-31T18:00:00Z", "reason": "calibration"},
+                {"daemonset": "default/b", "reason": "broken disk"},
+                {"daemonset": "default/a", "until": "2030-01-30T18:00:00Z"}]"#,
+        );
+        let a = holds.of("default", "a").unwrap();
+        assert!(a.holds(at("2030-01-31T17:59:59Z")));
+        assert!(!a.holds(at("2030-01-31T18:00:00Z")));
+        assert_eq!(&*a.reason, "calibration");
+        let b = holds.of("default", "b").unwrap();
+        assert_eq!(b.until, None);
+        assert!(b.holds(Timestamp::MAX));
+        assert_eq!(holds.of("default", "c"), None);
+        assert_eq!(holds.of("other", "a"), None);
+        assert_eq!(Holds::read("[]").of("default", "a"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_holds_for_everybody_and_says_why() {
+        let many = format!("[{}]", ["{}"; ENTRIES + 1].join(","));
+        for text in [
+            "",
+            "true",
+            "{}",
+            "[1]",
+            "[{}]",
+            r#"[{"daemonset": "a", "reason": "x"}]"#,
+            r#"[{"daemonset": "a/b/c", "reason": "x"}]"#,
+            r#"[{"daemonset": "a/b", "until": "tomorrow"}]"#,
+            r#"[{"daemonset": "a/b", "until": 5}]"#,
+            r#"[{"daemonset": "a/b"}]"#,
+            r#"[{"daemonset": "a/b", "reason": " "}]"#,
+            &many,
+        ] {
+            let holds = Holds::read(text);
+            let hold = holds.of("any", "thing").unwrap();
+            assert!(hold.reason.ends_with("correct or remove it"), "{text}");
+            assert!(hold.holds(Timestamp::MAX), "{text}");
+        }
+    }
+}
