@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::neighbours::{could_be_named, is_name};
+use super::neighbours::{Looked, could_be_named, is_name};
 use super::precheck::precheck;
 use super::reason::Reason;
 use super::text::{self, Verb};
@@ -78,8 +78,15 @@ impl Actions {
                 Err(error) => Err(text::not_read(&error)),
             }
         };
-        let found = self.neighbours.look_up(key, look).await?;
-        self.admit_read(verb, found.ok_or_else(|| text::not_found(key))?)
+        match self.neighbours.look_up(&self.setup.node, key, look).await? {
+            Looked::Found(pod) => self.admit_read(verb, pod),
+            // It is not on this node; without a watch nobody can say even that.
+            Looked::Refused if self.setup.memory.is_live() && !self.setup.cloud.is_lost() => {
+                Err(text::not_found(key))
+            }
+            Looked::Refused => Err(text::disconnected(Reason::Disconnected)),
+            Looked::Absent => Err(text::not_found(key)),
+        }
     }
 
     fn admit_read(&self, verb: Verb, pod: Pod) -> Result<Pod, Answer> {

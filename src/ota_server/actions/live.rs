@@ -14,10 +14,11 @@ use kube::api::{GetParams, ListParams};
 use kube::core::{ObjectList, Request, request};
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
+use tracing::warn;
 
 use super::reason::Reason;
 use crate::api::{self, ControllerRevision, DaemonSet};
-use crate::client::{CallError, within};
+use crate::client::{CallError, Failure, within};
 use crate::core::{Behind, Mode, PodRevision, Reading, Revision, RevisionState, is_paused};
 use crate::index::{Index, SetKey};
 use crate::ota_server::cloud::Cloud;
@@ -173,6 +174,11 @@ impl Live {
     async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
         let result = within(DEADLINE, call).await;
         self.cloud.note(&result);
+        if let Err(error) = &result
+            && error.failure() == Failure::Forbidden
+        {
+            warn!(%error, "The service account lacks a permission; apply manifests/base/ota-server of this version");
+        }
         result
     }
 

@@ -17,10 +17,10 @@ use crate::ota_server::pod::{Pod, PodKey};
 const BURST: u32 = 3;
 /// How long one more takes.
 const REFILL: Duration = Duration::from_secs(5);
-/// How long a name that nobody has is not looked up again.
-const ABSENT: Duration = Duration::from_secs(30);
-/// Names remembered as absent; the tokens allow no more in that time.
-const ABSENT_AT_MOST: usize = 16;
+/// How long what was found is believed: a pod does not move, and a name that nobody has is not given soon.
+const BELIEVED: Duration = Duration::from_secs(30);
+/// Answers remembered; the tokens allow no more in that time.
+const REMEMBERED: usize = 16;
 /// What Kubernetes makes names from.
 const ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// How many of these it appends to `generateName`.
@@ -42,39 +42,58 @@ struct Inner {
 struct State {
     /// When the bucket was full, or will be: each look-up moves it on.
     full_at: Option<Instant>,
-    absent: BTreeMap<PodKey, Instant>,
+    /// What was found, and until when that is believed.
+    answers: BTreeMap<PodKey, (Option<Pod>, Instant)>,
+}
+
+/// What is known of a name.
+#[derive(Clone, Debug)]
+pub(super) enum Looked {
+    /// That pod has it.
+    Found(Pod),
+    /// No pod has it.
+    Absent,
+    /// Nothing: it was not looked up, because others were just before.
+    Refused,
 }
 
 impl Neighbours {
-    /// Looks a pod up, one caller at a time; `None` when that is not worth it now, or nothing was found.
+    /// Looks a pod up, one caller at a time. What is found on `node` is not remembered: it changes.
     pub(super) async fn look_up<E>(
         &self,
+        node: &str,
         key: &PodKey,
         look: impl AsyncFnOnce() -> Result<Option<Pod>, E>,
-    ) -> Result<Option<Pod>, E> {
+    ) -> Result<Looked, E> {
         let _turn = self.0.turn.lock().await;
-        if !self.may_look(key) {
-            return Ok(None);
+        if let Some(known) = self.known(key) {
+            return Ok(known.into());
+        }
+        if !self.take_token() {
+            return Ok(Looked::Refused);
         }
         let found = look().await?;
-        if found.is_none() {
+        if found.as_ref().is_none_or(|pod| pod.facts().node != node) {
+            let until = Instant::now() + BELIEVED;
             self.state()
-                .absent
-                .insert(key.clone(), Instant::now() + ABSENT);
+                .answers
+                .insert(key.clone(), (found.clone(), until));
         }
-        Ok(found)
+        Ok(found.into())
     }
 
-    /// Takes a token, if the name is worth one.
-    fn may_look(&self, key: &PodKey) -> bool {
+    fn known(&self, key: &PodKey) -> Option<Option<Pod>> {
         let now = Instant::now();
         let mut state = self.state();
-        state.absent.retain(|_, until| *until > now);
-        if state.absent.contains_key(key) || state.absent.len() >= ABSENT_AT_MOST {
-            return false;
-        }
+        state.answers.retain(|_, (_, until)| *until > now);
+        state.answers.get(key).map(|(found, _)| found.clone())
+    }
+
+    fn take_token(&self) -> bool {
+        let now = Instant::now();
+        let mut state = self.state();
         let full_at = state.full_at.map_or(now, |at| at.max(now)) + REFILL;
-        if full_at > now + REFILL * BURST {
+        if full_at > now + REFILL * BURST || state.answers.len() >= REMEMBERED {
             return false;
         }
         state.full_at = Some(full_at);
@@ -83,6 +102,12 @@ impl Neighbours {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<Option<Pod>> for Looked {
+    fn from(found: Option<Pod>) -> Self {
+        found.map_or(Self::Absent, Self::Found)
     }
 }
 
@@ -164,7 +189,7 @@ mod tests {
                     Ok::<_, ()>(None)
                 };
                 neighbours
-                    .look_up(&key(&format!("a{number}")), look)
+                    .look_up("n1", &key(&format!("a{number}")), look)
                     .await
                     .unwrap();
             }
@@ -188,7 +213,7 @@ mod tests {
                 looks += 1;
                 Ok::<_, ()>(None)
             };
-            neighbours.look_up(&key("a"), look).await.unwrap();
+            neighbours.look_up("n1", &key("a"), look).await.unwrap();
             tokio::time::advance(Duration::from_secs(10)).await;
         }
         assert_eq!(looks, 3); // at 0, 30 and 60 seconds

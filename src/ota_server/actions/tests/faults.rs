@@ -217,3 +217,18 @@ async fn before_the_watch_stands_the_server_is_asked() {
         assert_eq!(world.asked().len(), asked, "{name}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_seconds() {
+    let world = World::outdated().await;
+    world.memory().set_live(false);
+    let _frozen = world.without(AGENT);
+    let start = Instant::now();
+    let names = (0..100).map(|number| PodKey::new("default", &format!("pod-{number}")));
+    let names: Vec<PodKey> = names.collect();
+    let calls = names.iter().map(|key| world.actions.upgrade(key, false));
+    for answer in futures::future::join_all(calls).await {
+        told(&answer, 503, Reason::Disconnected, ROW_1);
+    }
+    assert_eq!(start.elapsed(), live::DEADLINE);
+}

@@ -39,6 +39,10 @@ async fn a_pod_of_another_node_is_told_where_it_runs() {
          be updated"
     );
     told(&answer, 403, Reason::OtherNode, &text);
+    for _ in 0..10 {
+        let again = world.actions.upgrade(&key, false).await;
+        told(&again, 403, Reason::OtherNode, &text);
+    }
     assert_eq!(world.asked(), ["get pods"]);
 }
 
