@@ -55,6 +55,7 @@ pub struct Config {
 pub struct Agent(Arc<Inner>);
 
 struct Inner {
+    clock: Clock,
     origin: Origin,
     memory: Memory,
     heard: Heard,
@@ -98,6 +99,7 @@ impl Agent {
             heard: heard.clone(),
             cloud: cloud.clone(),
         };
+        let clock = config.clock.clone();
         let actions = Actions::new(Setup {
             client: config.client,
             memory: memory.clone(),
@@ -107,6 +109,7 @@ impl Agent {
             manifest_dir: config.manifest_dir,
         });
         Ok(Self(Arc::new(Inner {
+            clock,
             origin: Origin::new(config.listen, &config.allowed_hosts),
             documents: Documents::new(memory.clone()),
             memory,
@@ -134,6 +137,12 @@ impl Agent {
         }
     }
 
+    /// The present time, as answers carry it.
+    pub(super) fn date(&self) -> String {
+        let now = self.0.clock.now();
+        now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    }
+
     /// What is asked for, when it may be asked for: all that can be said before the body is read.
     pub(super) fn admit(&self, head: &Parts) -> Result<Route, Box<Reply>> {
         let checked = self.0.origin.check(head);
@@ -145,16 +154,15 @@ impl Agent {
 
     /// Does what is asked for.
     pub(super) async fn act(&self, route: Route, head: &Parts) -> Reply {
+        let actions = &self.0.actions;
         match route {
             Route::Pods => self.pods(head),
-            Route::Upgrade { .. } | Route::ImagePull { .. } | Route::Upgrades => {
-                let status = StatusCode::NOT_IMPLEMENTED;
-                reply::words(&Answer::new(
-                    status,
-                    "",
-                    "Actions come with the next change",
-                ))
-            }
+            Route::Upgrade { key, force } => reply::words(&actions.upgrade(&key, force).await),
+            Route::ImagePull { key } => reply::words(&actions.image_pull(&key).await),
+            Route::Upgrades => match actions.upgrades().await {
+                Ok(value) => reply::json(&value),
+                Err(answer) => reply::words(&answer),
+            },
             // One thread does all the work: if it hangs, this is not answered either.
             Route::Live => reply::words(&Answer::new(StatusCode::OK, "", "live")),
             Route::Ready => reply::words(&self.readiness()),

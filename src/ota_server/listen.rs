@@ -1,43 +1,95 @@
-//! Connections.
+//! The door: takes connections, gives each a seat, and lets answers in flight finish at the end.
+//!
+//! ```text
+//! listener ──► seats (256) ──► connection ──► head ──► agent.admit ──► body ──► agent.act ──► answer
+//! ```
+//!
+//! Whatever a connection does, or does not do, has a limit and an answer, and nobody waits for somebody else.
 
-use std::convert::Infallible;
+mod connection;
+mod head;
+mod seats;
+
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tracing::warn;
 
+use self::connection::Connection;
+use self::seats::{Seat, Seats};
 use super::agent::Agent;
+use super::answer::Answer;
+use super::reply::{self, Reply};
 use crate::shutdown::Shutdown;
 
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections at once: more than any device has owners, few enough to hold.
+const CONNECTIONS: usize = 256;
+/// How long answers in flight may take when the process ends.
+const GRACE: Duration = Duration::from_secs(5);
+/// Time to breathe when a connection cannot be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Serves until the end is asked for.
+/// Serves until the end is asked for, then lets answers in flight finish.
 pub async fn serve(listener: TcpListener, agent: Agent, mut shutdown: Shutdown) {
+    let seats = Seats::new(CONNECTIONS);
     let mut connections = JoinSet::new();
+    let mut failing = false;
     loop {
-        tokio::select! {
+        let accepted = tokio::select! {
             () = shutdown.requested() => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
-                connections.spawn(serve_stream(stream, agent.clone()));
-            },
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                failing = false;
+                welcome(stream, &agent, &seats, &mut connections);
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    warn!(%error, "Cannot accept a connection");
+                }
+                seats.free_one(); // if it is for want of file descriptors
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    seats.end();
+    let ended = async { while connections.join_next().await.is_some() {} };
+    let _what_is_late_is_cut = tokio::time::timeout(GRACE, ended).await;
+}
+
+fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut JoinSet<()>) {
+    let _only_slower_without = stream.set_nodelay(true);
+    match seats.take() {
+        Some(seat) => {
+            connections.spawn(Connection::new(stream, agent.clone(), seat).run());
+        }
+        None => {
+            let words = connection::last_words(full(), agent);
+            connections.spawn(connection::farewell(stream, words, seats.patience()));
         }
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection to its end, wherever it comes from.
 pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, agent: Agent) {
-    let service = service_fn(move |request| {
-        let agent = agent.clone();
-        async move { Ok::<_, Infallible>(agent.answer(request).await) }
-    });
-    let _ended = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(io), service)
-        .await;
+    Connection::new(io, agent, Seat::alone()).run().await;
+}
+
+/// For who finds all seats busy.
+fn full() -> Reply {
+    let mut reply = reply::words(&Answer::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Full",
+        "All 256 connections are busy; nothing was done. Ask again in a second",
+    ));
+    let soon = HeaderValue::from_static("1");
+    reply.headers_mut().insert(RETRY_AFTER, soon);
+    reply
 }

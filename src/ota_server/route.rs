@@ -53,6 +53,7 @@ impl Reject {
 
 const READ: &str = "GET, HEAD";
 const ACT: &str = "POST";
+const ALL: &str = "GET, HEAD, POST";
 
 /// Everything that is served, for people who ask for something else.
 pub(super) const PATHS: &str = "GET /pods, POST /openyurt.io/v1/namespaces/NAMESPACE/pods/POD/upgrade, \
@@ -64,6 +65,9 @@ pub(super) const PATHS: &str = "GET /pods, POST /openyurt.io/v1/namespaces/NAMES
 /// # Errors
 /// When it asks for nothing that there is.
 pub(super) fn route(method: &Method, path: &str, query: Option<&str>) -> Result<Route, Reject> {
+    if *method == Method::CONNECT {
+        return Err(Reject::Method(ALL)); // this is no proxy
+    }
     let plain = |route: Route| read(method).map(|()| route);
     match path {
         "/pods" => return plain(Route::Pods),
@@ -234,6 +238,7 @@ mod tests {
 
     #[test]
     fn paths_that_never_were_are_not_found() {
+        case("CONNECT", "", Err(405));
         for path in [
             "/",
             "*",
