@@ -3,7 +3,7 @@
 #
 #   install.sh BINARY     the static one that `.ci/static build` makes; needs root and ../shared/control-plane
 #
-# Story: two replicas run as pods with their own service account. The image of a DaemonSet changes; when the first node has
+# Story: two replicas and an agent run as pods with their own service accounts. The image of a DaemonSet changes; when the first node has
 # the new version, and the second waits for minReadySeconds, the leader's process is killed. The other replica has to finish.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,6 +28,8 @@ finish() {
   local code=$?
   if [ $code != 0 ]; then
     kubectl -n yurt-ds get pods,leases,events -o wide || true
+    kubectl -n yurt-ds-edge get daemonsets,pods,events -o wide || true
+    kubectl -n yurt-ds-edge logs daemonset/yurt-ds-ota-server --tail 50 || true
     kubectl get daemonsets,pods -o wide || true
     for pod in $(replicas); do echo "--- $pod"; kubectl -n yurt-ds logs "$pod" --tail 50 || true; done
   fi >&2
@@ -36,6 +38,9 @@ finish() {
   rm -rf "$dir"
 }
 replicas() { kubectl -n yurt-ds get pods -l app.kubernetes.io/component=controller -o name; }
+agent_tells() { # what its owner would read on that node
+  curl --silent --max-time 2 http://127.0.0.1:10267/pods | grep -F "\"nodeName\":\"${nodes[0]}\"" | grep -F "\"$1" > /dev/null
+}
 has_leader() { [ -n "$(holder)" ]; }
 another_leads() { has_leader && [ "$(holder)" != "$leader" ]; }
 holder() { kubectl -n yurt-ds get lease yurt-ds-controller -o 'jsonpath={.spec.holderIdentity}'; }
@@ -96,6 +101,8 @@ kubectl -n yurt-ds rollout status deployment/yurt-ds-controller --timeout 90s > 
 on=$(kubectl -n yurt-ds get pods -o 'jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort | paste -sd ' ')
 [ "$on" = "${nodes[*]}" ] || fail "the replicas run on: $on"
 until_true 30 "a leader" has_leader
+until_true 30 "an agent on ${nodes[0]} that tells its pods" agent_tells yurt-ds-ota-server-
+kubectl -n yurt-ds-edge wait --for=condition=RolloutComplete daemonset/yurt-ds-ota-server --timeout 60s > /dev/null
 
 say "a DaemonSet with version 1"
 kubectl apply -f - > /dev/null <<END
@@ -142,4 +149,5 @@ kubectl wait --for=condition=RolloutComplete daemonset/hello --timeout 90s > /de
 for node in "${nodes[@]}"; do says "$node" 2 || fail "$node does not say 2: $(revision_of "$node")"; done
 missing=$(kubectl -n yurt-ds get events -o 'jsonpath={.items[?(@.reason=="PermissionMissing")].message}')
 [ -z "$missing" ] || fail "$missing"
+agent_tells hello- || fail "the agent on ${nodes[0]} does not tell the pod of hello"
 say "complete: both nodes say 2"
