@@ -1,5 +1,6 @@
 //! The simulator: an embedded cluster, fake kubelets, and the native controllers beside them.
 
+pub mod agents;
 pub mod cluster;
 pub mod daemonset;
 pub mod dice;

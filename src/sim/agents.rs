@@ -1,0 +1,102 @@
+//! The ota-server of every node, the real one, and the way to it without a socket.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::FutureExt as _;
+
+use crate::cli::edge::SERVER;
+use crate::client::Role;
+use crate::clock::Clock;
+use crate::ctl::edge::{Connector, Edge, Stream};
+use crate::ota_server::{Agent, Config, serve_stream};
+use crate::sim::cluster::Cluster;
+
+/// Room for what one side has sent and the other has not read.
+const PIPE: usize = 64 << 10;
+/// Agents have to know their pods within this time.
+const STARTING: Duration = Duration::from_secs(30);
+
+/// Running agents by node; they end when this is dropped.
+pub struct Agents {
+    of: BTreeMap<String, Agent>,
+}
+
+impl Agents {
+    /// Starts an agent on each of these nodes.
+    ///
+    /// # Errors
+    /// When one cannot start.
+    pub async fn start(cluster: &Cluster, clock: &Clock, nodes: &[String]) -> Result<Self> {
+        let mut of = BTreeMap::new();
+        for node in nodes {
+            let agent = start(cluster, clock, node, None)?;
+            of.insert(node.clone(), agent);
+        }
+        let agents = Self { of };
+        let waited = tokio::time::timeout(STARTING, agents.know_their_pods()).await;
+        waited.context("the agents do not learn their pods")?;
+        Ok(agents)
+    }
+
+    /// How `ctl` reaches the agent of a node, when it is typed there.
+    ///
+    /// # Errors
+    /// When there is no such node.
+    pub fn edge(&self, node: &str) -> Result<Edge> {
+        let agent = self
+            .of
+            .get(node)
+            .with_context(|| format!("no agent on {node}"))?;
+        Edge::through(SERVER, connector(agent.clone()))
+            .map_err(|trouble| anyhow::anyhow!("{trouble}"))
+    }
+
+    async fn know_their_pods(&self) {
+        for agent in self.of.values() {
+            while !agent.is_live() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+/// Starts the agent of a node, with a client of its own.
+///
+/// # Errors
+/// When that cannot be the name of a node.
+pub fn start(
+    cluster: &Cluster,
+    clock: &Clock,
+    node: &str,
+    listen: Option<SocketAddr>,
+) -> Result<Agent> {
+    let agent = format!("{} {node}", Role::OtaServer.user_agent());
+    Agent::start(Config {
+        client: cluster.client(&agent),
+        node: node.to_owned(),
+        clock: clock.clone(),
+        state_dir: None,
+        manifest_dir: PathBuf::from("/nonexistent"),
+        allowed_hosts: Vec::new(),
+        listen,
+    })
+}
+
+/// Every connection is a pipe with the agent at its other end, which ends when the near end is dropped.
+fn connector(agent: Agent) -> Connector {
+    Arc::new(move || {
+        let agent = agent.clone();
+        async move {
+            let (near, far) = tokio::io::duplex(PIPE);
+            tokio::spawn(serve_stream(far, agent));
+            io::Result::Ok(Box::new(near) as Box<dyn Stream>)
+        }
+        .boxed()
+    })
+}
