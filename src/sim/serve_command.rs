@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -14,9 +14,13 @@ use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
+use crate::cli::edge::SERVER;
 use crate::clock::Clock;
+use crate::ota_server;
 use crate::shutdown::{self, Shutdown};
+use crate::sim::agents;
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
 use crate::sim::show::{first_daemonset, screen};
 use crate::sim::task::Task;
@@ -29,6 +33,10 @@ const EXAMPLES: &str = "\
 Take nodes offline, and let them return, by an annotation:
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
   kubectl annotate node edge-2 sim.yurt-ds.io/offline-
+
+Be the owner of a node, after `kubectl annotate ds nginx-daemonset apps.openyurt.io/update-strategy=OTA --overwrite`:
+  yurt-ds sim serve --ota-server edge-1
+  yurt-ds ctl pods                                             # or: curl 127.0.0.1:10267/pods
 
 Containers are not run: images are only names, there are no logs and nothing to exec into.";
 
@@ -65,6 +73,13 @@ pub struct ServeArgs {
     #[arg(long, env = "YURT_DS_SIM_PULL", default_value = "3s", value_name = "DURATION",
         value_parser = humantime::parse_duration)]
     pub pull: Duration,
+    /// Also run the ota-server of this node, for `yurt-ds ctl pods` and curl
+    #[arg(long, env = "YURT_DS_SIM_OTA_SERVER", value_name = "NODE")]
+    pub ota_server: Option<String>,
+    /// Where that one listens; port 0 picks a free one
+    #[arg(long, env = "YURT_DS_SIM_OTA_LISTEN", default_value = "127.0.0.1:10267", value_name = "ADDR",
+        value_parser = loopback)]
+    pub ota_listen: SocketAddr,
     /// Decides every name
     #[arg(
         long,
@@ -96,6 +111,13 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     let listener = TcpListener::bind(args.listen).await;
     let listener = listener.with_context(|| format!("cannot listen on {}", args.listen))?;
     let address = listener.local_addr()?;
+    let names: Vec<String> = (1..=args.nodes)
+        .map(|number| format!("edge-{number}"))
+        .collect();
+    let door = match &args.ota_server {
+        Some(node) => Some(Door::open(node, &names, args.ota_listen).await?),
+        None => None,
+    };
     let world = World::start(Setup {
         clock: Clock::System,
         seed: args.seed,
@@ -112,8 +134,8 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
         },
         controller: !args.no_controller,
     });
-    let nodes = (1..=args.nodes).map(|number| NodeSpec::named(format!("edge-{number}")));
-    world.kubelets.add_nodes(nodes.collect()).await?;
+    let nodes = names.iter().map(NodeSpec::named).collect();
+    world.kubelets.add_nodes(nodes).await?;
     if !args.empty {
         create_first(&world.client()).await?;
     }
@@ -123,16 +145,77 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     write_private(&file, &world.cluster.kubeconfig(address))?;
     let (end, mut ended) = shutdown::channel();
     let cluster = world.cluster.clone();
+    let agent_ended = ended.clone();
     let server = tokio::spawn(async move { cluster.serve(listener, ended.requested()).await });
     screen::write(&welcome(address, &file, &args));
+    let agent = match door {
+        Some(door) => {
+            screen::write(&door.welcome());
+            Some(door.serve(&world, agent_ended).await?)
+        }
+        None => None,
+    };
     shutdown.requested().await;
     end.request();
+    if let Some(agent) = agent {
+        agent.await.context("the ota-server")?;
+    }
     world.finish().await;
     server
         .await
         .context("the server")?
         .context("cannot serve")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the owner of a node asks.
+struct Door {
+    node: String,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Door {
+    /// Listens.
+    ///
+    /// # Errors
+    /// When there is no such node, or the port is taken.
+    async fn open(node: &str, nodes: &[String], listen: SocketAddr) -> Result<Self> {
+        if !nodes.iter().any(|name| name == node) {
+            bail!(
+                "--ota-server {node}: there is no such node; use one of edge-1 to edge-{}",
+                nodes.len()
+            );
+        }
+        let listener = TcpListener::bind(listen).await;
+        let listener =
+            listener.with_context(|| format!("cannot listen on {listen} (--ota-listen)"))?;
+        Ok(Self {
+            node: node.to_owned(),
+            address: listener.local_addr()?,
+            listener,
+        })
+    }
+
+    /// Answers until the end is asked for.
+    async fn serve(self, world: &World, ended: Shutdown) -> Result<JoinHandle<()>> {
+        let agent = agents::start(&world.cluster, &world.clock, &self.node, Some(self.address))?;
+        Ok(tokio::spawn(ota_server::serve(self.listener, agent, ended)))
+    }
+
+    fn welcome(&self) -> String {
+        format!(
+            "The ota-server of {} answers at http://{}. Under update-strategy OTA its owner decides:\n\n  \
+             kubectl annotate ds nginx-daemonset apps.openyurt.io/update-strategy=OTA --overwrite\n  \
+             yurt-ds ctl pods{}\n\n",
+            self.node,
+            self.address,
+            match format!("http://{}", self.address) {
+                address if address == SERVER => String::new(),
+                address => format!(" --server {address}"),
+            }
+        )
+    }
 }
 
 /// Beside other such files, with the port in its name.
@@ -301,6 +384,24 @@ mod tests {
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let error = write_private(&folder.path().join("no/where"), "").unwrap_err();
         assert!(format!("{error:#}").contains("no/where"), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn the_ota_server_of_a_node_that_is_not_there_is_refused_by_name() {
+        let nodes = ["edge-1".to_owned(), "edge-2".to_owned()];
+        let anywhere = "127.0.0.1:0".parse().unwrap();
+        let error = Door::open("edge-9", &nodes, anywhere).await.err().unwrap();
+        assert!(error.to_string().contains("edge-1 to edge-2"), "{error}");
+        let door = Door::open("edge-2", &nodes, anywhere).await.unwrap();
+        let taken = Door::open("edge-1", &nodes, door.address)
+            .await
+            .err()
+            .unwrap();
+        assert!(format!("{taken:#}").contains("--ota-listen"), "{taken:#}");
+        assert!(
+            door.welcome()
+                .contains(&format!("ctl pods --server http://{}", door.address))
+        );
     }
 
     #[test]
