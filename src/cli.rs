@@ -37,8 +37,8 @@ pub enum Command {
     Ctl(ctl::CtlArgs),
     /// Play rollouts on an embedded cluster, with the real controller: needs nothing but this program
     ///
-    /// Without flags: the story of three nodes of which two go offline while the image changes, then a fleet of 200;
-    /// ends by itself within a minute, with a report.
+    /// Without flags: the story of three nodes of which two go offline while the image changes, that of the owner of a
+    /// node who confirms an upgrade (OTA), then a fleet of 200; ends by itself within a minute, with a report.
     Sim(SimArgs),
 }
 

@@ -10,10 +10,12 @@
 
 pub mod args;
 mod monitor;
+mod ota;
 mod picture;
 pub mod report;
 pub(crate) mod screen;
 mod script;
+mod shell;
 mod stage;
 mod summary;
 mod text;
@@ -29,12 +31,11 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::args::{Output, PlayArgs, SimArgs, SimVerb};
+use self::args::{Output, PlayArgs, SimArgs, SimVerb, Story};
 use self::report::Report;
 use self::screen::Screen;
 use self::script::{Engine, Script};
 use self::stage::{Ending, Stage};
-use self::text::hanging;
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::sim::dice::mix;
@@ -54,12 +55,13 @@ const INTERRUPTED: u8 = 130;
 
 const OPENING: &str = "\
 Everything below runs in this process: a small Kubernetes API server, the native
-controllers, fake kubelets, and the real yurt-ds controller. Time is virtual;
-nothing leaves this machine.
+controllers, fake kubelets, and the real yurt-ds: controller, ota-server and ctl.
+Time is virtual; nothing leaves this machine.
 ";
 
 const NEXT: &str = "
 Try next:
+  yurt-ds sim --story ota                      the owner of a node decides, once more
   yurt-ds sim --nodes 1000 --offline 30%       an own fleet
   yurt-ds sim --nodes 50 --bad-revision crash  a bad image: the rollout stops
   yurt-ds sim serve                            such a cluster to use kubectl on
@@ -169,9 +171,18 @@ fn any_seed() -> u64 {
     mix(u64::try_from(nanoseconds).unwrap_or_default()) % 100_000
 }
 
-/// What was asked for: an own fleet; or the story, a fleet, and the same fleet without yurt-ds.
+/// What was asked for: an own fleet, a story; or both stories, a fleet, and the same fleet without yurt-ds.
 fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
     let fleet = args.fleet(seed)?;
+    if let Some(story) = args.story {
+        if args.is_own_fleet() {
+            return Err(
+                "--story: the fleet of a story is its own; leave the other flags about fleets out"
+                    .to_owned(),
+            );
+        }
+        return Ok(vec![story.script()]);
+    }
     if args.is_own_fleet() {
         return Ok(vec![fleet.script()]);
     }
@@ -180,7 +191,12 @@ fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
     let mut native = native.script();
     native.title += ", for comparison";
     native.in_background = true;
-    Ok(vec![script::three_nodes(), fleet.script(), native])
+    Ok(vec![
+        Story::Offline.script(),
+        Story::Ota.script(),
+        fleet.script(),
+        native,
+    ])
 }
 
 /// Plays scripts for whoever looks on.
@@ -270,7 +286,7 @@ impl Theatre<'_> {
             return;
         }
         for line in stage.timeline.iter().skip(told.lines) {
-            screen.print(&hanging(&format!("{}  ", line.at), &line.text, 80));
+            screen.print(&line.text(""));
         }
         told.lines = stage.timeline.len();
         let now = stage.now();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::script::{Engine, FleetPlan, Rollout};
+use super::script::{Engine, FleetPlan, Rollout, Script};
+use super::{ota, script};
 use crate::core::{Mode, Share};
 use crate::sim::kubelet::{Behaviour, KubeletsArgs};
 use crate::sim::serve_command::ServeArgs;
@@ -16,7 +17,8 @@ const MOST_NODES: i64 = 20_000;
 
 const EXAMPLES: &str = "\
 Examples:
-  yurt-ds sim                                      the story of three nodes, then a fleet of 200
+  yurt-ds sim                                      two stories of three nodes, then a fleet of 200
+  yurt-ds sim --story ota                          the one of them in which the owner of a node decides
   yurt-ds sim --seed 7                             the same once more: equal seeds give equal reports
   yurt-ds sim --nodes 1000 --offline 20%           an own fleet
   yurt-ds sim --nodes 50 --bad-revision crash      a new image that fails: the rollout stops by itself
@@ -61,7 +63,10 @@ pub struct PlayArgs {
     /// Decides every name and every chance; equal seeds give equal reports [default: another one each time]
     #[arg(long, env = "YURT_DS_SIM_SEED", value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// An own fleet of so many nodes, instead of the story [default: 200 with any other flag about the fleet]
+    /// One of the stories alone
+    #[arg(long, env = "YURT_DS_SIM_STORY", value_name = "STORY")]
+    pub story: Option<Story>,
+    /// An own fleet of so many nodes, instead of the stories [default: 200 with any other flag about the fleet]
     #[arg(long, env = "YURT_DS_SIM_NODES", value_name = "NUMBER", help_heading = "Fleet",
         value_parser = clap::value_parser!(u32).range(1..=MOST_NODES))]
     pub nodes: Option<u32>,
@@ -142,6 +147,25 @@ pub struct PlayArgs {
     pub output: Output,
 }
 
+/// A story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Story {
+    /// Three nodes, of which two go offline while the image changes
+    Offline,
+    /// A new version appears; the owner of one of three nodes asks, pulls ahead, and confirms
+    Ota,
+}
+
+impl Story {
+    /// What is played.
+    pub(super) fn script(self) -> Script {
+        match self {
+            Self::Offline => script::three_nodes(),
+            Self::Ota => ota::story(),
+        }
+    }
+}
+
 /// What is bad about an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BadRevision {
@@ -197,7 +221,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 impl PlayArgs {
-    /// Whether anything was said about the fleet: then it is played instead of the story.
+    /// Whether anything was said about the fleet: then it is played instead of the stories.
     pub(super) fn is_own_fleet(&self) -> bool {
         self.nodes.is_some()
             || self.offline.is_some()
@@ -213,7 +237,7 @@ impl PlayArgs {
             || self.crash_image
     }
 
-    /// The fleet that was asked for; without any flag, the one that follows the story.
+    /// The fleet that was asked for; without any flag, the one that follows the stories.
     ///
     /// # Errors
     /// Names the flag that does not fit to the others.
@@ -354,6 +378,18 @@ mod tests {
             &["--flap 1", "at most 0"],
         );
         case("--native --strategy OTA", &["--native", "--strategy"]);
+    }
+
+    #[test]
+    fn a_story_has_its_own_fleet() {
+        let cli = Cli::try_parse_from(["yurt-ds", "sim", "--story", "ota", "--nodes", "5"]);
+        let Command::Sim(args) = cli.unwrap().command else {
+            panic!("another command");
+        };
+        let error = crate::sim::show::scripts(&args.play, 1).unwrap_err();
+        assert!(error.contains("--story"), "{error}");
+        let unknown = Cli::try_parse_from(["yurt-ds", "sim", "--story", "romeo"]).unwrap_err();
+        assert!(unknown.to_string().contains("ota"), "{unknown}");
     }
 
     #[test]

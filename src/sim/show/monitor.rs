@@ -15,6 +15,7 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client, ResourceExt as _};
 
 use crate::clock::Clock;
+use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::sim::task::Task;
 
 /// What is measured, and against what.
@@ -49,7 +50,40 @@ pub(super) struct Record {
     pub(super) replaced: usize,
     /// The last change of any of this.
     pub(super) last_change: Duration,
+    /// Pods by UID.
     pods: BTreeMap<String, PodRecord>,
+}
+
+/// A pod that runs on a node.
+#[derive(Clone, Debug)]
+pub(super) struct PodRecord {
+    /// Its name.
+    pub(super) name: String,
+    /// Whether it is of the new image.
+    pub(super) new: bool,
+    /// The condition `PodNeedUpgrade`: its status.
+    pub(super) need_upgrade: Option<String>,
+    /// The condition `PodImageReady`: its status, and the reason where it is not `True`.
+    pub(super) image_ready: Option<String>,
+    node: String,
+    going: bool,
+    ready_since: Option<Duration>,
+}
+
+#[cfg(test)]
+impl PodRecord {
+    /// A pod of the old image with both conditions.
+    pub(super) fn of_owner(name: &str, need_upgrade: &str, image_ready: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            new: false,
+            need_upgrade: Some(need_upgrade.to_owned()),
+            image_ready: Some(image_ready.to_owned()),
+            node: String::new(),
+            going: false,
+            ready_since: None,
+        }
+    }
 }
 
 /// What happened to one node.
@@ -78,14 +112,6 @@ impl NodeRecord {
     pub(super) fn is_lost(&self) -> bool {
         !self.ready && self.updated.is_some() && self.left > self.updated
     }
-}
-
-#[derive(Clone, Debug)]
-struct PodRecord {
-    node: String,
-    new: bool,
-    going: bool,
-    ready_since: Option<Duration>,
 }
 
 enum Seen {
@@ -240,21 +266,28 @@ impl Record {
         let new = images
             .into_iter()
             .any(|one| one.image.as_deref() == Some(image));
-        let conditions = pod
-            .status
-            .iter()
-            .flat_map(|status| status.conditions.iter().flatten());
-        let ready = conditions
-            .into_iter()
-            .any(|one| one.type_ == "Ready" && one.status == "True");
+        let condition = |kind: &str| {
+            let status = pod.status.iter();
+            let mut conditions = status.flat_map(|status| status.conditions.iter().flatten());
+            conditions.find(|one| one.type_ == kind)
+        };
+        let ready = condition("Ready").is_some_and(|one| one.status == "True");
         let uid = pod.uid().unwrap_or_default();
-        let record = self.pods.entry(uid).or_insert(PodRecord {
-            node,
+        let record = self.pods.entry(uid).or_insert_with(|| PodRecord {
+            name: pod.name_any(),
             new,
+            need_upgrade: None,
+            image_ready: None,
+            node,
             going: false,
             ready_since: None,
         });
         record.new = new;
+        record.need_upgrade = condition(POD_NEED_UPGRADE).map(|one| one.status.clone());
+        record.image_ready = condition(POD_IMAGE_READY).map(|one| match &one.reason {
+            Some(reason) if one.status != "True" => format!("{} {reason}", one.status),
+            _ => one.status.clone(),
+        });
         record.ready_since = match ready {
             true => record.ready_since.or(Some(now)),
             false => None,
@@ -315,6 +348,21 @@ impl Record {
         let since = self.pods.values().filter_map(|pod| pod.ready_since);
         let at = since.map(|since| since + min_ready).filter(|at| *at > now);
         at.min().map(|at| at - now)
+    }
+
+    /// UID and record of the pod that runs on a node and stays.
+    pub(super) fn pod_on(&self, node: &str) -> Option<(&str, &PodRecord)> {
+        let mut pods = self.pods.iter();
+        let (uid, pod) = pods.find(|(_, pod)| pod.node == node && !pod.going)?;
+        Some((uid, pod))
+    }
+
+    /// UIDs of the pods that run and stay, by node.
+    pub(super) fn uids(&self) -> BTreeMap<String, String> {
+        let staying = self.pods.iter().filter(|(_, pod)| !pod.going);
+        staying
+            .map(|(uid, pod)| (pod.node.clone(), uid.clone()))
+            .collect()
     }
 
     /// Names of the nodes whose new pod is available.

@@ -54,6 +54,9 @@ pub struct Report {
     pub ending: String,
     /// Requests of the yurt-ds controller that change something, where it runs.
     pub writes: Option<Writes>,
+    /// What the owner of a node did, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
     /// What was promised, and whether it held.
     pub promises: Vec<Promise>,
     /// What happened when.
@@ -77,6 +80,43 @@ pub struct Followed {
     pub updated_at: Time,
 }
 
+/// What the owner of a node did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Owner {
+    /// The node.
+    pub node: String,
+    /// How long the pull took that was asked for ahead.
+    pub pulled_in: Option<Time>,
+    /// From the confirmation until ctl said that the new pod is there.
+    pub upgraded_in: Option<Time>,
+    /// How long the node was without an available pod.
+    pub without_pod: Option<Time>,
+    /// How long a node pulls the new image.
+    pub pull: Time,
+    /// Deletions of pods by all agents.
+    pub pod_deletions: u64,
+    /// Patches of pods by all agents.
+    pub pod_patches: u64,
+    /// Everything that was typed.
+    pub commands: Vec<Command>,
+}
+
+/// A command that was typed on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Command {
+    /// When.
+    pub at: Time,
+    /// Where.
+    pub node: String,
+    /// What.
+    pub line: String,
+    /// Its exit code; `None` when it did not end.
+    pub code: Option<u8>,
+    /// What agents asked of the API server meanwhile.
+    pub requests: u64,
+}
+
 /// Requests by what they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -87,6 +127,8 @@ pub struct Writes {
     pub pod_deletions: u64,
     /// Patches of pods (conditions).
     pub pod_patches: u64,
+    /// Jobs that pull images ahead.
+    pub jobs: u64,
     /// Patches of the DaemonSet's status.
     pub status_patches: u64,
     /// Events.
@@ -107,8 +149,44 @@ pub struct Promise {
 pub struct Line {
     /// When.
     pub at: Time,
+    /// Who says it.
+    #[serde(skip_serializing_if = "Voice::is_story")]
+    pub voice: Voice,
     /// What.
     pub text: String,
+}
+
+/// Whose words a line of the timeline has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Voice {
+    /// Whoever tells the story.
+    Story,
+    /// Somebody types it on a node.
+    Typed,
+    /// A command answers it.
+    Printed,
+}
+
+impl Voice {
+    fn is_story(&self) -> bool {
+        *self == Self::Story
+    }
+}
+
+impl Line {
+    /// A line for a person, behind that indent. What a command printed stays as it is.
+    pub(super) fn text(&self, indent: &str) -> String {
+        let first = format!("{indent}{}  ", self.at);
+        match self.voice {
+            Voice::Story => hanging(&first, &self.text, WIDTH),
+            Voice::Typed => format!("{first}{}\n", self.text),
+            Voice::Printed => {
+                let line = format!("{:1$}{2}", "", first.len(), self.text);
+                format!("{}\n", line.trim_end())
+            }
+        }
+    }
 }
 
 impl From<Duration> for Time {
@@ -132,6 +210,11 @@ impl std::fmt::Display for Time {
 }
 
 impl Time {
+    /// In seconds.
+    fn seconds(self) -> f64 {
+        Duration::from(self).as_secs_f64()
+    }
+
     /// From an earlier instant to this one, in whole seconds.
     fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0) / 1000
@@ -158,11 +241,15 @@ impl Report {
             "Report: {} ({}, seed {})",
             self.title, self.strategy, self.seed
         )?;
-        let mut line = |first: &str, text: &str| out.push_str(&hanging(first, text, WIDTH));
-        line(&format!("  ended at {}: ", self.ended_at), &self.ending);
+        out.push_str(&hanging(
+            &format!("  ended at {}: ", self.ended_at),
+            &self.ending,
+            WIDTH,
+        ));
         for told in self.timeline.iter().filter(|_| in_full) {
-            line(&format!("    {}  ", told.at), &told.text);
+            out.push_str(&told.text("    "));
         }
+        let mut line = |first: &str, text: &str| out.push_str(&hanging(first, text, WIDTH));
         for (name, fact) in self.facts() {
             line(&format!("  {name:<22}"), &fact);
         }
@@ -174,7 +261,22 @@ impl Report {
     }
 
     fn facts(&self) -> Vec<(&'static str, String)> {
-        let mut facts = vec![
+        let mut facts = match &self.owner {
+            Some(owner) => owner.facts(self.updated, self.nodes),
+            None => self.fleet_facts(),
+        };
+        if self.lost_after_update > 0 {
+            let lost = format!("{} nodes are NotReady since", self.lost_after_update);
+            facts.push(("after the update", lost));
+        }
+        if let Some(writes) = &self.writes {
+            facts.push(("writes of yurt-ds", writes.words()));
+        }
+        facts
+    }
+
+    fn fleet_facts(&self) -> Vec<(&'static str, String)> {
+        vec![
             (
                 "updated",
                 format!("{} of {} nodes{}", self.updated, self.nodes, self.took()),
@@ -188,15 +290,7 @@ impl Report {
             ),
             ("offline at the end", self.offline_words()),
             ("returned and followed", self.followed_words()),
-        ];
-        if self.lost_after_update > 0 {
-            let lost = format!("{} nodes are NotReady since", self.lost_after_update);
-            facts.push(("after the update", lost));
-        }
-        if let Some(writes) = &self.writes {
-            facts.push(("writes of yurt-ds", writes.words()));
-        }
-        facts
+        ]
     }
 
     fn took(&self) -> String {
@@ -240,10 +334,49 @@ impl Report {
     }
 }
 
+impl Owner {
+    fn facts(&self, updated: usize, nodes: usize) -> Vec<(&'static str, String)> {
+        let seconds = |time: Option<Time>| {
+            time.map_or("never".to_owned(), |time| format!("{:.1}s", time.seconds()))
+        };
+        let codes = self.commands.iter().map(|command| match command.code {
+            Some(code) => code.to_string(),
+            None => "none".to_owned(),
+        });
+        let codes: Vec<String> = codes.collect();
+        vec![
+            ("updated", format!("{updated} of {nodes} nodes")),
+            (
+                "image pulled ahead",
+                format!("in {}", seconds(self.pulled_in)),
+            ),
+            (
+                "without its pod",
+                format!(
+                    "{} for {} (a pull takes {})",
+                    self.node,
+                    seconds(self.without_pod),
+                    seconds(Some(self.pull))
+                ),
+            ),
+            ("exit codes of ctl", codes.join(", ")),
+            (
+                "writes of the agents",
+                format!(
+                    "{} condition, {} deletion, over {} commands",
+                    self.pod_patches,
+                    self.pod_deletions,
+                    self.commands.len()
+                ),
+            ),
+        ]
+    }
+}
+
 impl Writes {
     fn words(&self) -> String {
         let mut words = Vec::new();
-        if self.replaced_pods > 0 || self.pod_deletions > 0 {
+        if self.pod_deletions > 0 {
             words.push(format!(
                 "{} pods replaced with {} deletions ({})",
                 self.replaced_pods,
@@ -253,6 +386,9 @@ impl Writes {
         }
         if self.pod_patches > 0 {
             words.push(format!("{} pod conditions", self.pod_patches));
+        }
+        if self.jobs > 0 {
+            words.push(format!("{} Jobs that pull", self.jobs));
         }
         words.push(format!(
             "{} changes of the DaemonSet's status",

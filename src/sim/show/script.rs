@@ -34,6 +34,8 @@ pub(super) struct Script {
     pub(super) speed: f64,
     /// Whether only the report is of interest.
     pub(super) in_background: bool,
+    /// The node whose owner types commands there, where one does.
+    pub(super) owner: Option<String>,
 }
 
 /// A DaemonSet and its change.
@@ -63,7 +65,7 @@ pub(super) enum Engine {
 /// Something that happens.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// When, counted from the start.
+    /// When, counted from the start; later, when a command that was typed before has not ended or not been read.
     pub(super) at: Duration,
     /// What.
     pub(super) deed: Deed,
@@ -82,8 +84,36 @@ pub(super) enum Deed {
     Flap(Vec<String>, Duration, Duration),
     /// The new image is set.
     SetImage,
+    /// A command is typed.
+    Type(Typing),
     /// Only the words.
     Tell,
+}
+
+/// A command that the owner of a node types there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Typing {
+    /// The node.
+    pub(super) node: String,
+    /// The command line, in which `{NODE}` stands for the name of the pod on that node.
+    pub(super) line: String,
+    /// What it is for.
+    pub(super) aim: Aim,
+}
+
+/// What a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// To know how the pods of the node are.
+    Read,
+    /// To know what an upgrade would bring.
+    Ask,
+    /// To have images pulled ahead.
+    Pull,
+    /// A mistake, which has to be refused.
+    Slip,
+    /// To have the pod replaced.
+    Confirm,
 }
 
 /// Namespace of the DaemonSet.
@@ -135,11 +165,11 @@ impl Rollout {
     }
 }
 
-const fn seconds(seconds: u64) -> Duration {
+pub(super) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn step(at: u64, deed: Deed, say: impl Into<String>) -> Step {
+pub(super) fn step(at: u64, deed: Deed, say: impl Into<String>) -> Step {
     Step {
         at: seconds(at),
         deed,
@@ -197,6 +227,7 @@ pub(super) fn three_nodes() -> Script {
         doomed: false,
         speed: 8.0,
         in_background: false,
+        owner: None,
     }
 }
 
@@ -262,6 +293,7 @@ impl FleetPlan {
             doomed: self.doomed,
             speed: 15.0,
             in_background: false,
+            owner: None,
         }
     }
 }

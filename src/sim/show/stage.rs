@@ -1,5 +1,6 @@
 //! Plays a script in a world: does what is due, looks, and says when it is over.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,12 +12,14 @@ use tokio::time::{Instant, sleep_until};
 
 use super::monitor::{Measure, Monitor, Record};
 use super::picture::{Look, Picture};
-use super::report::{Line, Time};
-use super::script::{Deed, Engine, NAME, NAMESPACE, Script, Step};
-use super::view::{Frame, cells};
+use super::report::{Line, Time, Voice};
+use super::script::{Deed, Engine, NAME, NAMESPACE, Script, Step, Typing};
+use super::shell::{Shell, Typed};
+use super::view::{Frame, Owners, cells};
 use crate::clock::Clock;
 use crate::core::Phase;
 use crate::index::SetKey;
+use crate::sim::agents::Agents;
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
 use crate::sim::world::{Setup, World};
@@ -31,6 +34,8 @@ const STUCK: Duration = Duration::from_secs(660);
 const NATIVE_STUCK: Duration = Duration::from_secs(180);
 /// The same while the controller itself says that it is complete or stopped.
 const SETTLED: Duration = Duration::from_secs(3);
+/// What a command printed can be read for so long before the next thing happens.
+const READING: Duration = Duration::from_secs(8);
 /// Each pod takes up to this much longer: real nodes are not in step.
 const JITTER: Duration = Duration::from_millis(1500);
 
@@ -54,6 +59,10 @@ pub(super) struct Stage {
     pub(super) changed: Option<Duration>,
     /// Nodes that were away at that moment.
     pub(super) away: Vec<String>,
+    /// Where the owners of nodes type.
+    shell: Option<Shell>,
+    /// The pod of every node when the play began.
+    pub(super) uids: BTreeMap<String, String>,
 }
 
 /// Why a play is over.
@@ -107,14 +116,22 @@ impl Stage {
         };
         let key = SetKey::new(NAMESPACE, NAME);
         let mut steps = script.steps.clone().into_iter();
+        let agents = match &script.owner {
+            Some(_) => Some(Agents::start(&world.cluster, &clock, &script.nodes).await?),
+            None => None,
+        };
         let monitor = Monitor::start(world.client(), clock.clone(), measure);
         monitor.has_seen(script.nodes.len()).await;
+        let start = Instant::now();
+        let uids = monitor.record().uids();
         Ok(Self {
             seed,
             monitor,
             before: world.cluster.requests(),
             picture: Picture::start(world.client(), clock.clone(), key, labels),
-            start: Instant::now(),
+            start,
+            shell: agents.map(|agents| Shell::new(agents, world.cluster.clone(), clock, start)),
+            uids,
             next: steps.next(),
             steps,
             said: String::new(),
@@ -143,23 +160,39 @@ impl Stage {
 
     /// Plays on until that instant.
     pub(super) async fn advance(&mut self, to: Duration) -> Result<()> {
-        while let Some(step) = self.next.take_if(|step| step.at <= to) {
-            sleep_until(self.start + step.at).await;
-            self.act(&step.deed).await?;
+        while let Some(due) = self.due().filter(|due| *due <= to) {
+            let Some(step) = self.next.take() else { break };
+            sleep_until(self.start + due).await;
             if !step.say.is_empty() {
                 self.tell(step.say);
             }
+            self.act(&step.deed).await?;
             self.next = self.steps.next();
         }
         sleep_until(self.start + to).await;
         Ok(())
     }
 
+    /// When the next step is due; not while a command has not ended.
+    fn due(&self) -> Option<Duration> {
+        let at = self.next.as_ref()?.at;
+        match &self.shell {
+            Some(shell) if shell.is_busy() => None,
+            Some(shell) => Some(
+                shell
+                    .idle_since()
+                    .map_or(at, |since| at.max(since + READING)),
+            ),
+            None => Some(at),
+        }
+    }
+
     /// Adds a line to the timeline.
     fn tell(&mut self, text: String) {
         self.said.clone_from(&text);
         let at = Time::from(self.now());
-        self.timeline.push(Line { at, text });
+        let voice = Voice::Story;
+        self.timeline.push(Line { at, voice, text });
     }
 
     /// Adds what the monitor saw since the last time, where every node is told of.
@@ -167,11 +200,15 @@ impl Stage {
         if !self.script.in_full {
             return;
         }
+        if let Some(shell) = &mut self.shell {
+            self.timeline.extend(shell.news());
+        }
         let record = self.record();
         for (name, node) in &record.nodes {
             let mut told = |at: Option<Duration>, text: String| {
                 let line = at.map(|at| Line {
                     at: at.into(),
+                    voice: Voice::Story,
                     text,
                 });
                 let new = line.filter(|line| !self.timeline.contains(line));
@@ -210,9 +247,29 @@ impl Stage {
                 let away = record.nodes.iter().filter(|(_, node)| !node.ready);
                 self.away = away.map(|(name, _)| name.clone()).collect();
             }
+            Deed::Type(typing) => self.type_in(typing)?,
             Deed::Tell => {}
         }
         Ok(())
+    }
+
+    fn type_in(&mut self, typing: &Typing) -> Result<()> {
+        let mut line = typing.line.clone();
+        {
+            let record = self.monitor.record();
+            for node in &self.script.nodes {
+                if let Some((_, pod)) = record.pod_on(node) {
+                    line = line.replace(&format!("{{{node}}}"), &pod.name);
+                }
+            }
+        }
+        let shell = self.shell.as_mut().context("nobody types in this play")?;
+        shell.type_in(&typing.node, line, typing.aim)
+    }
+
+    /// Every command that was typed.
+    pub(super) fn typed(&self) -> Vec<Typed> {
+        self.shell.as_ref().map(Shell::typed).unwrap_or_default()
     }
 
     /// What is thought of every node.
@@ -242,6 +299,21 @@ impl Stage {
             changed,
             is_native: rollout.engine == Engine::Native,
             images: (rollout.old.clone(), rollout.new.clone()),
+            owners: self.shell.is_some().then(|| self.owners(&record)),
+        }
+    }
+
+    /// What owners see of their pods, and the command that was typed last.
+    fn owners(&self, record: &Record) -> Owners {
+        let nodes = self.script.nodes.iter();
+        let pod = |name: &String| Some((name.clone(), record.pod_on(name)?.1.clone()));
+        let typed = self.typed().pop();
+        let prompt = typed.iter().map(Typed::prompt);
+        let printed = typed.iter().flat_map(|typed| &typed.printed);
+        let printed = printed.map(|(_, line)| line.clone());
+        Owners {
+            pods: nodes.filter_map(pod).collect(),
+            session: prompt.chain(printed).collect(),
         }
     }
 
@@ -251,7 +323,8 @@ impl Stage {
         if now >= self.script.limit {
             return Some(Ending::TimeUp);
         }
-        let changed = self.changed.filter(|_| self.next.is_none())?;
+        let busy = self.shell.as_ref().is_some_and(Shell::is_busy);
+        let changed = self.changed.filter(|_| self.next.is_none() && !busy)?;
         let last = self.monitor.record().last_change.max(changed);
         let quiet = now.saturating_sub(last);
         if let Some(look) = self.look().filter(|_| quiet >= SETTLED)

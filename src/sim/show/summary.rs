@@ -41,6 +41,7 @@ impl Stage {
             ended_at: self.now().into(),
             ending: words(ending, &record, self.script.nodes.len()),
             writes: (rollout.engine != Engine::Native).then(|| self.writes(record.replaced)),
+            owner: self.owner(&record),
             promises: Vec::new(),
             timeline: self.timeline.clone(),
         };
@@ -66,6 +67,7 @@ impl Stage {
             replaced_pods,
             pod_deletions: number("delete", "pods"),
             pod_patches: number("patch", "pods"),
+            jobs: number("create", "jobs"),
             status_patches: number("patch", "daemonsets"),
             events: number("create", "events") + number("patch", "events"),
         }
@@ -79,6 +81,9 @@ impl Stage {
             text: text.to_owned(),
             held,
         };
+        if let Some(owner) = &report.owner {
+            return self.promises_to(owner, record, ending);
+        }
         if self.script.rollout.engine == Engine::YurtDs(Mode::Ota) {
             let asked = *ending == Ending::Announced && writes.pod_deletions == 0;
             return vec![promise("no pod was replaced; every owner is asked", asked)];
@@ -140,6 +145,10 @@ fn words(ending: &Ending, record: &Record, nodes: usize) -> String {
         Ending::Complete(0) => "complete".to_owned(),
         Ending::Complete(offline) => format!("complete except offline: {offline}"),
         Ending::Stopped(words) => format!("stopped by itself ({words})"),
+        Ending::Announced if record.updated() > 0 => format!(
+            "{} of {nodes} owners confirmed, the others are asked (OTA)",
+            record.updated()
+        ),
         Ending::Announced => "every owner is asked (OTA)".to_owned(),
         Ending::Stuck => format!(
             "stuck at {}%: nothing moves any more",

@@ -66,17 +66,115 @@ async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
     assert!(order.is_sorted(), "{told:#?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
+    let report = play(ota::story(), 1).await.unwrap();
+    assert_held(&report);
+    assert_eq!((report.updated, report.promises.len()), (1, 6));
+    let owner = report.owner.as_ref().expect("an owner");
+    let codes: Vec<Option<u8>> = owner.commands.iter().map(|typed| typed.code).collect();
+    let well = |code: &&Option<u8>| **code == Some(0);
+    assert_eq!(codes.iter().filter(well).count(), 5, "{codes:?}");
+    let position = |text: &str| {
+        let at = report
+            .timeline
+            .iter()
+            .position(|line| line.text.contains(text));
+        at.unwrap_or_else(|| panic!("{text:?} is not told: {}", report.text(true)))
+    };
+    let order = [
+        position("edge-1 $ yurt-ds ctl pods"),
+        position("The image changes"),
+        position("edge-1 $ yurt-ds ctl upgrade"),
+        position("edge-1 $ yurt-ds ctl imagepull nginx-daemonset-"),
+        position("Start updating pod default/nginx-daemonset-"),
+        position("edge-1: its old pod is deleted"),
+        position("edge-1 runs nginx:1.19.5"),
+    ];
+    assert!(order.is_sorted(), "{}", report.text(true));
+    assert!(!report.text(true).contains('{'), "{}", report.text(true));
+}
+
+/// The report on the story of OTA, in which something was changed.
+async fn played_with(change: impl FnOnce(&mut Script)) -> Report {
+    let mut script = ota::story();
+    change(&mut script);
+    play(script, 1).await.unwrap()
+}
+
+fn is_typed_for(step: &script::Step, aim: script::Aim) -> bool {
+    matches!(&step.deed, script::Deed::Type(typing) if typing.aim == aim)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_waits_for_its_pull_breaks_a_promise() {
+    let without_pull = |script: &mut Script| {
+        script
+            .steps
+            .retain(|step| !is_typed_for(step, script::Aim::Pull));
+    };
+    let report = played_with(without_pull).await;
+    let broken = report.promises.iter().filter(|promise| !promise.held);
+    let broken: Vec<&str> = broken.map(|promise| promise.text.as_str()).collect();
+    assert_eq!(report.updated, 1, "{}", report.text(true));
+    assert_eq!(
+        broken,
+        [
+            "the image was there before: the upgrade did not wait for a pull",
+            "one API write for the pull, one for the upgrade"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_image_cannot_be_pulled_the_old_pod_stays_and_the_exit_codes_say_so() {
+    let report = played_with(|script| script.new.image_error = true).await;
+    assert!(!report.held(), "{}", report.text(true));
+    assert_eq!(report.updated, 0, "{}", report.text(true));
+    let owner = report.owner.as_ref().expect("an owner");
+    assert_eq!(owner.pod_deletions, 0, "{}", report.text(true));
+    let failed = |verb: &str| {
+        let typed = owner
+            .commands
+            .iter()
+            .filter(|typed| typed.line.contains(verb));
+        typed
+            .filter(|typed| typed.line.contains("--wait"))
+            .all(|typed| typed.code > Some(0))
+    };
+    assert!(
+        failed("imagepull") && failed("upgrade"),
+        "{}",
+        report.text(true)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_confirmation_no_pod_is_replaced() {
+    let unconfirmed = |script: &mut Script| {
+        script
+            .steps
+            .retain(|step| !is_typed_for(step, script::Aim::Confirm));
+    };
+    let report = played_with(unconfirmed).await;
+    assert!(!report.held(), "{}", report.text(true));
+    assert_eq!((report.updated, report.most_down), (0, 0));
+}
+
 #[test]
 fn the_same_seed_gives_the_same_report_to_the_last_byte() {
-    let report = |seed| {
-        let runtime = own_runtime(false).unwrap();
-        let flags = "--nodes 12 --offline 30% --flap 1 --min-ready 3s";
-        let report = runtime.block_on(played(flags, seed));
-        serde_json::to_string_pretty(&report).unwrap()
-    };
-    let first = report(11);
-    assert_eq!(first, report(11));
-    assert_ne!(first, report(12));
+    #[track_caller]
+    fn case<F: Future<Output = Report>>(play: impl Fn(u64) -> F) {
+        let report = |seed| {
+            let report = own_runtime(false).unwrap().block_on(play(seed));
+            serde_json::to_string_pretty(&report).unwrap()
+        };
+        let first = report(11);
+        assert_eq!(first, report(11));
+        assert_ne!(first, report(12));
+    }
+    case(|seed| played("--nodes 12 --offline 30% --flap 1 --min-ready 3s", seed));
+    case(async |seed| play(ota::story(), seed).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,13 +2,15 @@
 //!
 //! Pure: from what is known to lines of text that fit the terminal.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::monitor::{NodeRecord, Record};
+use super::monitor::{NodeRecord, PodRecord, Record};
 use super::picture::Look;
 use super::report::Time;
 use super::text::wrap;
+use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Offline, Verdict};
 
 /// What the cell of a node says. The order is that of the legend.
@@ -49,6 +51,17 @@ pub(super) struct Frame {
     pub(super) is_native: bool,
     /// Images before and after.
     pub(super) images: (String, String),
+    /// Where the owner of a node is at the keyboard; then there is no budget.
+    pub(super) owners: Option<Owners>,
+}
+
+/// What owners have in front of them.
+#[derive(Clone, Debug)]
+pub(super) struct Owners {
+    /// The pod of each node.
+    pub(super) pods: BTreeMap<String, PodRecord>,
+    /// The command that was typed last, and what it printed.
+    pub(super) session: Vec<String>,
 }
 
 /// Room and manners of the terminal.
@@ -180,15 +193,26 @@ impl Frame {
         } else {
             lines.extend(self.grid(canvas));
         }
-        lines.push(String::new());
-        lines.extend(self.legend(canvas));
-        lines.push(String::new());
-        lines.push(self.bar(canvas));
-        lines.push(self.budget());
-        lines.push(String::new());
         let width = canvas.columns.saturating_sub(4);
         let told = [wrap(&self.said, width), wrap(&self.present(), width)].concat();
-        lines.extend(told.iter().map(|line| format!("  {line}")));
+        let told = told.iter().map(|line| format!("  {line}"));
+        lines.push(String::new());
+        match &self.owners {
+            Some(owners) => {
+                lines.extend(told);
+                lines.push(String::new());
+                let room = canvas.rows.saturating_sub(lines.len() + 1);
+                lines.extend(owners.session(canvas, room));
+            }
+            None => {
+                lines.extend(self.legend(canvas));
+                lines.push(String::new());
+                lines.push(self.bar(canvas));
+                lines.push(self.budget());
+                lines.push(String::new());
+                lines.extend(told);
+            }
+        }
         lines.join("\n") + "\n"
     }
 
@@ -287,6 +311,10 @@ impl Frame {
                 Cell::Offline => "is offline; its pod goes on serving".to_owned(),
                 Cell::Failed => format!("failed after it got {}", self.images.1),
             };
+            let image = match &self.owners {
+                Some(owners) => owners.of(name, &self.images),
+                None => image,
+            };
             let glyph = paint(&cell.glyph().to_string(), cell.colour(), canvas.colour);
             format!("   {glyph} {name}  {image}")
         };
@@ -360,6 +388,47 @@ impl Frame {
     }
 }
 
+impl Owners {
+    /// The pod of a node with its conditions.
+    fn of(&self, node: &str, images: &(String, String)) -> String {
+        let Some(pod) = self.pods.get(node) else {
+            return "its pod is being replaced".to_owned();
+        };
+        let mut text = if pod.new { &images.1 } else { &images.0 }.clone();
+        if let Some(status) = &pod.need_upgrade {
+            let _ = write!(text, "  {POD_NEED_UPGRADE}={status}");
+        }
+        if let Some(status) = &pod.image_ready {
+            let _ = write!(text, " {POD_IMAGE_READY}={status}");
+        }
+        text
+    }
+
+    /// The prompt, and as much of what came after it as there is room for: the end, where it is too much.
+    fn session(&self, canvas: Canvas, room: usize) -> Vec<String> {
+        let Some((prompt, printed)) = self.session.split_first() else {
+            return Vec::new();
+        };
+        // Long lines go on below, as on any terminal.
+        let width = canvas.columns.saturating_sub(2).max(1);
+        let folded = |line: &String| -> Vec<String> {
+            let letters: Vec<char> = line.chars().collect();
+            match letters.is_empty() {
+                true => vec![String::new()],
+                false => letters.chunks(width).map(String::from_iter).collect(),
+            }
+        };
+        let prompt = folded(prompt);
+        let printed: Vec<String> = printed.iter().flat_map(folded).collect();
+        let hidden = (prompt.len() + printed.len()).saturating_sub(room);
+        let prompt = prompt.iter().map(|line| paint(line, "1", canvas.colour));
+        prompt
+            .chain(printed.into_iter().skip(hidden))
+            .map(|line| format!("  {line}"))
+            .collect()
+    }
+}
+
 /// A text with its colour, where colour is welcome.
 fn paint(text: &str, code: &str, colour: bool) -> String {
     match colour && !text.is_empty() && code != "0" {
@@ -398,6 +467,7 @@ mod tests {
             changed: true,
             is_native: false,
             images: ("nginx:1.19.4".to_owned(), "nginx:1.19.5".to_owned()),
+            owners: None,
         }
     }
 
@@ -418,6 +488,42 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_session_of_an_owner_fits_below_the_pods_and_shows_its_end() {
+        let mut frame = frame(3);
+        let pod =
+            |image_ready: &str| PodRecord::of_owner("nginx-daemonset-bwzss", "True", image_ready);
+        frame.owners = Some(Owners {
+            pods: BTreeMap::from([("edge-1".to_owned(), pod("False WaitPullImage"))]),
+            session: (0..40)
+                .map(|number| format!("line {number}{}", " longer".repeat(number)))
+                .collect(),
+        });
+        let picture = frame.draw(NARROW);
+        assert!(picture.lines().count() < NARROW.rows, "{picture}");
+        assert!(
+            picture
+                .lines()
+                .all(|line| line.chars().count() <= NARROW.columns),
+            "{picture}"
+        );
+        assert!(picture.contains(
+            "edge-1  nginx:1.19.4  PodNeedUpgrade=True PodImageReady=False WaitPullImage"
+        ));
+        assert!(
+            picture.contains("edge-2  its pod is being replaced"),
+            "{picture}"
+        );
+        assert!(
+            picture.contains("  line 0\n") && picture.contains("  line 39 longer"),
+            "{picture}"
+        );
+        assert!(
+            !picture.contains("max-unavailable"),
+            "owners have no budget: {picture}"
+        );
     }
 
     #[test]

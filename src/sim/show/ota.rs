@@ -1,0 +1,209 @@
+//! The story of OTA: the owner of one of three nodes asks, pulls ahead, and confirms. And what has to be true of it.
+
+use std::time::Duration;
+
+use super::monitor::Record;
+use super::report::{Command, Owner, Promise};
+use super::script::{Aim, Deed, Engine, Rollout, Script, Step, Typing, seconds, step};
+use super::shell::Typed;
+use super::stage::{Ending, Stage};
+use crate::client::Role;
+use crate::core::{Mode, Share};
+use crate::sim::cluster::Count;
+use crate::sim::kubelet::Behaviour;
+
+/// Whose owner is at the keyboard.
+const OWNED: &str = "edge-1";
+/// Whose owner is not.
+const OTHER: &str = "edge-2";
+/// How long a node pulls the new image: longer than anybody wants to be without a pod.
+const PULL: Duration = seconds(12);
+
+/// The story of the mission: a new version appears, and one owner of three confirms it.
+pub(super) fn story() -> Script {
+    let new = Behaviour {
+        pull: PULL,
+        ..Behaviour::default()
+    };
+    Script {
+        title: "OTA: the owner of a node decides".to_owned(),
+        nodes: (1..=3).map(|number| format!("edge-{number}")).collect(),
+        rollout: Rollout {
+            engine: Engine::YurtDs(Mode::Ota),
+            max_unavailable: Share::Percent(10),
+            min_ready: Duration::ZERO,
+            old: "nginx:1.19.4".to_owned(),
+            new: "nginx:1.19.5".to_owned(),
+        },
+        usual: Behaviour {
+            pull: seconds(4),
+            ..Behaviour::default()
+        },
+        new,
+        steps: steps(),
+        limit: seconds(300),
+        in_full: true,
+        doomed: false,
+        speed: 3.5,
+        in_background: false,
+        owner: Some(OWNED.to_owned()),
+    }
+}
+
+fn steps() -> Vec<Step> {
+    let typed = |at, aim, line: &str, say: &str| {
+        let typing = Typing {
+            node: OWNED.to_owned(),
+            line: line.to_owned(),
+            aim,
+        };
+        step(at, Deed::Type(typing), say)
+    };
+    let own = |verb: &str, flags: &str| format!("yurt-ds ctl {verb} {{{OWNED}}}{flags}");
+    vec![
+        step(
+            0,
+            Deed::Tell,
+            "nginx:1.19.4 runs on three edge nodes; the DaemonSet says update-strategy: OTA. The owner of edge-1 sits in \
+             front of it, and asks its own ota-server what runs there.",
+        ),
+        typed(3, Aim::Read, "yurt-ds ctl pods", ""),
+        step(
+            9,
+            Deed::SetImage,
+            "The image changes to nginx:1.19.5. Nothing is replaced: every pod gets the condition PodNeedUpgrade, and \
+             owners decide.",
+        ),
+        typed(15, Aim::Ask, "yurt-ds ctl upgrade", "What is new here?"),
+        typed(
+            21,
+            Aim::Pull,
+            &own("imagepull", " --wait"),
+            "The owner has the new image pulled ahead; the old pod goes on serving meanwhile.",
+        ),
+        typed(
+            23,
+            Aim::Slip,
+            &format!("yurt-ds ctl upgrade {{{OTHER}}}"),
+            "A slip: this pod runs on edge-2, which has an owner of its own.",
+        ),
+        typed(
+            25,
+            Aim::Confirm,
+            &own("upgrade", " --wait"),
+            "Now is a good moment. The owner confirms: this pod is replaced, and no other.",
+        ),
+        typed(27, Aim::Read, "yurt-ds ctl pods", ""),
+        step(
+            29,
+            Deed::Tell,
+            "edge-1 runs nginx:1.19.5. The other two go on with nginx:1.19.4 until their owners say so.",
+        ),
+    ]
+}
+
+impl Stage {
+    /// What the owner did, and what came of it; `None` where there is none.
+    pub(super) fn owner(&self, record: &Record) -> Option<Owner> {
+        let node = self.script.owner.clone()?;
+        let typed = self.typed();
+        let seen = record.nodes.get(&node);
+        let now = self.world.cluster.requests();
+        let number = |verb: &str, resource: &str| {
+            let (after, before) = (&now, &self.before);
+            agents(after, verb, resource) - agents(before, verb, resource)
+        };
+        let took = |aim| {
+            let one = typed.iter().find(|one| one.aim == aim)?;
+            Some(one.ended?.0.saturating_sub(one.began).into())
+        };
+        Some(Owner {
+            pulled_in: took(Aim::Pull),
+            upgraded_in: took(Aim::Confirm),
+            without_pod: seen
+                .and_then(|seen| Some(seen.updated?.saturating_sub(seen.taken?).into())),
+            pull: self.script.new.pull.into(),
+            pod_deletions: number("delete", "pods"),
+            pod_patches: number("patch", "pods"),
+            commands: typed.iter().map(command).collect(),
+            node,
+        })
+    }
+
+    /// What holds when owners decide.
+    pub(super) fn promises_to(
+        &self,
+        owner: &Owner,
+        record: &Record,
+        ending: &Ending,
+    ) -> Vec<Promise> {
+        let typed = self.typed();
+        let of = |aim| typed.iter().filter(move |one: &&Typed| one.aim == aim);
+        let ended_well = |aim| of(aim).all(|one| one.code() == Some(0)) && of(aim).count() > 0;
+        let refused = |one: &Typed| one.code().is_some_and(|code| code != 0) && one.requests == 0;
+        let confirmed = of(Aim::Confirm).next().map(|one| one.began);
+        let pulled = of(Aim::Pull).next().and_then(|one| one.ended);
+        let taken = |name: &str| record.nodes.get(name).and_then(|node| node.taken);
+        let mut others = self.script.nodes.iter().filter(|name| **name != owner.node);
+        let uids = record.uids();
+        let untouched = |name: &String| {
+            let uid = uids.get(name);
+            uid.is_some() && uid == self.uids.get(name) && taken(name).is_none()
+        };
+        let promise = |held: bool, text: String| Promise { text, held };
+        let node = &owner.node;
+        vec![
+            promise(
+                *ending == Ending::Announced
+                    && ended_well(Aim::Confirm)
+                    && record.replaced == 1
+                    && confirmed.is_some()
+                    && taken(node) >= confirmed,
+                format!("the pod of {node} was replaced once, after its owner had confirmed it"),
+            ),
+            promise(
+                ended_well(Aim::Pull)
+                    && pulled.map(|(at, _)| at) <= confirmed
+                    && owner.without_pod.is_some_and(|time| time < owner.pull),
+                "the image was there before: the upgrade did not wait for a pull".to_owned(),
+            ),
+            promise(
+                others.all(untouched),
+                "the pods of the other nodes are the same as before, by their UIDs".to_owned(),
+            ),
+            promise(
+                ended_well(Aim::Read) && of(Aim::Read).all(|one| one.requests == 0),
+                "ctl pods was answered from the node's memory: no API request".to_owned(),
+            ),
+            promise(
+                of(Aim::Slip).count() > 0 && of(Aim::Slip).all(refused),
+                "a pod of another node was refused, without an API request".to_owned(),
+            ),
+            promise(
+                (owner.pod_patches, owner.pod_deletions) == (1, 1),
+                "one API write for the pull, one for the upgrade".to_owned(),
+            ),
+        ]
+    }
+}
+
+fn command(typed: &Typed) -> Command {
+    Command {
+        at: typed.began.into(),
+        node: typed.node.clone(),
+        line: typed.line.clone(),
+        code: typed.code(),
+        requests: typed.requests,
+    }
+}
+
+/// How often the agents of all nodes have asked for this.
+fn agents(requests: &[Count], verb: &str, resource: &str) -> u64 {
+    let of = |count: &&Count| is_agent(count) && count.verb == verb && count.resource == resource;
+    requests.iter().filter(of).map(|count| count.number).sum()
+}
+
+/// Whether an agent asked for this.
+pub(super) fn is_agent(count: &Count) -> bool {
+    count.user_agent.starts_with(&Role::OtaServer.user_agent())
+}

@@ -1,0 +1,212 @@
+//! What owners type on their nodes: the real `ctl`, which asks the real ota-server of that node.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Parser as _;
+use tokio::time::Instant;
+
+use super::ota::is_agent;
+use super::report::{Line, Time, Voice};
+use super::script::Aim;
+use crate::cli::ctl::Verb;
+use crate::cli::{Cli, Command};
+use crate::clock::Clock;
+use crate::ctl::Screen;
+use crate::ctl::edge::perform_edge;
+use crate::sim::agents::Agents;
+use crate::sim::cluster::Cluster;
+use crate::sim::task::Task;
+
+/// A command and what came of it. Times count from the start of the play.
+#[derive(Clone, Debug)]
+pub(super) struct Typed {
+    /// Where.
+    pub(super) node: String,
+    /// What.
+    pub(super) line: String,
+    /// What for.
+    pub(super) aim: Aim,
+    /// When.
+    pub(super) began: Duration,
+    /// When it ended, and its exit code.
+    pub(super) ended: Option<(Duration, u8)>,
+    /// What it printed, line by line.
+    pub(super) printed: Vec<(Duration, String)>,
+    /// What all agents asked of the API server meanwhile.
+    pub(super) requests: u64,
+}
+
+impl Typed {
+    /// Its exit code, when it has ended.
+    pub(super) fn code(&self) -> Option<u8> {
+        self.ended.map(|(_, code)| code)
+    }
+
+    /// As it looks in front of the node.
+    pub(super) fn prompt(&self) -> String {
+        format!("{} $ {}", self.node, self.line)
+    }
+}
+
+/// The keyboards of all nodes; one command at a time.
+pub(super) struct Shell {
+    agents: Agents,
+    cluster: Cluster,
+    clock: Clock,
+    start: Instant,
+    ended: Vec<Typed>,
+    running: Option<(Arc<Mutex<Typed>>, Task)>,
+    /// How many lines of the present command were told.
+    told: usize,
+}
+
+impl Shell {
+    /// Nobody has typed anything; the play starts now.
+    pub(super) fn new(agents: Agents, cluster: Cluster, clock: Clock, start: Instant) -> Self {
+        Self {
+            agents,
+            cluster,
+            clock,
+            start,
+            ended: Vec::new(),
+            running: None,
+            told: 0,
+        }
+    }
+
+    /// Types a command.
+    ///
+    /// # Errors
+    /// When that is no command for a node.
+    pub(super) fn type_in(&mut self, node: &str, line: String, aim: Aim) -> Result<()> {
+        let cli = Cli::try_parse_from(line.split_whitespace())?;
+        let Command::Ctl(args) = cli.command else {
+            bail!("{line}: not a command of ctl");
+        };
+        let Verb::Edge(verb) = args.verb else {
+            bail!("{line}: not a command for a node");
+        };
+        let edge = self.agents.edge(node)?.in_namespace(args.access.namespace);
+        let typed = Arc::new(Mutex::new(Typed {
+            node: node.to_owned(),
+            line,
+            aim,
+            began: self.start.elapsed(),
+            ended: None,
+            printed: Vec::new(),
+            requests: 0,
+        }));
+        let (cluster, clock, start) = (self.cluster.clone(), self.clock.clone(), self.start);
+        let sheet = typed.clone();
+        let work = async move {
+            let before = requests(&cluster);
+            let mut paper = Paper {
+                sheet: sheet.clone(),
+                start,
+                line: Vec::new(),
+            };
+            let mut screen = Screen::new(&mut paper, false, false);
+            let ended = perform_edge(&verb, &edge, &mut screen, &clock).await;
+            let code = ended.unwrap_or_else(|trouble| {
+                paper.print(&trouble.to_string());
+                trouble.code
+            });
+            let mut sheet = lock(&sheet);
+            sheet.requests = requests(&cluster) - before;
+            sheet.ended = Some((start.elapsed(), code.number()));
+        };
+        self.running = Some((typed, Task::spawn(work)));
+        self.told = 0;
+        Ok(())
+    }
+
+    /// What is new since the last time, for the timeline.
+    pub(super) fn news(&mut self) -> Vec<Line> {
+        let Some((running, _)) = &self.running else {
+            return Vec::new();
+        };
+        let typed = lock(running).clone();
+        let line = |at: Duration, voice, text| Line {
+            at: Time::from(at),
+            voice,
+            text,
+        };
+        let prompt = (self.told == 0).then(|| line(typed.began, Voice::Typed, typed.prompt()));
+        let told = self.told.saturating_sub(1);
+        let printed = typed.printed.iter().skip(told);
+        let printed = printed.map(|(at, text)| line(*at, Voice::Printed, text.clone()));
+        let news = prompt.into_iter().chain(printed).collect();
+        self.told = typed.printed.len() + 1;
+        if typed.ended.is_some() {
+            self.ended.push(typed);
+            self.running = None;
+        }
+        news
+    }
+
+    /// Whether a command has not ended.
+    pub(super) fn is_busy(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// When the last command ended.
+    pub(super) fn idle_since(&self) -> Option<Duration> {
+        Some(self.ended.last()?.ended?.0)
+    }
+
+    /// Every command in order.
+    pub(super) fn typed(&self) -> Vec<Typed> {
+        let running = self.running.iter().map(|(typed, _)| lock(typed).clone());
+        self.ended.iter().cloned().chain(running).collect()
+    }
+}
+
+/// What a command prints, cut into lines and dated.
+struct Paper {
+    sheet: Arc<Mutex<Typed>>,
+    start: Instant,
+    line: Vec<u8>,
+}
+
+impl Paper {
+    fn print(&mut self, text: &str) {
+        let at = self.start.elapsed();
+        let lines = text.lines().map(|line| (at, line.to_owned()));
+        lock(&self.sheet).printed.extend(lines);
+    }
+}
+
+impl io::Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for byte in bytes {
+            match byte {
+                b'\n' => {
+                    let line = std::mem::take(&mut self.line);
+                    let text = String::from_utf8_lossy(&line);
+                    // An empty line is one, too.
+                    self.print(if text.is_empty() { "\n" } else { &text });
+                }
+                byte => self.line.push(*byte),
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How often agents asked the API server for anything.
+fn requests(cluster: &Cluster) -> u64 {
+    let requests = cluster.requests();
+    let agents = requests.iter().filter(|count| is_agent(count));
+    agents.map(|count| count.number).sum()
+}
+
+fn lock(typed: &Mutex<Typed>) -> MutexGuard<'_, Typed> {
+    typed.lock().unwrap_or_else(PoisonError::into_inner)
+}
