@@ -1,1 +1,173 @@
+//! Jobs and pods as a Kubernetes 1.36 with containerd 1.6 showed them (`seen/`), and how they are judged.
 
+use serde_json::{Value, json};
+
+use super::*;
+
+fn case(seen: &str) -> Judgement {
+    let seen: Value = serde_json::from_str(seen).unwrap();
+    let job = serde_json::from_value(seen["job"].clone()).unwrap();
+    let pod: Option<Pod> = serde_json::from_value(seen["pod"].clone()).unwrap();
+    judge(&job, pod.as_ref())
+}
+
+#[track_caller]
+fn assert_failed(judgement: Judgement, words: &str) {
+    match judgement {
+        Judgement::Failed(why) => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn assert_doubt(judgement: Judgement, expected: Doubt, words: &str) {
+    match judgement {
+        Judgement::Doubt(doubt, why) if doubt == expected => assert!(why.contains(words), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn whatever_comes_after_the_pull_proves_it() {
+    for seen in [
+        include_str!("seen/completed.json"),
+        include_str!("seen/no_such_program.json"),
+        include_str!("seen/refuses_root.json"),
+    ] {
+        assert_eq!(case(seen), Judgement::Pulled, "{seen}");
+    }
+}
+
+#[test]
+fn a_download_is_waited_for() {
+    let seen = include_str!("seen/downloading.json");
+    assert_eq!(case(seen), Judgement::Pulling);
+}
+
+#[test]
+fn what_no_second_attempt_mends_fails_at_once() {
+    assert_failed(
+        case(include_str!("seen/missing.json")),
+        "plain:1x: not found",
+    );
+    let backing_off = include_str!("seen/backing_off_missing.json");
+    assert_failed(
+        case(backing_off),
+        "ImagePullBackOff: Back-off pulling image",
+    );
+    assert_failed(
+        case(include_str!("seen/invalid_name.json")),
+        "must be lowercase",
+    );
+    assert_failed(
+        case(include_str!("seen/never_pull.json")),
+        "ErrImageNeverPull",
+    );
+    assert_failed(case(include_str!("seen/no_room.json")), "OutOfcpu: ");
+}
+
+#[test]
+fn a_registry_that_refuses_connections_gets_a_second_chance() {
+    let failing = Doubt::Failing { backs_off: false };
+    let seen = include_str!("seen/refused.json");
+    assert_doubt(case(seen), failing, "connection refused");
+}
+
+#[test]
+fn a_job_without_a_pod_is_in_doubt() {
+    let seen = include_str!("seen/no_pod.json");
+    assert_doubt(case(seen), Doubt::NoPod, "no pod was made");
+}
+
+/// A pod with two containers, in these states.
+fn pod(phase: &str, states: [Value; 2]) -> Pod {
+    let names = ["prepull-0", "prepull-1", "side-car"];
+    let containers = names.map(|name| json!({ "name": name, "image": "i" }));
+    let statuses = names[..2].iter().zip(states).map(|(name, state)| {
+        json!({
+            "name": name, "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state,
+        })
+    });
+    let pod = json!({
+        "spec": { "containers": containers },
+        "status": { "phase": phase, "containerStatuses": statuses.collect::<Vec<_>>() },
+    });
+    serde_json::from_value(pod).unwrap()
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({ "waiting": { "reason": reason, "message": message } })
+}
+
+#[test]
+fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
+    let running = || json!({ "running": {} });
+    let ended = |reason: &str| json!({ "terminated": { "exitCode": 137, "reason": reason } });
+    let judged = |phase, states| judge(&Job::default(), Some(&pod(phase, states)));
+    assert_eq!(judged("Running", [running(), running()]), Judgement::Pulled);
+    assert_eq!(
+        judged("Pending", [running(), json!({})]),
+        Judgement::Pulling
+    );
+    assert_eq!(
+        judged(
+            "Running",
+            [ended("Error"), waiting("ContainerCreating", "")]
+        ),
+        Judgement::Pulling
+    );
+    let denied = waiting(
+        "ErrImagePull",
+        "pull access denied, repository does not exist",
+    );
+    assert_failed(judged("Running", [running(), denied]), "access denied");
+    let backs_off = waiting("ImagePullBackOff", "Back-off pulling image");
+    assert_doubt(
+        judged("Pending", [running(), backs_off]),
+        Doubt::Failing { backs_off: true },
+        "ImagePullBackOff",
+    );
+    // Evicted before the second was pulled: its end is made up.
+    let lost = ended(NEVER_SEEN);
+    assert_failed(judged("Failed", [ended("Error"), lost]), "its pod failed");
+}
+
+#[test]
+fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
+    let ended = |kind: &str, reason: &str| -> Job {
+        let conditions = [json!({ "type": kind, "status": "True", "reason": reason })];
+        serde_json::from_value(json!({ "status": { "conditions": conditions } })).unwrap()
+    };
+    assert_eq!(judge(&ended("Complete", ""), None), Judgement::Pulled);
+    let late = judge(&ended("Failed", "DeadlineExceeded"), None);
+    assert_failed(late, "not done within 60 minutes");
+    let gone = judge(&ended("Failed", "BackoffLimitExceeded"), None);
+    assert_doubt(gone, Doubt::Ended, "its pod is gone");
+    let pod = pod(
+        "Failed",
+        [
+            json!({ "terminated": { "exitCode": 128 } }),
+            json!({ "running": {} }),
+        ],
+    );
+    let failed = ended("Failed", "BackoffLimitExceeded");
+    assert_eq!(judge(&failed, Some(&pod)), Judgement::Pulled);
+}
+
+#[test]
+fn a_pod_whose_sandbox_cannot_be_made_is_in_doubt() {
+    let mut stuck = pod(
+        "Pending",
+        [
+            waiting("ContainerCreating", ""),
+            waiting("ContainerCreating", ""),
+        ],
+    );
+    let condition = json!([{ "type": "PodReadyToStartContainers", "status": "False" }]);
+    stuck.status.as_mut().unwrap().conditions = serde_json::from_value(condition).unwrap();
+    assert_doubt(
+        judge(&Job::default(), Some(&stuck)),
+        Doubt::NotStarting,
+        "network plug-in",
+    );
+}

@@ -1,1 +1,195 @@
+//! Which images a Job pulls, and with what kind of pod.
 
+use super::*;
+use crate::core::PodRef;
+
+fn pull() -> Pull {
+    Pull {
+        pod: PodRef {
+            name: "web-x".into(),
+            uid: "u1".into(),
+            resource_version: "7".into(),
+        },
+        node: "edge-1".into(),
+        revision: "abc".into(),
+        begins: true,
+    }
+}
+
+/// A pod of the template whose containers all run.
+fn running(template: &Value) -> Value {
+    let statuses = |list: &str| -> Vec<Value> {
+        let containers = template["spec"][list].as_array();
+        let names = containers.into_iter().flatten().map(|c| c["name"].clone());
+        names
+            .map(|name| json!({ "name": name, "imageID": "sha256:1" }))
+            .collect()
+    };
+    json!({
+        "spec": template["spec"],
+        "status": {
+            "initContainerStatuses": statuses("initContainers"),
+            "containerStatuses": statuses("containers"),
+        },
+    })
+}
+
+fn template(init: &[(&str, &str)], containers: &[(&str, &str)]) -> Value {
+    let list = |of: &[(&str, &str)]| -> Vec<Value> {
+        let one = |(number, (image, policy)): (usize, &(&str, &str))| json!({ "name": format!("c{number}"), "image": image, "imagePullPolicy": policy });
+        of.iter().enumerate().map(one).collect()
+    };
+    json!({ "spec": { "initContainers": list(init), "containers": list(containers) } })
+}
+
+#[track_caller]
+fn case(new: &Value, old: &Value, expected: &[(&str, Policy)]) {
+    let images = images(new, &running(old));
+    let images: Vec<_> = images
+        .iter()
+        .map(|i| (i.reference.as_str(), i.policy))
+        .collect();
+    assert_eq!(images, expected);
+}
+
+#[test]
+fn only_what_the_node_lacks_is_pulled_each_image_once() {
+    use Policy::{Always, IfNotPresent, Never};
+    let old = template(
+        &[("setup:1", "IfNotPresent")],
+        &[("web:1", "IfNotPresent"), ("log:1", "IfNotPresent")],
+    );
+    case(&old, &old, &[]);
+    let new = template(
+        &[("setup:2", "IfNotPresent")],
+        &[("web:2", "IfNotPresent"), ("log:1", "IfNotPresent")],
+    );
+    case(
+        &new,
+        &old,
+        &[("setup:2", IfNotPresent), ("web:2", IfNotPresent)],
+    );
+    let twice = template(
+        &[("web:2", "IfNotPresent")],
+        &[("web:2", "Always"), ("log:2", "Never")],
+    );
+    case(&twice, &old, &[("web:2", Always), ("log:2", Never)]);
+    // A tag that moves is asked for even if it runs here already.
+    let moving = template(&[], &[("web:latest", "Always"), ("log:1", "IfNotPresent")]);
+    case(&moving, &moving, &[("web:latest", Always)]);
+    let pinned = template(
+        &[],
+        &[("web@sha256:aa", "IfNotPresent"), ("log:1", "IfNotPresent")],
+    );
+    case(&pinned, &old, &[("web@sha256:aa", IfNotPresent)]);
+}
+
+#[test]
+fn an_image_that_the_old_pod_never_got_is_pulled() {
+    let template = template(&[], &[("web:1", "IfNotPresent")]);
+    let mut pod = running(&template);
+    pod["status"]["containerStatuses"][0]["imageID"] = json!("");
+    assert_eq!(images(&template, &pod).len(), 1);
+    pod["status"] = json!({});
+    assert_eq!(images(&template, &pod).len(), 1);
+}
+
+#[test]
+fn without_a_policy_the_tag_decides_as_in_the_api_server() {
+    #[track_caller]
+    fn case(image: &str, expected: Policy) {
+        assert_eq!(Policy::of(&json!({}), image), expected, "{image}");
+    }
+    case("web", Policy::Always);
+    case("registry:5000/web", Policy::Always);
+    case("registry:5000/web:latest", Policy::Always);
+    case("registry:5000/web:1", Policy::IfNotPresent);
+    case("web@sha256:aa", Policy::IfNotPresent);
+}
+
+#[test]
+fn the_job_is_what_the_daemonset_needs_and_no_more() {
+    let template = json!({ "spec": {
+        "serviceAccountName": "agent",
+        "imagePullSecrets": [{ "name": "registry" }],
+        "runtimeClassName": "kata",
+        "hostNetwork": true,
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{ "key": "edge", "operator": "Exists" }],
+        "containers": [{ "name": "c", "image": "web:2", "securityContext": { "privileged": true } }],
+    } });
+    let image = Image {
+        reference: "web:2".to_owned(),
+        policy: Policy::IfNotPresent,
+    };
+    let job = job(
+        "image-pre-pull-web-x-abc",
+        "shop",
+        "web",
+        &pull(),
+        &template,
+        &[image],
+    );
+    let expected = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "image-pre-pull-web-x-abc",
+            "namespace": "shop",
+            "labels": { "apps.openyurt.io/image-pre-pull": "u1" },
+            "annotations": {
+                "apps.openyurt.io/image-pre-pull-revision": "abc",
+                "apps.openyurt.io/image-pre-pull-daemonset": "web",
+            },
+            "ownerReferences": [{
+                "apiVersion": "v1", "kind": "Pod", "name": "web-x", "uid": "u1",
+                "controller": false, "blockOwnerDeletion": false,
+            }],
+        },
+        "spec": {
+            "parallelism": 1, "completions": 1, "backoffLimit": 0,
+            "activeDeadlineSeconds": 3600, "ttlSecondsAfterFinished": 3600,
+            "template": {
+                "metadata": {
+                    "labels": { "apps.openyurt.io/image-pre-pull": "u1" },
+                    "annotations": { "sidecar.istio.io/inject": "false" },
+                },
+                "spec": {
+                    "nodeName": "edge-1",
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 1,
+                    "automountServiceAccountToken": false,
+                    "enableServiceLinks": false,
+                    "serviceAccountName": "agent",
+                    "imagePullSecrets": [{ "name": "registry" }],
+                    "runtimeClassName": "kata",
+                    "hostNetwork": true,
+                    "tolerations": [
+                        { "key": "edge", "operator": "Exists" },
+                        { "operator": "Exists", "effect": "NoExecute" },
+                    ],
+                    "securityContext": {
+                        "runAsNonRoot": true, "runAsUser": 65534, "runAsGroup": 65534,
+                        "seccompProfile": { "type": "RuntimeDefault" },
+                    },
+                    "containers": [{
+                        "name": "prepull-0",
+                        "image": "web:2",
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["true"],
+                        "resources": {
+                            "requests": { "cpu": "0", "memory": "0", "ephemeral-storage": "0" },
+                            "limits": { "cpu": "100m", "memory": "32Mi", "ephemeral-storage": "16Mi" },
+                        },
+                        "securityContext": {
+                            "allowPrivilegeEscalation": false,
+                            "readOnlyRootFilesystem": true,
+                            "capabilities": { "drop": ["ALL"] },
+                        },
+                    }],
+                },
+            },
+        },
+    });
+    assert_eq!(job, expected);
+}
