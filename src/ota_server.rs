@@ -23,6 +23,7 @@ pub mod permissions;
 mod pod;
 mod reply;
 mod route;
+mod state;
 mod watch;
 
 #[cfg(test)]
@@ -65,6 +66,7 @@ pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
         listen: Some(address),
     })?;
     info!(%address, version = env!("CARGO_PKG_VERSION"), "Listening");
-    serve(listener, agent, shutdown).await;
+    serve(listener, agent.clone(), shutdown).await;
+    agent.close().await;
     Ok(())
 }

@@ -23,6 +23,7 @@ use super::memory::Memory;
 use super::origin::{self, Origin};
 use super::reply::{self, Reply};
 use super::route::{Route, is_subdomain, route};
+use super::state::Keeper;
 use super::watch::Watch;
 use crate::clock::Clock;
 
@@ -62,11 +63,23 @@ struct Inner {
     documents: Documents,
     actions: Actions,
     watch: JoinHandle<()>,
+    guard: JoinHandle<()>,
+    keeper: Option<(Keeper, JoinHandle<()>)>,
+}
+
+impl Inner {
+    fn stop(&self) {
+        self.watch.abort();
+        self.guard.abort();
+        if let Some((_, keeping)) = &self.keeper {
+            keeping.abort();
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.watch.abort();
+        self.stop();
     }
 }
 
@@ -92,6 +105,17 @@ impl Agent {
         let memory = Memory::default();
         let cloud = Cloud::default();
         let heard = Heard::new(config.clock.clone());
+        let keeper = config.state_dir.map(|directory| {
+            let keeper = Keeper {
+                directory,
+                node: config.node.clone(),
+                memory: memory.clone(),
+                heard: heard.clone(),
+                written: Arc::default(),
+            };
+            keeper.load();
+            (keeper.clone(), tokio::spawn(keeper.run()))
+        });
         let watch = Watch {
             client: config.client.clone(),
             node: config.node.clone(),
@@ -114,9 +138,19 @@ impl Agent {
             documents: Documents::new(memory.clone()),
             memory,
             heard,
-            actions,
             watch: tokio::spawn(watch.run()),
+            guard: tokio::spawn(actions.clone().guard_static_pods()),
+            keeper,
+            actions,
         })))
+    }
+
+    /// Stops watching and writes the last state. What is known is still answered.
+    pub async fn close(&self) {
+        self.0.stop();
+        if let Some((keeper, _)) = &self.0.keeper {
+            keeper.finish().await;
+        }
     }
 
     /// Whether the watch stands.
@@ -164,8 +198,8 @@ impl Agent {
                 Err(answer) => reply::words(&answer),
             },
             // One thread does all the work: if it hangs, this is not answered either.
-            Route::Live => reply::words(&Answer::new(StatusCode::OK, "", "live")),
-            Route::Ready => reply::words(&self.readiness()),
+            Route::Live => reply::plain(StatusCode::OK, reply::TEXT, "live".to_owned()),
+            Route::Ready => self.readiness(),
         }
     }
 
@@ -185,16 +219,16 @@ impl Agent {
         reply::document(document, is_known, self.0.heard.age())
     }
 
-    fn readiness(&self) -> Answer {
-        match self.0.memory.is_known() {
-            true => Answer::new(StatusCode::OK, "", "ready"),
-            false => Answer::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "NothingKnownYet",
-                "The pods of this node are not known yet: the API server was not reached since the start, and there \
-                 is no state of an earlier one (--state-dir)",
-            ),
+    fn readiness(&self) -> Reply {
+        if self.0.memory.is_known() {
+            return reply::plain(StatusCode::OK, reply::TEXT, "ready".to_owned());
         }
+        reply::words(&Answer::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "NothingKnownYet",
+            "The pods of this node are not known yet: the API server was not reached since the start, and there is no \
+             state of an earlier one (--state-dir)",
+        ))
     }
 }
 

@@ -18,7 +18,8 @@ const X_OTA_REASON: HeaderName = HeaderName::from_static("x-ota-reason");
 const X_CACHE_AGE: HeaderName = HeaderName::from_static("x-cache-age");
 
 const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
+/// The type of words.
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Words. Those of a success are called JSON, as OpenYurt does (spec/openyurt-upgrade-model.md §6.2).
 pub(super) fn words(answer: &Answer) -> Reply {

@@ -1,5 +1,8 @@
 //! The agent beside an embedded API server, in virtual time.
 
+mod door;
+mod state;
+
 use std::time::Duration;
 
 use bytes::Bytes;

@@ -1,0 +1,342 @@
+//! The door: bad requests, slow ones, and many.
+
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::super::{serve, serve_stream};
+use super::*;
+use crate::shutdown;
+
+/// The longest that an honest call may take here, where much runs beside it.
+const HONEST: Duration = Duration::from_secs(2);
+
+/// An agent on a port, and its end.
+struct Door {
+    address: SocketAddr,
+    trigger: shutdown::Trigger,
+    server: tokio::task::JoinHandle<()>,
+}
+
+async fn open(agent: Agent) -> Door {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (trigger, ended) = shutdown::channel();
+    let server = tokio::spawn(serve(listener, agent, ended));
+    Door {
+        address,
+        trigger,
+        server,
+    }
+}
+
+async fn real() -> (World, Agent) {
+    let mut world = World::new();
+    world.clock = Clock::System;
+    world.create("a", NODE).await;
+    let agent = Agent::start(world.config()).unwrap();
+    for _ in 0..500 {
+        if agent.is_live() {
+            break;
+        }
+        pass(Duration::from_millis(10)).await;
+    }
+    (world, agent)
+}
+
+/// Sends those bytes and returns all that comes back.
+async fn talk(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let _reset = tokio::time::timeout(10 * SECOND, stream.read_to_end(&mut answer)).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn honest(address: SocketAddr) {
+    let asked = tokio::time::Instant::now();
+    let request = b"GET /pods HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+    let answer = talk(address, request).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(asked.elapsed() < HONEST, "{:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() {
+    let (world, agent) = real().await;
+    let door = open(agent).await;
+    let before = world.requests();
+    let pod = "/openyurt.io/v1/namespaces/default/pods/a";
+    let own = "host: 127.0.0.1\r\n";
+    let close = "host: 127.0.0.1\r\nconnection: close\r\n";
+    let huge = "x".repeat(20_000);
+    let many = "a: b\r\n".repeat(300);
+    let table: Vec<(String, u16)> = vec![
+        (format!("GET {pod}/upgrade HTTP/1.1\r\n{close}\r\n"), 405),
+        (format!("PUT /pods HTTP/1.1\r\n{close}\r\n"), 405),
+        (format!("OPTIONS /pods HTTP/1.1\r\n{close}\r\n"), 405),
+        (format!("OPTIONS * HTTP/1.1\r\n{close}\r\n"), 404),
+        (format!("TRACE /pods HTTP/1.1\r\n{close}\r\n"), 405),
+        (format!("BREW /pods HTTP/1.1\r\n{close}\r\n"), 405),
+        (
+            format!("CONNECT 127.0.0.1:10267 HTTP/1.1\r\n{close}\r\n"),
+            405,
+        ),
+        (
+            format!("CONNECT evil.example:443 HTTP/1.1\r\n{close}\r\n"),
+            421,
+        ),
+        (
+            format!("POST /openyurt.io/v1/pods HTTP/1.1\r\n{close}\r\n"),
+            404,
+        ),
+        (format!("GET /debug/pprof/ HTTP/1.1\r\n{close}\r\n"), 404),
+        (
+            format!("POST {pod}%2fb/upgrade HTTP/1.1\r\n{close}\r\n"),
+            400,
+        ),
+        (
+            format!("POST {pod}/../a/upgrade HTTP/1.1\r\n{close}\r\n"),
+            400,
+        ),
+        (
+            format!("POST {pod}/upgrade?force=maybe HTTP/1.1\r\n{close}\r\n"),
+            400,
+        ),
+        (format!("GET /{huge} HTTP/1.1\r\n{close}\r\n"), 431),
+        (
+            format!("GET /pods HTTP/1.1\r\nx: {huge}\r\n{close}\r\n"),
+            431,
+        ),
+        (format!("GET /pods HTTP/1.1\r\n{many}{close}\r\n"), 431),
+        (format!("GET /pods HTTP/9.9\r\n{close}\r\n"), 505),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505),
+        ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".to_owned(), 400),
+        ("GET /pods\r\n\r\n".to_owned(), 400),
+        ("hello\r\n\r\n".to_owned(), 400),
+        (
+            "GET /pods HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(),
+            400,
+        ),
+        ("GET /pods HTTP/1.0\r\n\r\n".to_owned(), 200),
+        (format!("GET /pods HTTP/1.1\r\n{own}{close}\r\n"), 400),
+        (
+            "GET /pods HTTP/1.1\r\nhost: evil.example\r\nconnection: close\r\n\r\n".to_owned(),
+            421,
+        ),
+        (
+            format!("GET http://evil.example/pods HTTP/1.1\r\n{close}\r\n"),
+            421,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\norigin: http://evil.example\r\n{close}\r\n"),
+            403,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\norigin: null\r\n{close}\r\n"),
+            403,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\nsec-fetch-site: cross-site\r\n{close}\r\n"),
+            403,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\nreferer: http://evil.example/\r\n{close}\r\n"),
+            403,
+        ),
+        // Refused before the body is read, be it announced or on its way.
+        (
+            format!(
+                "POST {pod}/upgrade HTTP/1.1\r\norigin: null\r\ncontent-length: 9\r\n{own}\r\n"
+            ),
+            403,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\ncontent-length: 65537\r\n{own}\r\n"),
+            413,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\ncontent-length: 65537\r\n{own}\r\n{huge}"),
+            413,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\ncontent-length: -1\r\n{own}\r\n"),
+            400,
+        ),
+        (
+            format!(
+                "POST {pod}/upgrade HTTP/1.1\r\ntransfer-encoding: chunked\r\n{own}\r\nfffff\r\n"
+            ),
+            413,
+        ),
+        (
+            format!(
+                "POST {pod}/upgrade HTTP/1.1\r\ntransfer-encoding: chunked\r\n{own}\r\ngarbage\r\n"
+            ),
+            400,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\ntransfer-encoding: gzip\r\n{own}\r\n"),
+            501,
+        ),
+        (
+            format!(
+                "POST {pod}/upgrade HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 3\r\n{own}\r\n"
+            ),
+            400,
+        ),
+        (
+            format!("POST {pod}/upgrade HTTP/1.1\r\nexpect: a-pony\r\n{own}\r\n"),
+            417,
+        ),
+        // What is asked for and is not there is refused from memory.
+        (format!("POST {pod}x/upgrade HTTP/1.1\r\n{close}\r\n"), 500),
+        (
+            format!("POST {pod}x/imagepull HTTP/1.1\r\n{close}\r\n"),
+            500,
+        ),
+    ];
+    for (request, expected) in table {
+        let answer = talk(door.address, request.as_bytes()).await;
+        let start = format!("HTTP/1.1 {expected} ");
+        assert!(answer.starts_with(&start), "{request:.100} got {answer}");
+        let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+        let length = format!("content-length: {}", text.len());
+        assert!(head.contains(&length), "{request:.100} got {answer}");
+        assert!(
+            expected == 200 || text.len() > 10,
+            "{request:.100} got {answer}"
+        );
+        assert!(!text.ends_with('\n'), "{answer}");
+    }
+    assert_eq!(world.requests(), before);
+    honest(door.address).await;
+    door.trigger.request();
+    door.server.await.unwrap();
+    assert!(TcpStream::connect(door.address).await.is_err());
+}
+
+#[tokio::test]
+async fn five_hundred_silent_connections_keep_nobody_out() {
+    let (_world, agent) = real().await;
+    let door = open(agent).await;
+    let mut silent = Vec::new();
+    for number in 0..500 {
+        silent.push(TcpStream::connect(door.address).await.unwrap());
+        if number % 50 == 0 {
+            honest(door.address).await;
+        }
+    }
+    honest(door.address).await;
+    let mut first = String::new();
+    silent[0].read_to_string(&mut first).await.unwrap();
+    assert!(first.starts_with("HTTP/1.1 503 "), "{first}");
+    assert!(first.contains("connect again to ask"), "{first}");
+}
+
+/// One connection without a socket, in virtual time.
+async fn line(room: usize) -> (World, DuplexStream) {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        world.create(name, NODE).await;
+    }
+    let agent = Agent::start(world.config()).unwrap();
+    pass(SECOND).await;
+    let (near, far) = tokio::io::duplex(room);
+    tokio::spawn(serve_stream(far, agent));
+    (world, near)
+}
+
+async fn rest(mut line: DuplexStream) -> String {
+    let mut answer = Vec::new();
+    line.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+const GET: &[u8] = b"GET /pods HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const CLOSE: &[u8] = b"GET /pods HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_come_is_waited_for_five_seconds() {
+    for start in ["", "G", "GET /pods HTTP/1.1\r\nhost: localhost\r\n"] {
+        let (_world, mut line) = line(4096).await;
+        let began = tokio::time::Instant::now();
+        line.write_all(start.as_bytes()).await.unwrap();
+        let answer = rest(line).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert!(answer.contains("within 5 seconds"), "{answer}");
+        assert!(began.elapsed() < 6 * SECOND);
+    }
+    let (_world, mut line) = line(4096).await;
+    let mut drops = GET.chunks(1).cycle();
+    let began = tokio::time::Instant::now();
+    while line.write_all(drops.next().unwrap()).await.is_ok() && began.elapsed() < 20 * SECOND {
+        pass(SECOND).await;
+    }
+    assert!(began.elapsed() < 8 * SECOND, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_is_waited_for_five_seconds() {
+    let (_world, mut line) = line(4096).await;
+    let head =
+        b"POST /openyurt.io/v1/namespaces/default/pods/a/upgrade HTTP/1.1\r\nhost: localhost\r\n\
+        content-length: 9\r\nexpect: 100-continue\r\n\r\n";
+    line.write_all(head).await.unwrap();
+    pass(SECOND).await;
+    line.write_all(b"1234").await.unwrap();
+    let answer = rest(line).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 408 "),
+        "{answer}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_take_the_answer_is_hung_up_on() {
+    let (_world, mut line) = line(64).await;
+    for piece in GET.chunks(16) {
+        line.write_all(piece).await.unwrap();
+    }
+    let mut some = [0; 32];
+    line.read_exact(&mut some).await.unwrap();
+    assert!(some.starts_with(b"HTTP/1.1 200 OK"));
+    pass(11 * SECOND).await;
+    let left = rest(line).await;
+    assert!(left.len() <= 64, "{left}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_one_behind_the_other_are_answered_in_turn() {
+    let (_world, mut line) = line(1 << 20).await;
+    let head = b"HEAD /pods HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let with_body = b"GET /live HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nbody";
+    let all = [GET, head, with_body, CLOSE].concat();
+    line.write_all(&all).await.unwrap();
+    let answer = rest(line).await;
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 4, "{answer}");
+    assert_eq!(answer.matches("\"PodList\"").count(), 2, "{answer}");
+    assert_eq!(answer.matches("connection: close").count(), 1, "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_used_connection_may_rest_for_a_minute() {
+    let (_world, mut line) = line(1 << 20).await;
+    line.write_all(GET).await.unwrap();
+    pass(50 * SECOND).await;
+    line.write_all(GET).await.unwrap();
+    pass(61 * SECOND).await;
+    let answer = rest(line).await;
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 2, "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_with_its_connection() {
+    let (world, mut line) = line(4096).await;
+    let post = b"POST /openyurt.io/v1/namespaces/default/pods/a/upgrade HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    line.write_all(post).await.unwrap();
+    drop(line);
+    pass(30 * SECOND).await;
+    assert!(world.pods.get("a").await.is_ok());
+}
