@@ -59,9 +59,9 @@ impl Act {
     /// When it did not: what it said, and the way on.
     pub(super) fn agreed(self, edge: &Edge, pod: &Pod, reply: &Reply) -> Result<(), Trouble> {
         let Reply { status, text, .. } = reply;
-        let said = match text.is_empty() {
-            true => format!("HTTP {}", status.as_u16()),
-            false => format!("{text} (HTTP {})", status.as_u16()),
+        let said = match text.trim_end_matches('.') {
+            "" => format!("HTTP {}", status.as_u16()),
+            text => format!("{text} (HTTP {})", status.as_u16()),
         };
         let server = &edge.server;
         let (code, sentence) = match *status {
@@ -89,7 +89,7 @@ impl Act {
                 Code::Refused,
                 format!(
                     "The server of this node refuses: {said}.{}",
-                    self.way_on(pod)
+                    self.way_on(pod, reply)
                 ),
             ),
             _ => (
@@ -100,8 +100,11 @@ impl Act {
         Err(Trouble::new(code, sentence))
     }
 
-    /// What to do after a refusal, as far as the pod tells why.
-    fn way_on(self, pod: &Pod) -> String {
+    /// What to do after a refusal, as far as the server or the pod tell why.
+    fn way_on(self, pod: &Pod, reply: &Reply) -> String {
+        if let Some(told) = reply.reason.as_deref().and_then(told) {
+            return format!(" {told}");
+        }
         let key = one_line(&pod.key());
         if pod.is_deleting() {
             return " It is being replaced already; yurt-ds ctl pods shows how far it is.".into();
@@ -125,6 +128,24 @@ impl Act {
             }
         }
     }
+}
+
+/// What a word of the server means to the owner of a node, beyond its text.
+fn told(reason: &str) -> Option<&'static str> {
+    Some(match reason {
+        "Paused" => "Its DaemonSet is paused in the cloud: ask again when somebody has resumed it.",
+        "ModeChanged" => {
+            "Its DaemonSet is not under OTA any more, or its settings cannot be used; that is decided in the cloud."
+        }
+        "DaemonSetGone" => {
+            "Its DaemonSet does not exist any more: the cloud is about to remove the pod."
+        }
+        "NativeControllerBehind" => {
+            "The cloud has not taken over the last change of its DaemonSet yet: ask again in a moment."
+        }
+        "NotOutdated" => "It runs the newest revision already, whatever was announced.",
+        _ => return None,
+    })
 }
 
 /// Whether the server means that there is no such pod.

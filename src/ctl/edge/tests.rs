@@ -139,7 +139,7 @@ async fn wide_tables_and_documents_tell_the_new_images_where_the_server_does() {
 
 fn upgrades() -> Value {
     json!({ "items": [{
-        "namespace": "default", "name": "web-1", "revision": "r2",
+        "namespace": "default", "pod": "web-1", "revision": "r2",
         "containers": [{ "name": "c", "image": "web:1", "newImage": "web:2" }],
     }] })
 }

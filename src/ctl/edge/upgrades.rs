@@ -21,7 +21,7 @@ pub(super) struct Upgrade {
     #[serde(deserialize_with = "nullable")]
     namespace: String,
     #[serde(deserialize_with = "nullable")]
-    name: String,
+    pod: String,
     /// Hash of the revision that it brings.
     pub(super) revision: Option<String>,
     /// Its containers.
@@ -54,6 +54,6 @@ impl Upgrades {
     /// What waits for that pod.
     pub(super) fn of(&self, pod: &Pod) -> Option<&Upgrade> {
         let mut items = self.items.iter();
-        items.find(|told| told.namespace == pod.namespace() && told.name == pod.name())
+        items.find(|told| told.namespace == pod.namespace() && told.pod == pod.name())
     }
 }
