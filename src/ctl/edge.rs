@@ -172,7 +172,7 @@ impl Edge {
             false => "",
         };
         let text = format!(
-            "No answer from the server of this node, {server}: {silence}.{heard} {}",
+            "No answer from the server of this node, {server}: {silence}.{heard}{}",
             help::CHECK
         );
         Trouble::new(Code::Unreachable, text)

@@ -80,7 +80,7 @@ impl Act {
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => (
                 Code::Unreachable,
                 format!(
-                    "{server} does not know the request {}: {said}. Is something else behind that port? {}",
+                    "{server} does not know the request {}: {said}. Is something else behind that port?{}",
                     self.word(),
                     help::CHECK
                 ),

@@ -173,7 +173,7 @@ pub(super) fn stranger(server: &Server, response: &Response<Bytes>, why: &str) -
         Code::Unreachable,
         format!(
             "{server} answers, but GET /pods there gives no PodList ({}); it says {said}. Is something else behind \
-             that port? {}",
+             that port?{}",
             one_line(why),
             help::CHECK
         ),

@@ -107,8 +107,9 @@ impl<'a, 'b> Follow<'a, 'b> {
             line.push_str("; the node has no contact with the cloud");
         }
         let _ = if self.screen.live {
-            let passed = Paint::Faint.on(&format!("({})", self.after()), self.screen.colour);
-            self.screen.redraw(&format!("{line} {passed}\n"))
+            // In front, because the end of a long line is cut.
+            let passed = Paint::Faint.on(&format!("{:>4}", self.after()), self.screen.colour);
+            self.screen.redraw(&format!("{passed} {line}\n"))
         } else if self.told != line {
             let shown = self.screen.print(&format!("{line}\n"));
             self.told = line;

@@ -6,10 +6,10 @@ use super::row::FIELDS;
 use crate::ctl::Code;
 
 /// What to check when nothing, or something strange, answers.
-pub(super) const CHECK: &str = "\
-This command asks the node that it runs on. Check that this is the node, and that yurt-ds ota-server runs here; where \
-it does is told elsewhere by: kubectl -n yurt-ds get pods -o wide -l app.kubernetes.io/component=ota-server. If it \
-listens on another port, or if YurtHub does that here (--serve-port), name it by --server or YURT_DS_SERVER.";
+pub(super) const CHECK: &str = "
+This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
+it runs: kubectl -n yurt-ds get pods -o wide -l app.kubernetes.io/component=ota-server
+On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
 
 /// Examples of `ctl pods`.
 pub const PODS: &str = "\

@@ -1,5 +1,6 @@
 //! The verbs of a node against a scripted server, in virtual time.
 
+mod agent;
 mod node;
 mod strangers;
 
@@ -429,7 +430,7 @@ async fn on_a_terminal_progress_is_one_line() {
     let lines: Vec<&str> = text.split("\x1b[1F").collect();
     assert!(lines.len() >= 10, "{text:?}");
     assert!(
-        lines[2].contains("[1/4] default/web-1: stopping (2s)\x1b[K\n"),
+        lines[2].contains("  2s [1/4] default/web-1: stopping\x1b[K\n"),
         "{lines:?}"
     );
     assert!(text.ends_with("10s after the request.\n"), "{text:?}");
