@@ -232,3 +232,66 @@ async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_se
     }
     assert_eq!(start.elapsed(), live::DEADLINE);
 }
+
+/// The agent's requests of that verb take a second, which is in time.
+fn slow(world: &World, verb: &'static str) -> Guard {
+    let faults = world.sim.cluster.faults();
+    faults.add(
+        move |request| match request.user_agent == AGENT && request.verb == verb {
+            true => Fault::Delay(Duration::from_secs(1)),
+            false => Fault::Pass,
+        },
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_kubelet_writes_between_read_and_write_stays() {
+    let world = World::outdated().await;
+    let _still = world.without_controller();
+    let key = world.key_on("n1").await;
+    let _slow = slow(&world, "patch");
+    let kubelet = async {
+        sleep(Duration::from_millis(500)).await;
+        let condition = json!({ "type": "Disturbed", "status": "True", "reason": "ByKubelet" });
+        world.set_condition(&key, condition).await;
+    };
+    let (answer, ()) = tokio::join!(world.actions.image_pull(&key), kubelet);
+    assert_eq!(answer.status, 200);
+    let disturbed = world.condition(&key, "Disturbed").await.unwrap();
+    assert_eq!(disturbed["reason"], "ByKubelet");
+    assert!(world.condition(&key, "PodImageReady").await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_pod_of_the_same_name_is_not_deleted() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let _slow = slow(&world, "delete");
+    let replaced = async {
+        sleep(Duration::from_millis(500)).await;
+        let pods = world.api::<core_v1::Pod>();
+        let now = DeleteParams::default().grace_period(0);
+        pods.delete(&key.name, &now).await.unwrap();
+        world.create_pod(&key.name, json!({})).await;
+    };
+    let (answer, ()) = tokio::join!(world.actions.upgrade(&key, false), replaced);
+    let text = format!("Get pod failed, pods {:?} not found", key.name);
+    told(&answer, 500, Reason::NotFound, &text);
+    let pods = world.api::<core_v1::Pod>();
+    let other = pods.get(&key.name).await.unwrap();
+    assert!(other.metadata.deletion_timestamp.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_up_before_the_write_causes_none() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let _slow = slow(&world, "list");
+    let call = world.actions.upgrade(&key, false);
+    let gone = tokio::time::timeout(Duration::from_millis(500), call).await;
+    assert!(gone.is_err());
+    sleep(A_MOMENT).await;
+    assert!(world.writes().is_empty());
+    // Nor does it stand in anybody's way.
+    assert_eq!(world.actions.upgrade(&key, false).await.status, 200);
+}
