@@ -58,10 +58,6 @@ pub(super) struct Facts {
     pub(super) deleting: bool,
     /// All owners.
     pub(super) owners: Vec<OwnerReference>,
-    /// The label `controller-revision-hash`.
-    pub(super) hash: Option<String>,
-    /// The label `pod-template-generation`.
-    pub(super) generation: Option<String>,
     /// Whether its Ready condition is `True`.
     pub(super) ready: bool,
     /// The condition `PodNeedUpgrade`.
@@ -139,11 +135,8 @@ impl Pod {
             Err(error) => return Err((error, raw)),
         };
         let (meta, status) = (wire.metadata, wire.status);
-        let label = |key: &str| meta.labels.get(key).cloned();
         let condition = |kind: &str| status.conditions.iter().find(|found| found.kind == kind);
         let facts = Facts {
-            hash: label(crate::core::names::REVISION_HASH_LABEL),
-            generation: label(crate::core::names::TEMPLATE_GENERATION_LABEL),
             uid: meta.uid,
             resource_version: meta.resource_version,
             node: wire.spec.node_name,
@@ -188,8 +181,6 @@ struct WireMeta {
     resource_version: String,
     #[serde(default)]
     deletion_timestamp: Option<serde::de::IgnoredAny>,
-    #[serde(default, deserialize_with = "nullable")]
-    labels: std::collections::BTreeMap<String, String>,
     #[serde(default, deserialize_with = "nullable")]
     owner_references: Vec<OwnerReference>,
 }
