@@ -30,6 +30,7 @@ mod labels;
 pub mod names;
 pub mod near;
 mod ota;
+mod pace;
 mod phase;
 pub mod plan;
 #[cfg(test)]

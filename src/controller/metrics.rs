@@ -451,6 +451,7 @@ mod tests {
                 offline: 2,
                 kept: 0,
             },
+            opens: None,
             next_wake: None,
         }
     }

@@ -5,7 +5,9 @@
 //! returned a moment ago with an old pod: flapping nodes would leave nothing for the others.
 
 use super::classify::Class;
+use super::pace::ramp_up;
 use super::scope::Scope;
+use super::strategy::Strategy;
 
 /// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
 /// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
@@ -18,8 +20,10 @@ pub(super) struct Budget {
     pub(super) targeted: usize,
     /// Those of them that take part: the base of `max-unavailable`.
     pub(super) base: usize,
-    /// `max-unavailable` for these.
+    /// `max-unavailable` for these, as far as `ramp-up` has come.
     pub(super) allowed: usize,
+    /// Those of them that take part and are done.
+    pub(super) done: usize,
     /// Nodes being replaced, waiting for a pod, or failed by the revision.
     pub(super) in_flight: usize,
     /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
@@ -27,20 +31,17 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Counts the classes of a fleet; `resolve` tells what `max-unavailable` means for so many nodes.
+    /// Counts the classes of a fleet.
     ///
     /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
     /// takes one everywhere, also on a node that was selected a moment ago.
-    pub(super) fn count(
-        classes: &[Class],
-        scope: &Scope,
-        resolve: impl Fn(usize) -> usize,
-    ) -> Self {
+    pub(super) fn count(classes: &[Class], scope: &Scope, strategy: &Strategy) -> Self {
         let mut budget = Self::default();
         for (position, class) in classes.iter().enumerate() {
             let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
             budget.targeted += usize::from(class.is_targeted());
             budget.base += usize::from(class.is_targeted() && takes_part);
+            budget.done += usize::from(takes_part && *class == Class::Done);
             match class {
                 Class::InProgress(_) | Class::Failed { .. } => budget.in_flight += 1,
                 Class::Outdated {
@@ -51,7 +52,8 @@ impl Budget {
                 _ => {}
             }
         }
-        budget.allowed = resolve(budget.base);
+        let allowed = strategy.max_unavailable.resolve(budget.base);
+        budget.allowed = ramp_up(strategy, budget.base, allowed, budget.done);
         budget
     }
 

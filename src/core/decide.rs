@@ -14,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
 use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
+use super::pace::Pace;
 use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
@@ -74,6 +75,8 @@ struct Draft<'a> {
     announced: bool,
     scope: Scope,
     budget: Budget,
+    /// Before this instant nothing is replaced (`min-interval`).
+    opens: Option<Timestamp>,
     actions: Vec<Action>,
     pulls: Vec<Pull>,
     verdicts: Vec<Verdict>,
@@ -91,13 +94,13 @@ impl<'a> Draft<'a> {
         guard::charge(strategy, fleet, &mut classes);
         let scope = Scope::of(strategy, fleet, now);
         scope.narrow(strategy, fleet, &mut classes);
-        let resolve = |targeted| strategy.max_unavailable.resolve(targeted);
         Self {
             strategy,
             fleet,
             now,
-            budget: Budget::count(&classes, &scope, resolve),
+            budget: Budget::count(&classes, &scope, strategy),
             scope,
+            opens: None,
             actions: Vec::new(),
             pulls: Vec::new(),
             verdicts: classes.iter().map(Class::verdict).collect(),
@@ -159,9 +162,12 @@ impl<'a> Draft<'a> {
 
     /// Replaces what the budget allows: broken old pods first, then available ones, each by name.
     fn roll(&mut self) {
+        let pace = Pace::of(self.strategy, self.fleet, &self.classes, self.now);
+        self.opens = pace.opens.filter(|_| self.is_any_outdated());
         let broken = self.candidates(false).take(self.budget.for_broken());
         let available = self.candidates(true).take(self.budget.for_available());
-        let chosen: Vec<usize> = broken.chain(available).take(BATCH).collect();
+        let limit = BATCH.min(pace.replacements);
+        let chosen: Vec<usize> = broken.chain(available).take(limit).collect();
         for position in chosen {
             self.replace(position);
         }
@@ -214,6 +220,7 @@ impl<'a> Draft<'a> {
             .turns()
             .chain(wake)
             .chain(self.scope.next_change())
+            .chain(self.opens)
             .min();
         Plan {
             actions: self.actions,
@@ -221,6 +228,7 @@ impl<'a> Draft<'a> {
             pulls: self.pulls,
             counts,
             phase,
+            opens: self.opens,
             next_wake,
         }
     }

@@ -23,6 +23,10 @@ pub const NOT_YET: [&str; 4] = [
     "apps.openyurt.io/lifecycle",
     "apps.openyurt.io/image-predownload-parallelism",
 ];
+/// The shortest time between two replacements, as a duration (k/k#111073).
+pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
+/// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
+pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";
 /// `spec.updateStrategy.type` of a DaemonSet, which has to be [`ON_DELETE`] (Kubernetes).

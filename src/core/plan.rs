@@ -18,6 +18,8 @@ pub struct Plan {
     pub counts: Counts,
     /// The state of the rollout as a whole.
     pub phase: Phase,
+    /// Before this instant nothing is replaced, whatever slots are free (`min-interval`).
+    pub opens: Option<Timestamp>,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }

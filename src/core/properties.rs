@@ -66,15 +66,23 @@ fn strategies() -> impl Random<Strategy> {
         option::weighted(0.3, zones()),
     );
     let times = (0..60_u64, 0..60_u64);
-    (modes(), shares(), pauses(), times, scope).prop_map(
-        |(mode, max_unavailable, pause, (min_ready, ready_settle), (partition, zone))| Strategy {
-            max_unavailable,
-            partition: partition.unwrap_or(Share::Number(0)),
-            selector: zone.map(|zone| selector(&zone)),
-            pause,
-            min_ready: Duration::from_secs(min_ready),
-            ready_settle: Duration::from_secs(ready_settle),
-            ..Strategy::of(mode)
+    let pace = (
+        option::weighted(0.2, 1..300_u64),
+        option::weighted(0.2, shares()),
+    );
+    (modes(), shares(), pauses(), times, scope, pace).prop_map(
+        |(mode, max_unavailable, pause, (min_ready, ready_settle), (partition, zone), pace)| {
+            Strategy {
+                min_interval: Duration::from_secs(pace.0.unwrap_or(0)),
+                ramp_up: pace.1,
+                max_unavailable,
+                partition: partition.unwrap_or(Share::Number(0)),
+                selector: zone.map(|zone| selector(&zone)),
+                pause,
+                min_ready: Duration::from_secs(min_ready),
+                ready_settle: Duration::from_secs(ready_settle),
+                ..Strategy::of(mode)
+            }
         },
     )
 }
@@ -329,7 +337,11 @@ proptest! {
             let index = Verdict::WORDS.iter().position(|other| *other == word).unwrap();
             prop_assert_eq!(plan.counts.by_word[index], of_word);
         }
-        prop_assert_eq!(plan.counts.allowed, strategy.max_unavailable.resolve(plan.counts.base));
+        let most = strategy.max_unavailable.resolve(plan.counts.base);
+        match strategy.ramp_up {
+            None => prop_assert_eq!(plan.counts.allowed, most),
+            Some(_) => prop_assert!(plan.counts.allowed <= most),
+        }
     }
 
     #[test]
@@ -371,7 +383,7 @@ proptest! {
         let told = plan.counts.unavailable + plan.counts.kept;
         prop_assert!(told >= lacking, "{:?}, counted {lacking}", plan.counts);
         let left = |broken| plan.verdicts.contains(&Verdict::Budget { broken });
-        if deleted.len() < BATCH {
+        if deleted.len() < BATCH && strategy.min_interval.is_zero() {
             prop_assert!(!left(false) || plan.counts.unavailable >= allowed);
             prop_assert!(!left(true) || plan.counts.unavailable >= allowed.max(1));
         }
@@ -406,6 +418,21 @@ proptest! {
             let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
             let held = node.hold.as_ref().is_some_and(|hold| hold.holds(now()));
             prop_assert!(!goes || selected && !held);
+        }
+    }
+
+    #[test]
+    fn replacements_follow_each_other_no_sooner_than_min_interval(
+        strategy in strategies(), fleet in fleets(), seconds in 1..300_u64,
+    ) {
+        let strategy = Strategy { min_interval: Duration::from_secs(seconds), ..strategy };
+        let plan = decide(&strategy, &fleet, now());
+        let deleted = deleted(&plan);
+        prop_assert!(deleted.len() <= 1);
+        if !deleted.is_empty() {
+            let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+            let mut current = pods.filter(|pod| pod.revision == PodRevision::Current);
+            prop_assert!(current.all(|pod| later(pod.created, strategy.min_interval) <= now()));
         }
     }
 
@@ -490,6 +517,8 @@ proptest! {
             max_unavailable: Share::Number(share),
             partition: Share::Number(0),
             selector: None,
+            min_interval: Duration::ZERO,
+            ramp_up: None,
             ..strategy
         };
         let mut online = Fleet { replaces: false, ..fleet };

@@ -30,6 +30,10 @@ pub struct Strategy {
     pub partition: Share,
     /// Which nodes take part, by their labels; `None`: all.
     pub selector: Option<Selector>,
+    /// The shortest time between the birth of a new pod and the next replacement; zero: none.
+    pub min_interval: Duration,
+    /// How many nodes may lack an available pod at the beginning of a rollout; `None`: as many as ever.
+    pub ramp_up: Option<Share>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -46,6 +50,8 @@ impl Strategy {
             max_unavailable: DEFAULT_MAX_UNAVAILABLE,
             partition: Share::Number(0),
             selector: None,
+            min_interval: Duration::ZERO,
+            ramp_up: None,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
-use crate::support::story::Story;
+use crate::support::story::{Story, secs};
 use crate::support::suite::scenarios;
 
 /// A fleet of which so many nodes keep the old revision, at the point where the others have the new one.
@@ -115,6 +115,26 @@ scenarios! {
             .until(replaced([2]))
             .throughout(untouched([1]), pace.pick(600, 5));
         vec![by_hand, by_itself, unreadable]
+    }
+
+    /// spec/beyond.md §2, wish 5.
+    fn w05_given_a_min_interval_then_one_node_at_a_time_and_no_sooner_than_that(_pace) {
+        Story::on(4)
+            .with(Daemon::new().max_unavailable("100%").annotate("min-interval", "8s"))
+            .image(NEW)
+            .until(converged())
+            .expect(deletions(4).and(peak(1)).and(apart(secs(8))))
+    }
+
+    fn ramp_given_a_ramp_up_then_it_begins_with_so_many_nodes_and_doubles(_pace) {
+        Story::on(8)
+            .with(Daemon::new().max_unavailable("4").annotate("ramp-up", "1"))
+            .allowed(4)
+            .image(NEW)
+            .until(replaced([1]))
+            .expect(peak(1))
+            .until(converged())
+            .expect(deletions(8))
     }
 
     fn s96_given_a_selector_that_cannot_be_read_then_nothing_is_touched(pace) {

@@ -1,6 +1,7 @@
 //! The vocabulary of expectations: named predicates over the picture of a story.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::picture::{Picture, condition_of, hash, uid};
 
@@ -134,6 +135,21 @@ pub(crate) fn deletions(expected: usize) -> Check {
     Check::new(format!("{expected} deletions"), move |picture| {
         let found = picture.deletions.len();
         demand(found == expected, || format!("{found}"))
+    })
+}
+
+/// Deletions by the controller were at least that far apart, as the API server stamped them (whole seconds).
+pub(crate) fn apart(least: Duration) -> Check {
+    Check::new(format!("deletions {least:?} apart"), move |picture| {
+        let stamps = picture.deletions.iter().map(|deletion| deletion.at);
+        let stamps: Vec<_> = stamps.collect();
+        for pair in stamps.windows(2) {
+            let seconds = pair[1].as_second() - pair[0].as_second() + 1;
+            demand(seconds >= least.as_secs().cast_signed(), || {
+                format!("{} and {}", pair[0], pair[1])
+            })?;
+        }
+        Ok(())
     })
 }
 

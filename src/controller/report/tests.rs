@@ -69,6 +69,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         pulls: Vec::new(),
         counts,
         phase,
+        opens: None,
         next_wake: None,
     }
 }

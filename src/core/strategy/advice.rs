@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 
 use super::Note;
 use crate::core::names::{
-    ANNOTATION_PREFIX, MAX_UNAVAILABLE, NOT_YET, PARTITION, PAUSED, READY_SETTLE, SELECTOR,
-    UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    ANNOTATION_PREFIX, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, RAMP_UP,
+    READY_SETTLE, SELECTOR, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 use crate::core::near::distance;
 
 /// Keys that have an effect.
-const KNOWN: [&str; 7] = [
+const KNOWN: [&str; 9] = [
     UPDATE_STRATEGY,
     UPGRADE_STRATEGY,
     MAX_UNAVAILABLE,
     PAUSED,
     PARTITION,
     SELECTOR,
+    MIN_INTERVAL,
+    RAMP_UP,
     READY_SETTLE,
 ];
 /// So many slips are named; who makes more of them reads these first.

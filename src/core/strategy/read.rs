@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::value::{Flaw, duration, selector};
+use super::value::{Expected, Flaw, duration, selector};
 use super::{Invalid, Mode, Note, Pause, Reading, Share, Strategy, advice};
 use crate::core::names::{
-    MAX_UNAVAILABLE, ON_DELETE, PARTITION, PAUSED, READY_SETTLE,
+    MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE,
     ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, SELECTOR, UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD,
     UPGRADE_STRATEGY,
 };
@@ -20,6 +20,8 @@ use crate::core::selector::Selector;
 
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
+/// A longer interval is more likely a wrong unit: a thousand nodes would take years.
+const MIN_INTERVAL_LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// `partition` when nothing is set.
 const NOTHING: Share = Share::Number(0);
 /// `ready-settle` when nothing is set: a little less than the default time after which a silent node is NotReady.
@@ -102,6 +104,13 @@ fn read_settings(
         max_unavailable: used_in(mode, max_unavailable, DEFAULT_MAX_UNAVAILABLE, notes)?,
         partition: used_in(mode, read_partition(source.annotations), NOTHING, notes)?,
         selector: used_in(mode, read_selector(source.annotations), None, notes)?,
+        min_interval: used_in(
+            mode,
+            read_min_interval(source.annotations),
+            Duration::ZERO,
+            notes,
+        )?,
+        ramp_up: used_in(mode, read_ramp_up(source.annotations), None, notes)?,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
@@ -186,6 +195,24 @@ fn read_selector(annotations: &BTreeMap<String, String>) -> Result<Option<Select
     };
     let selector = selector(text).map_err(|flaw| invalid(SELECTOR, text, flaw))?;
     Ok(Some(selector))
+}
+
+fn read_min_interval(annotations: &BTreeMap<String, String>) -> Result<Duration, Invalid> {
+    let Some(text) = annotations.get(MIN_INTERVAL) else {
+        return Ok(Duration::ZERO);
+    };
+    duration(text, MIN_INTERVAL_LIMIT).map_err(|flaw| invalid(MIN_INTERVAL, text, flaw))
+}
+
+fn read_ramp_up(annotations: &BTreeMap<String, String>) -> Result<Option<Share>, Invalid> {
+    let Some(text) = annotations.get(RAMP_UP) else {
+        return Ok(None);
+    };
+    let first: Share = parse(RAMP_UP, text)?;
+    if first.is_zero() {
+        return Err(invalid(RAMP_UP, text, Flaw::Zero(Expected::Share)));
+    }
+    Ok(Some(first))
 }
 
 fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {

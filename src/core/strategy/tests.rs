@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    MAX_UNAVAILABLE, NOT_YET, PARTITION, PAUSED, READY_SETTLE, SELECTOR, UPDATE_STRATEGY,
-    UPGRADE_STRATEGY,
+    MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, SELECTOR,
+    UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -114,6 +114,8 @@ fn nothing_but_the_mode_means_the_defaults() {
         min_ready: Duration::ZERO,
         partition: Share::Number(0),
         selector: None,
+        min_interval: Duration::ZERO,
+        ramp_up: None,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);
@@ -469,6 +471,20 @@ fn a_selector_is_read_as_kubectl_writes_it_and_as_json() {
         assert_eq!(invalid.key, SELECTOR, "{text}");
         assert!(invalid.why.contains("label selector over nodes"), "{text}");
     }
+}
+
+#[test]
+fn the_pace_is_a_duration_and_a_share_that_is_not_zero() {
+    let strategy = without_notes(rolling(&[(MIN_INTERVAL, "90s"), (RAMP_UP, "5%")]));
+    assert_eq!(strategy.min_interval, Duration::from_secs(90));
+    assert_eq!(strategy.ramp_up, Some(Share::Percent(5)));
+    let invalid = refusal(rolling(&[(RAMP_UP, "0%")]));
+    assert!(
+        invalid.why.starts_with("which is zero; use a number"),
+        "{invalid}"
+    );
+    let invalid = refusal(rolling(&[(MIN_INTERVAL, "8d")]));
+    assert_eq!(invalid.why, "which is too long; use at most 7days");
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub enum Flaw {
     Unknown(Expected),
     /// It is below zero.
     Negative(Expected),
+    /// It is zero, where that means nothing.
+    Zero(Expected),
     /// It has a fraction.
     Fraction(Expected),
     /// A duration above the limit.
@@ -53,6 +55,7 @@ impl fmt::Display for Flaw {
             }
             Self::Unknown(expected) => write!(f, "which is not known here; {expected}"),
             Self::Negative(expected) => write!(f, "which is negative; {expected}"),
+            Self::Zero(expected) => write!(f, "which is zero; {expected}"),
             Self::Fraction(expected) => write!(f, "which is not a whole number; {expected}"),
             Self::TooLong(limit) => write!(
                 f,

@@ -2,7 +2,7 @@
 
 use super::{Explanation, explain, newest};
 use crate::core::eligibility::Obstacle;
-use crate::core::names::{HOLD, MAX_UNAVAILABLE, PARTITION, PAUSED, SELECTOR};
+use crate::core::names::{HOLD, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR};
 use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, stall_of};
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -132,6 +132,14 @@ fn queue(picture: &Picture, position: usize) -> String {
         "no other node holds a slot".to_owned()
     } else {
         format!("slots are held by {holders}")
+    };
+    let limit = match picture.plan.opens {
+        Some(opens) => format!(
+            "{limit}, not before {} ({MIN_INTERVAL} {})",
+            age::instant(opens),
+            humantime::format_duration(picture.strategy.min_interval)
+        ),
+        None => limit,
     };
     let hint = match picture.state() {
         State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),

@@ -1,0 +1,88 @@
+//! How fast replacements may follow each other, whatever the budget would allow.
+//!
+//! - `min-interval`: one replacement at a time, and the next not before the newest pod of the current revision is that old
+//!   (spec/beyond.md §2, wish 5).
+//! - `ramp-up`: at first so many nodes at once, then as many as are done: that doubles every round while all goes well, up
+//!   to `max-unavailable` (as ExtendedDaemonSet's slow start).
+//!
+//! Both follow from the pods alone: a restart of the controller forgets nothing.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::{Class, later};
+use super::fleet::{Fleet, PodRevision};
+use super::strategy::Strategy;
+use super::verdict::Progress;
+
+/// What the pace allows now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    /// Replacements that may begin now.
+    pub(super) replacements: usize,
+    /// Before this instant none may.
+    pub(super) opens: Option<Timestamp>,
+}
+
+impl Pace {
+    /// What `min-interval` allows at `now`.
+    pub(super) fn of(
+        strategy: &Strategy,
+        fleet: &Fleet,
+        classes: &[Class],
+        now: Timestamp,
+    ) -> Self {
+        if strategy.min_interval.is_zero() {
+            return Self {
+                replacements: usize::MAX,
+                opens: None,
+            };
+        }
+        let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+        let current = pods.filter(|pod| pod.revision == PodRevision::Current);
+        let newest = current.map(|pod| pod.created).max();
+        let opens = newest.map(|created| later(created, strategy.min_interval));
+        let opens = opens.filter(|opens| *opens > now);
+        // Its new pod is about to begin a new interval.
+        let is_awaited = |class: &Class| {
+            let awaited = [
+                Class::InProgress(Progress::Terminating),
+                Class::InProgress(Progress::Replacing),
+            ];
+            awaited.contains(class) || matches!(class, Class::InProgress(Progress::Missing { .. }))
+        };
+        let free = opens.is_none() && !classes.iter().any(is_awaited);
+        Self {
+            replacements: usize::from(free),
+            opens,
+        }
+    }
+}
+
+/// How many nodes may lack an available pod at once, of the `allowed` ones, when `done` have one of the current revision.
+pub(super) fn ramp_up(strategy: &Strategy, base: usize, allowed: usize, done: usize) -> usize {
+    match strategy.ramp_up {
+        None => allowed,
+        Some(first) => allowed.min(first.resolve(base).max(done)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Mode, Share};
+
+    #[test]
+    fn a_ramp_doubles_with_what_is_done_and_ends_at_the_budget() {
+        let strategy = Strategy {
+            ramp_up: Some(Share::Number(2)),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let at = |done| ramp_up(&strategy, 100, 10, done);
+        assert_eq!([0, 1, 2, 4, 8, 50].map(at), [2, 2, 2, 4, 8, 10]);
+        let without = Strategy {
+            ramp_up: None,
+            ..strategy
+        };
+        assert_eq!(ramp_up(&without, 100, 10, 0), 10);
+    }
+}
