@@ -34,6 +34,9 @@ const ATTEMPTS: usize = 4;
 /// What the Job controller puts in front of the API server's sentence.
 const REFUSED_POD: &str = "Error creating: ";
 
+/// What helps when a permission is missing.
+const CURE: &str = "; apply manifests/base/rbac";
+
 /// What requests are made with.
 #[derive(Clone)]
 pub(super) struct Calls {
@@ -95,10 +98,13 @@ impl Calls {
             return Answer::Failed;
         };
         match error.failure() {
+            // Credentials that have just been renewed work in a moment.
+            Failure::Forbidden if is_unauthorized(error) => Answer::Failed,
             Failure::Forbidden | Failure::Refused => {
                 warn!(daemonset = %order.key, %error, "A Job that pulls images was refused");
-                let why = error.to_string();
+                let mut why = error.to_string();
                 if lacks_permission(&why) {
+                    why.push_str(CURE);
                     self.complain(order, &why);
                 }
                 Answer::Ended(Outcome::Failed(why))
@@ -111,7 +117,7 @@ impl Calls {
 
     fn complain(&self, order: &Order, why: &str) {
         let about = Subject::daemonset(&order.key.namespace, &order.key.name, &order.set_uid);
-        let note = format!("cannot pull images ahead: {why}; apply manifests/base/rbac");
+        let note = format!("cannot pull images ahead: {why}");
         self.events
             .publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
     }
@@ -174,7 +180,7 @@ impl Calls {
         warn!(daemonset = %order.key, pod = %order.pull.pod.name, %error, "Cannot tell how a pull ended yet");
         let why = error.to_string();
         if error.failure() == Failure::Forbidden && lacks_permission(&why) {
-            self.complain(order, &why);
+            self.complain(order, &format!("{why}{CURE}"));
         }
         Answer::Failed
     }
@@ -272,6 +278,10 @@ fn one_line(text: &str) -> String {
 /// Whether the API server says that the role is too small, rather than that a quota or a policy objects.
 fn lacks_permission(said: &str) -> bool {
     said.contains("cannot ") && said.contains(" resource ")
+}
+
+fn is_unauthorized(error: &CallError) -> bool {
+    matches!(error, CallError::Kube(kube::Error::Api(status)) if status.code == 401)
 }
 
 fn version_of(object: &str) -> Option<u64> {

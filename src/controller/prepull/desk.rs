@@ -501,3 +501,6 @@ fn after(at: Timestamp, pause: Duration) -> Timestamp {
     let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
     at.checked_add(pause).unwrap_or(Timestamp::MAX)
 }
+
+#[cfg(test)]
+mod tests;

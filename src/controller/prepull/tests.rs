@@ -208,6 +208,16 @@ impl Story {
             .collect()
     }
 
+    /// How often the controller asked for something about this resource.
+    fn requests(&self, resource: &str) -> u64 {
+        let all = self.world.cluster.requests();
+        let own = Role::Controller.user_agent();
+        all.iter()
+            .filter(|count| count.resource == resource && count.user_agent == own)
+            .map(|count| count.number)
+            .sum()
+    }
+
     async fn behaviour(&self, image: &str, behaviour: Behaviour) {
         self.world
             .kubelets
@@ -558,4 +568,43 @@ async fn a_pull_goes_with_its_pod() {
     pass(10).await;
     assert_eq!(story.job_names().await, Vec::<String>::new());
     assert_eq!(story.condition("n1", "PodImageReady").await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_rest_nothing_is_asked_and_a_pull_costs_few_requests() {
+    let story = Story::begin(3).await;
+    story.behaviour(NEW, slow(5)).await;
+    story.image(NEW).await;
+    pass(60).await;
+    let before = story.requests("jobs");
+    pass(3600).await;
+    assert_eq!(story.requests("jobs"), before);
+    let message = story.imagepull("n1").await;
+    pass(10).await;
+    story.assert_pulled("n1", &message).await;
+    let made = story.requests("jobs") - before;
+    // List, watch, create, delete.
+    assert_eq!(made, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_permission_for_jobs_the_owner_is_told_and_the_rest_works() {
+    let story = Story::begin(1).await;
+    let deny = story
+        .world
+        .cluster
+        .deny(|request| request.resource == "jobs" && request.user_agent.contains("(controller)"));
+    story.image(NEW).await;
+    let message = story.imagepull("n1").await;
+    pass(20).await;
+    let why = story.failure("n1").await;
+    assert!(
+        why.contains("jobs") && why.contains("manifests/base/rbac"),
+        "{why}"
+    );
+    drop(deny);
+    pass(60).await;
+    story.imagepull("n1").await;
+    pass(20).await;
+    story.assert_pulled("n1", &message).await;
 }
