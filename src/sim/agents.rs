@@ -66,6 +66,11 @@ impl Agents {
     }
 }
 
+/// What the agent of a node calls itself.
+pub fn user_agent(node: &str) -> String {
+    format!("{} {node}", Role::OtaServer.user_agent())
+}
+
 /// Starts the agent of a node, with a client of its own.
 ///
 /// # Errors
@@ -76,9 +81,8 @@ pub fn start(
     node: &str,
     listen: Option<SocketAddr>,
 ) -> Result<Agent> {
-    let agent = format!("{} {node}", Role::OtaServer.user_agent());
     Agent::start(Config {
-        client: cluster.client(&agent),
+        client: cluster.client(&user_agent(node)),
         node: node.to_owned(),
         clock: clock.clone(),
         state_dir: None,

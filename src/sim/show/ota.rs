@@ -44,7 +44,7 @@ pub(super) fn story() -> Script {
         limit: seconds(300),
         in_full: true,
         doomed: false,
-        speed: 3.5,
+        speed: 4.0,
         in_background: false,
         owner: Some(OWNED.to_owned()),
     }
@@ -87,15 +87,28 @@ fn steps() -> Vec<Step> {
             &format!("yurt-ds ctl upgrade {{{OTHER}}}"),
             "A slip: this pod runs on edge-2, which has an owner of its own.",
         ),
-        typed(
+        step(
             25,
+            Deed::Cut(OWNED.to_owned()),
+            "The link to the cloud breaks. What runs here can be read all the same …",
+        ),
+        typed(26, Aim::Read, "yurt-ds ctl pods", ""),
+        typed(
+            27,
+            Aim::Away,
+            &own("upgrade", ""),
+            "… and nothing is replaced, now or later.",
+        ),
+        step(28, Deed::Mend, ""),
+        typed(
+            32,
             Aim::Confirm,
             &own("upgrade", " --wait"),
-            "Now is a good moment. The owner confirms: this pod is replaced, and no other.",
+            "The link is back, and this is a good moment. The owner confirms: this pod is replaced, and no other.",
         ),
-        typed(27, Aim::Read, "yurt-ds ctl pods", ""),
+        typed(33, Aim::Read, "yurt-ds ctl pods", ""),
         step(
-            29,
+            34,
             Deed::Tell,
             "edge-1 runs nginx:1.19.5. The other two go on with nginx:1.19.4 until their owners say so.",
         ),
@@ -140,7 +153,7 @@ impl Stage {
         let typed = self.typed();
         let of = |aim| typed.iter().filter(move |one: &&Typed| one.aim == aim);
         let ended_well = |aim| of(aim).all(|one| one.code() == Some(0)) && of(aim).count() > 0;
-        let refused = |one: &Typed| one.code().is_some_and(|code| code != 0) && one.requests == 0;
+        let refused = |one: &Typed| one.code().is_some_and(|code| code != 0);
         let confirmed = of(Aim::Confirm).next().map(|one| one.began);
         let pulled = of(Aim::Pull).next().and_then(|one| one.ended);
         let taken = |name: &str| record.nodes.get(name).and_then(|node| node.taken);
@@ -176,8 +189,13 @@ impl Stage {
                 "ctl pods was answered from the node's memory: no API request".to_owned(),
             ),
             promise(
-                of(Aim::Slip).count() > 0 && of(Aim::Slip).all(refused),
+                of(Aim::Slip).count() > 0
+                    && of(Aim::Slip).all(|one| refused(one) && one.requests == 0),
                 "a pod of another node was refused, without an API request".to_owned(),
+            ),
+            promise(
+                of(Aim::Away).count() > 0 && of(Aim::Away).all(refused),
+                "without the cloud pods could be read, and an upgrade was refused".to_owned(),
             ),
             promise(
                 (owner.pod_patches, owner.pod_deletions) == (1, 1),

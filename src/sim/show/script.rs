@@ -84,6 +84,10 @@ pub(super) enum Deed {
     Flap(Vec<String>, Duration, Duration),
     /// The new image is set.
     SetImage,
+    /// The agent of this node loses the API server, for less time than Kubernetes needs to call a node offline.
+    Cut(String),
+    /// It finds it again.
+    Mend,
     /// A command is typed.
     Type(Typing),
     /// Only the words.
@@ -112,6 +116,8 @@ pub(super) enum Aim {
     Pull,
     /// A mistake, which has to be refused.
     Slip,
+    /// To have the pod replaced while the cloud is away, which has to be refused.
+    Away,
     /// To have the pod replaced.
     Confirm,
 }

@@ -19,8 +19,8 @@ use super::view::{Frame, Owners, cells};
 use crate::clock::Clock;
 use crate::core::Phase;
 use crate::index::SetKey;
-use crate::sim::agents::Agents;
-use crate::sim::cluster::Count;
+use crate::sim::agents::{self, Agents};
+use crate::sim::cluster::{Count, Fault, Guard};
 use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
 use crate::sim::world::{Setup, World};
 
@@ -61,6 +61,8 @@ pub(super) struct Stage {
     pub(super) away: Vec<String>,
     /// Where the owners of nodes type.
     shell: Option<Shell>,
+    /// While the agent of a node has no link to the API server.
+    cut: Option<Guard>,
     /// The pod of every node when the play began.
     pub(super) uids: BTreeMap<String, String>,
 }
@@ -131,6 +133,7 @@ impl Stage {
             picture: Picture::start(world.client(), clock.clone(), key, labels),
             start,
             shell: agents.map(|agents| Shell::new(agents, world.cluster.clone(), clock, start)),
+            cut: None,
             uids,
             next: steps.next(),
             steps,
@@ -247,6 +250,20 @@ impl Stage {
                 let away = record.nodes.iter().filter(|(_, node)| !node.ready);
                 self.away = away.map(|(name, _)| name.clone()).collect();
             }
+            Deed::Cut(node) => {
+                let agent = agents::user_agent(node);
+                let cluster = &self.world.cluster;
+                let cut = cluster
+                    .faults()
+                    .add(move |request| match request.user_agent == agent {
+                        true => Fault::ResetBefore,
+                        false => Fault::Pass,
+                    });
+                self.cut = Some(cut);
+                // Everybody's watches break; the others resume theirs.
+                cluster.disconnect_watches();
+            }
+            Deed::Mend => self.cut = None,
             Deed::Type(typing) => self.type_in(typing)?,
             Deed::Tell => {}
         }

@@ -70,11 +70,11 @@ async fn two_nodes_go_offline_and_follow_one_at_a_time_when_they_return() {
 async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
     let report = play(ota::story(), 1).await.unwrap();
     assert_held(&report);
-    assert_eq!((report.updated, report.promises.len()), (1, 6));
+    assert_eq!((report.updated, report.promises.len()), (1, 7));
     let owner = report.owner.as_ref().expect("an owner");
     let codes: Vec<Option<u8>> = owner.commands.iter().map(|typed| typed.code).collect();
     let well = |code: &&Option<u8>| **code == Some(0);
-    assert_eq!(codes.iter().filter(well).count(), 5, "{codes:?}");
+    assert_eq!(codes.iter().filter(well).count(), 6, "{codes:?}");
     let position = |text: &str| {
         let at = report
             .timeline
@@ -87,7 +87,7 @@ async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
         position("The image changes"),
         position("edge-1 $ yurt-ds ctl upgrade"),
         position("edge-1 $ yurt-ds ctl imagepull nginx-daemonset-"),
-        position("Start updating pod default/nginx-daemonset-"),
+        position("The link is back"),
         position("edge-1: its old pod is deleted"),
         position("edge-1 runs nginx:1.19.5"),
     ];
