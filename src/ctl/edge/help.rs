@@ -8,7 +8,7 @@ use crate::ctl::Code;
 /// What to check when nothing, or something strange, answers.
 pub(super) const CHECK: &str = "
 This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
-it runs: kubectl -n yurt-ds get pods -o wide -l app.kubernetes.io/component=ota-server
+it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
 On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
 
 /// Examples of `ctl pods`.

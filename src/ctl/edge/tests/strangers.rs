@@ -128,7 +128,7 @@ async fn nobody_there_is_answered_with_what_to_check() {
     assert_eq!(trouble.code, Code::Unreachable);
     for word in [
         "http://127.0.0.1:10267: connection refused",
-        "kubectl -n yurt-ds get pods -o wide -l app.kubernetes.io/component=ota-server",
+        "kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server",
         "YURT_DS_SERVER",
         "YurtHub",
     ] {
