@@ -19,6 +19,7 @@ mod desk;
 mod jobs;
 mod judge;
 mod manifest;
+mod memory;
 mod name;
 mod shelf;
 

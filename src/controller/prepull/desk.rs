@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::judge::{Doubt, Judgement, judge};
+use super::memory::{Lasting, Memory, RETRY, after};
 use super::shelf::{JobRef, Shelf, Wish};
 use super::{AllWishes, Outcome, Wishes};
 use crate::core::Pull;
@@ -25,22 +26,12 @@ pub(super) const PER_SET: usize = 20;
 /// Pulls in all at once, so that no DaemonSet keeps all others waiting, and the API server has 50 more pods at most.
 pub(super) const IN_ALL: usize = 50;
 
-/// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
-/// anybody can tell, and the status goes on showing the failure before it.
-const ATTEMPTS: u32 = 3;
-
 /// A Job without a pod: this long is waited before its Events are read, and so many times more while there are none.
 const EVENTS_AFTER: [Duration; 3] = [
     Duration::from_secs(5),
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
-
-/// Pauses after something that failed: doubling from the first to the second.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// How long an answer may stay unseen, where versions cannot be compared.
-const UNSEEN: Duration = Duration::from_secs(30);
 
 /// A wish with all that is needed to make it true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,32 +88,6 @@ pub(super) enum Answer {
     Told(Option<u64>),
     /// It did not work and is tried again.
     Failed,
-}
-
-/// What is remembered of a wish while it lasts.
-#[derive(Debug, Default)]
-struct Memory {
-    /// Its place in the queue.
-    number: u64,
-    /// A step is under way.
-    busy: bool,
-    /// Failures in a row, and until when nothing is tried because of them.
-    failures: u32,
-    not_before: Option<Timestamp>,
-    /// How it ended, known without a Job or beside it.
-    ended: Option<Outcome>,
-    /// The answer was written: version of the pod after that, and when.
-    told: Option<(Option<u64>, Timestamp)>,
-    doubt: Option<InDoubt>,
-}
-
-/// Since when a pull looks bad, and how often.
-#[derive(Debug)]
-struct InDoubt {
-    doubt: Doubt,
-    since: Timestamp,
-    attempts: u32,
-    looks: usize,
 }
 
 /// All wishes and what became of them.
@@ -251,78 +216,6 @@ impl Desk {
         });
         jobs.count()
     }
-}
-
-impl Memory {
-    fn take(&mut self, answer: Answer, now: Timestamp) {
-        self.busy = false;
-        match answer {
-            Answer::Failed => {
-                let pause = RETRY
-                    .0
-                    .saturating_mul(1 << self.failures.min(10))
-                    .min(RETRY.1);
-                self.failures += 1;
-                self.not_before = Some(after(now, pause));
-                return;
-            }
-            Answer::Begun(_) => {}
-            Answer::Ended(outcome) => self.ended = Some(outcome),
-            Answer::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
-            Answer::Looked(None) => {}
-            Answer::Told(version) => {
-                self.told = Some((version, now));
-                self.ended = None;
-                self.doubt = None;
-            }
-        }
-        self.failures = 0;
-        self.not_before = None;
-    }
-
-    /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
-    fn answered(&self, order: &Order, now: Timestamp) -> Option<Timestamp> {
-        let (version, at) = self.told?;
-        let seen: Option<u64> = order.pull.pod.resource_version.as_str().parse().ok();
-        match version.zip(seen) {
-            Some((written, seen)) => (seen <= written).then_some(Timestamp::MAX),
-            None => Some(after(at, UNSEEN)).filter(|until| *until > now),
-        }
-    }
-
-    /// Remembers how it looks; says whether that has lasted too long, or when that will be.
-    fn doubts(&mut self, doubt: Doubt, now: Timestamp) -> Lasting {
-        let first = |doubt| InDoubt {
-            doubt,
-            since: now,
-            // Backing off at first sight means that an attempt failed unseen.
-            attempts: 1,
-            looks: 0,
-        };
-        let known = self.doubt.get_or_insert_with(|| first(doubt));
-        if !known.doubt.is_like(doubt) {
-            *known = first(doubt);
-        }
-        if let (Doubt::Failing { backs_off: true }, Doubt::Failing { backs_off: false }) =
-            (known.doubt, doubt)
-        {
-            known.attempts += 1;
-        }
-        known.doubt = doubt;
-        let until = after(known.since, doubt.patience());
-        match doubt {
-            _ if until > now => Lasting::Until(until),
-            Doubt::Failing { .. } if known.attempts < ATTEMPTS => Lasting::UntilItChanges,
-            _ => Lasting::TooLong,
-        }
-    }
-}
-
-/// Whether a doubt has lasted too long.
-enum Lasting {
-    Until(Timestamp),
-    UntilItChanges,
-    TooLong,
 }
 
 /// One look at everything.
@@ -495,11 +388,6 @@ fn is_of(job: &Job, key: &SetKey) -> bool {
     let name = annotations.and_then(|all| all.get(crate::core::names::PRE_PULL_DAEMONSET));
     job.metadata.namespace.as_deref() == Some(&*key.namespace)
         && name.map(String::as_str) == Some(&*key.name)
-}
-
-fn after(at: Timestamp, pause: Duration) -> Timestamp {
-    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-    at.checked_add(pause).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -35,10 +35,10 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What a watch says.
 enum Told {
-    Job(Event<Job>),
-    Pod(Event<Pod>),
+    Job(Box<Event<Job>>),
+    Pod(Box<Event<Pod>>),
     /// The watch of this resource failed.
-    Failed(&'static str, watcher::Error),
+    Failed(&'static str, Box<watcher::Error>),
 }
 
 type Watches = futures::stream::BoxStream<'static, Told>;
@@ -159,10 +159,10 @@ impl Jobs {
         match told {
             Some(Told::Job(event)) => {
                 self.recovered();
-                self.shelf.take_job(event);
+                self.shelf.take_job(*event);
             }
-            Some(Told::Pod(event)) => self.shelf.take_pod(event),
-            Some(Told::Failed(resource, error)) => self.failed(resource, error),
+            Some(Told::Pod(event)) => self.shelf.take_pod(*event),
+            Some(Told::Failed(resource, error)) => self.failed(resource, *error),
             None => self.rest(), // watches do not end by themselves
         }
         self.soon();
@@ -272,12 +272,12 @@ fn both(client: Client) -> Watches {
 fn told<K: Clone + Send + 'static>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     resource: &'static str,
-    tell: impl Fn(Event<K>) -> Told + Send + 'static,
+    tell: impl Fn(Box<Event<K>>) -> Told + Send + 'static,
 ) -> impl Stream<Item = Told> + Send {
     let events = events.backoff(Patience::default());
     events.map(move |event| match event {
-        Ok(event) => tell(event),
-        Err(error) => Told::Failed(resource, error),
+        Ok(event) => tell(Box::new(event)),
+        Err(error) => Told::Failed(resource, Box::new(error)),
     })
 }
 

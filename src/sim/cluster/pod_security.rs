@@ -42,7 +42,9 @@ pub(super) fn violation(namespace: &Value, pod: &Value) -> Option<String> {
         rule(
             "runAsNonRoot != true",
             "securityContext.runAsNonRoot=true",
-            &breaking(spec, |c| either(spec, c, &["runAsNonRoot"]) == &true),
+            &breaking(spec, |c| {
+                either(spec, c, &["runAsNonRoot"]).as_bool() == Some(true)
+            }),
             "pod or ",
         ),
         rule(

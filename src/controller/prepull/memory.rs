@@ -1,0 +1,124 @@
+//! What is remembered of one wish: its place in the queue, what failed, how it ended, and since when it looks bad.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::Outcome;
+use super::desk::{Answer, Order};
+use super::judge::Doubt;
+
+/// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
+/// anybody can tell, and the status goes on showing the failure before it.
+const ATTEMPTS: u32 = 3;
+
+/// Pauses after something that failed: doubling from the first to the second.
+pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// How long an answer may stay unseen, where versions cannot be compared.
+const UNSEEN: Duration = Duration::from_secs(30);
+
+/// What is remembered of a wish while it lasts.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Its place in the queue.
+    pub(super) number: u64,
+    /// A step is under way.
+    pub(super) busy: bool,
+    /// Failures in a row, and until when nothing is tried because of them.
+    pub(super) failures: u32,
+    pub(super) not_before: Option<Timestamp>,
+    /// How it ended, known without a Job or beside it.
+    pub(super) ended: Option<Outcome>,
+    /// The answer was written: version of the pod after that, and when.
+    pub(super) told: Option<(Option<u64>, Timestamp)>,
+    pub(super) doubt: Option<InDoubt>,
+}
+
+/// Since when a pull looks bad, and how often.
+#[derive(Debug)]
+pub(super) struct InDoubt {
+    pub(super) doubt: Doubt,
+    pub(super) since: Timestamp,
+    pub(super) attempts: u32,
+    pub(super) looks: usize,
+}
+
+impl Memory {
+    /// Takes in what came of a step.
+    pub(super) fn take(&mut self, answer: Answer, now: Timestamp) {
+        self.busy = false;
+        match answer {
+            Answer::Failed => {
+                let pause = RETRY
+                    .0
+                    .saturating_mul(1 << self.failures.min(10))
+                    .min(RETRY.1);
+                self.failures += 1;
+                self.not_before = Some(after(now, pause));
+                return;
+            }
+            Answer::Begun(_) => {}
+            Answer::Ended(outcome) => self.ended = Some(outcome),
+            Answer::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
+            Answer::Looked(None) => {}
+            Answer::Told(version) => {
+                self.told = Some((version, now));
+                self.ended = None;
+                self.doubt = None;
+            }
+        }
+        self.failures = 0;
+        self.not_before = None;
+    }
+
+    /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
+    pub(super) fn answered(&self, order: &Order, now: Timestamp) -> Option<Timestamp> {
+        let (version, at) = self.told?;
+        let seen: Option<u64> = order.pull.pod.resource_version.as_str().parse().ok();
+        match version.zip(seen) {
+            Some((written, seen)) => (seen <= written).then_some(Timestamp::MAX),
+            None => Some(after(at, UNSEEN)).filter(|until| *until > now),
+        }
+    }
+
+    /// Remembers how it looks; says whether that has lasted too long, or when that will be.
+    pub(super) fn doubts(&mut self, doubt: Doubt, now: Timestamp) -> Lasting {
+        let first = |doubt| InDoubt {
+            doubt,
+            since: now,
+            // Backing off at first sight means that an attempt failed unseen.
+            attempts: 1,
+            looks: 0,
+        };
+        let known = self.doubt.get_or_insert_with(|| first(doubt));
+        if !known.doubt.is_like(doubt) {
+            *known = first(doubt);
+        }
+        if let (Doubt::Failing { backs_off: true }, Doubt::Failing { backs_off: false }) =
+            (known.doubt, doubt)
+        {
+            known.attempts += 1;
+        }
+        known.doubt = doubt;
+        let until = after(known.since, doubt.patience());
+        match doubt {
+            _ if until > now => Lasting::Until(until),
+            Doubt::Failing { .. } if known.attempts < ATTEMPTS => Lasting::UntilItChanges,
+            _ => Lasting::TooLong,
+        }
+    }
+}
+
+/// Whether a doubt has lasted too long.
+pub(super) enum Lasting {
+    Until(Timestamp),
+    UntilItChanges,
+    TooLong,
+}
+
+/// So much later.
+pub(super) fn after(at: Timestamp, pause: Duration) -> Timestamp {
+    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
+    at.checked_add(pause).unwrap_or(Timestamp::MAX)
+}
