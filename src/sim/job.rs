@@ -257,7 +257,10 @@ async fn create(
             Ok(pod)
         }
         Err(error) => {
-            let note = format!("Error creating: {error}");
+            let note = match &error {
+                Error::Api(status) => format!("Error creating: {}", status.message),
+                error => format!("Error creating: {error}"),
+            };
             recorder.record("Warning", "FailedCreate", &note).await;
             Err(error)
         }
