@@ -138,7 +138,7 @@ scenarios! {
             .image(NEW)
             .until(replaced([1]))
             .unannotate("update-strategy")
-            .wait(2)
+            .wait(pace.pick(2, 8))
             .remember()
             .throughout(no_deletions(), pace.pick(3600, 10))
     }

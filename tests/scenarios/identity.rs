@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::{Stage, from};
-use crate::support::story::{Scenario, Step, Story};
+use crate::support::story::{Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
 /// The label with a revision's hash.
@@ -183,6 +183,7 @@ scenarios! {
 
     fn s51_given_a_daemonset_deleted_and_re_created_under_the_same_name_then_no_decision_for_the_old_uid_is_applied(_pace) {
         Story::on(3)
+            .step(Step::TerminateIn(1, secs(10)))
             .image(NEW)
             .until(terminating(1))
             .does("delete and re-create the DaemonSet", |stage| async move {

@@ -100,9 +100,10 @@ scenarios! {
             .throughout(untouched([2]), pace.pick(3600, 5))
             .does("end the hold", end)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")));
+        let held = pace.pick(12, 40);
         let by_itself = Story::on(2)
-            .does("hold node 1 for a while", |stage: Stage| async move {
-                let until = stage.world.clock.now() + SignedDuration::from_secs(12);
+            .does("hold node 1 for a while", move |stage: Stage| async move {
+                let until = stage.world.clock.now() + SignedDuration::from_secs(held);
                 stage.patch_node(1, &hold(&stage.name, json!({ "until": until.to_string() }))).await
             })
             .image(NEW)

@@ -101,13 +101,13 @@ scenarios! {
             .until(need_upgrade(1..=3, true).and(kept_beside()))
     }
 
-    fn s58_given_a_pod_created_after_the_change_then_false_within_seconds(_pace) {
+    fn s58_given_a_pod_created_after_the_change_then_false_within_seconds(pace) {
         ota()
             .image(NEW)
             .until(need_upgrade(1..=3, true))
             .delete_pod(2)
             .until(runs_current(2))
-            .until_within(need_upgrade([2], false).and(need_upgrade([1, 3], true)), 5)
+            .until_within(need_upgrade([2], false).and(need_upgrade([1, 3], true)), pace.pick(5, 15))
     }
 
     fn s59_given_ota_to_advancedrollingupdate_then_conditions_are_removed_and_the_rollout_proceeds(_pace) {
@@ -119,12 +119,13 @@ scenarios! {
             .expect(deletions(3).and(peak(1)))
     }
 
-    fn s60_given_steady_state_for_an_hour_then_zero_status_writes(_pace) {
+    fn s60_given_steady_state_for_an_hour_then_zero_status_writes(pace) {
+        let settled = pace.pick(3, 8);
         let rolled = Story::on(3).image(NEW).until(converged()).until(condition("RolloutComplete", "True", ": complete"));
         vec![
-            ota().wait(3).quiet(3600, 20),
-            ota().image(NEW).until(need_upgrade(1..=3, true)).wait(3).quiet(3600, 20),
-            rolled.wait(3).quiet(3600, 20),
+            ota().wait(settled).quiet(3600, 20),
+            ota().image(NEW).until(need_upgrade(1..=3, true)).wait(settled).quiet(3600, 20),
+            rolled.wait(settled).quiet(3600, 20),
         ]
     }
 }

@@ -102,7 +102,7 @@ scenarios! {
 
     fn s22_given_two_image_changes_within_minreadyseconds_then_the_budget_holds_across_both(pace) {
         Story::on(4)
-            .with(Daemon::new().min_ready(pace.pick(30, 5)))
+            .with(Daemon::new().min_ready(pace.pick(30, 15)))
             .image(NEW)
             .until(runs_current(1))
             .image(NEWER)
@@ -128,7 +128,7 @@ scenarios! {
 
     fn s25_given_a_delete_sent_and_the_node_going_offline_before_the_pod_is_gone_then_the_others_proceed_and_it_converges_later(_pace) {
         Story::on(3)
-            .step(Step::TerminateIn(1, secs(5)))
+            .step(Step::TerminateIn(1, secs(15)))
             .image(NEW)
             .until(terminating(1))
             .offline([1])
@@ -256,7 +256,7 @@ scenarios! {
 
     fn s38_given_a_pod_deleted_by_a_user_meanwhile_then_its_node_occupies_budget_until_the_replacement_is_available(_pace) {
         Story::on(3)
-            .step(Step::TerminateIn(2, secs(8)))
+            .step(Step::TerminateIn(2, secs(20)))
             .delete_pod(2)
             .until(terminating(2))
             .image(NEW)
