@@ -1,19 +1,26 @@
 //! The one test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, identity, ota, operations); each is
-//!   a test on the embedded cluster, all together play on a real control plane (`real_cluster`).
+//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, identity, ota, rest,
+//!   prepull, operations); each is a test on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
 //!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
+//!   `agents` are the nodes' ota-servers with their owners, behind a `link` that can be cut; `said` is what they answer,
+//!   `asking` the steps of a story in which they are asked, `forged` pods that only look as if they could be upgraded.
 
 mod support {
+    pub(crate) mod agents;
+    pub(crate) mod asking;
     pub(crate) mod binary;
     pub(crate) mod checks;
     pub(crate) mod embedded;
+    pub(crate) mod forged;
+    pub(crate) mod link;
     pub(crate) mod monitor;
     pub(crate) mod objects;
     pub(crate) mod picture;
     pub(crate) mod player;
     pub(crate) mod real;
+    pub(crate) mod said;
     pub(crate) mod story;
     pub(crate) mod suite;
     pub(crate) mod world;
@@ -25,6 +32,8 @@ mod scenarios {
     pub(crate) mod knobs;
     pub(crate) mod operations;
     pub(crate) mod ota;
+    pub(crate) mod prepull;
+    pub(crate) mod rest;
     pub(crate) mod rolling;
 }
 

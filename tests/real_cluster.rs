@@ -25,6 +25,8 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::identity::ALL,
         scenarios::knobs::ALL,
         scenarios::ota::ALL,
+        scenarios::rest::ALL,
+        scenarios::prepull::ALL,
         scenarios::operations::ALL,
     ]
     .into_iter()
@@ -118,7 +120,7 @@ async fn run(world: &World) -> Summary {
 async fn report(world: &World, entry: &Entry, scenario: Scenario) -> Result<(), String> {
     let begin = Instant::now();
     let names: Vec<String> = (1..=scenario.stories.len())
-        .map(|number| entry.short(number))
+        .map(|number| entry.short_among(all(), number))
         .collect();
     let stories = scenario
         .stories

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use kube::api::DeleteParams;
+use yurt_ds::client::Role;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::dice::mix;
 
@@ -148,12 +149,12 @@ scenarios! {
     fn s93_given_a_missing_permission_then_an_event_names_the_verb_and_the_resource(pace) {
         let story = Story::on(3)
             .writing(Writes::Attempts)
-            .does("revoke", |stage| async move { stage.world.backend.permission("delete", "pods", false).await })
+            .does("revoke", |stage| async move { stage.world.backend.permission(Role::Controller, "delete", "pods", false).await })
             .image(NEW)
             .until(event("Warning", "delete pods"))
             .throughout(untouched(1..=3), pace.pick(600, 5))
             .expect(one_event("Warning", "delete pods"))
-            .does("grant", |stage| async move { stage.world.backend.permission("delete", "pods", true).await })
+            .does("grant", |stage| async move { stage.world.backend.permission(Role::Controller, "delete", "pods", true).await })
             .until(converged())
             .expect(deletions(3));
         Scenario::from(story).alone()

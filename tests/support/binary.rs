@@ -1,6 +1,8 @@
-//! The real binary as the controller of a real cluster, with the service account and the role that manifests/ give it.
+//! The real binary as the controller of a real cluster and as the agents of its nodes, with the service accounts and the
+//! roles that manifests/ give them.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -13,30 +15,46 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams
 use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use yurt_ds::client::Role;
 
+use super::agents::Setup;
 use super::player::from;
 
 /// Namespace and service account of manifests/base.
 pub(crate) const NAMESPACE: &str = "yurt-ds";
 const ACCOUNT: &str = "yurt-ds-controller";
 
-/// What it may do, in the order in which it has to be applied.
-const MANIFESTS: [&str; 5] = [
-    "namespace.yaml",
-    "rbac/serviceaccount.yaml",
-    "rbac/clusterrole.yaml",
-    "rbac/role.yaml",
-    "rbac/bindings.yaml",
+/// Those of the agents.
+const AGENT_NAMESPACE: &str = "yurt-ds-edge";
+const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
+
+/// Any free port.
+pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
+
+/// What they may do, in the order in which it has to be applied.
+const MANIFESTS: [&str; 10] = [
+    "base/namespace.yaml",
+    "base/rbac/serviceaccount.yaml",
+    "base/rbac/clusterrole.yaml",
+    "base/rbac/role.yaml",
+    "base/rbac/bindings.yaml",
+    "base/ota-server/namespace.yaml",
+    "base/ota-server/serviceaccount.yaml",
+    "base/ota-server/clusterrole.yaml",
+    "base/ota-server/binding.yaml",
+    "overlays/static-pods/role.yaml",
 ];
 
-/// Everything that a controller needs to run on a cluster.
+/// Everything that a controller and agents need to run on a cluster.
 pub(crate) struct Installation {
     directory: tempfile::TempDir,
     kubeconfig: PathBuf,
+    admin: PathBuf,
+    agent_token: String,
 }
 
 /// A running process; killed when dropped.
-pub(crate) struct Controller {
+pub(crate) struct Process {
     child: Child,
     log: PathBuf,
 }
@@ -47,47 +65,94 @@ impl Installation {
         grant(client).await?;
         let directory = tempfile::tempdir()?;
         let kubeconfig = directory.path().join("kubeconfig");
-        let token = token(client).await?;
-        std::fs::write(&kubeconfig, restricted(admin, &token)?)?;
+        let controller = token(client, NAMESPACE, ACCOUNT).await?;
+        std::fs::write(&kubeconfig, restricted(admin, &controller, None)?)?;
         Ok(Self {
             directory,
             kubeconfig,
+            admin: admin.to_owned(),
+            agent_token: token(client, AGENT_NAMESPACE, AGENT_ACCOUNT).await?,
         })
     }
 
     /// Starts a controller under this name.
-    pub(crate) fn start(&self, name: &str) -> anyhow::Result<Controller> {
+    pub(crate) fn start(&self, name: &str) -> anyhow::Result<Process> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_yurt-ds"));
+        command.args([
+            "controller",
+            "--listen",
+            ANY_PORT,
+            "--lease-namespace",
+            NAMESPACE,
+            "--identity",
+            name,
+        ]);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
         let log = self.directory.path().join(format!("{name}.log"));
-        let file = File::create(&log)?;
-        let child = Command::new(env!("CARGO_BIN_EXE_yurt-ds"))
-            .args([
-                "controller",
-                "--listen",
-                "127.0.0.1:0",
-                "--lease-namespace",
-                NAMESPACE,
-                "--identity",
-                name,
-            ])
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .spawn()
-            .context("start the controller")?;
-        Ok(Controller { child, log })
+        Process::start(&mut command, log).context("start the controller")
+    }
+
+    /// Starts the agent of a node, whose way to the API server is by this address.
+    pub(crate) fn agent(&self, setup: &Setup, server: SocketAddr) -> anyhow::Result<Process> {
+        let name = &setup.node;
+        let kubeconfig = self.directory.path().join(format!("{name}.kubeconfig"));
+        let config = restricted(&self.admin, &self.agent_token, Some(server))?;
+        std::fs::write(&kubeconfig, config)?;
+        let log = self.directory.path().join(format!("{name}.log"));
+        let mut command = agent_command(setup, &kubeconfig, ANY_PORT);
+        Process::start(&mut command, log).context("start an agent")
     }
 }
 
-impl Controller {
+/// The command for the agent of a node.
+pub(crate) fn agent_command(setup: &Setup, kubeconfig: &Path, listen: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_yurt-ds"));
+    command.args(["ota-server", "--listen", listen, "--node-name"]);
+    command.arg(&setup.node);
+    command.arg("--state-dir").arg(&setup.home);
+    command.arg("--manifest-dir").arg(&setup.manifests);
+    command.arg("--kubeconfig").arg(kubeconfig);
+    command
+}
+
+impl Process {
+    /// Starts it with its log in this file.
+    pub(crate) fn start(command: &mut Command, log: PathBuf) -> anyhow::Result<Self> {
+        let file = File::create(&log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()?;
+        Ok(Self { child, log })
+    }
+
+    /// The address that it says it listens on.
+    pub(crate) async fn address(&mut self) -> anyhow::Result<SocketAddr> {
+        for _ in 0..600 {
+            if let Some(address) = listening(&self.log()) {
+                return Ok(address);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("it has ended: {status}\n{}", self.tail());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("no address after 30 s in its log\n{}", self.tail())
+    }
+
+    /// All of its log.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// The end of its log; says first when it has ended by itself.
     pub(crate) fn tail(&mut self) -> String {
         let ended = self.child.try_wait().ok().flatten();
         let ended = ended.map_or(String::new(), |status| {
-            format!("the controller has ended: {status}\n")
+            format!("the process has ended: {status}\n")
         });
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         format!(
             "{ended}{}",
@@ -96,25 +161,42 @@ impl Controller {
     }
 }
 
-impl Drop for Controller {
+impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Gives the controller everything that the manifests give it.
+/// The address in a log that says `Listening address=127.0.0.1:PORT`.
+fn listening(log: &str) -> Option<SocketAddr> {
+    let log = &log[log.find("Listening")?..];
+    let at = log.find("127.0.0.1:")?;
+    let end = log[at..].find(|c: char| !(c.is_ascii_digit() || ".:".contains(c)))?;
+    log[at..at + end].parse().ok()
+}
+
+/// Gives controller and agents everything that the manifests give them.
 pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     for file in MANIFESTS {
-        apply(client, &Path::new("manifests/base").join(file)).await?;
+        apply(client, &Path::new("manifests").join(file)).await?;
     }
     Ok(())
 }
 
-/// Takes one verb on one resource from its cluster role.
-pub(crate) async fn revoke(client: &Client, verb: &str, resource: &str) -> anyhow::Result<()> {
+/// Takes one verb on one resource from the cluster role of the controller or of agents.
+pub(crate) async fn revoke(
+    client: &Client,
+    whose: Role,
+    verb: &str,
+    resource: &str,
+) -> anyhow::Result<()> {
+    let name = match whose {
+        Role::OtaServer => AGENT_ACCOUNT,
+        _ => ACCOUNT,
+    };
     let roles = Api::<ClusterRole>::all(client.clone());
-    let mut role = roles.get(ACCOUNT).await?;
+    let mut role = roles.get(name).await?;
     for rule in role.rules.iter_mut().flatten() {
         if rule
             .resources
@@ -126,7 +208,7 @@ pub(crate) async fn revoke(client: &Client, verb: &str, resource: &str) -> anyho
         }
     }
     roles
-        .replace(ACCOUNT, &PostParams::default(), &role)
+        .replace(name, &PostParams::default(), &role)
         .await
         .map(drop)
         .context("revoke")
@@ -153,24 +235,24 @@ async fn apply(client: &Client, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn token(client: &Client) -> anyhow::Result<String> {
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
+async fn token(client: &Client, namespace: &str, account: &str) -> anyhow::Result<String> {
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let request: TokenRequest =
         from(json!({ "spec": { "audiences": [], "expirationSeconds": 7200 } }))?;
     for _ in 0..50 {
         let made = accounts
-            .create_token_request(ACCOUNT, &PostParams::default(), &request)
+            .create_token_request(account, &PostParams::default(), &request)
             .await;
         if let Some(status) = made.context("request a token")?.status {
             return Ok(status.token);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    bail!("no token for the service account {ACCOUNT}")
+    bail!("no token for the service account {account}")
 }
 
-/// The kubeconfig of an administrator with another user in it.
-fn restricted(admin: &Path, token: &str) -> anyhow::Result<String> {
+/// The kubeconfig of an administrator with another user in it, and with another address of the server.
+fn restricted(admin: &Path, token: &str, server: Option<SocketAddr>) -> anyhow::Result<String> {
     let mut config = Kubeconfig::read_from(admin)?;
     let context = config
         .current_context
@@ -187,5 +269,21 @@ fn restricted(admin: &Path, token: &str) -> anyhow::Result<String> {
     for named in &mut config.auth_infos {
         named.auth_info = serde_json::from_value(Some(json!({ "token": token })).into())?;
     }
+    if let Some(address) = server {
+        for cluster in config
+            .clusters
+            .iter_mut()
+            .filter_map(|c| c.cluster.as_mut())
+        {
+            let host = server_host(cluster.server.as_deref())?;
+            cluster.tls_server_name.get_or_insert(host);
+            cluster.server = Some(format!("https://{address}"));
+        }
+    }
     Ok(serde_json::to_string(&config)?)
+}
+
+fn server_host(url: Option<&str>) -> anyhow::Result<String> {
+    let url: http::Uri = url.context("a cluster without server")?.parse()?;
+    Ok(url.host().context("a server without host")?.to_owned())
 }

@@ -292,6 +292,44 @@ pub(crate) fn need_upgrade(nodes: impl IntoIterator<Item = usize>, status: bool)
     )
 }
 
+/// `PodImageReady` stands on the pods of these nodes with this status and reason; but for a failure, it names the current
+/// revision.
+pub(crate) fn image_ready(
+    nodes: impl IntoIterator<Item = usize>,
+    status: &'static str,
+    reason: &'static str,
+) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(
+        format!("PodImageReady={status} {reason} on {nodes:?}"),
+        move |picture| {
+            let current = picture.current().ok_or("no revision")?;
+            for node in nodes.iter().map(|number| picture.node(*number)) {
+                let pod = picture.living(&node).next();
+                let pod = pod.ok_or_else(|| format!("{node} has no pod"))?;
+                let found = condition_of(pod, "PodImageReady")
+                    .ok_or_else(|| format!("absent on {node}"))?;
+                let message = found.message.as_deref().unwrap_or_default();
+                let names = message == format!("controllerrevision: {current}")
+                    || reason == "PullImageFail";
+                let fits = found.status == status
+                    && found.reason.as_deref().unwrap_or_default() == reason
+                    && names;
+                demand(fits, || format!("{node}: {found:?}, current {current}"))?;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// So many Jobs stand, and so many were made since the story remembered.
+pub(crate) fn jobs(standing: usize, made: usize) -> Check {
+    Check::new(format!("{standing} Jobs, {made} made"), move |picture| {
+        let found = (picture.jobs().count(), picture.made_jobs());
+        demand(found == (standing, made), || format!("{found:?}"))
+    })
+}
+
 /// No pod carries a condition of the OTA mode.
 pub(crate) fn no_ota_conditions() -> Check {
     Check::new("no OTA conditions", |picture| {

@@ -7,18 +7,22 @@ use std::time::Duration;
 use anyhow::Context as _;
 use futures::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
+use tokio::task::JoinSet;
 use yurt_ds::client::Role;
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::lease::Settings;
 use yurt_ds::controller::metrics::Metrics;
 use yurt_ds::controller::{self, Config};
+use yurt_ds::ota_server;
 use yurt_ds::serve::Readiness;
 use yurt_ds::shutdown::{self, Trigger};
 use yurt_ds::sim::cluster::{Cluster, Fault, Guard, Options, RequestInfo};
 use yurt_ds::sim::kubelet::{self, Kubelets, Offline};
 use yurt_ds::sim::task::Task;
-use yurt_ds::sim::{daemonset, gc, scheduler};
+use yurt_ds::sim::{daemonset, gc, job, scheduler};
 
+use super::agents::{Agent, Setup, Stream};
+use super::link::{self, Asked};
 use super::player::play;
 use super::story::{Pace, Story};
 use super::suite::Entry;
@@ -125,6 +129,8 @@ struct Embedded {
     native: Mutex<Option<Task>>,
     replicas: Arc<Mutex<BTreeMap<String, Replica>>>,
     counted: Arc<Mutex<BTreeMap<String, usize>>>,
+    /// What agents asked, by user agent.
+    asked: Arc<Mutex<BTreeMap<String, Asked>>>,
     guards: Mutex<Vec<Guard>>,
     _counting: Guard,
     _tasks: Vec<Task>,
@@ -133,7 +139,8 @@ struct Embedded {
 impl Embedded {
     fn start(cluster: Cluster, clock: Clock) -> Self {
         let counted: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
-        let counts = counted.clone();
+        let asked: Arc<Mutex<BTreeMap<String, Asked>>> = Arc::default();
+        let (counts, asks) = (counted.clone(), asked.clone());
         let counting = cluster.faults().add(move |request| {
             if is_ours(&request.user_agent)
                 && request.verb != "watch"
@@ -141,9 +148,20 @@ impl Embedded {
             {
                 *lock(&counts).entry(request.namespace.clone()).or_default() += 1;
             }
+            if request
+                .user_agent
+                .starts_with(&Role::OtaServer.user_agent())
+                && request.verb != "watch"
+            {
+                let mut asks = lock(&asks);
+                let asked = asks.entry(request.user_agent.clone()).or_default();
+                let what = (request.verb.clone(), request.resource.clone());
+                *asked.entry(what).or_default() += 1;
+            }
             Fault::Pass
         });
         let tasks = vec![
+            job::start(cluster.client("kube-controller-manager"), clock.clone()),
             scheduler::start(cluster.client("kube-scheduler")),
             gc::start(cluster.client("garbage-collector")),
         ];
@@ -157,6 +175,7 @@ impl Embedded {
             cluster,
             clock,
             counted,
+            asked,
         }
     }
 }
@@ -168,6 +187,11 @@ fn native(cluster: &Cluster, clock: &Clock) -> Task {
 
 fn is_ours(user_agent: &str) -> bool {
     user_agent.starts_with(&Role::Controller.user_agent())
+}
+
+/// What the agent of a node calls itself here.
+fn agent_name(node: &str) -> String {
+    format!("{} {node}", Role::OtaServer.user_agent())
 }
 
 impl Backend for Embedded {
@@ -252,12 +276,50 @@ impl Backend for Embedded {
             .map(drop)
     }
 
+    fn controller(&self, runs: bool) -> anyhow::Result<()> {
+        let mut replicas = lock(&self.replicas);
+        replicas.clear();
+        if runs {
+            let first = replica(&self.cluster, &self.clock, FIRST, false);
+            replicas.insert(FIRST.to_owned(), first);
+        }
+        Ok(())
+    }
+
+    fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>> {
+        Box::pin(async move {
+            let client = link::client(&self.cluster, &agent_name(&setup.node), &setup.link);
+            let agent = ota_server::Agent::start(ota_server::Config {
+                client,
+                node: setup.node,
+                clock: self.clock.clone(),
+                state_dir: Some(setup.home),
+                manifest_dir: setup.manifests,
+                allowed_hosts: Vec::new(),
+                listen: None,
+            })?;
+            let connections = Mutex::new(JoinSet::new());
+            let connect = move || {
+                let (near, far) = tokio::io::duplex(64 * 1024);
+                lock(&connections).spawn(ota_server::serve_stream(far, agent.clone()));
+                async { Ok(Box::new(near) as Box<dyn Stream>) }
+            };
+            Ok(Agent::new((), String::new, connect))
+        })
+    }
+
+    fn asked(&self, node: &str) -> anyhow::Result<Asked> {
+        let asked = lock(&self.asked).get(&agent_name(node)).cloned();
+        Ok(asked.unwrap_or_default())
+    }
+
     fn lease_namespace(&self) -> &'static str {
         LEASE_NAMESPACE
     }
 
     fn permission(
         &self,
+        whose: Role,
         verb: &'static str,
         resource: &'static str,
         granted: bool,
@@ -266,7 +328,9 @@ impl Backend for Embedded {
         guards.clear();
         if !granted {
             let denied = move |request: &RequestInfo| {
-                is_ours(&request.user_agent) && request.verb == verb && request.resource == resource
+                request.user_agent.starts_with(&whose.user_agent())
+                    && request.verb == verb
+                    && request.resource == resource
             };
             guards.push(self.cluster.deny(denied));
         }

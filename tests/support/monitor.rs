@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event as K8sEvent;
 use kube::runtime::watcher::{self, Event};
@@ -70,6 +71,12 @@ impl Monitor {
                 all(),
                 Picture::apply_pod,
                 Picture::delete_pod,
+            ),
+            observer.follow(
+                Api::<Job>::namespaced(client.clone(), space),
+                all(),
+                Picture::apply_job,
+                Picture::delete_job,
             ),
             observer.follow(
                 Api::<K8sEvent>::namespaced(client.clone(), space),

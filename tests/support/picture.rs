@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetCondition};
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -34,6 +35,10 @@ pub(crate) struct Picture {
     pub(crate) peak: usize,
     /// Our deletions, in the order in which they were seen.
     pub(crate) deletions: Vec<Deletion>,
+    /// A pod may go only if an agent was asked to replace it.
+    pub(crate) only_wished: bool,
+    /// Nodes whose pods went because an agent was asked to replace them, in the order in which that was seen.
+    pub(crate) granted: Vec<String>,
     clock: Clock,
     slack: SignedDuration,
     pods: BTreeMap<String, Pod>,
@@ -45,6 +50,9 @@ pub(crate) struct Picture {
     transitions: BTreeMap<String, Time>,
     revision: Option<String>,
     excused: BTreeSet<String>,
+    wished: BTreeSet<String>,
+    jobs: BTreeMap<String, Job>,
+    made_jobs: BTreeSet<String>,
     disrupted: BTreeSet<String>,
     broke: BTreeMap<String, Timestamp>,
 }
@@ -75,6 +83,8 @@ impl Picture {
             violations: Vec::new(),
             peak: 0,
             deletions: Vec::new(),
+            only_wished: false,
+            granted: Vec::new(),
             clock,
             slack,
             pods: BTreeMap::new(),
@@ -86,6 +96,9 @@ impl Picture {
             transitions: BTreeMap::new(),
             revision: None,
             excused: BTreeSet::new(),
+            wished: BTreeSet::new(),
+            jobs: BTreeMap::new(),
+            made_jobs: BTreeSet::new(),
             disrupted: BTreeSet::new(),
             broke: BTreeMap::new(),
         }
@@ -99,6 +112,16 @@ impl Picture {
     /// Whoever deletes what carries this name or UID (a node, a pod, an owner), it was not the controller.
     pub(crate) fn excuse(&mut self, what: &str) {
         self.excused.insert(what.to_owned());
+    }
+
+    /// An agent is asked to replace the pod of this UID.
+    pub(crate) fn wish(&mut self, uid: &str) {
+        self.wished.insert(uid.to_owned());
+    }
+
+    /// The agent refused.
+    pub(crate) fn withdraw(&mut self, uid: &str) {
+        self.wished.remove(uid);
     }
 
     /// From now on "replaced" and "untouched" refer to the pods of this moment.
@@ -116,6 +139,8 @@ impl Picture {
         self.transitions = self.on_node.keys().filter_map(transition).collect();
         self.revision = self.current().cloned();
         self.deletions.clear();
+        self.granted.clear();
+        self.made_jobs.clear();
         self.peak = 0;
     }
 
@@ -174,6 +199,32 @@ impl Picture {
     pub(crate) fn delete_revision(&mut self, revision: &ControllerRevision) {
         self.revisions
             .remove(revision.metadata.name.as_deref().unwrap_or_default());
+    }
+
+    /// Takes in a Job.
+    pub(crate) fn apply_job(&mut self, job: Job) {
+        let uid = uid(&job.metadata);
+        if !self.jobs.contains_key(&uid) {
+            self.made_jobs.insert(uid.clone());
+        }
+        self.jobs.insert(uid, job);
+    }
+
+    /// Forgets it.
+    pub(crate) fn delete_job(&mut self, job: &Job) {
+        self.jobs.remove(&uid(&job.metadata));
+    }
+
+    /// All Jobs that are not being deleted.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs
+            .values()
+            .filter(|job| job.metadata.deletion_timestamp.is_none())
+    }
+
+    /// How many Jobs were made since the story remembered.
+    pub(crate) fn made_jobs(&self) -> usize {
+        self.made_jobs.len()
     }
 
     /// Takes in an Event.
@@ -249,6 +300,17 @@ impl Picture {
             || matches!(phase, Some("Failed" | "Succeeded"))
         {
             return;
+        }
+        if owner.is_some_and(|owner| owner.kind == "Job") {
+            return;
+        }
+        if self.wished.remove(&uid(&pod.metadata)) {
+            self.granted.extend(node.map(str::to_owned));
+            return;
+        }
+        if self.only_wished {
+            self.violations
+                .push(format!("pod {name} was deleted, and nobody asked for it"));
         }
         if owner.is_none_or(|owner| owner.kind != "DaemonSet" || owner.name != DAEMON) {
             self.violations
@@ -455,6 +517,10 @@ impl Picture {
             let ready = if seen.ready { "Ready" } else { "NotReady" };
             lines.push(format!("  {name} {ready}: {}", pods.join(", ")));
         }
+        for job in self.jobs.values().take(24) {
+            let name = job.metadata.name.as_deref().unwrap_or_default();
+            lines.push(format!("  job {name}: {:?}", job.status));
+        }
         let status = self
             .daemon
             .as_ref()
@@ -496,7 +562,14 @@ impl Picture {
         };
         let hash = hash(&pod.metadata).map_or("", String::as_str);
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        format!("{name} ({hash}, {state})")
+        let told = ["PodNeedUpgrade", "PodImageReady"].map(|kind| {
+            let found = condition_of(pod, kind)?;
+            let word = |text: &Option<String>| text.clone().unwrap_or_default();
+            let (reason, message) = (word(&found.reason), word(&found.message));
+            Some(format!(", {kind}={} {reason} {message:?}", found.status))
+        });
+        let told: String = told.into_iter().flatten().collect();
+        format!("{name} ({hash}, {state}{told})")
     }
 }
 

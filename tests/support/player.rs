@@ -14,6 +14,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::{NodeSpec, Rule};
 
+use super::asking::Agents;
 use super::checks::{Check, all_available};
 use super::monitor::Monitor;
 use super::objects::{DAEMON, Daemon};
@@ -28,6 +29,8 @@ pub(crate) struct Stage {
     pub(crate) world: World,
     /// The namespace, and the beginning of the nodes' names.
     pub(crate) name: String,
+    /// The agents of its nodes.
+    pub(crate) agents: Agents,
     before: PodWrites,
     monitor: Arc<tokio::sync::Mutex<Monitor>>,
 }
@@ -41,6 +44,8 @@ pub(crate) async fn play(world: &World, name: &str, story: &Story) -> Result<(),
         .await
         .map_err(|error| format!("{name}: {error:#}"))?;
     let played = stage.play(story).await;
+    let played = played.map_err(|error| format!("{error}{}", stage.agents.logs()));
+    stage.agents.end();
     let cleaned = stage.clean(story).await;
     played.map_err(|error| format!("{name}: {error}"))?;
     cleaned.map_err(|error| format!("{name}: {error:#}"))
@@ -64,11 +69,13 @@ impl Stage {
             SignedDuration::from_millis(100),
             SignedDuration::from_millis(1500),
         );
-        let picture = Picture::new(name, story.allowed, slack, world.clock.clone());
+        let mut picture = Picture::new(name, story.allowed, slack, world.clock.clone());
+        picture.only_wished = story.only_wished;
         let monitor = Monitor::start(client, picture);
         let stage = Self {
             world: world.clone(),
             name: name.to_owned(),
+            agents: Agents::new()?,
             before: world.pod_writes(name)?,
             monitor: Arc::new(tokio::sync::Mutex::new(monitor)),
         };
@@ -154,6 +161,7 @@ impl Stage {
             Step::Throughout(check, time) => {
                 self.monitor.lock().await.throughout(check, *time).await
             }
+            Step::Ask(ask) => self.ask(ask).await,
             other => self.act(other).await.map_err(|error| format!("{error:#}")),
         }
     }
@@ -229,6 +237,7 @@ impl Stage {
             Step::RefusePods(refused) => self.refuse_pods(*refused).await?,
             Step::Excuse(node) => self.excuse(&self.node(*node)).await,
             Step::Does(what, deed) => deed(self.clone()).await.context(*what)?,
+            Step::Controller(runs) => self.world.backend.controller(*runs)?,
             Step::Native(runs) => self.world.backend.native(*runs)?,
             _ => {}
         }
@@ -248,6 +257,11 @@ impl Stage {
     /// Looks at the picture of this moment.
     pub(crate) async fn see<T>(&self, look: impl FnOnce(&Picture) -> T) -> T {
         look(&self.monitor.lock().await.picture())
+    }
+
+    /// Changes the picture of this moment.
+    pub(crate) async fn look<T>(&self, look: impl FnOnce(&mut Picture) -> T) -> T {
+        look(&mut self.monitor.lock().await.picture())
     }
 
     /// An API for objects in the story's namespace.
@@ -385,6 +399,18 @@ impl Stage {
         pod.with_context(|| format!("{name} has no pod"))
     }
 
+    /// The pod of a node that is there, or else one that goes.
+    pub(crate) async fn any_pod_on(&self, node: usize) -> anyhow::Result<Pod> {
+        let name = self.node(node);
+        let pod = self
+            .see(|picture| {
+                let any = || picture.pods_on(&name).next();
+                picture.living(&name).next().or_else(any).cloned()
+            })
+            .await;
+        pod.with_context(|| format!("{name} has no pod"))
+    }
+
     async fn delete_pod(&self, node: usize) -> anyhow::Result<()> {
         let pod = self.pod_on(node).await?;
         self.excuse(&uid(&pod.metadata)).await;
@@ -424,6 +450,13 @@ impl Stage {
     async fn clean(&self, story: &Story) -> anyhow::Result<()> {
         if self.world.pace == Pace::Virtual {
             return Ok(());
+        }
+        if story
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Controller(false)))
+        {
+            self.world.backend.controller(true)?;
         }
         let params = DeleteParams::default();
         let _ = self

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +18,13 @@ use futures::future::BoxFuture;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
+use yurt_ds::client::Role;
 use yurt_ds::clock::Clock;
 use yurt_ds::sim::kubelet::{Kubelets, Offline, Options};
 
-use super::binary::{self, Controller, Installation};
+use super::agents::{Agent, Setup};
+use super::binary::{self, Installation, Process};
+use super::link::{Asked, Proxy};
 use super::story::Pace;
 use super::world::{Backend, Moment, PodWrites, World};
 
@@ -61,6 +65,8 @@ pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
                 running: BTreeMap::from([(FIRST.to_owned(), first)]),
             })),
             directory: kubeconfig.parent().map(Path::to_owned).unwrap_or_default(),
+            server: server(kubeconfig).await?,
+            sources: Mutex::default(),
             audit: audit.exists().then(|| Mutex::new(Audit::new(audit))),
         }),
     })
@@ -80,13 +86,25 @@ async fn client_for(kubeconfig: &Path, user_agent: &'static str) -> anyhow::Resu
     Ok(Client::try_from(config)?)
 }
 
+/// Where the API server is.
+async fn server(kubeconfig: &Path) -> anyhow::Result<SocketAddr> {
+    let read = Kubeconfig::read_from(kubeconfig).context(KUBECONFIG)?;
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
+    let (host, port) = (config.cluster_url.host(), config.cluster_url.port_u16());
+    let host = (host.unwrap_or_default(), port.unwrap_or(443));
+    let mut found = tokio::net::lookup_host(host).await?;
+    found
+        .find(SocketAddr::is_ipv4)
+        .context("no IPv4 address of the API server")
+}
+
 /// Name of the replica that runs at first.
 const FIRST: &str = "suite-1";
 
 /// The processes of the controller.
 struct Replicas {
     installation: Installation,
-    running: BTreeMap<String, Controller>,
+    running: BTreeMap<String, Process>,
 }
 
 impl Replicas {
@@ -101,6 +119,9 @@ struct Real {
     client: Client,
     replicas: Arc<Mutex<Replicas>>,
     directory: PathBuf,
+    server: SocketAddr,
+    /// The address that the requests of a node's agents come from.
+    sources: Mutex<BTreeMap<String, Ipv4Addr>>,
     audit: Option<Mutex<Audit>>,
 }
 
@@ -160,6 +181,7 @@ impl Backend for Real {
 
     fn permission(
         &self,
+        whose: Role,
         verb: &'static str,
         resource: &'static str,
         granted: bool,
@@ -167,9 +189,38 @@ impl Backend for Real {
         Box::pin(async move {
             match granted {
                 true => binary::grant(&self.client).await,
-                false => binary::revoke(&self.client, verb, resource).await,
+                false => binary::revoke(&self.client, whose, verb, resource).await,
             }
         })
+    }
+
+    fn controller(&self, runs: bool) -> anyhow::Result<()> {
+        let mut replicas = lock(&self.replicas);
+        replicas.running.clear();
+        match runs {
+            true => replicas.start(FIRST),
+            false => Ok(()),
+        }
+    }
+
+    fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>> {
+        Box::pin(async move {
+            let source = self.source(&setup.node)?;
+            let proxy = Proxy::start(self.server, source, setup.link.clone()).await?;
+            let mut process = lock(&self.replicas)
+                .installation
+                .agent(&setup, proxy.address)?;
+            let address = process.address().await?;
+            let process = Arc::new(Mutex::new(process));
+            let tail = process.clone();
+            let life = (process, proxy);
+            Ok(Agent::at(address, life, move || lock(&tail).tail()))
+        })
+    }
+
+    fn asked(&self, node: &str) -> anyhow::Result<Asked> {
+        let source = self.source(node)?.to_string();
+        self.audit(|audit| audit.asked.get(&source).cloned())
     }
 
     fn log(&self) -> String {
@@ -187,6 +238,15 @@ impl Backend for Real {
 }
 
 impl Real {
+    /// An address of this machine for every node: 127.77.0.1 and so on.
+    fn source(&self, node: &str) -> anyhow::Result<Ipv4Addr> {
+        let mut sources = lock(&self.sources);
+        let next = u16::try_from(sources.len() + 1)?;
+        let [high, low] = next.to_be_bytes();
+        let source = sources.entry(node.to_owned());
+        Ok(*source.or_insert(Ipv4Addr::new(127, 77, high, low)))
+    }
+
     fn signal(&self, component: &str, signal: &str) -> anyhow::Result<()> {
         let file = self.directory.join(format!("{component}.pid"));
         let pid =
@@ -213,6 +273,8 @@ struct Audit {
     read: u64,
     writes: BTreeMap<String, PodWrites>,
     requests: BTreeMap<String, usize>,
+    /// What agents asked, by the address that they asked from.
+    asked: BTreeMap<String, Asked>,
 }
 
 impl Audit {
@@ -222,6 +284,7 @@ impl Audit {
             read: 0,
             writes: BTreeMap::new(),
             requests: BTreeMap::new(),
+            asked: BTreeMap::new(),
         }
     }
 
@@ -239,6 +302,9 @@ impl Audit {
     }
 
     fn count(&mut self, line: &str) -> Option<()> {
+        if line.contains("(ota-server)") {
+            return self.count_agent(line);
+        }
         if !line.contains("(controller)") {
             return None;
         }
@@ -256,6 +322,17 @@ impl Audit {
                 .or_default()
                 .count(verb, code < 300);
         }
+        Some(())
+    }
+
+    fn count_agent(&mut self, line: &str) -> Option<()> {
+        let entry: Value = serde_json::from_str(line).ok()?;
+        let verb = entry["verb"].as_str().filter(|verb| *verb != "watch")?;
+        let resource = entry["objectRef"]["resource"].as_str().unwrap_or_default();
+        let source = entry["sourceIPs"][0].as_str()?;
+        let asked = self.asked.entry(source.to_owned()).or_default();
+        let count = asked.entry((verb.to_owned(), resource.to_owned()));
+        *count.or_default() += 1;
         Some(())
     }
 }

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use yurt_ds::sim::kubelet::{Behaviour, Offline};
 
+use super::asking::Ask;
 use super::checks::Check;
 use super::objects::{Daemon, annotation_patch, image_patch};
 use super::player::Stage;
@@ -114,6 +115,8 @@ pub(crate) struct Story {
     pub(crate) daemon: Daemon,
     pub(crate) allowed: usize,
     pub(crate) writes: Writes,
+    /// A pod may go only if an agent was asked to replace it.
+    pub(crate) only_wished: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -165,6 +168,10 @@ pub(crate) enum Step {
     Quiet(Duration, Duration),
     /// The controller wrote so often to pods since the story remembered.
     PodWrites(usize),
+    /// All replicas of the controller die, or it runs again.
+    Controller(bool),
+    /// Something about the nodes' agents.
+    Ask(Ask),
 }
 
 impl Story {
@@ -175,6 +182,7 @@ impl Story {
             daemon: Daemon::new(),
             allowed: 1,
             writes: Writes::Deletions,
+            only_wished: false,
             steps: Vec::new(),
         }
     }
@@ -194,6 +202,12 @@ impl Story {
     /// What the controller may write to pods.
     pub(crate) fn writing(mut self, writes: Writes) -> Self {
         self.writes = writes;
+        self
+    }
+
+    /// A pod may go only if an agent was asked to replace it.
+    pub(crate) fn only_wished(mut self) -> Self {
+        self.only_wished = true;
         self
     }
 
@@ -284,6 +298,11 @@ impl Story {
     /// The native DaemonSet controller stops, or goes on.
     pub(crate) fn native(self, runs: bool) -> Self {
         self.step(Step::Native(runs))
+    }
+
+    /// All replicas of the controller die, or it runs again.
+    pub(crate) fn controller(self, runs: bool) -> Self {
+        self.step(Step::Controller(runs))
     }
 
     /// Nothing is expected for so many seconds.

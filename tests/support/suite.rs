@@ -18,8 +18,23 @@ impl Entry {
 
     /// What its stories are called: short enough for the name of a namespace.
     pub(crate) fn short(&self, story: usize) -> String {
-        let number = self.name.split('_').next().unwrap_or(self.name);
-        format!("{number}-{story}")
+        format!("{}-{story}", self.number())
+    }
+
+    /// The same among all scenarios, of which several may tell one sentence.
+    pub(crate) fn short_among<'a>(
+        &self,
+        all: impl Iterator<Item = &'a Self>,
+        story: usize,
+    ) -> String {
+        let twins = all.filter(|other| other.number() == self.number());
+        let before = twins.take_while(|other| other.name != self.name).count();
+        let letter = ["", "b", "c", "d", "e"][before];
+        format!("{}{letter}-{story}", self.number())
+    }
+
+    fn number(&self) -> &str {
+        self.name.split('_').next().unwrap_or(self.name)
     }
 }
 

@@ -7,10 +7,13 @@ use anyhow::{Context as _, bail};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ResourceQuota, ServiceAccount};
 use kube::{Api, Client};
+use yurt_ds::client::Role;
 use yurt_ds::clock::Clock;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::kubelet::Kubelets;
 
+use super::agents::{Agent, Setup};
+use super::link::Asked;
 use super::player::has_service_account;
 use super::story::Pace;
 
@@ -60,15 +63,23 @@ pub(crate) trait Backend: Send + Sync {
     fn kill(&self, identity: &str) -> anyhow::Result<()>;
     /// Where the Lease is.
     fn lease_namespace(&self) -> &'static str;
-    /// Takes a permission from the controller, or gives it back.
+    /// Takes a permission from the controller or from all agents, or gives it back.
     fn permission(
         &self,
+        whose: Role,
         verb: &'static str,
         resource: &'static str,
         granted: bool,
     ) -> BoxFuture<'_, anyhow::Result<()>>;
     /// Whether every namespace gets a service account that pods wait for.
     fn has_service_accounts(&self) -> bool;
+
+    /// Kills all replicas of the controller, or starts it again.
+    fn controller(&self, runs: bool) -> anyhow::Result<()>;
+    /// Starts the agent of a node; at most one per node at a time.
+    fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>>;
+    /// What the agents of a node asked of the API server so far, except watches.
+    fn asked(&self, node: &str) -> anyhow::Result<Asked>;
 
     /// From now on the controller's requests go wrong as the rule says.
     fn fault(&self, _rule: FaultRule) -> anyhow::Result<()> {

@@ -1,0 +1,177 @@
+//! The nodes' agents, and the owner who talks to them: a small HTTP client over whatever stream there is.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::link::Link;
+
+/// What the owner of a node types: the port of the specification. Tests listen elsewhere, agents do not mind.
+pub(crate) const HOST: &str = "127.0.0.1:10267";
+
+/// The longest that an answer may take: agents promise less, machines are busy.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A connection.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type Connect =
+    Arc<dyn Fn() -> BoxFuture<'static, io::Result<Box<dyn Stream>>> + Send + Sync + 'static>;
+
+/// How an agent is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    /// Its node.
+    pub(crate) node: String,
+    /// Where it keeps its state.
+    pub(crate) home: PathBuf,
+    /// Where the manifests of static pods are.
+    pub(crate) manifests: PathBuf,
+    /// Its way to the API server.
+    pub(crate) link: Link,
+}
+
+/// A running agent; killed when its last clone is dropped.
+#[derive(Clone)]
+pub(crate) struct Agent {
+    /// Where it listens, unless it does without a socket.
+    pub(crate) address: Option<SocketAddr>,
+    connect: Connect,
+    log: Arc<dyn Fn() -> String + Send + Sync>,
+    _life: Arc<dyn Send + Sync>,
+}
+
+/// What an agent said.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// The status.
+    pub(crate) status: StatusCode,
+    /// The headers.
+    pub(crate) headers: HeaderMap,
+    /// The body.
+    pub(crate) body: Bytes,
+}
+
+impl Agent {
+    /// An agent that lives as long as `life`.
+    pub(crate) fn new<F>(
+        life: impl Send + Sync + 'static,
+        log: impl Fn() -> String + Send + Sync + 'static,
+        connect: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = io::Result<Box<dyn Stream>>> + Send + 'static,
+    {
+        Self {
+            address: None,
+            connect: Arc::new(move || Box::pin(connect())),
+            log: Arc::new(log),
+            _life: Arc::new(life),
+        }
+    }
+
+    /// An agent that listens there and lives as long as `life`.
+    pub(crate) fn at(
+        address: SocketAddr,
+        life: impl Send + Sync + 'static,
+        log: impl Fn() -> String + Send + Sync + 'static,
+    ) -> Self {
+        let connect = move || async move {
+            let stream = TcpStream::connect(address).await?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        };
+        Self {
+            address: Some(address),
+            ..Self::new(life, log, connect)
+        }
+    }
+
+    /// The end of its log, where it has one.
+    pub(crate) fn log(&self) -> String {
+        (self.log)()
+    }
+
+    /// Asks on a connection of its own.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub(crate) async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> anyhow::Result<Answer> {
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header(http::header::HOST, HOST);
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Empty::<Bytes>::new())?;
+        let what = || format!("{method} {path}");
+        match tokio::time::timeout(DEADLINE, self.send(request)).await {
+            Ok(answer) => answer.with_context(what),
+            Err(_) => bail!("{}: no answer within {DEADLINE:?}", what()),
+        }
+    }
+
+    async fn send(&self, request: Request<Empty<Bytes>>) -> anyhow::Result<Answer> {
+        let stream = (self.connect)().await.context("connect to the agent")?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let connection = tokio::spawn(connection);
+        let answer = async {
+            let answer = sender.send_request(request).await?;
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await?.to_bytes();
+            anyhow::Ok(Answer {
+                status: head.status,
+                headers: head.headers,
+                body,
+            })
+        };
+        let answer = answer.await;
+        connection.abort();
+        answer
+    }
+}
+
+/// Further addresses of this machine: one on loopback and, where there is one, the address to the world.
+pub(crate) fn other_addresses() -> Vec<IpAddr> {
+    let outer = || {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect("192.0.2.1:9")?; // sends nothing, and finds the way
+        io::Result::Ok(socket.local_addr()?.ip())
+    };
+    let mut found = vec![IpAddr::from([127, 0, 0, 2])];
+    found.extend(outer().ok().filter(|address| !address.is_loopback()));
+    found
+}
+
+impl Answer {
+    /// The body as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// A header as text, empty when it is absent.
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.and_then(|value| value.to_str().ok()).unwrap_or("")
+    }
+}

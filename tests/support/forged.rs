@@ -1,0 +1,174 @@
+//! Pods on the first node that no DaemonSet made, marked as if a new version waited for them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::objects::OLD;
+use super::picture::condition_of;
+use super::player::{Stage, from};
+use super::said::{Shown, so_many};
+use super::story::{Pace, secs};
+
+/// A pod that nobody owns, marked as if a new version waited for it.
+pub(crate) async fn bare_pod(stage: Stage) -> anyhow::Result<()> {
+    make_pod(&stage, "bare", json!({})).await?;
+    forge(&stage, "bare", "PodNeedUpgrade", "True").await
+}
+
+/// A pod of a ReplicaSet, marked likewise.
+pub(crate) async fn pod_of_a_replica_set(stage: Stage) -> anyhow::Result<()> {
+    let labels = json!({ "app": "replicated" });
+    let mut owners = Value::Null;
+    if stage.world.pace == Pace::Virtual {
+        // The embedded cluster has no ReplicaSets, and leaves pods alone whose owners it does not know.
+        owners = json!([{
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "replicated", "controller": true,
+            "uid": "0b1dc0de-0000-4000-8000-000000000000",
+        }]);
+    }
+    let metadata = json!({ "labels": labels, "ownerReferences": owners });
+    make_pod(&stage, "replicated", metadata).await?;
+    if stage.world.pace == Pace::Real {
+        adopt(&stage, &labels).await?;
+    }
+    forge(&stage, "replicated", "PodNeedUpgrade", "True").await
+}
+
+/// Makes a ReplicaSet, and waits until it has adopted the pod.
+async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
+    let set: ReplicaSet = from(json!({
+        "metadata": { "name": "replicated" },
+        "spec": {
+            "replicas": 1,
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "c", "image": OLD }] },
+            },
+        },
+    }))?;
+    let sets = stage.api::<ReplicaSet>();
+    sets.create(&PostParams::default(), &set).await?;
+    for _ in 0..300 {
+        let pod = stage.api::<Pod>().get("replicated").await?;
+        if pod.metadata.owner_references.is_some() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("nobody adopted the pod")
+}
+
+/// The manifest of the static pod with this image.
+fn static_manifest(stage: &Stage, image: &str) -> String {
+    let namespace = &stage.name;
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  namespace: {namespace}\nspec:\n  containers:\n  - name: c\n    image: {image}\n"
+    )
+}
+
+/// A static pod on the first node: its manifest, and its mirror in the API, marked as outdated.
+pub(crate) async fn static_pod(stage: Stage) -> anyhow::Result<()> {
+    let file = stage.agents.manifests(1).join("web.yaml");
+    std::fs::write(file, static_manifest(&stage, OLD))?;
+    let name = stage.node(1);
+    let node = Api::<Node>::all(stage.world.client.clone())
+        .get(&name)
+        .await?;
+    let metadata = json!({
+        "annotations": { "kubernetes.io/config.mirror": "0123456789abcdef", "kubernetes.io/config.source": "file" },
+        "ownerReferences": [{
+            "apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid, "controller": true,
+        }],
+    });
+    let pod = format!("web-{name}");
+    make_pod(&stage, &pod, metadata).await?;
+    forge(&stage, &pod, "PodNeedUpgrade", "True").await?;
+    if stage.world.pace == Pace::Real {
+        bind_static_role(&stage).await?;
+    }
+    Ok(())
+}
+
+/// Lets agents read ConfigMaps in the story's namespace, as manifests/overlays/static-pods does in kube-system.
+async fn bind_static_role(stage: &Stage) -> anyhow::Result<()> {
+    let role = "yurt-ds-ota-server-static-pods";
+    let binding: RoleBinding = from(json!({
+        "metadata": { "name": role },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role },
+        "subjects": [{ "kind": "ServiceAccount", "name": "yurt-ds-ota-server", "namespace": "yurt-ds-edge" }],
+    }))?;
+    let bindings = stage.api::<RoleBinding>();
+    bindings.create(&PostParams::default(), &binding).await?;
+    // Authorizers hear of it by a watch.
+    tokio::time::sleep(secs(2)).await;
+    Ok(())
+}
+
+/// The ConfigMap with its next manifest.
+pub(crate) async fn config_map(stage: Stage, image: &str) -> anyhow::Result<()> {
+    let map: ConfigMap = from(json!({
+        "metadata": { "name": "yurt-static-set-web" },
+        "data": { "web.yaml": static_manifest(&stage, image) },
+    }))?;
+    let maps = stage.api::<ConfigMap>();
+    maps.create(&PostParams::default(), &map).await?;
+    Ok(())
+}
+
+/// What the kubelet of the first node would read now.
+pub(crate) async fn manifest_says(stage: Stage, image: &str) -> anyhow::Result<()> {
+    let found = std::fs::read_to_string(stage.agents.manifests(1).join("web.yaml"))?;
+    anyhow::ensure!(found == static_manifest(&stage, image), "{found}");
+    Ok(())
+}
+
+/// Both pods of the node are listed, the static one as outdated.
+pub(crate) fn shown_static() -> Shown {
+    Shown::new("the static pod as outdated", |list, picture, node| {
+        so_many(2).holds(list, picture, node)?;
+        let name = format!("web-{node}");
+        let items = list["items"].as_array().ok_or("no items")?;
+        let pod = items.iter().find(|item| item["metadata"]["name"] == *name);
+        let pod: Pod = serde_json::from_value(pod.cloned().ok_or("not listed")?)
+            .map_err(|error| error.to_string())?;
+        match condition_of(&pod, "PodNeedUpgrade").is_some_and(|c| c.status == "True") {
+            true => Ok(()),
+            false => Err("not marked yet".into()),
+        }
+    })
+}
+
+/// Makes a pod on the first node.
+async fn make_pod(stage: &Stage, name: &str, metadata: Value) -> anyhow::Result<()> {
+    let mut manifest = json!({
+        "metadata": metadata,
+        "spec": { "nodeName": stage.node(1), "containers": [{ "name": "c", "image": OLD }] },
+    });
+    manifest["metadata"]["name"] = name.into();
+    let pod: Pod = from(manifest)?;
+    let made = stage
+        .api::<Pod>()
+        .create(&PostParams::default(), &pod)
+        .await;
+    made.map(drop).map_err(Into::into)
+}
+
+/// Writes a condition as the controller would.
+async fn forge(stage: &Stage, pod: &str, kind: &str, status: &str) -> anyhow::Result<()> {
+    let hash = stage.see(|picture| picture.current().cloned()).await;
+    let message = format!("controllerrevision: {}", hash.unwrap_or_default());
+    let condition = json!({ "type": kind, "status": status, "message": message });
+    let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+    let patched = stage
+        .api::<Pod>()
+        .patch_status(pod, &PatchParams::default(), &patch)
+        .await;
+    patched.map(drop).map_err(Into::into)
+}

@@ -1,0 +1,236 @@
+//! The way from a node's agent to its API server, which tests cut and freeze.
+//!
+//! Embedded it is a gate before the cluster, in virtual time; on a real cluster a proxy for bytes, with a source address of
+//! its own, by which the audit log tells whose requests came through it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Request;
+use hyper::body::{Body, Frame};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use yurt_ds::sim::cluster::Cluster;
+use yurt_ds::sim::task::Task;
+
+/// What becomes of what is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It arrives.
+    #[default]
+    Open,
+    /// Connections break, new ones are refused.
+    Cut,
+    /// Connections stand, nothing arrives.
+    Frozen,
+}
+
+/// The way of one agent; clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Link(Arc<watch::Sender<Way>>);
+
+impl Link {
+    /// From now on.
+    pub(crate) fn set(&self, way: Way) {
+        self.0.send_replace(way);
+    }
+
+    fn way(&self) -> Way {
+        *self.0.borrow()
+    }
+
+    /// Returns when the way is open.
+    async fn opened(&self) -> io::Result<()> {
+        let mut changes = self.0.subscribe();
+        loop {
+            match *changes.borrow_and_update() {
+                Way::Open => return Ok(()),
+                Way::Cut => return Err(broken()),
+                Way::Frozen => {}
+            }
+            changes.changed().await.map_err(|_| broken())?;
+        }
+    }
+
+    /// Returns when the way is cut.
+    async fn cut(&self) -> io::Error {
+        let mut changes = self.0.subscribe();
+        let _ = changes.wait_for(|way| *way == Way::Cut).await;
+        broken()
+    }
+}
+
+fn broken() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionReset, "the link is cut")
+}
+
+/// What an agent asked of the API server, by verb and resource; watches are not counted.
+pub(crate) type Asked = BTreeMap<(String, String), usize>;
+
+/// A client of the embedded cluster whose requests go through `link`.
+pub(crate) fn client(cluster: &Cluster, user_agent: &str, link: &Link) -> kube::Client {
+    let (cluster, link) = (cluster.clone(), link.clone());
+    let agent = http::HeaderValue::from_str(user_agent).expect("a header");
+    let service = tower::service_fn(move |mut request: Request<kube::client::Body>| {
+        let (cluster, link) = (cluster.clone(), link.clone());
+        let headers = request.headers_mut();
+        headers.insert(http::header::USER_AGENT, agent.clone());
+        async move {
+            link.opened().await?;
+            let answer = tokio::select! {
+                answer = cluster.handle(request) => answer?,
+                cut = link.cut() => return Err(cut),
+            };
+            link.opened().await?;
+            Ok::<_, io::Error>(answer.map(|body| Gated::new(body, link)))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+/// A body that comes through a link.
+struct Gated<B> {
+    body: Pin<Box<B>>,
+    link: Link,
+    gate: BoxFuture<'static, io::Result<()>>,
+    open: bool,
+}
+
+impl<B> Gated<B> {
+    fn new(body: B, link: Link) -> Self {
+        Self {
+            body: Box::pin(body),
+            gate: Box::pin(std::future::pending()),
+            link,
+            open: true,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes, Error = io::Error>> Body for Gated<B> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        loop {
+            if self.open {
+                // Closes when the way does, and wakes this task then.
+                let link = self.link.clone();
+                if link.way() == Way::Open {
+                    let mut changed = Box::pin(closed(link));
+                    if changed.as_mut().poll(context).is_pending() {
+                        self.gate = changed;
+                        return self.body.as_mut().poll_frame(context);
+                    }
+                }
+                self.open = false;
+                let link = self.link.clone();
+                self.gate = Box::pin(async move { link.opened().await });
+            }
+            match self.gate.as_mut().poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
+                Poll::Ready(Ok(())) => self.open = true,
+            }
+        }
+    }
+}
+
+async fn closed(link: Link) -> io::Result<()> {
+    let mut changes = link.0.subscribe();
+    let _ = changes.wait_for(|way| *way != Way::Open).await;
+    Ok(())
+}
+
+/// A proxy for bytes between an agent and a real API server; ends when dropped.
+pub(crate) struct Proxy {
+    /// Where the agent connects.
+    pub(crate) address: SocketAddr,
+    _task: Task,
+}
+
+impl Proxy {
+    /// Starts one for this server, behind `link`. What goes on to a server on this machine comes from `source`.
+    pub(crate) async fn start(
+        server: SocketAddr,
+        source: Ipv4Addr,
+        link: Link,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let accept = async move {
+            let mut open = tokio::task::JoinSet::new();
+            while let Ok((near, _)) = listener.accept().await {
+                let link = link.clone();
+                open.spawn(async move { carry(near, server, source, link).await });
+                while open.try_join_next().is_some() {}
+            }
+        };
+        Ok(Self {
+            address,
+            _task: Task::spawn(accept),
+        })
+    }
+}
+
+async fn carry(
+    mut near: TcpStream,
+    server: SocketAddr,
+    source: Ipv4Addr,
+    link: Link,
+) -> io::Result<()> {
+    if link.opened().await.is_err() {
+        return near.set_zero_linger();
+    }
+    let socket = TcpSocket::new_v4()?;
+    if server.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST) {
+        socket.bind(SocketAddr::new(IpAddr::V4(source), 0))?;
+    }
+    let mut far = socket.connect(server).await?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    let is_cut = {
+        let (near_read, near_write) = near.split();
+        let (far_read, far_write) = far.split();
+        let both = futures::future::try_join(
+            pump(near_read, far_write, &link),
+            pump(far_read, near_write, &link),
+        );
+        tokio::select! {
+            ended = both => ended.is_err(),
+            _ = link.cut() => true,
+        }
+    };
+    if is_cut {
+        // Both sides see a reset.
+        near.set_zero_linger()?;
+        far.set_zero_linger()?;
+    }
+    Ok(())
+}
+
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    link: &Link,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        link.opened().await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..read]).await?;
+    }
+}
