@@ -2,6 +2,7 @@
 //!
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, identity, ota, rest,
 //!   prepull, operations); each is a test on the embedded cluster, all together play on a real control plane (`real_cluster`).
+//! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
 //!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
 //!   `agents` are the nodes' ota-servers with their owners, behind a `link` that can be cut; `said` is what they answer,
@@ -21,6 +22,7 @@ mod support {
     pub(crate) mod player;
     pub(crate) mod real;
     pub(crate) mod said;
+    pub(crate) mod served;
     pub(crate) mod story;
     pub(crate) mod suite;
     pub(crate) mod world;
@@ -37,4 +39,5 @@ mod scenarios {
     pub(crate) mod rolling;
 }
 
+mod agent;
 mod real_cluster;

@@ -1,0 +1,579 @@
+//! The real agent as a process, and everything that goes wrong around it: its API server, its disk, its clients.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use yurt_ds::sim::cluster::{Fault, RequestInfo};
+
+use crate::support::agents::{Agent, Answer, other_addresses};
+use crate::support::link::Way;
+use crate::support::served::{Running, Served, node, path};
+
+const DISCONNECTED: &str = "OTA upgrade is not allowed when node is disconnected to cloud";
+
+/// Honest calls are answered within 50 ms; a machine that builds and tests at once may take longer now and then.
+const HONEST: Duration = Duration::from_millis(50);
+
+fn play<F: Future<Output = anyhow::Result<()>>>(story: F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(story).expect("the story ends well");
+}
+
+async fn read(agent: &Agent) -> anyhow::Result<Vec<String>> {
+    let answer = agent.call("GET", "/pods", &[]).await?;
+    anyhow::ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
+    let list: Value = serde_json::from_slice(&answer.body)?;
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    let name = |item: &Value| item["metadata"]["name"].as_str().map(str::to_owned);
+    Ok(items.iter().filter_map(name).collect())
+}
+
+/// Asks again and again until that is the status.
+async fn until(agent: &Agent, method: &str, path: &str, status: u16) -> anyhow::Result<Answer> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let answer = agent.call(method, path, &[]).await?;
+        if answer.status == status {
+            return Ok(answer);
+        }
+        let text = answer.text();
+        anyhow::ensure!(Instant::now() < deadline, "{} {text}", answer.status);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// While `begin` holds, reads work and actions are refused soon; afterwards everything is as before, and nothing that
+/// was refused happens later.
+async fn holds_out<G>(
+    begin: impl AsyncFnOnce(&Served) -> G,
+    end: impl AsyncFnOnce(&Served, G),
+) -> anyhow::Result<()> {
+    let served = Served::start(2).await?;
+    let running = served.ready_agent(1).await?;
+    let (agent, before) = (&running.agent, served.pod_on(1).await?.uid());
+    let upgrade = served.path(1, "upgrade").await?;
+    let pull = served.path(1, "imagepull").await?;
+    let fault = begin(&served).await;
+    let deadline = Instant::now() + Duration::from_secs(8);
+    while Instant::now() < deadline {
+        assert_eq!(read(agent).await?.len(), 1);
+        for path in [&upgrade, &pull] {
+            let begin = Instant::now();
+            let answer = agent.call("POST", path, &[]).await?;
+            let (status, text) = (answer.status, answer.text());
+            let is_known = status == 503 && text == DISCONNECTED
+                || status == 500 && text.starts_with("Get pod failed, ");
+            assert!(is_known, "{status} {text}");
+            assert!(
+                begin.elapsed() < Duration::from_secs(5),
+                "{:?}",
+                begin.elapsed()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    end(&served, fault).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(served.pod_on(1).await?.uid(), before);
+    let answer = until(agent, "POST", &upgrade, 200).await?;
+    assert!(answer.text().starts_with("Start updating pod "));
+    Ok(())
+}
+
+async fn fails_with(
+    rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static,
+) -> anyhow::Result<()> {
+    holds_out(
+        async |served| {
+            let guard = served.fault(rule);
+            served.world.cluster.disconnect_watches();
+            guard
+        },
+        async |_, guard| drop(guard),
+    )
+    .await
+}
+
+#[test]
+fn an_api_server_that_is_stopped_delays_no_read_and_no_refusal() {
+    play(holds_out(
+        async |served| served.world.cluster.stop(),
+        async |served, ()| served.world.cluster.start(),
+    ));
+}
+
+#[test]
+fn an_api_server_that_is_frozen_delays_no_read_and_no_refusal() {
+    play(holds_out(
+        async |served| served.link.set(Way::Frozen),
+        async |served, ()| served.link.set(Way::Open),
+    ));
+}
+
+#[test]
+fn an_api_server_that_answers_500_delays_no_read_and_no_refusal() {
+    play(fails_with(|_| Fault::Status(500, None)));
+}
+
+#[test]
+fn an_api_server_that_answers_429_delays_no_read_and_no_refusal() {
+    play(fails_with(|_| Fault::Status(429, Some(1))));
+}
+
+#[test]
+fn connections_that_are_reset_delay_no_read_and_no_refusal() {
+    play(fails_with(|_| Fault::ResetBefore));
+}
+
+#[test]
+fn a_deletion_whose_answer_is_lost_is_not_repeated() {
+    play(async {
+        let served = Served::start(1).await?;
+        let running = served.ready_agent(1).await?;
+        let upgrade = served.path(1, "upgrade").await?;
+        let lost = served.fault(|request| match request.verb.as_str() {
+            "delete" => Fault::ResetAfter,
+            _ => Fault::Pass,
+        });
+        let answer = running.agent.call("POST", &upgrade, &[]).await?;
+        assert_eq!(
+            (answer.status.as_u16(), answer.text().as_str()),
+            (500, "Apply update failed")
+        );
+        let again = running.agent.call("POST", &upgrade, &[]).await?;
+        assert!(
+            again.status == 403 || again.status == 500,
+            "{} {}",
+            again.status,
+            again.text()
+        );
+        drop(lost);
+        let deletions = served.world.cluster.requests().into_iter();
+        let deletions = deletions
+            .filter(|count| count.user_agent.contains("(ota-server)") && count.verb == "delete");
+        assert_eq!(deletions.map(|count| count.number).sum::<u64>(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_deletion_that_hangs_is_told_soon_and_does_not_happen_later() {
+    play(async {
+        let served = Served::start(1).await?;
+        let running = served.ready_agent(1).await?;
+        let before = served.pod_on(1).await?.uid();
+        let upgrade = served.path(1, "upgrade").await?;
+        let hangs = served.fault(|request| match request.verb.as_str() {
+            "delete" => Fault::Hang,
+            _ => Fault::Pass,
+        });
+        let begin = Instant::now();
+        let answer = running.agent.call("POST", &upgrade, &[]).await?;
+        assert_eq!(
+            (answer.status.as_u16(), answer.text().as_str()),
+            (500, "Apply update failed")
+        );
+        assert!(
+            begin.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            begin.elapsed()
+        );
+        drop(hangs);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(served.pod_on(1).await?.uid(), before);
+        until(&running.agent, "POST", &upgrade, 200).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn started_offline_it_serves_the_last_state_and_says_how_old_it_is() {
+    play(async {
+        let served = Served::start(1).await?;
+        let running = served.ready_agent(1).await?;
+        let before = read(&running.agent).await?;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        drop(running);
+        served.link.set(Way::Cut);
+        let running = served.agent(&node(1), &node(1)).await?;
+        assert_eq!(read(&running.agent).await?, before);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let answer = running.agent.call("GET", "/pods", &[]).await?;
+        let age: u64 = answer.header("x-cache-age").parse()?;
+        assert!((2..60).contains(&age), "{age}");
+        served.link.set(Way::Frozen);
+        drop(running);
+        let begin = Instant::now();
+        let running = served.agent(&node(1), &node(1)).await?;
+        assert_eq!(read(&running.agent).await?, before);
+        assert!(
+            begin.elapsed() < Duration::from_secs(3),
+            "{:?}",
+            begin.elapsed()
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn a_node_that_was_renamed_does_not_serve_the_pods_of_its_old_name() {
+    play(async {
+        let served = Served::start(2).await?;
+        drop(served.ready_agent(1).await?);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        served.link.set(Way::Cut);
+        let running = served.agent(&node(2), &node(1)).await?;
+        let answer = running.agent.call("GET", "/pods", &[]).await?;
+        assert_eq!(
+            (answer.status.as_u16(), answer.text().as_str()),
+            (500, "Get pod list failed")
+        );
+        served.link.set(Way::Open);
+        until(&running.agent, "GET", "/pods", 200).await?;
+        assert_eq!(
+            read(&running.agent).await?,
+            [served.pod_on(2).await?.name_any()]
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn two_agents_on_one_node_delete_a_pod_once() {
+    play(async {
+        let served = Served::start(1).await?;
+        let (one, two) = (served.ready_agent(1).await?, served.ready_agent(1).await?);
+        assert_eq!(read(&one.agent).await?, read(&two.agent).await?);
+        let upgrade = served.path(1, "upgrade").await?;
+        let (first, second) = tokio::join!(
+            one.agent.call("POST", &upgrade, &[]),
+            two.agent.call("POST", &upgrade, &[])
+        );
+        for answer in [first?, second?] {
+            let (status, text) = (answer.status.as_u16(), answer.text());
+            assert!([200, 403, 500].contains(&status), "{status} {text}");
+        }
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let name = served.pod_on(1).await?.name_any();
+        assert!(!upgrade.contains(&name), "the pod was not replaced");
+        let (one, two) = (read(&one.agent).await?, read(&two.agent).await?);
+        assert_eq!((one, two), (vec![name.clone()], vec![name]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_port_that_is_taken_ends_the_second_agent_with_a_sentence() {
+    play(async {
+        let served = Served::start(1).await?;
+        let running = served.ready_agent(1).await?;
+        let address = running.address.to_string();
+        let ended = served.command(&node(1), "other", &address)?.output()?;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(!ended.status.success());
+        let sentence = format!("cannot listen on {address}");
+        assert!(said.contains(&sentence), "{said}");
+        Ok(())
+    });
+}
+
+#[test]
+fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
+    play(async {
+        let served = Served::start(1).await?;
+        drop(served.ready_agent(1).await?);
+        let name = served.pod_on(1).await?.name_any();
+        let pods = served.pods();
+        let busy = tokio::spawn(async move {
+            for number in 0_u64.. {
+                let label = json!({ "metadata": { "annotations": { "example.com/number": number.to_string() } } });
+                let _ = pods
+                    .patch(&name, &PatchParams::default(), &Patch::Merge(label))
+                    .await;
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+        });
+        for round in 0..20 {
+            served.link.set(Way::Open);
+            let running = served.agent(&node(1), &node(1)).await?;
+            // Every round a little later: in the middle of the start, of the first write, of one of the next.
+            tokio::time::sleep(Duration::from_millis(60 * round)).await;
+            drop(running);
+            served.link.set(Way::Cut);
+            let running = served.agent(&node(1), &node(1)).await?;
+            assert_eq!(read(&running.agent).await?.len(), 1, "round {round}");
+        }
+        busy.abort();
+        let mut left: Vec<_> = std::fs::read_dir(served.home(&node(1)))?
+            .map(|entry| entry.map(|entry| entry.file_name()))
+            .collect::<Result<_, _>>()?;
+        left.sort();
+        assert!(
+            left.len() <= 2,
+            "what was half written is cleaned up: {left:?}"
+        );
+        Ok(())
+    });
+}
+
+/// How long honest calls take while something else is going on.
+async fn honest(running: &Running) -> anyhow::Result<Vec<Duration>> {
+    let mut times = Vec::new();
+    for _ in 0..40 {
+        let begin = Instant::now();
+        assert!(!read(&running.agent).await?.is_empty());
+        times.push(begin.elapsed());
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    times.sort();
+    Ok(times)
+}
+
+fn assert_quick(times: &[Duration]) {
+    let median = times[times.len() / 2];
+    assert!(median < HONEST, "{times:?}");
+    assert!(times[times.len() - 1] < HONEST * 100, "{times:?}");
+}
+
+#[test]
+fn five_hundred_silent_connections_keep_nobody_waiting() {
+    play(async {
+        let served = Served::start(1).await?;
+        let running = served.ready_agent(1).await?;
+        let mut silent = Vec::new();
+        for number in 0..500 {
+            let mut stream = TcpStream::connect(running.address).await?;
+            if number % 2 == 0 {
+                stream.write_all(b"POST /openyurt.io/v1/na").await?; // and never more
+            }
+            silent.push(stream);
+        }
+        assert_quick(&honest(&running).await?);
+        // Whoever says nothing for longer than a header may take is sent away.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        for stream in &mut silent {
+            let mut rest = Vec::new();
+            let ended = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest));
+            assert!(ended.await.is_ok(), "a silent connection is still open");
+        }
+        assert_quick(&honest(&running).await?);
+        Ok(())
+    });
+}
+
+#[test]
+fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
+    play(async {
+        let served = Served::start(2).await?;
+        let running = served.ready_agent(1).await?;
+        let before = served.asked();
+        let junk = (0..300).map(|number| {
+            let agent = running.agent.clone();
+            tokio::spawn(async move {
+                let (pod, header) = match number % 4 {
+                    0 => (format!("junk-{number}"), ("accept", "*/*")),
+                    1 => ("nginx-daemonset-zzzzz0".to_owned(), ("accept", "*/*")),
+                    2 => (
+                        "nginx-daemonset-bwzss".to_owned(),
+                        ("origin", "http://evil.example.com"),
+                    ),
+                    _ => (
+                        "nginx-daemonset-bwzss".to_owned(),
+                        ("host", "evil.example.com"),
+                    ),
+                };
+                let action = if number % 2 == 0 {
+                    "upgrade"
+                } else {
+                    "imagepull"
+                };
+                agent.call("POST", &path(&pod, action), &[header]).await
+            })
+        });
+        let junk: Vec<_> = junk.collect();
+        let pull = served.path(1, "imagepull").await?;
+        let begin = Instant::now();
+        let honest_answer = running.agent.call("POST", &pull, &[]).await?;
+        let took = begin.elapsed();
+        assert_eq!(honest_answer.status, 200, "{}", honest_answer.text());
+        // Client, junk, agent and API server share this machine: what is excluded is waiting for the junk to end.
+        assert!(took < HONEST * 100, "{took:?}");
+        assert_quick(&honest(&running).await?);
+        for answer in junk {
+            let answer = answer.await??;
+            assert!(
+                [403, 421, 500].contains(&answer.status.as_u16()),
+                "{}",
+                answer.status
+            );
+        }
+        // The honest one: what has to be read, and one write.
+        let asked = served.asked() - before;
+        assert!(asked <= 4, "{asked} API requests");
+        Ok(())
+    });
+}
+
+/// What is sent, and the status of the answer.
+const TABLE: [(&str, &str, u16); 20] = [
+    ("no request", "\r\n\r\n", 408),
+    ("not HTTP", "\x16\x03\x01\x02\x00\x01\r\n\r\n", 400),
+    ("no version", "GET /pods\r\nHost: localhost\r\n\r\n", 400),
+    (
+        "HTTP/2 without prior talk",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        505,
+    ),
+    ("HTTP/0.9", "GET /pods HTTP/0.9\r\n\r\n", 505),
+    ("no host", "GET /pods HTTP/1.1\r\n\r\n", 400),
+    (
+        "two hosts",
+        "GET /pods HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        400,
+    ),
+    (
+        "foreign host",
+        "GET /pods HTTP/1.1\r\nHost: evil.example.com\r\n\r\n",
+        421,
+    ),
+    (
+        "foreign host in the line",
+        "GET http://evil.example.com/pods HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        421,
+    ),
+    (
+        "foreign origin",
+        "GET /pods HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example.com\r\n\r\n",
+        403,
+    ),
+    (
+        "null origin",
+        "POST /pods HTTP/1.1\r\nHost: localhost\r\nOrigin: null\r\n\r\n",
+        403,
+    ),
+    (
+        "another site",
+        "GET /pods HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n",
+        403,
+    ),
+    (
+        "space in the path",
+        "GET /po ds HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        505,
+    ),
+    (
+        "two lengths",
+        "POST /openyurt.io/v1/namespaces/default/pods/x/upgrade HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        400,
+    ),
+    (
+        "length that is none",
+        "POST /openyurt.io/v1/namespaces/default/pods/x/upgrade HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        400,
+    ),
+    (
+        "unknown coding",
+        "POST /openyurt.io/v1/namespaces/default/pods/x/upgrade HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n",
+        501,
+    ),
+    (
+        "CONNECT",
+        "CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1:22\r\n\r\n",
+        405,
+    ),
+    (
+        "TRACE",
+        "TRACE /pods HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        405,
+    ),
+    (
+        "OPTIONS",
+        "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        404,
+    ),
+    ("old but honest", "GET /pods HTTP/1.0\r\n\r\n", 200),
+];
+
+#[test]
+fn what_cannot_be_meant_is_answered_with_its_status_and_costs_no_api_request() {
+    play(async {
+        let served = Served::start(1).await?;
+        let running = served.ready_agent(1).await?;
+        let before = served.asked();
+        let mut wrong = Vec::new();
+        for (what, request, expected) in TABLE {
+            let found = raw(&running, request.as_bytes()).await?;
+            if found != Some(expected) {
+                wrong.push(format!("{what}: {found:?} instead of {expected:?}"));
+            }
+        }
+        let long = format!(
+            "GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            "x".repeat(1 << 20)
+        );
+        let found = raw(&running, long.as_bytes()).await?;
+        if !matches!(found, Some(400..=499) | None) {
+            wrong.push(format!("a path of 1 MiB: {found:?}"));
+        }
+        let headers = format!(
+            "GET /pods HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
+            "a: b\r\n".repeat(5000)
+        );
+        let found = raw(&running, headers.as_bytes()).await?;
+        if !matches!(found, Some(400..=499) | None) {
+            wrong.push(format!("5,000 headers: {found:?}"));
+        }
+        let body = format!(
+            "POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n\r\n{}",
+            path("nothing", "upgrade"),
+            "x".repeat(70_000)
+        );
+        let found = raw(&running, body.as_bytes()).await?;
+        if found != Some(413) {
+            wrong.push(format!("a body of 70,000 bytes: {found:?}"));
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert_eq!(served.asked(), before);
+        assert_quick(&honest(&running).await?);
+        Ok(())
+    });
+}
+
+/// Sends this, and says with which status it is answered.
+async fn raw(running: &Running, request: &[u8]) -> anyhow::Result<Option<u16>> {
+    let mut stream = TcpStream::connect(running.address).await?;
+    let _refused_early = stream.write_all(request).await;
+    let mut head = [0; 64];
+    let read = tokio::time::timeout(Duration::from_secs(8), stream.read(&mut head)).await;
+    let Ok(Ok(read)) = read else { return Ok(None) };
+    let head = String::from_utf8_lossy(&head[..read]).into_owned();
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+    Ok(status)
+}
+
+#[test]
+fn only_this_machine_reaches_it() {
+    play(async {
+        let served = Served::start(1).await?;
+        let running = served.ready_agent(1).await?;
+        for other in other_addresses() {
+            let reached = TcpStream::connect((other, running.address.port())).await;
+            assert!(reached.is_err(), "reached by {other}");
+        }
+        let default = std::process::Command::new(env!("CARGO_BIN_EXE_yurt-ds"))
+            .args(["ota-server", "--help"])
+            .output()?;
+        let help = String::from_utf8(default.stdout)?;
+        assert!(help.contains("[default: 127.0.0.1:10267]"), "{help}");
+        Ok(())
+    });
+}
