@@ -33,6 +33,8 @@ fn command_lines() -> Vec<&'static str> {
         RUN.iter().find_map(|run| inner.strip_prefix(run))
     })
     .map(|arguments| arguments.trim_end_matches(')'))
+    // A comment, as the shell sees it.
+    .map(|arguments| arguments.split(" #").next().unwrap_or(arguments))
     .collect()
 }
 
