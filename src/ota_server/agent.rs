@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
@@ -10,7 +9,6 @@ use http::header::IF_NONE_MATCH;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Body;
 use kube::Client;
 use tokio::task::JoinHandle;
 
@@ -26,11 +24,6 @@ use super::route::{Route, is_subdomain, route};
 use super::state::Keeper;
 use super::watch::Watch;
 use crate::clock::Clock;
-
-/// The longest that a body may take.
-const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The most bytes that a body may have. None is needed.
-const BODY_LIMIT: usize = 64 << 10;
 
 /// What an agent runs with.
 #[derive(Clone)]
@@ -158,16 +151,12 @@ impl Agent {
         self.0.memory.is_live()
     }
 
-    /// Answers one request. The answer to `HEAD` has a body, too: the connection leaves it out.
-    pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<Full<Bytes>> {
-        let (head, body) = request.into_parts();
-        let route = match self.admit(&head) {
-            Ok(route) => route,
-            Err(refusal) => return *refusal,
-        };
-        match drain(body).await {
-            Ok(()) => self.act(route, &head).await,
-            Err(answer) => reply::words(&answer),
+    /// Answers one request; its body means nothing. The answer to `HEAD` has a body: a connection leaves it out.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+        let (head, _body) = request.into_parts();
+        match self.admit(&head) {
+            Ok(route) => self.act(route, &head).await,
+            Err(refusal) => *refusal,
         }
     }
 
@@ -230,50 +219,4 @@ impl Agent {
              state of an earlier one (--state-dir)",
         ))
     }
-}
-
-/// Reads a body to its end and forgets it.
-async fn drain<B: Body>(body: B) -> Result<(), Answer> {
-    let reading = async {
-        let mut body = std::pin::pin!(body);
-        let mut length = 0usize;
-        while let Some(frame) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-            let Ok(frame) = frame else {
-                return Err(broken());
-            };
-            let more = frame.data_ref().map_or(0, bytes::Buf::remaining);
-            length = length.saturating_add(more);
-            if length > BODY_LIMIT {
-                return Err(too_long());
-            }
-        }
-        Ok(())
-    };
-    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
-    read.unwrap_or_else(|_| Err(too_slow()))
-}
-
-/// The body is longer than any that could be meant.
-pub(super) fn too_long() -> Answer {
-    Answer::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "BodyTooLong",
-        "The body is longer than 64 KiB: send none, it would not be read",
-    )
-}
-
-fn too_slow() -> Answer {
-    Answer::new(
-        StatusCode::REQUEST_TIMEOUT,
-        "BodyTooSlow",
-        "The body did not arrive within 5 seconds: send none, it would not be read",
-    )
-}
-
-fn broken() -> Answer {
-    Answer::new(
-        StatusCode::BAD_REQUEST,
-        "BrokenBody",
-        "The body ended early or has no proper length: send none, it would not be read",
-    )
 }

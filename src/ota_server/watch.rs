@@ -287,3 +287,105 @@ struct PageMeta {
 fn items<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Box<RawValue>>, D::Error> {
     Option::<Vec<_>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use std::sync::{Arc, Mutex};
+
+    const GOOD: &str = r#"{"metadata":{"name":"good","namespace":"n","resourceVersion":"5"}}"#;
+    const ODD: &str =
+        r#"{"metadata":{"name":"odd","namespace":"n","resourceVersion":"6","ownerReferences":7}}"#;
+
+    /// An API server that says these things, one after the other, and then nothing any more.
+    fn server(says: &[String]) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let says = Arc::new(Mutex::new(says.iter().rev().cloned().collect::<Vec<_>>()));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let asking = asked.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            asking.lock().unwrap().push(request.uri().to_string());
+            let text = says.lock().unwrap().pop();
+            async move {
+                match text {
+                    Some(text) => Ok(Response::new(Full::new(bytes::Bytes::from(text)))),
+                    None => std::future::pending::<Result<_, std::io::Error>>().await,
+                }
+            }
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    fn names(memory: &Memory) -> Vec<String> {
+        let pods = memory.pods().unwrap_or_default();
+        pods.iter().map(|pod| pod.key().name.clone()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_cannot_be_read_costs_only_itself() {
+        let list =
+            format!(r#"{{"metadata":{{"resourceVersion":"4"}},"items":[{ODD},{GOOD},3,{{}}]}}"#);
+        let broken = GOOD.replace(r#""5""#, r#""8","ownerReferences":7"#);
+        let next = GOOD.replace("good", "next").replace(r#""5""#, r#""9""#);
+        let watch = format!(
+            "{{\"type\":\"ADDED\",\"object\":{next}}}\n{{\"type\":\"MODIFIED\",\"object\":{broken}}}\ngarbage\n"
+        );
+        let odd_bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}}"#;
+        let (client, asked) = server(&[list, watch, format!("{odd_bookmark}\n")]);
+        let memory = Memory::default();
+        let watch = Watch {
+            client,
+            node: "edge".to_owned(),
+            memory: memory.clone(),
+            heard: Heard::new(Clock::starting_at("2030-01-01T00:00:00Z".parse().unwrap())),
+            cloud: Cloud::default(),
+        };
+        let watching = tokio::spawn(watch.run());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(names(&memory), ["next"]);
+        assert!(!memory.is_live());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let asked = asked.lock().unwrap().join("\n");
+        for expected in [
+            "limit=50",
+            "resourceVersion=4",
+            "resourceVersion=8",
+            "resourceVersion=12",
+        ] {
+            assert!(asked.contains(expected), "{expected} in {asked}");
+        }
+        assert!(
+            asked
+                .lines()
+                .all(|uri| uri.contains("fieldSelector=spec.nodeName%3Dedge")),
+            "{asked}"
+        );
+        watching.abort();
+    }
+
+    #[test]
+    fn pauses_grow_to_ten_seconds_and_differ_from_node_to_node() {
+        let pauses = |node: &str| {
+            let watch = Watch {
+                client: server(&[]).0,
+                node: node.to_owned(),
+                memory: Memory::default(),
+                heard: Heard::new(Clock::System),
+                cloud: Cloud::default(),
+            };
+            [0, 1, 4, 100].map(|failures| watch.pause(failures))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let _entered = runtime.enter();
+        for (pause, whole) in pauses("a").into_iter().zip([500, 1000, 8000, 10_000]) {
+            let whole = Duration::from_millis(whole);
+            assert!(pause >= whole / 2 && pause <= whole, "{pause:?} {whole:?}");
+        }
+        assert_ne!(pauses("a"), pauses("b"));
+        assert_eq!(pauses("a"), pauses("a"));
+    }
+}
