@@ -252,6 +252,7 @@ scenarios! {
         let going = || seen().step(Step::TerminateIn(1, secs(20)));
         vec![
             going()
+                .count_calls()
                 .post(1, "upgrade", started())
                 .post(1, "upgrade", refused(DELETING).because("Deleting"))
                 .post(1, "imagepull", pull_refused(DELETING).because("Deleting"))

@@ -278,10 +278,12 @@ struct Audit {
 }
 
 impl Audit {
+    /// From now on: earlier runs had the same addresses and namespaces.
     fn new(path: PathBuf) -> Self {
+        let read = std::fs::metadata(&path).map_or(0, |file| file.len());
         Self {
             path,
-            read: 0,
+            read,
             writes: BTreeMap::new(),
             requests: BTreeMap::new(),
             asked: BTreeMap::new(),
