@@ -8,32 +8,33 @@
 //!
 //! A benchmark, not a test: machines are noisy, so quote the ratio to the native controller of the same run.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+#[path = "support/plane.rs"]
+mod plane;
+#[path = "support/process.rs"]
+mod process;
 
-use anyhow::{Context, Result, bail, ensure};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use self::plane::{Plane, Requests, now, wait};
+use self::process::Process;
+
 const NAME: &str = "agent";
-const LIMIT: Duration = Duration::from_secs(600);
+const CONTROLLER: [&str; 3] = ["controller", "--listen=127.0.0.1:0", "--leader-elect=false"];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let options = Options::read()?;
-    let scripts =
-        std::env::var("CONTROL_PLANE").unwrap_or_else(|_| "../shared/control-plane".into());
-    if !Path::new(&scripts).join("up").exists() {
-        println!("SKIPPED: no control plane at {scripts}; name one by CONTROL_PLANE");
+    let Some(plane) = Plane::up(&[("KWOK", "1")])? else {
         return Ok(());
-    }
-    let plane = Plane::up(Path::new(&scripts))?;
+    };
     let client = plane.client().await?;
     if options.memory {
         return memory(&plane, &client).await;
@@ -68,119 +69,6 @@ impl Options {
     }
 }
 
-/// A control plane that is stopped when this is dropped.
-struct Plane {
-    scripts: PathBuf,
-    dir: tempfile::TempDir,
-}
-
-impl Plane {
-    fn up(scripts: &Path) -> Result<Self> {
-        let plane = Self {
-            scripts: scripts.to_owned(),
-            dir: tempfile::tempdir()?,
-        };
-        let status = Command::new(scripts.join("up"))
-            .arg(plane.dir.path())
-            .env("KWOK", "1")
-            .env("AUDIT", "1")
-            .env("CONTROLLER_MANAGER_FLAGS", "--node-monitor-grace-period=1h")
-            .stdout(Stdio::null())
-            .status()?;
-        ensure!(status.success(), "the control plane did not start");
-        Ok(plane)
-    }
-
-    fn kubeconfig(&self) -> PathBuf {
-        self.dir.path().join("kubeconfig")
-    }
-
-    async fn client(&self) -> Result<Client> {
-        let file = Kubeconfig::read_from(self.kubeconfig())?;
-        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-        Ok(Client::try_from(config)?)
-    }
-
-    /// Requests of yurt-ds in the audit log so far: all but watches, and deletions of pods among them.
-    fn requests(&self) -> Result<Requests> {
-        let log = std::fs::read_to_string(self.dir.path().join("audit.log"))?;
-        let mut requests = Requests::default();
-        for line in log.lines().filter(|line| line.contains("yurt-ds/")) {
-            let entry: Value = serde_json::from_str(line)?;
-            if entry["verb"] != "watch" {
-                requests.all += 1;
-            }
-            requests.deletions += usize::from(entry["verb"] == "delete");
-        }
-        Ok(requests)
-    }
-}
-
-impl Drop for Plane {
-    fn drop(&mut self) {
-        let _stopped = Command::new(self.scripts.join("down"))
-            .arg(self.dir.path())
-            .status();
-    }
-}
-
-#[derive(Clone, Copy, Default)]
-struct Requests {
-    all: usize,
-    deletions: usize,
-}
-
-/// The controller's process, ended when this is dropped.
-struct Controller(Child);
-
-impl Controller {
-    fn start(plane: &Plane) -> Result<Self> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_yurt-ds"));
-        command.args([
-            "controller",
-            "--listen",
-            "127.0.0.1:0",
-            "--leader-elect",
-            "false",
-        ]);
-        command
-            .arg("--kubeconfig")
-            .arg(plane.kubeconfig())
-            .stderr(Stdio::null());
-        Ok(Self(command.spawn()?))
-    }
-
-    /// CPU time so far, user and system.
-    fn cpu(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;
-        let ticks = |field: usize| {
-            after
-                .split_whitespace()
-                .nth(field)
-                .and_then(|text| text.parse::<f64>().ok())
-        };
-        Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / 100.0)
-    }
-
-    /// Peak resident memory in MiB.
-    fn peak(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status
-            .lines()
-            .find(|line| line.starts_with("VmHWM"))
-            .context("VmHWM")?;
-        let kib: f64 = line.split_whitespace().nth(1).context("VmHWM")?.parse()?;
-        Ok(kib / 1024.0)
-    }
-}
-
-impl Drop for Controller {
-    fn drop(&mut self) {
-        let _ended = self.0.kill().and_then(|()| self.0.wait());
-    }
-}
-
 async fn rollouts(plane: &Plane, client: &Client, nodes: usize) -> Result<()> {
     let sets: Api<DaemonSet> = Api::default_namespaced(client.clone());
     make_nodes(client, nodes).await?;
@@ -207,7 +95,7 @@ async fn rollouts(plane: &Plane, client: &Client, nodes: usize) -> Result<()> {
 
     patch(&sets, json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}, "metadata": {"annotations":
         {"apps.openyurt.io/update-strategy": "AdvancedRollingUpdate", "apps.openyurt.io/max-unavailable": "10%"}}})).await?;
-    let controller = Controller::start(plane)?;
+    let controller = Process::start(&CONTROLLER, &plane.kubeconfig())?;
     wait("the first report", || async {
         complete(&sets, "True").await
     })
@@ -225,12 +113,12 @@ async fn rollouts(plane: &Plane, client: &Client, nodes: usize) -> Result<()> {
         ours.requests.all as f64 / ours.requests.deletions as f64
     );
 
-    let before = plane.requests()?.all;
+    let before = plane.requests("controller", "")?.all;
     tokio::time::sleep(Duration::from_secs(60)).await;
     println!(
         "{:<34} {:>9}",
         "  requests in a minute at rest",
-        plane.requests()?.all - before
+        plane.requests("controller", "")?.all - before
     );
 
     take_offline(client, nodes / 5).await?;
@@ -273,11 +161,11 @@ async fn native(sets: &Api<DaemonSet>, nodes: usize) -> Result<f64> {
 
 async fn ours(
     plane: &Plane,
-    controller: &Controller,
+    controller: &Process,
     sets: &Api<DaemonSet>,
     version: &str,
 ) -> Result<Figures> {
-    let (requests, cpu, start) = (plane.requests()?, controller.cpu()?, now());
+    let (requests, cpu, start) = (plane.requests("controller", "")?, controller.cpu()?, now());
     set_image(sets, version).await?;
     wait("the rollout to begin", || async {
         complete(sets, "False").await
@@ -285,15 +173,11 @@ async fn ours(
     .await?;
     wait("the rollout", || async { complete(sets, "True").await }).await?;
     let wall = start.elapsed().as_secs_f64();
-    let after = plane.requests()?;
     Ok(Figures {
         wall,
         cpu: controller.cpu()? - cpu,
-        peak: controller.peak()?,
-        requests: Requests {
-            all: after.all - requests.all,
-            deletions: after.deletions - requests.deletions,
-        },
+        peak: controller.memory("VmHWM")?,
+        requests: plane.requests("controller", "")? - requests,
     })
 }
 
@@ -320,20 +204,20 @@ async fn memory(plane: &Plane, client: &Client) -> Result<()> {
     })
     .await?;
     patch(&sets, json!({"metadata": {"annotations": {"apps.openyurt.io/update-strategy": "AdvancedRollingUpdate"}}})).await?;
-    let controller = Controller::start(plane)?;
+    let controller = Process::start(&CONTROLLER, &plane.kubeconfig())?;
     wait("the first report", || async {
         complete(&sets, "True").await
     })
     .await?;
     println!(
         "{NODES} nodes, {PODS} pods of other owners: peak {:.1} MiB after the start",
-        controller.peak()?
+        controller.memory("VmHWM")?
     );
     set_image(&sets, "v2").await?;
     tokio::time::sleep(Duration::from_secs(60)).await;
     println!(
         "after a minute of a rollout: peak {:.1} MiB, CPU {:.1} s",
-        controller.peak()?,
+        controller.memory("VmHWM")?,
         controller.cpu()?
     );
     Ok(())
@@ -452,24 +336,4 @@ async fn complete(sets: &Api<DaemonSet>, wanted: &str) -> Result<bool> {
     let mut conditions = status.conditions.into_iter().flatten();
     Ok(conditions
         .any(|condition| condition.type_ == "RolloutComplete" && condition.status == wanted))
-}
-
-async fn wait<F: Future<Output = Result<bool>>>(
-    what: &str,
-    mut reached: impl FnMut() -> F,
-) -> Result<()> {
-    let start = now();
-    while !reached().await? {
-        ensure!(
-            start.elapsed() < LIMIT,
-            "{what}: not reached after {LIMIT:?}"
-        );
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -1,0 +1,129 @@
+//! A real control plane of one's own, and what its audit log says of us.
+
+use std::ops::Sub;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::Value;
+
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// A control plane that is stopped when this is dropped.
+pub(crate) struct Plane {
+    scripts: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Plane {
+    /// Starts one; `None`, with a word about it, when there are no scripts to start it with. `environment`: what else
+    /// they are told.
+    pub(crate) fn up(environment: &[(&str, &str)]) -> Result<Option<Self>> {
+        let scripts =
+            std::env::var("CONTROL_PLANE").unwrap_or_else(|_| "../shared/control-plane".into());
+        if !Path::new(&scripts).join("up").exists() {
+            println!("SKIPPED: no control plane at {scripts}; name one by CONTROL_PLANE");
+            return Ok(None);
+        }
+        let plane = Self {
+            scripts: scripts.into(),
+            dir: tempfile::tempdir()?,
+        };
+        let status = Command::new(plane.scripts.join("up"))
+            .arg(plane.dir.path())
+            .env("AUDIT", "1")
+            .env("CONTROLLER_MANAGER_FLAGS", "--node-monitor-grace-period=1h")
+            .envs(environment.iter().copied())
+            .stdout(Stdio::null())
+            .status()?;
+        ensure!(status.success(), "the control plane did not start");
+        Ok(Some(plane))
+    }
+
+    /// Where its kubeconfig is.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
+    }
+
+    /// A client of our own, which the counts below leave out.
+    pub(crate) async fn client(&self) -> Result<Client> {
+        let file = Kubeconfig::read_from(self.kubeconfig())?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        Ok(Client::try_from(config)?)
+    }
+
+    /// Requests of that role of yurt-ds in the audit log so far; `about`: only those that name that.
+    pub(crate) fn requests(&self, role: &str, about: &str) -> Result<Requests> {
+        let log = std::fs::read_to_string(self.dir.path().join("audit.log"))?;
+        let agent = format!("({role})");
+        let is_meant = |line: &&str| {
+            line.contains("yurt-ds/") && line.contains(&agent) && line.contains(about)
+        };
+        let mut requests = Requests::default();
+        for line in log.lines().filter(is_meant) {
+            let entry: Value = serde_json::from_str(line)?;
+            let verb = entry["verb"].as_str().unwrap_or_default();
+            let is_write = !["get", "list", "watch"].contains(&verb);
+            requests.all += usize::from(verb != "watch");
+            requests.writes += usize::from(is_write);
+            requests.deletions += usize::from(verb == "delete");
+        }
+        Ok(requests)
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        let _stopped = Command::new(self.scripts.join("down"))
+            .arg(self.dir.path())
+            .status();
+    }
+}
+
+/// What was asked of the API server.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Requests {
+    /// All but watches.
+    pub(crate) all: usize,
+    /// Whatever changes something.
+    pub(crate) writes: usize,
+    /// Deletions among them.
+    pub(crate) deletions: usize,
+}
+
+impl Sub for Requests {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            all: self.all - before.all,
+            writes: self.writes - before.writes,
+            deletions: self.deletions - before.deletions,
+        }
+    }
+}
+
+/// Waits until something is so.
+pub(crate) async fn wait<F: Future<Output = Result<bool>>>(
+    what: &str,
+    mut reached: impl FnMut() -> F,
+) -> Result<()> {
+    let start = now();
+    while !reached().await? {
+        ensure!(
+            start.elapsed() < LIMIT,
+            "{what}: not reached after {LIMIT:?}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}
+
+/// The real time.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,48 @@
+//! The program that is measured, as a process of its own: what the kernel says of it.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// A process of yurt-ds (or of the other build that `YURT_DS` names), ended when this is dropped.
+pub(crate) struct Process(Child);
+
+impl Process {
+    /// Starts it with those arguments on that cluster.
+    pub(crate) fn start(arguments: &[&str], kubeconfig: &Path) -> Result<Self> {
+        let other = std::env::var_os("YURT_DS");
+        let binary = other.unwrap_or_else(|| env!("CARGO_BIN_EXE_yurt-ds").into());
+        let mut command = Command::new(binary);
+        command.args(arguments).arg("--kubeconfig").arg(kubeconfig);
+        Ok(Self(command.stderr(Stdio::null()).spawn()?))
+    }
+
+    /// CPU time so far in seconds, user and system.
+    pub(crate) fn cpu(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let after = stat.rsplit_once(')').context("/proc/PID/stat")?.1;
+        let ticks = |field: usize| {
+            after
+                .split_whitespace()
+                .nth(field)
+                .and_then(|text| text.parse::<f64>().ok())
+        };
+        Ok((ticks(11).context("utime")? + ticks(12).context("stime")?) / 100.0)
+    }
+
+    /// Memory in MiB: `VmHWM` is the peak, `VmRSS` what is resident now, `RssAnon` what of it no file holds.
+    pub(crate) fn memory(&self, field: &str) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find(|line| line.starts_with(field));
+        let value = line.and_then(|line| line.split_whitespace().nth(1));
+        let kib: f64 = value.with_context(|| field.to_owned())?.parse()?;
+        Ok(kib / 1024.0)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ended = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
