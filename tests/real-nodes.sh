@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Scenarios 15, 16 and 53 once more on two real nodes: real pods say their version over HTTP before, during and after.
+# Scenarios 15 and 16 once more on two real nodes: real pods say their version over HTTP before, during and after.
 #
 #   real-nodes.sh BINARY     yurt-ds; needs root and ../shared/control-plane
 #
@@ -8,39 +8,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '2,7p' "$0" >&2; exit 2; }
-binary=$(realpath "$1")
-plane=$(realpath ../shared/control-plane)
-dir=$(mktemp -d /tmp/ydn.XXXX) # short: the path of containerd's socket has a limit
-near=alder far=birch controller=
+. tests/nodes.sh
+begin "$1"
 
-say() { printf '%4d s  %s\n' $SECONDS "$*"; }
-fail() { echo "real-nodes.sh: $*" >&2; exit 1; }
-kubectl() { "$("$plane/build")" kubectl --kubeconfig "$dir/kubeconfig" "$@"; }
-until_true() { # SECONDS WHAT COMMAND...
-  local deadline=$((SECONDS + $1)) what=$2; shift 2
-  until "$@"; do
-    [ $SECONDS -lt $deadline ] || fail "not within its time: $what"
-    sleep 0.5
-  done
-}
-throughout() { # SECONDS WHAT COMMAND...
-  local deadline=$((SECONDS + $1)) what=$2; shift 2
-  while [ $SECONDS -lt $deadline ]; do
-    "$@" || fail "did not hold: $what"
-    sleep 0.5
-  done
-}
-finish() {
-  local code=$?
-  if [ $code != 0 ]; then
-    kubectl get nodes,daemonsets,pods -o wide || true
-    kubectl get daemonsets -o 'jsonpath={range .items[*]}{.metadata.name}: {.status.conditions}{"\n"}{end}' || true
-    tail -n 40 "$dir/controller.log" || true
-  fi >&2
-  [ -z "$controller" ] || kill "$controller" || true
-  for node in "$near" "$far"; do "$plane/node-down" "$dir" "$node" || true; done
-  "$plane/down" "$dir" || true
-  rm -rf "$dir"
+show() {
+  kubectl get daemonsets -o 'jsonpath={range .items[*]}{.metadata.name}: {.status.conditions}{"\n"}{end}'
+  tail -n 40 "$dir/controller.log"
 }
 pod() { # DAEMONSET NODE JSONPATH
   kubectl get pods -l "app=$1" --field-selector "spec.nodeName=$2" -o "jsonpath={.items[*]$3}"
@@ -55,13 +28,6 @@ serves() { # DAEMONSET NODE VERSION
 is_stopped() { [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" != True ]; }
 reports() { # DAEMONSET WORDS: what RolloutComplete says
   kubectl get daemonset "$1" -o 'jsonpath={.status.conditions[?(@.type=="RolloutComplete")].message}' | grep -q "$2"
-}
-hash_of() { # the newest revision of a DaemonSet
-  kubectl get controllerrevisions -l "app=$1" --sort-by .revision -o 'jsonpath={.items[-1:].metadata.labels.controller-revision-hash}'
-}
-needs_upgrade() { # DAEMONSET NODE STATUS
-  [ "$(pod "$1" "$2" '.status.conditions[?(@.type=="PodNeedUpgrade")].status')" = "$3" ] &&
-    [ "$(pod "$1" "$2" '.status.conditions[?(@.type=="PodNeedUpgrade")].message')" = "controllerrevision: $(hash_of "$1")" ]
 }
 daemonset() { # NAME STRATEGY
   kubectl apply -f - > /dev/null <<END
@@ -81,16 +47,13 @@ spec:
 END
 }
 
-trap finish EXIT
 say "control plane, two nodes, and the controller under its own role"
-CONTROLLER_MANAGER_FLAGS="--node-monitor-grace-period=8s --node-monitor-period=1s" "$plane/up" "$dir" > /dev/null
-for node in "$near" "$far"; do "$plane/node-up" "$dir" "$node" > /dev/null; done
-old=$("$plane/image" "$dir" hello:1)
-new=$("$plane/image" "$dir" hello:2)
+CONTROLLER_MANAGER_FLAGS="--node-monitor-grace-period=8s --node-monitor-period=1s" start_nodes
+old=$(image hello:1)
+new=$(image hello:2)
 kubectl apply -f manifests/base/namespace.yaml > /dev/null
 kubectl apply -k manifests/base/rbac > /dev/null
 token=$(kubectl -n yurt-ds create token yurt-ds-controller --duration 1h)
-read -r _ _ api_port _ < "$dir/ports"
 cat > "$dir/controller.yaml" <<END
 apiVersion: v1
 kind: Config
@@ -100,14 +63,12 @@ contexts: [{name: local, context: {cluster: local, user: controller}}]
 current-context: local
 END
 "$binary" controller --kubeconfig "$dir/controller.yaml" --listen 127.0.0.1:0 --lease-namespace yurt-ds > "$dir/controller.log" 2>&1 &
-controller=$!
+background+=($!)
 
 say "15: $far is NotReady; the image changes"
 daemonset rolling AdvancedRollingUpdate
-daemonset ota OTA
 for node in "$near" "$far"; do
   until_true 60 "version 1 on $node" serves rolling "$node" 1
-  until_true 60 "version 1 of ota on $node" serves ota "$node" 1
 done
 until_true 60 "complete" reports rolling ": complete"
 "$plane/node-down" "$dir" "$far" kubelet
@@ -128,13 +89,3 @@ until_true 90 "version 2 on $far" serves rolling "$far" 2
 until_true 30 "complete" reports rolling ": complete"
 is_same rolling "$near" "$done_already" || fail "the pod on $near was replaced a second time"
 say "    both say 2"
-
-say "53: OTA"
-for node in "$near" "$far"; do until_true 30 "PodNeedUpgrade False on $node" needs_upgrade ota "$node" False; done
-on_near=$(uid ota "$near") on_far=$(uid ota "$far")
-kubectl set image daemonset/ota "main=$new" > /dev/null
-for node in "$near" "$far"; do until_true 30 "PodNeedUpgrade True on $node" needs_upgrade ota "$node" True; done
-throughout 10 "the pods are the same" is_same ota "$near" "$on_near"
-is_same ota "$far" "$on_far" || fail "the pod on $far was replaced"
-for node in "$near" "$far"; do serves ota "$node" 1 || fail "the pod on $node does not say 1 any more"; done
-say "    both pods need the upgrade to $(hash_of ota), are the same, and say 1"

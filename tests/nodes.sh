@@ -1,0 +1,126 @@
+# shellcheck shell=bash disable=SC2034
+# What the scripts share that play on two real nodes of this machine; they source it.
+#
+#   begin BINARY          takes the arguments apart; from here on everything is cleaned up at the end
+#   start_nodes           control plane and nodes
+#   install_us IMAGE      yurt-ds from manifests/, as the README says; again with another image to upgrade it
+#
+# A script may define `show`: what it prints of its own objects when it failed.
+plane=$(realpath ../shared/control-plane)
+kubectl_binary=$("$plane/build")
+nodes=(alder birch)
+near=${nodes[0]} far=${nodes[1]}
+declare -A socket=() address=()
+background=()
+rule=() # of iptables, while there is one
+
+say() { printf '%4d s  %s\n' $SECONDS "$*"; }
+fail() { echo "${0##*/}: $*" >&2; exit 1; }
+kubectl() { "$kubectl_binary" kubectl --kubeconfig "$dir/kubeconfig" "$@"; }
+until_true() { # SECONDS WHAT COMMAND...
+  local deadline=$((SECONDS + $1)) what=$2; shift 2
+  until "$@"; do
+    [ $SECONDS -lt $deadline ] || fail "not within its time: $what"
+    sleep 0.5
+  done
+}
+throughout() { # SECONDS WHAT COMMAND...
+  local deadline=$((SECONDS + $1)) what=$2; shift 2
+  while [ $SECONDS -lt $deadline ]; do
+    "$@" || fail "did not hold: $what"
+    sleep 0.5
+  done
+}
+
+begin() { # BINARY
+  binary=$(realpath "$1")
+  dir=$(mktemp -d /tmp/ydn.XXXX) # short: the path of containerd's socket has a limit
+  trap finish EXIT
+}
+show() { :; }
+finish() {
+  local code=$? node
+  set +e
+  kill -CONT "$(cat "$dir/registry.pid")" "$(cat "$dir/kube-apiserver.pid")" 2> /dev/null
+  if [ $code != 0 ]; then
+    kubectl get nodes -o wide
+    kubectl -n yurt-ds get pods,leases,events -o wide
+    kubectl -n yurt-ds-edge get daemonsets,pods,events -o wide
+    kubectl get daemonsets,pods,jobs -o wide
+    show
+    keep_logs
+  fi >&2
+  [ ${#rule[@]} = 0 ] || iptables -D "${rule[@]}"
+  [ ${#background[@]} = 0 ] || kill "${background[@]}" 2> /dev/null
+  for node in "${nodes[@]}"; do "$plane/node-down" "$dir" "$node"; done
+  "$plane/down" "$dir"
+  rm -rf "$dir"
+  exit $code
+}
+keep_logs() {
+  local kept=$dir.logs node
+  mkdir -p "$kept"
+  cp "$dir"/*.log "$kept"
+  for node in "${nodes[@]}"; do
+    mkdir "$kept/$node"
+    cp -r "$dir/nodes/$node"/*.log "$dir/nodes/$node/root/var/log/pods" "$kept/$node"
+  done
+  echo "logs: $kept"
+}
+
+start_nodes() {
+  local node
+  "$plane/up" "$dir" > /dev/null
+  read -r _ _ api_port registry_port < "$dir/ports"
+  for node in "${nodes[@]}"; do
+    socket[$node]=$("$plane/node-up" "$dir" "$node")
+    address[$node]=198.18.$(cat "$dir/nodes/$node/number").1
+  done
+  cp -r manifests "$dir/manifests"
+}
+image() { "$plane/image" "$dir" "$@"; }
+
+# OVERLAY_PATCHES: further patches of the caller, as kustomize reads them.
+install_us() { # IMAGE
+  mkdir -p "$dir/overlay"
+  cat > "$dir/overlay/kustomization.yaml" <<END_OF_OVERLAY
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../manifests/overlays/host-network]
+images: [{name: yurt-ds, newName: ${1%:*}, newTag: "${1##*:}"}]
+patches:
+  - patch: |
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: yurt-ds-controller, namespace: yurt-ds}
+      spec:
+        template:
+          spec:
+            containers: [{name: controller, env: [{name: KUBERNETES_SERVICE_PORT, value: "$api_port"}]}]
+  - patch: |
+      apiVersion: apps/v1
+      kind: DaemonSet
+      metadata: {name: yurt-ds-ota-server, namespace: yurt-ds-edge}
+      spec:
+        template:
+          spec:
+            containers: [{name: ota-server, env: [{name: KUBERNETES_SERVICE_PORT, value: "$api_port"}]}]
+${OVERLAY_PATCHES:-}
+END_OF_OVERLAY
+  kubectl apply -k "$dir/overlay" > /dev/null
+}
+await_us() {
+  kubectl -n yurt-ds rollout status deployment/yurt-ds-controller --timeout 180s > /dev/null
+  until_true 60 "a leader" has_leader
+}
+has_leader() { [ -n "$(holder)" ]; }
+holder() { kubectl -n yurt-ds get lease yurt-ds-controller --ignore-not-found -o 'jsonpath={.spec.holderIdentity}'; }
+replicas() { kubectl -n yurt-ds get pods -l app.kubernetes.io/component=controller -o name; }
+
+# Process of a pod's first container.
+process_of() { # NAMESPACE POD
+  local node container
+  read -r node container < <(kubectl -n "$1" get "$2" -o \
+    'jsonpath={.spec.nodeName} {.status.containerStatuses[0].containerID}{"\n"}')
+  ctr -a "${socket[$node]}" -n k8s.io tasks ls | awk -v id="${container#containerd://}" '$1 == id { print $2 }'
+}

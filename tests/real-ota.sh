@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# OTA on two real nodes: their owners read, pull and confirm with curl and with ctl (spec/openyurt-upgrade-model.md §9).
+#
+#   real-ota.sh BINARY     the static one that `.ci/static build` makes; needs root, iptables and
+#                          ../shared/control-plane
+#
+# yurt-ds is installed from manifests/. The pods of the DaemonSet use the node's network, so that each node's version is
+# read at one address whatever happens to its pod, and how long nobody answered there is counted. STORIES plays only some.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# = 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }
+. tests/nodes.sh
+begin "$1"
+# shellcheck source=/dev/null
+for part in owner confirm pull cloud agent; do . "tests/real-ota/$part.sh"; done
+name=nginx-daemonset
+
+set_up() {
+  say "two nodes, and yurt-ds installed on them"
+  AUDIT=1 CONTROLLER_MANAGER_FLAGS="--node-monitor-grace-period=8s --node-monitor-period=1s" start_nodes
+  us=$(image yurt-ds:one "$binary=/yurt-ds")
+  newer_us=$(image yurt-ds:two "$binary=/yurt-ds")
+  old=$(image nginx:1.19.4)
+  new=$(image nginx:1.19.5)
+  big=$(image big:1 -random 100)
+  # These nodes share one network, in which 127.0.0.1:10267 can be taken once: each agent listens on the address of its
+  # node instead. tests/install.sh asks one at the usual place.
+  OVERLAY_PATCHES=$(cat <<'END_OF_PATCHES'
+  - patch: |
+      apiVersion: apps/v1
+      kind: DaemonSet
+      metadata: {name: yurt-ds-ota-server, namespace: yurt-ds-edge}
+      spec:
+        template:
+          spec:
+            containers:
+              - name: ota-server
+                env:
+                  - {name: NODE_IP, valueFrom: {fieldRef: {fieldPath: status.hostIP}}}
+                  - {name: YURT_DS_LISTEN, value: "$(NODE_IP):10267"}
+                livenessProbe: {httpGet: {host: null}}
+                readinessProbe: {httpGet: {host: null}}
+END_OF_PATCHES
+)
+  install_us "$us"
+  await_us
+  local node
+  for node in "${nodes[@]}"; do until_true 60 "an agent on $node" pods "$node" > /dev/null; done
+}
+
+set_up
+listen_to "$near" "http://${address[$near]}:8080/"
+listen_to "$far" "http://${address[$far]}:8080/"
+stories=${STORIES:-conditions reading memory confirming pulling_ahead missing_image dead_registry offline_node restricted \
+without_cloud power_cut own_update static_pods memory roles}
+for story in $stories; do $story; done
+say "done"
