@@ -31,3 +31,9 @@ image NAME:
 install-test:
     .ci/static build /tmp/yurt-ds-static
     tests/install.sh /tmp/yurt-ds-static
+
+# The stories of rollouts and of OTA on two real nodes of this machine.
+node-test:
+    .ci/static build /tmp/yurt-ds-static
+    tests/real-nodes.sh /tmp/yurt-ds-static
+    tests/real-ota.sh /tmp/yurt-ds-static

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC2034,SC2154
 # OTA on two real nodes: their owners read, pull and confirm with curl and with ctl (spec/openyurt-upgrade-model.md §9).
 #
 #   real-ota.sh BINARY     the static one that `.ci/static build` makes; needs root, iptables and
@@ -8,7 +9,7 @@
 # read at one address whatever happens to its pod, and how long nobody answered there is counted. STORIES plays only some.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# = 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }
+[ $# = 1 ] || { sed -n '3,10p' "$0" >&2; exit 2; }
 . tests/nodes.sh
 begin "$1"
 # shellcheck source=/dev/null

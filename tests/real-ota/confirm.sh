@@ -3,14 +3,14 @@
 
 conditions() {
   local node
-  daemonset $name default "$old" "hostNetwork: true" 'env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]'
+  daemonset "$name" default "$old" "hostNetwork: true" 'env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]'
   for node in "${nodes[@]}"; do
     until_true 60 "1.19.4 on $node" says "$node" 1.19.4
-    until_true 30 "PodNeedUpgrade False on $node" tells "$node" "$name-" "$need_upgrade" "False controllerrevision: $(hash_of $name)"
+    until_true 30 "PodNeedUpgrade False on $node" tells "$node" "$name-" "$need_upgrade" "False controllerrevision: $(hash_of "$name")"
   done
   set_image "$new"
   for node in "${nodes[@]}"; do until_true 30 "PodNeedUpgrade True on $node" waits_for_owner "$node"; done
-  say "53: False on both before the image changed, True with $(hash_of $name) after"
+  say "53: False on both before the image changed, True with $(hash_of "$name") after"
 }
 
 reading() {

@@ -5,7 +5,7 @@ pulling_ahead() {
   local pod kept hash asked since node
   set_image "$big"
   for node in "${nodes[@]}"; do until_true 30 "PodNeedUpgrade True on $node" waits_for_owner "$node"; done
-  hash=$(hash_of $name) pod=default/$(pod_on "$far") kept=$(uid_on "$far")
+  hash=$(hash_of "$name") pod=default/$(pod_on "$far") kept=$(uid_on "$far")
   echo 20 > "$dir/registry/rate"
   ! has_image "$far" "$big" || fail "the image is on $far before anybody asked for it"
   answers "200 Image pre-pull requested for pod $pod" "$far" "$pod" imagepull
@@ -20,14 +20,14 @@ WaitPullImage, message: controllerrevision: $hash" "$far" "$pod" upgrade
   say "64, 79, 81: pulled in $((SECONDS - since)) s at 20 MiB/s, without a program in the image, while 1.19.4 served"
   asked=$(requests big) since=$EPOCHREALTIME
   ctl "$far" upgrade "$pod" --wait --timeout 2m
-  [ $code = 0 ] || fail "ctl upgrade ended with $code"
+  [ "$code" = 0 ] || fail "ctl upgrade ended with $code"
   says "$far" 1 || fail "$far does not say 1"
   [ "$(requests big)" = "$asked" ] || fail "the upgrade asked the registry $(($(requests big) - asked)) times"
   say "79: upgraded without a request to the registry; nobody answered for $(gap "$far" "$since")"
 
   asked=$(downloads big) since=$EPOCHREALTIME
   ctl "$near" upgrade "$(pod_on "$near")" --wait --timeout 3m
-  [ $code = 0 ] || fail "ctl upgrade ended with $code"
+  [ "$code" = 0 ] || fail "ctl upgrade ended with $code"
   rm "$dir/registry/rate"
   say "    not pulled ahead on $near: $(($(downloads big) - asked)) downloads, nobody answered for $(gap "$near" "$since")"
 }
@@ -37,9 +37,9 @@ missing_image() {
   before=$(version "$near")
   set_image "127.0.0.1:$registry_port/nginx:1.19.6"
   for node in "${nodes[@]}"; do until_true 30 "PodNeedUpgrade True on $node" waits_for_owner "$node"; done
-  pod=default/$(pod_on "$near") hash=$(hash_of $name) since=$SECONDS
+  pod=default/$(pod_on "$near") hash=$(hash_of "$name") since=$SECONDS
   ctl "$near" imagepull "$pod" --wait --timeout 2m
-  [ $code = 11 ] || fail "ctl imagepull ended with $code"
+  [ "$code" = 11 ] || fail "ctl imagepull ended with $code"
   tells "$near" "$name-" 'c["PodImageReady"]["status"] + " " + c["PodImageReady"]["reason"]' "False PullImageFail" ||
     fail "PodImageReady is not False: $(told "$near" "$name-" "$image_ready")"
   post "$near" "$pod" upgrade | grep '^403 .*reason: PullImageFail, .*Ask for imagepull again' | sed 's/^/          /' ||
@@ -58,11 +58,11 @@ dead_registry() {
   before=$(version "$near")
   set_image "$(image big:2 -random 20)"
   for node in "${nodes[@]}"; do until_true 30 "PodNeedUpgrade True on $node" waits_for_owner "$node"; done
-  pod=default/$(pod_on "$near") on_far=default/$(pod_on "$far") hash=$(hash_of $name)
+  pod=default/$(pod_on "$near") on_far=default/$(pod_on "$far") hash=$(hash_of "$name")
   kill -STOP "$(cat "$dir/registry.pid")"
   answers "200 Image pre-pull requested for pod $on_far" "$far" "$on_far" imagepull
   ctl "$near" imagepull "$pod" --wait --timeout 8s
-  [ $code = 3 ] || fail "ctl imagepull ended with $code"
+  [ "$code" = 3 ] || fail "ctl imagepull ended with $code"
   image_is "$near" "False WaitPullImage controllerrevision: $hash" || fail "PodImageReady: $(told "$near" "$name-" "$image_ready")"
   says "$near" "$before" || fail "$near does not say $before while the registry is dead"
   [ "$(kubectl get jobs -o name | wc -l)" = 2 ] || fail "there are not two Jobs"
@@ -82,7 +82,7 @@ offline_node() {
   until_true 60 "$far is NotReady" is_offline "$far"
   set_image "$(image nginx:1.20)"
   until_true 30 "PodNeedUpgrade True on $far" waits_for_owner "$far"
-  pod=default/$(pod_on "$far") hash=$(hash_of $name)
+  pod=default/$(pod_on "$far") hash=$(hash_of "$name")
   answers "200 Image pre-pull requested for pod $pod" "$far" "$pod" imagepull
   throughout 5 "no Job for a node that is NotReady" no_jobs
   image_is "$far" "False WaitPullImage controllerrevision: $hash" || fail "PodImageReady: $(told "$far" "$name-" "$image_ready")"
