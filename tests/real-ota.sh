@@ -53,6 +53,6 @@ set_up
 listen_to "$near" "http://${address[$near]}:8080/"
 listen_to "$far" "http://${address[$far]}:8080/"
 stories=${STORIES:-conditions reading memory confirming pulling_ahead missing_image dead_registry offline_node restricted \
-without_cloud power_cut own_update static_pods memory roles}
+private_registry without_cloud power_cut own_update static_pods memory roles own_confirmation}
 for story in $stories; do $story; done
 say "done"

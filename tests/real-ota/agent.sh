@@ -25,6 +25,18 @@ END_OF_CHECK
 }
 is_new_agent() { tells "$1" yurt-ds-ota-server- 'p["spec"]["containers"][0]["image"]' "$newer_us"; }
 
+own_confirmation() {
+  local pod kept since
+  kubectl -n yurt-ds-edge annotate --overwrite daemonset/yurt-ds-ota-server apps.openyurt.io/update-strategy=OTA > /dev/null
+  kubectl -n yurt-ds-edge set image daemonset/yurt-ds-ota-server "ota-server=$us" > /dev/null
+  until_true 60 "PodNeedUpgrade True of the agent" tells "$near" yurt-ds-ota-server- 'c["PodNeedUpgrade"]["status"]' True
+  pod=yurt-ds-edge/$(pod_on "$near" yurt-ds-ota-server-) kept=$(uid_on "$far" yurt-ds-ota-server-) since=$EPOCHREALTIME
+  ctl "$near" upgrade "$pod" --wait --timeout 2m
+  [ "$code" = 0 ] || fail "ctl upgrade of the agent ended with $code"
+  tells "$far" yurt-ds-ota-server- 'p["metadata"]["uid"]' "$kept" || fail "the agent on $far was replaced"
+  say "    the agent on $near replaced itself when asked, away for $(gap "agent-$near" "$since")"
+}
+
 static_pods() {
   local file=$dir/nodes/$near/root/etc/kubernetes/manifests/hello.yaml pod=kube-system/hello-$near
   static_manifest "$old" > "$file"
@@ -42,6 +54,23 @@ static_pods() {
   until_true 30 "nothing is awaited any more" [ ! -e "${file%/*}/.hello.yaml.pending" ]
   [ "$(curl --silent --max-time 2 "http://$(told "$near" hello- 'p["status"]["podIP"]'):8080/")" = 1.19.5 ] || fail "the static pod does not say 1.19.5"
   say "73: refused without its ConfigMap; with it the manifest was replaced, and the static pod says 1.19.5"
+}
+
+# Takes more than five minutes, the time that a new static pod gets: played when STORIES names it, after own_update.
+static_restore() {
+  local manifests=$dir/nodes/$far/root/etc/kubernetes/manifests pod=kube-system/hello-$far since
+  static_manifest "$old" > "$manifests/hello.yaml"
+  until_true 90 "the static pod on $far" tells "$far" hello- 'c["Ready"]["status"]' True
+  kubectl -n kube-system create configmap yurt-static-set-hello \
+    --from-literal "hello.yaml=$(static_manifest "127.0.0.1:$registry_port/nginx:none")" > /dev/null
+  kubectl -n kube-system patch "pod/${pod#*/}" --subresource status -p \
+    '{"status": {"conditions": [{"type": "PodNeedUpgrade", "status": "True"}]}}' > /dev/null
+  until_true 20 "PodNeedUpgrade of the static pod" tells "$far" hello- 'c["PodNeedUpgrade"]["status"]' True
+  since=$SECONDS
+  answers "200 Start updating pod $pod" "$far" "$pod" upgrade
+  until_true 420 "the old manifest" grep -qF "$old" "$manifests/hello.yaml"
+  until_true 90 "the old static pod on $far" tells "$far" hello- 'p["status"]["containerStatuses"][0]["image"] + " " + c["Ready"]["status"]' "$old True"
+  say "73: a static pod whose new image is nowhere was put back and Ready after $((SECONDS - since)) s"
 }
 static_manifest() { # IMAGE
   cat <<END_OF_POD

@@ -66,7 +66,7 @@ gap() { # FILE SINCE
   awk -v since="$2" '$2 != "" { if ($1 > since && last && $1 - last > gap) gap = $1 - last; last = $1 }
     END { printf "%.1f s", gap }' "$dir/$1"
 }
-daemonset() { # NAME NAMESPACE IMAGE FIELDS...: of the pod
+daemonset() { # NAME NAMESPACE IMAGE [FIELD-OF-POD [FIELD-OF-CONTAINER]]
   kubectl apply -f - > /dev/null <<END_OF_SET
 apiVersion: apps/v1
 kind: DaemonSet
@@ -78,11 +78,11 @@ spec:
     metadata: {labels: {app: $1}}
     spec:
       terminationGracePeriodSeconds: 2
-      $4
+      ${4:-}
       containers:
         - name: main
           image: "$3"
-          $5
+          ${5:-}
           readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1}
 END_OF_SET
 }

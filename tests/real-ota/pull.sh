@@ -108,3 +108,26 @@ restricted() {
   kubectl delete namespace guarded --wait=false > /dev/null
   say "85: pulled in a namespace under the restricted standard"
 }
+
+private_registry() {
+  local pod hash proxied
+  python3 tests/real-ota/private-registry.py "127.0.0.1:$registry_port" owner:secret > "$dir/private.log" 2>&1 &
+  background+=($!)
+  until_true 20 "a registry that asks for a password" grep -q '^127' "$dir/private.log"
+  proxied=$(head -n 1 "$dir/private.log")
+  kubectl create serviceaccount private > /dev/null
+  daemonset private default "$old" "serviceAccountName: private"
+  until_true 60 "a pod on $near" tells "$near" private- 'c["Ready"]["status"]' True
+  image nginx:private > /dev/null
+  kubectl set image daemonset/private "main=$proxied/nginx:private" > /dev/null
+  until_true 30 "PodNeedUpgrade True on $near" tells "$near" private- 'c["PodNeedUpgrade"]["status"]' True
+  pod=default/$(pod_on "$near" private-) hash=$(hash_of private)
+  ctl "$near" imagepull "$pod" --wait --timeout 2m
+  [ "$code" = 11 ] || fail "ctl imagepull without a password ended with $code"
+  kubectl create secret docker-registry private --docker-server "$proxied" --docker-username owner --docker-password secret > /dev/null
+  kubectl patch serviceaccount private -p '{"imagePullSecrets": [{"name": "private"}]}' > /dev/null
+  answers "200 Image pre-pull requested for pod $pod" "$near" "$pod" imagepull
+  until_true 60 "PodImageReady True" tells "$near" private- "$image_ready" "True PullImageSuccess controllerrevision: $hash"
+  kubectl delete daemonset/private --wait=false > /dev/null
+  say "84: refused without a password; pulled once the service account had one"
+}
