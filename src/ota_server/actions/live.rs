@@ -92,8 +92,8 @@ impl Live {
         K: Resource<DynamicType = ()>,
         T: DeserializeOwned + Clone,
     {
-        self.call(self.fetch_list::<T, K>(namespace, selector))
-            .await
+        let params = ListParams::default().labels(selector);
+        self.call(self.fetch_list::<T, K>(namespace, params)).await
     }
 
     /// Sends a write; of the answer only success or failure counts.
@@ -109,16 +109,24 @@ impl Live {
     }
 
     /// The pod, its DaemonSet and the revisions; side by side when that is possible.
+    ///
+    /// The revisions may be as old as the API server's memory of them: for the newest list it waits up to 100 ms after
+    /// any write, since Kubernetes 1.31. Pod and DaemonSet are always the newest, and revisions that do not fit to them
+    /// leave the judgement in doubt.
     pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> Seen {
-        let (pod, set) = tokio::join!(self.pod(key), self.set(&key.namespace, owner));
+        let set = self.set(&key.namespace, owner, ListParams::default().match_any());
+        let (pod, set) = tokio::join!(self.pod(key), set);
         Seen { pod, set }
     }
 
-    /// The same, one after the other: no pod that was read then runs a revision that was made after the list.
+    /// The same, all of it the newest, one after the other: no pod that was read then runs a revision that was made
+    /// after the list.
     pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> Seen {
+        let pod = self.pod(key).await;
+        let set = self.set(&key.namespace, owner, ListParams::default());
         Seen {
-            pod: self.pod(key).await,
-            set: self.set(&key.namespace, owner).await,
+            pod,
+            set: set.await,
         }
     }
 
@@ -126,13 +134,14 @@ impl Live {
         &self,
         namespace: &str,
         owner: &OwnerReference,
+        freshness: ListParams,
     ) -> Result<(DaemonSet, Vec<ControllerRevision>), CallError> {
         let known = self.selectors().get(&owner.uid).cloned();
         let set = requests::<DaemonSet>(namespace).get(&owner.name, &GetParams::default());
         let set = self.fetch::<DaemonSet>(set);
-        let list = |selector: String| async move {
-            self.fetch_list::<ControllerRevision, ControllerRevision>(namespace, &selector)
-                .await
+        let list = |selector: String| {
+            let params = freshness.labels(&selector);
+            self.fetch_list::<ControllerRevision, ControllerRevision>(namespace, params)
         };
         let both = async {
             match known {
@@ -162,12 +171,12 @@ impl Live {
         self.client.request(request).await
     }
 
-    async fn fetch_list<T, K>(&self, namespace: &str, selector: &str) -> kube::Result<Vec<T>>
+    async fn fetch_list<T, K>(&self, namespace: &str, params: ListParams) -> kube::Result<Vec<T>>
     where
         K: Resource<DynamicType = ()>,
         T: DeserializeOwned + Clone,
     {
-        let request = requests::<K>(namespace).list(&ListParams::default().labels(selector));
+        let request = requests::<K>(namespace).list(&params);
         Ok(self.fetch::<ObjectList<T>>(request).await?.items)
     }
 
@@ -237,9 +246,10 @@ pub(super) fn judge(
     };
     let target = match &fleet.revision {
         RevisionState::Current(target) => target.clone(),
-        RevisionState::Behind(Behind::Mismatch | Behind::UnknownRevision) if !last => {
-            return InDoubt;
+        RevisionState::Behind(Behind::NotObserved) => {
+            return Refused(Reason::NativeControllerBehind);
         }
+        RevisionState::Behind(_) if !last => return InDoubt,
         RevisionState::Behind(_) => return Refused(Reason::NativeControllerBehind),
     };
     let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
