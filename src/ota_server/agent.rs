@@ -180,9 +180,12 @@ impl Agent {
         let actions = &self.0.actions;
         match route {
             Route::Pods => self.pods(head),
-            Route::Upgrade { key, force } => reply::words(&actions.upgrade(&key, force).await),
-            Route::ImagePull { key } => reply::words(&actions.image_pull(&key).await),
-            Route::Upgrades => match actions.upgrades().await {
+            // Boxed, since every connection has room for whatever could be done for it: 20 KB without.
+            Route::Upgrade { key, force } => {
+                reply::words(&Box::pin(actions.upgrade(&key, force)).await)
+            }
+            Route::ImagePull { key } => reply::words(&Box::pin(actions.image_pull(&key)).await),
+            Route::Upgrades => match Box::pin(actions.upgrades()).await {
                 Ok(value) => reply::json(&value),
                 Err(answer) => reply::words(&answer),
             },
