@@ -13,6 +13,7 @@
 mod actions;
 mod agent;
 mod answer;
+mod body;
 mod cloud;
 mod document;
 mod heard;

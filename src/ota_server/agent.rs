@@ -9,11 +9,13 @@ use http::header::IF_NONE_MATCH;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper::body::Body;
 use kube::Client;
 use tokio::task::JoinHandle;
 
 use super::actions::{Actions, Setup};
 use super::answer::Answer;
+use super::body;
 use super::cloud::Cloud;
 use super::document::{self, Documents};
 use super::heard::Heard;
@@ -49,7 +51,6 @@ pub struct Config {
 pub struct Agent(Arc<Inner>);
 
 struct Inner {
-    clock: Clock,
     origin: Origin,
     memory: Memory,
     heard: Heard,
@@ -116,7 +117,6 @@ impl Agent {
             heard: heard.clone(),
             cloud: cloud.clone(),
         };
-        let clock = config.clock.clone();
         let actions = Actions::new(Setup {
             client: config.client,
             memory: memory.clone(),
@@ -126,7 +126,6 @@ impl Agent {
             manifest_dir: config.manifest_dir,
         });
         Ok(Self(Arc::new(Inner {
-            clock,
             origin: Origin::new(config.listen, &config.allowed_hosts),
             documents: Documents::new(memory.clone()),
             memory,
@@ -151,23 +150,33 @@ impl Agent {
         self.0.memory.is_live()
     }
 
-    /// Answers one request; its body means nothing. The answer to `HEAD` has a body: a connection leaves it out.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>> {
-        let (head, _body) = request.into_parts();
-        match self.admit(&head) {
-            Ok(route) => self.act(route, &head).await,
-            Err(refusal) => *refusal,
+    /// Answers one request. The answer to `HEAD` has a body: a connection leaves it out.
+    pub async fn answer<B: Body>(&self, request: Request<B>) -> Response<Full<Bytes>> {
+        self.answer_after(request, || {}).await
+    }
+
+    /// The same; `begins` is called when all has been read, and work on the answer begins.
+    pub(super) async fn answer_after<B: Body>(
+        &self,
+        request: Request<B>,
+        begins: impl FnOnce(),
+    ) -> Reply {
+        let (head, body) = request.into_parts();
+        let route = match self.admit(&head) {
+            Ok(route) => route,
+            Err(refusal) => return *refusal,
+        };
+        match body::drain(body).await {
+            Ok(()) => {
+                begins();
+                self.act(route, &head).await
+            }
+            Err(answer) => reply::words(&answer),
         }
     }
 
-    /// The present time, as answers carry it.
-    pub(super) fn date(&self) -> String {
-        let now = self.0.clock.now();
-        now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-    }
-
     /// What is asked for, when it may be asked for: all that can be said before the body is read.
-    pub(super) fn admit(&self, head: &Parts) -> Result<Route, Box<Reply>> {
+    fn admit(&self, head: &Parts) -> Result<Route, Box<Reply>> {
         let checked = self.0.origin.check(head);
         checked.map_err(|answer| reply::words(&answer))?;
         let (method, path) = (&head.method, head.uri.path());
@@ -176,7 +185,7 @@ impl Agent {
     }
 
     /// Does what is asked for.
-    pub(super) async fn act(&self, route: Route, head: &Parts) -> Reply {
+    async fn act(&self, route: Route, head: &Parts) -> Reply {
         let actions = &self.0.actions;
         match route {
             Route::Pods => self.pods(head),

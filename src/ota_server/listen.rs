@@ -1,13 +1,12 @@
 //! The door: takes connections, gives each a seat, and lets answers in flight finish at the end.
 //!
 //! ```text
-//! listener ──► seats (256) ──► connection ──► head ──► agent.admit ──► body ──► agent.act ──► answer
+//! listener ──► seats (256) ──► connection (hyper) ──► agent.admit ──► body ──► agent.act ──► answer
 //! ```
 //!
 //! Whatever a connection does, or does not do, has a limit and an answer, and nobody waits for somebody else.
 
 mod connection;
-mod head;
 mod seats;
 
 use std::time::Duration;
@@ -19,7 +18,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use self::connection::Connection;
 use self::seats::{Seat, Seats};
 use super::agent::Agent;
 use super::answer::Answer;
@@ -68,18 +66,21 @@ fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut Jo
     let _only_slower_without = stream.set_nodelay(true);
     match seats.take() {
         Some(seat) => {
-            connections.spawn(Connection::new(stream, agent.clone(), seat).run());
+            connections.spawn(connection::serve(stream, agent.clone(), seat));
         }
         None => {
-            let words = connection::last_words(full(), agent);
-            connections.spawn(connection::farewell(stream, words, seats.patience()));
+            let patience = seats.patience();
+            connections.spawn(async move {
+                let words = connection::last_words(full()).await;
+                connection::farewell(stream, words, patience).await;
+            });
         }
     }
 }
 
 /// Serves one connection to its end, wherever it comes from.
 pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, agent: Agent) {
-    Connection::new(io, agent, Seat::alone()).run().await;
+    connection::serve(io, agent, Seat::alone()).await;
 }
 
 /// For who finds all seats busy.

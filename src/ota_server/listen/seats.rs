@@ -13,9 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 pub(super) enum Phase {
     /// It never asked for anything.
     Silent,
-    /// It asked before and does not ask now.
+    /// It asked before, and does not ask now or is slow to take its answer.
     Idle,
-    /// It is slow to send a body, or to take its answer.
+    /// It is slow to send a body.
     Slow,
     /// Its request is being worked on.
     Busy,
@@ -56,9 +56,25 @@ struct Taken {
 /// One seat; free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
+    mark: Mark,
+    orders: watch::Receiver<Order>,
+}
+
+/// Says of a seat what its connection is about. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
     number: u64,
     seats: Option<Seats>,
-    orders: watch::Receiver<Order>,
+}
+
+impl Mark {
+    /// Says what the connection is about.
+    pub(super) fn set(&self, phase: Phase) {
+        let Some(seats) = &self.seats else { return };
+        if let Some(taken) = seats.table().taken.get_mut(&self.number) {
+            taken.phase = phase;
+        }
+    }
 }
 
 impl Seats {
@@ -94,9 +110,9 @@ impl Seats {
             orders: sender,
         };
         table.taken.insert(number, taken);
+        let seats = Some(self.clone());
         Some(Seat {
-            number,
-            seats: Some(self.clone()),
+            mark: Mark { number, seats },
             orders,
         })
     }
@@ -137,29 +153,21 @@ impl Table {
 impl Seat {
     /// A seat that nobody takes away.
     pub(super) fn alone() -> Self {
+        let (number, seats) = (0, None);
         Self {
-            number: 0,
-            seats: None,
+            mark: Mark { number, seats },
             orders: watch::channel(Order::Stay).1,
         }
     }
 
     /// As [`Seats::patience`].
     pub(super) fn patience(&self) -> Option<OwnedSemaphorePermit> {
-        self.seats.as_ref()?.patience()
+        self.mark.seats.as_ref()?.patience()
     }
 
-    /// Says what this connection is about.
-    pub(super) fn set(&self, phase: Phase) {
-        let Some(seats) = &self.seats else { return };
-        if let Some(taken) = seats.table().taken.get_mut(&self.number) {
-            taken.phase = phase;
-        }
-    }
-
-    /// What this connection was told.
-    pub(super) fn order(&self) -> Order {
-        *self.orders.borrow()
+    /// To say what its connection is about.
+    pub(super) fn mark(&self) -> Mark {
+        self.mark.clone()
     }
 
     /// Waits until the connection is told something.
@@ -175,8 +183,8 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(seats) = &self.seats {
-            seats.table().taken.remove(&self.number);
+        if let Some(seats) = &self.mark.seats {
+            seats.table().taken.remove(&self.mark.number);
         }
     }
 }
@@ -189,21 +197,30 @@ mod tests {
     fn the_oldest_that_nothing_is_done_for_makes_room() {
         let seats = Seats::new(3);
         let [first, second, third] = [0; 3].map(|_| seats.take().unwrap());
-        first.set(Phase::Idle);
+        first.mark().set(Phase::Idle);
         let fourth = seats.take().unwrap();
-        assert_eq!((first.order(), second.order()), (Order::Stay, Order::Leave));
-        third.set(Phase::Busy);
-        fourth.set(Phase::Slow);
+        assert_eq!(
+            (*first.orders.borrow(), *second.orders.borrow()),
+            (Order::Stay, Order::Leave)
+        );
+        third.mark().set(Phase::Busy);
+        fourth.mark().set(Phase::Slow);
         let fifth = seats.take().unwrap();
-        assert_eq!((first.order(), fourth.order()), (Order::Leave, Order::Stay));
-        fifth.set(Phase::Busy);
+        assert_eq!(
+            (*first.orders.borrow(), *fourth.orders.borrow()),
+            (Order::Leave, Order::Stay)
+        );
+        fifth.mark().set(Phase::Busy);
         let sixth = seats.take().unwrap();
-        assert_eq!(fourth.order(), Order::Leave);
-        sixth.set(Phase::Busy);
+        assert_eq!(*fourth.orders.borrow(), Order::Leave);
+        sixth.mark().set(Phase::Busy);
         assert!(seats.take().is_none());
         drop(third);
         assert!(seats.take().is_some());
         seats.end();
-        assert_eq!((sixth.order(), first.order()), (Order::End, Order::Leave));
+        assert_eq!(
+            (*sixth.orders.borrow(), *first.orders.borrow()),
+            (Order::End, Order::Leave)
+        );
     }
 }

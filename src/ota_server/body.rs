@@ -1,0 +1,65 @@
+//! Bodies mean nothing here: they are read to their end, within limits, and forgotten.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Buf as _;
+use http::StatusCode;
+use hyper::body::Body;
+
+use super::answer::Answer;
+
+/// The longest that a body may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The most bytes that a body may have. None is needed.
+const LIMIT: u64 = 64 << 10;
+
+/// Reads a body to its end.
+///
+/// # Errors
+/// What to answer when it is too long, too slow or broken.
+pub(super) async fn drain<B: Body>(body: B) -> Result<(), Answer> {
+    if body.size_hint().lower() > LIMIT {
+        return Err(too_long());
+    }
+    let reading = async {
+        let mut body = pin!(body);
+        let mut length = 0_u64;
+        while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            let frame = frame.map_err(|_| broken())?;
+            let more = frame.data_ref().map_or(0, |data| data.remaining());
+            length = length.saturating_add(more as u64);
+            if length > LIMIT {
+                return Err(too_long());
+            }
+        }
+        Ok(())
+    };
+    let read = tokio::time::timeout(TIMEOUT, reading).await;
+    read.unwrap_or_else(|_| Err(too_slow()))
+}
+
+fn too_long() -> Answer {
+    Answer::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "BodyTooLong",
+        "The body is longer than 64 KiB: send none, it is not read",
+    )
+}
+
+fn too_slow() -> Answer {
+    Answer::new(
+        StatusCode::REQUEST_TIMEOUT,
+        "BodyTooSlow",
+        "The body did not arrive within 5 seconds: send none, it is not read",
+    )
+}
+
+fn broken() -> Answer {
+    Answer::new(
+        StatusCode::BAD_REQUEST,
+        "BrokenBody",
+        "The body ended early, or is not in chunks as Transfer-Encoding says: send none, it is not read",
+    )
+}
