@@ -433,7 +433,7 @@ const TABLE: [(&str, &str, u16); 20] = [
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         505,
     ),
-    ("HTTP/0.9", "GET /pods HTTP/0.9\r\n\r\n", 505),
+    ("HTTP/0.9", "GET /pods HTTP/0.9\r\n\r\n", 400),
     ("no host", "GET /pods HTTP/1.1\r\n\r\n", 400),
     (
         "two hosts",
@@ -468,7 +468,7 @@ const TABLE: [(&str, &str, u16); 20] = [
     (
         "space in the path",
         "GET /po ds HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        505,
+        400,
     ),
     (
         "two lengths",
@@ -483,7 +483,7 @@ const TABLE: [(&str, &str, u16); 20] = [
     (
         "unknown coding",
         "POST /openyurt.io/v1/namespaces/default/pods/x/upgrade HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n",
-        501,
+        400,
     ),
     (
         "CONNECT",

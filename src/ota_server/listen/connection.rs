@@ -2,8 +2,6 @@
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -33,6 +31,9 @@ const HEAD_LIMIT: usize = 16 << 10;
 /// bytes unread makes the other side forget the answer.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// How a client begins that takes HTTP/2 for granted.
+const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
+
 /// How a connection ends.
 enum End {
     /// All is said.
@@ -48,11 +49,9 @@ where
 {
     let mut io = TimeoutStream::new(io);
     io.set_write_timeout(Some(WRITE_TIMEOUT));
-    let used = Arc::new(AtomicBool::new(false));
-    let (mark, was_used) = (seat.mark(), used.clone());
+    let mark = seat.mark();
     let service = service_fn(
         move |request| -> BoxFuture<'static, Result<Reply, Infallible>> {
-            was_used.store(true, Ordering::Relaxed);
             Box::pin(answer(agent.clone(), mark.clone(), request))
         },
     );
@@ -74,17 +73,19 @@ where
         };
         match order {
             Order::Stay => {}
-            Order::Leave => break,
-            Order::End => {
+            Order::Leave if [Phase::Silent, Phase::Slow].contains(&seat.phase()) => break,
+            // What was asked for is answered, or was.
+            Order::Leave | Order::End => {
                 is_ending = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }
         }
     }
     let parts = connection.into_parts();
-    let is_waited_for = !used.load(Ordering::Relaxed) || !parts.read_buf.is_empty();
+    let is_waited_for = seat.phase() == Phase::Silent || !parts.read_buf.is_empty();
     let end = match ended {
         None => End::Words(crowded()),
+        Some(Some(_)) if parts.read_buf.starts_with(HTTP_2) => End::Words(version()),
         Some(Some(error)) if error.is_timeout() && is_waited_for => End::Words(head_too_slow()),
         Some(_) => End::Said,
     };
@@ -153,6 +154,14 @@ fn head_too_slow() -> Answer {
         StatusCode::REQUEST_TIMEOUT,
         "HeadTooSlow",
         "The request did not arrive within 5 seconds: connect when there is something to ask",
+    )
+}
+
+fn version() -> Answer {
+    Answer::new(
+        StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        "Version",
+        "Only HTTP/1.1 and HTTP/1.0 are spoken here",
     )
 }
 

@@ -65,11 +65,21 @@ pub(super) struct Seat {
 pub(super) struct Mark {
     number: u64,
     seats: Option<Seats>,
+    phase: watch::Sender<Phase>,
 }
 
 impl Mark {
+    fn new(number: u64, seats: Option<Seats>) -> Self {
+        Self {
+            number,
+            seats,
+            phase: watch::Sender::new(Phase::Silent),
+        }
+    }
+
     /// Says what the connection is about.
     pub(super) fn set(&self, phase: Phase) {
+        self.phase.send_replace(phase);
         let Some(seats) = &self.seats else { return };
         if let Some(taken) = seats.table().taken.get_mut(&self.number) {
             taken.phase = phase;
@@ -112,7 +122,7 @@ impl Seats {
         table.taken.insert(number, taken);
         let seats = Some(self.clone());
         Some(Seat {
-            mark: Mark { number, seats },
+            mark: Mark::new(number, seats),
             orders,
         })
     }
@@ -155,7 +165,7 @@ impl Seat {
     pub(super) fn alone() -> Self {
         let (number, seats) = (0, None);
         Self {
-            mark: Mark { number, seats },
+            mark: Mark::new(number, seats),
             orders: watch::channel(Order::Stay).1,
         }
     }
@@ -168,6 +178,11 @@ impl Seat {
     /// To say what its connection is about.
     pub(super) fn mark(&self) -> Mark {
         self.mark.clone()
+    }
+
+    /// What its connection is about, also after the seat was taken away.
+    pub(super) fn phase(&self) -> Phase {
+        *self.mark.phase.borrow()
     }
 
     /// Waits until the connection is told something.

@@ -108,6 +108,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             "GET /pods HTTP/1.1\r\nconnection: close\r\n\r\n".to_owned(),
             400,
         ),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(), 505),
         ("GET /pods HTTP/1.0\r\n\r\n".to_owned(), 200),
         (format!("GET /pods HTTP/1.1\r\n{own}{close}\r\n"), 400),
         (
@@ -153,7 +154,7 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
             format!(
                 "POST {pod}/upgrade HTTP/1.1\r\ntransfer-encoding: chunked\r\n{own}\r\nfffff\r\n"
             ),
-            413,
+            408,
         ),
         (
             format!(
@@ -176,7 +177,6 @@ async fn bad_requests_are_answered_with_a_sentence_and_without_the_api_server() 
         format!("GET /pods HTTP/9.9\r\n{close}\r\n"),
         format!("POST {pod}/upgrade HTTP/1.1\r\ncontent-length: -1\r\n{own}\r\n"),
         format!("POST {pod}/upgrade HTTP/1.1\r\ntransfer-encoding: gzip\r\n{own}\r\n"),
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
         "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".to_owned(),
         "GET /pods\r\n\r\n".to_owned(),
         "hello\r\n\r\n".to_owned(),
