@@ -129,14 +129,12 @@ pub(crate) fn name(number: usize) -> String {
     format!("agent-{number:02}")
 }
 
-/// A template as agents of devices have it: settings, probes, resources, folders of the host.
+/// A template as agents of devices have it: settings, probes, resources.
 fn daemonset(number: usize) -> DaemonSet {
     let name = name(number);
     let settings = (0..SETTINGS).map(|setting| {
         json!({ "name": format!("SETTING_{setting:02}"), "value": format!("value of {setting:02} for {name}") })
     });
-    let probe =
-        |path: &str| json!({ "httpGet": { "path": path, "port": 8080 }, "periodSeconds": 10 });
     let container = json!({
         "name": "agent",
         "image": "registry.example.com/edge/agent:v1",
@@ -144,9 +142,7 @@ fn daemonset(number: usize) -> DaemonSet {
         "env": settings.collect::<Vec<Value>>(),
         "ports": [{ "name": "http", "containerPort": 8080 }],
         "resources": { "requests": { "cpu": "10m", "memory": "32Mi" }, "limits": { "memory": "128Mi" } },
-        "livenessProbe": probe("/live"),
-        "readinessProbe": probe("/ready"),
-        "volumeMounts": [{ "name": "data", "mountPath": "/var/lib/agent" }],
+        "readinessProbe": { "httpGet": { "path": "/ready", "port": 8080 }, "periodSeconds": 10 },
         "securityContext": { "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true },
     });
     let set = json!({
@@ -161,7 +157,6 @@ fn daemonset(number: usize) -> DaemonSet {
                 "metadata": { "labels": { "app": name } },
                 "spec": {
                     "containers": [container],
-                    "volumes": [{ "name": "data", "hostPath": { "path": format!("/var/lib/{name}") } }],
                 },
             },
         },
@@ -170,4 +165,4 @@ fn daemonset(number: usize) -> DaemonSet {
 }
 
 /// So many that the list of all pods has about 170 KB.
-const SETTINGS: usize = 4;
+const SETTINGS: usize = 2;
