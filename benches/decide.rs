@@ -92,6 +92,7 @@ fn node(i: usize, updated: bool) -> Node {
         name: format!("edge-node-{i:06}").into(),
         labels: Labels::default(),
         hold: None,
+        window: None,
         targeting: Targeting::Run,
         readiness,
         pods: vec![pod(i, updated && !offline)],

@@ -29,6 +29,7 @@ pub mod hold;
 mod labels;
 pub mod names;
 pub mod near;
+mod opening;
 mod ota;
 mod pace;
 mod phase;
@@ -40,6 +41,7 @@ mod scope;
 pub mod selector;
 pub mod strategy;
 pub mod verdict;
+pub mod window;
 
 pub use decide::{decide, is_paused, release};
 pub use fleet::{
@@ -48,10 +50,12 @@ pub use fleet::{
 };
 pub use hold::{Hold, Holds};
 pub use labels::Labels;
+pub use opening::NodeWindow;
 pub use phase::stall_of;
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall};
 pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};
 pub use verdict::{Offline, Progress, Verdict};
+pub use window::Windows;
 
 #[cfg(test)]
 mod tests {

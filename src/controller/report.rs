@@ -157,6 +157,15 @@ fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
             "CompleteExceptKept",
             format!("{revision}: complete except {}", plan.counts.exceptions()),
         ),
+        Phase::Progressing if plan.is_out_of_window() => {
+            let opens = plan.next_opening();
+            let opens =
+                opens.map_or_else(|| "never opens".to_owned(), |at| format!("opens at {at}"));
+            (
+                "OutOfWindow",
+                format!("{revision}: waiting for the maintenance window, which {opens}"),
+            )
+        }
         Phase::Progressing => (
             "Progressing",
             format!("{revision}: being rolled out{}", failed(fleet, plan)),

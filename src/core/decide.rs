@@ -14,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
 use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
+use super::opening::Openings;
 use super::pace::Pace;
 use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
@@ -75,6 +76,7 @@ struct Draft<'a> {
     announced: bool,
     scope: Scope,
     budget: Budget,
+    openings: Openings,
     /// Before this instant nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
     actions: Vec<Action>,
@@ -100,6 +102,7 @@ impl<'a> Draft<'a> {
             now,
             budget: Budget::count(&classes, &scope, strategy),
             scope,
+            openings: Openings::of(strategy, fleet, now),
             opens: None,
             actions: Vec::new(),
             pulls: Vec::new(),
@@ -171,8 +174,20 @@ impl<'a> Draft<'a> {
         for position in chosen {
             self.replace(position);
         }
+        self.tell_closed();
         if self.announced {
             self.withdraw();
+        }
+    }
+
+    /// Says of the nodes that would be next when their window opens.
+    fn tell_closed(&mut self) {
+        for (position, class) in self.classes.iter().enumerate() {
+            let opening = self.openings.at(position);
+            if !opening.is_open && matches!(class, Class::Outdated { settling: None, .. }) {
+                let opens = opening.changes;
+                self.verdicts[position] = Verdict::OutOfWindow { opens };
+            }
         }
     }
 
@@ -182,7 +197,9 @@ impl<'a> Draft<'a> {
             settling: None,
         };
         let positions = 0..self.classes.len();
-        positions.filter(move |position| self.classes[*position] == wanted)
+        positions.filter(move |position| {
+            self.classes[*position] == wanted && self.openings.at(*position).is_open
+        })
     }
 
     /// What OTA mode left behind goes, unless its pod goes anyway.
@@ -221,6 +238,7 @@ impl<'a> Draft<'a> {
             .chain(wake)
             .chain(self.scope.next_change())
             .chain(self.opens)
+            .chain(self.window_changes())
             .min();
         Plan {
             actions: self.actions,
@@ -231,6 +249,16 @@ impl<'a> Draft<'a> {
             opens: self.opens,
             next_wake,
         }
+    }
+
+    /// When a window opens or closes for a node that waits.
+    fn window_changes(&self) -> Option<Timestamp> {
+        let waits = |class: &Class| matches!(class, Class::Outdated { .. });
+        let waiting = self.classes.iter().enumerate();
+        let waiting = waiting.filter(|(_, class)| waits(class));
+        waiting
+            .filter_map(|(position, _)| self.openings.at(position).changes)
+            .min()
     }
 
     /// When nodes change their class by time alone: back for long enough, or available for long enough.

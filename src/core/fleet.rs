@@ -106,6 +106,8 @@ pub struct Node {
     pub labels: super::Labels,
     /// What keeps it on its version for a while, if anything (possibly over by now).
     pub hold: Option<super::Hold>,
+    /// When replacements may begin on it, if it says so itself.
+    pub window: Option<super::NodeWindow>,
     /// Whether the DaemonSet's pod belongs on it.
     pub targeting: Targeting,
     /// Whether it can run anything now.

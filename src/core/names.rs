@@ -27,6 +27,8 @@ pub const NOT_YET: [&str; 4] = [
 pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
 /// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
 pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
+/// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
+pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";
 /// `spec.updateStrategy.type` of a DaemonSet, which has to be [`ON_DELETE`] (Kubernetes).

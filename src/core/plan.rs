@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
-use super::verdict::Verdict;
+use super::verdict::{Progress, Verdict};
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,25 @@ pub struct Plan {
     pub opens: Option<Timestamp>,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
+}
+
+impl Plan {
+    /// When the next maintenance window opens for a node that waits for it.
+    pub fn next_opening(&self) -> Option<Timestamp> {
+        let opens = |verdict: &Verdict| match *verdict {
+            Verdict::OutOfWindow { opens } => opens,
+            _ => None,
+        };
+        self.verdicts.iter().filter_map(opens).min()
+    }
+
+    /// Whether nothing moves before a maintenance window opens.
+    pub fn is_out_of_window(&self) -> bool {
+        let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
+        of_word(Verdict::OutOfWindow { opens: None }) > 0
+            && of_word(Verdict::InProgress(Progress::Replacing)) == 0
+            && of_word(Verdict::Budget { broken: false }) == 0
+    }
 }
 
 /// One write to one pod.

@@ -7,6 +7,7 @@
 mod story;
 mod world;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -69,12 +70,14 @@ fn strategies() -> impl Random<Strategy> {
     let pace = (
         option::weighted(0.2, 1..300_u64),
         option::weighted(0.2, shares()),
+        option::weighted(0.2, windows()),
     );
     (modes(), shares(), pauses(), times, scope, pace).prop_map(
         |(mode, max_unavailable, pause, (min_ready, ready_settle), (partition, zone), pace)| {
             Strategy {
                 min_interval: Duration::from_secs(pace.0.unwrap_or(0)),
                 ramp_up: pace.1,
+                window: pace.2,
                 max_unavailable,
                 partition: partition.unwrap_or(Share::Number(0)),
                 selector: zone.map(|zone| selector(&zone)),
@@ -85,6 +88,15 @@ fn strategies() -> impl Random<Strategy> {
             }
         },
     )
+}
+
+/// A window that opens and closes within minutes of now, a Friday at 08:00.
+fn windows() -> impl Random<Arc<Windows>> {
+    (470..480_u16, 475..490_u16).prop_filter_map("an empty window", |(from, to)| {
+        let time = |minutes: u16| format!("{:02}:{:02}", minutes / 60, minutes % 60);
+        let text = format!("Fri {}-{} UTC", time(from), time(to));
+        Windows::read(&text).ok().map(Arc::new)
+    })
 }
 
 /// Names of zones; every node lies in one of them.
@@ -155,27 +167,33 @@ fn nodes() -> impl Random<Node> {
     ];
     let count = prop_oneof![1 => Just(0_usize), 10 => Just(1), 1 => Just(2), 1 => Just(3)];
     let pods = count.prop_flat_map(|count| vec(pods(), count));
-    let hold = option::weighted(0.1, option::of(soon()));
+    let own = (
+        option::weighted(0.1, option::of(soon())),
+        option::weighted(0.1, windows()),
+    );
     (
         targeting,
         readiness,
         pods,
         option::of(recent()),
         zones(),
-        hold,
+        own,
     )
-        .prop_map(|(targeting, readiness, pods, podless, zone, hold)| Node {
-            name: "".into(),
-            labels: [("zone", zone)].into_iter().collect(),
-            hold: hold.map(|until| Hold {
-                until,
-                reason: "".into(),
-            }),
-            targeting,
-            readiness,
-            podless_since: podless.filter(|_| pods.is_empty()),
-            pods,
-        })
+        .prop_map(
+            |(targeting, readiness, pods, podless, zone, (hold, window))| Node {
+                name: "".into(),
+                labels: [("zone", zone)].into_iter().collect(),
+                window: window.map(NodeWindow::Windows),
+                hold: hold.map(|until| Hold {
+                    until,
+                    reason: "".into(),
+                }),
+                targeting,
+                readiness,
+                podless_since: podless.filter(|_| pods.is_empty()),
+                pods,
+            },
+        )
 }
 
 fn pods() -> impl Random<Pod> {
@@ -417,7 +435,12 @@ proptest! {
             let selector = strategy.selector.as_ref();
             let selected = selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)));
             let held = node.hold.as_ref().is_some_and(|hold| hold.holds(now()));
-            prop_assert!(!goes || selected && !held);
+            let window = match &node.window {
+                Some(NodeWindow::Windows(windows)) => Some(windows),
+                _ => strategy.window.as_ref(),
+            };
+            let open = window.is_none_or(|window| window.at(now()).is_open);
+            prop_assert!(!goes || selected && !held && open);
         }
     }
 
@@ -594,6 +617,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         name: format!("n{i:04}").into(),
         labels: Labels::default(),
         hold: None,
+        window: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: now() },
         podless_since: None,

@@ -10,11 +10,13 @@ mod tests;
 mod value;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::selector::Selector;
+use super::window::Windows;
 
 pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
 pub use value::Flaw;
@@ -34,6 +36,8 @@ pub struct Strategy {
     pub min_interval: Duration,
     /// How many nodes may lack an available pod at the beginning of a rollout; `None`: as many as ever.
     pub ramp_up: Option<Share>,
+    /// When replacements may begin, on nodes that say nothing of their own; `None`: always.
+    pub window: Option<Arc<Windows>>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -52,6 +56,7 @@ impl Strategy {
             selector: None,
             min_interval: Duration::ZERO,
             ramp_up: None,
+            window: None,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,

@@ -35,6 +35,11 @@ pub enum Verdict {
         /// When that ends by itself.
         until: Option<Timestamp>,
     },
+    /// Outdated, and no maintenance window is open.
+    OutOfWindow {
+        /// When the next one opens; `None`: never, because the Node's own cannot be read.
+        opens: Option<Timestamp>,
+    },
     /// OTA: a newer revision is there; the owner of the node decides when.
     AwaitingOwner,
     /// The native DaemonSet controller has not caught up with the DaemonSet; nothing may be touched.
@@ -97,7 +102,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 13] = [
+    pub const WORDS: [&'static str; 14] = [
         "Done",
         "InProgress",
         "Budget",
@@ -107,6 +112,7 @@ impl Verdict {
         "Partition",
         "NotSelected",
         "Held",
+        "OutOfWindow",
         "AwaitingOwner",
         "NativeControllerBehind",
         "Invalid",
@@ -125,10 +131,11 @@ impl Verdict {
             Self::Partition => 6,
             Self::NotSelected => 7,
             Self::Held { .. } => 8,
-            Self::AwaitingOwner => 9,
-            Self::NativeControllerBehind => 10,
-            Self::Invalid => 11,
-            Self::NotTargeted => 12,
+            Self::OutOfWindow { .. } => 9,
+            Self::AwaitingOwner => 10,
+            Self::NativeControllerBehind => 11,
+            Self::Invalid => 12,
+            Self::NotTargeted => 13,
         }
     }
 

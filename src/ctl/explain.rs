@@ -10,8 +10,11 @@ pub(super) use cure::{cure, not_targeted};
 
 use super::age;
 use super::picture::{Picture, State, verdict_since};
+use crate::core::names::MAINTENANCE_WINDOW;
 use crate::core::selector::Selector;
-use crate::core::{Behind, Mode, Node, Offline, Pod, PodRevision, Progress, Verdict, stall_of};
+use crate::core::{
+    Behind, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Verdict, stall_of,
+};
 
 /// Why one node is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +85,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             ),
         ),
         Verdict::Held { until } => (None, held(node, until)),
+        Verdict::OutOfWindow { opens } => (None, closed(picture, node, opens)),
         Verdict::AwaitingOwner => (
             None,
             "is outdated; its owner decides when to upgrade (OTA)".to_owned(),
@@ -111,7 +115,10 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         since: match verdict {
             // These hold as long as the rollout is in its state.
             Verdict::Budget { .. } | Verdict::AwaitingOwner => picture.incomplete_since(),
-            Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. } => None,
+            Verdict::Partition
+            | Verdict::NotSelected
+            | Verdict::Held { .. }
+            | Verdict::OutOfWindow { .. } => None,
             Verdict::Paused { .. } | Verdict::Invalid | Verdict::NativeControllerBehind => {
                 picture.state_since()
             }
@@ -209,6 +216,25 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
         ),
     };
     (Some(reason.into()), because)
+}
+
+fn closed(picture: &Picture, node: &Node, opens: Option<Timestamp>) -> String {
+    let windows = match (&node.window, &picture.strategy.window) {
+        (Some(NodeWindow::Unreadable(why)), _) => {
+            return format!(
+                "is outdated, and its annotation {MAINTENANCE_WINDOW} cannot be used: {why}"
+            );
+        }
+        (Some(NodeWindow::Windows(windows)), _) | (None, Some(windows)) => windows.to_string(),
+        (None, None) => String::new(),
+    };
+    match opens {
+        Some(opens) => format!(
+            "is outdated and waits for its maintenance window ({windows}), which opens at {}",
+            age::instant(opens)
+        ),
+        None => format!("is outdated, and its maintenance window ({windows}) never opens"),
+    }
 }
 
 /// That a hold is over, for whoever forgot to remove it.

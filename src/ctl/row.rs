@@ -22,7 +22,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  Held, OutOfWindow, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -183,6 +183,14 @@ impl NodeRow {
     }
 }
 
+/// When the next maintenance window opens, for nodes that wait for it.
+fn opening(picture: &Picture) -> String {
+    match picture.plan.next_opening() {
+        Some(opens) => format!(", the next window opens at {}", age::instant(opens)),
+        None => String::new(),
+    }
+}
+
 /// A sentence about the phase.
 fn message(picture: &Picture) -> String {
     let counts = &picture.plan.counts;
@@ -213,7 +221,7 @@ fn message(picture: &Picture) -> String {
                 0 => String::new(),
                 next => format!(", {next} to be replaced now"),
             },
-            offline(counts.offline_outdated)
+            offline(counts.offline_outdated) + &opening(picture)
         ),
         State::AwaitingOwners => format!(
             "{} of {targeted} nodes run it; {left} {} to upgrade (OTA){}",

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
-use crate::core::names::HOLD;
-use crate::core::{Holds, Labels, NodeName, Readiness};
+use crate::core::names::{HOLD, MAINTENANCE_WINDOW};
+use crate::core::{Holds, Labels, NodeName, NodeWindow, Readiness, Windows};
 
 /// A Node, as far as anything depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) struct NodeRecord {
     pub(super) readiness: Readiness,
     /// Which DaemonSets leave it on its version.
     pub(super) holds: Holds,
+    /// When replacements may begin on it.
+    pub(super) window: Option<NodeWindow>,
     /// The condition's own `lastTransitionTime`: tells a change that was missed while a watch was away.
     stamped: Option<Timestamp>,
 }
@@ -50,13 +52,16 @@ impl NodeRecord {
         let taints = taints.collect();
         let labels = node.metadata.labels.iter().flatten();
         let annotations = node.metadata.annotations.as_ref();
-        let holds = annotations.and_then(|annotations| annotations.get(HOLD));
+        let annotation = |key| annotations.and_then(|annotations| annotations.get(key));
         Self {
             labels: labels
                 .map(|(key, value)| (share(texts, key), share(texts, value)))
                 .collect(),
             taints,
-            holds: holds.map(|text| Holds::read(text)).unwrap_or_default(),
+            window: annotation(MAINTENANCE_WINDOW).map(|text| window(before, text)),
+            holds: annotation(HOLD)
+                .map(|text| Holds::read(text))
+                .unwrap_or_default(),
             readiness: readiness(before, is_ready, stamped, now),
             stamped,
         }
@@ -74,6 +79,19 @@ impl NodeRecord {
             labels: &self.labels,
             taints: &self.taints,
         }
+    }
+}
+
+/// Reads the windows; the same text stays the same object, so that it is looked at once.
+fn window(before: Option<&NodeRecord>, text: &str) -> NodeWindow {
+    match before.and_then(|before| before.window.as_ref()) {
+        Some(NodeWindow::Windows(known)) if known.text() == text => {
+            NodeWindow::Windows(known.clone())
+        }
+        _ => match Windows::read(text) {
+            Ok(windows) => NodeWindow::Windows(windows.into()),
+            Err(unreadable) => NodeWindow::Unreadable(unreadable.to_string().into()),
+        },
     }
 }
 

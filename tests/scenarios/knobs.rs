@@ -1,6 +1,7 @@
 //! What holds nodes back on purpose, beside `paused`: `partition` and `selector`.
 
-use k8s_openapi::jiff::SignedDuration;
+use k8s_openapi::jiff::tz::TimeZone;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::support::checks::*;
@@ -30,6 +31,13 @@ fn hold(space: &str, rest: serde_json::Value) -> serde_json::Value {
         .expect("an object")
         .extend(rest.as_object().cloned().unwrap_or_default());
     json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): json!([entry]).to_string() } } })
+}
+
+/// A window of one hour that opens at that time of every day.
+fn window_from(begin: Timestamp) -> String {
+    let begin = begin.to_zoned(TimeZone::UTC);
+    let end = begin.hour() + 1;
+    format!("Mon-Sun {:02}:00-{end:02}:00 UTC", begin.hour())
 }
 
 /// Nodes are told apart by this label.
@@ -116,6 +124,33 @@ scenarios! {
             .until(replaced([2]))
             .throughout(untouched([1]), pace.pick(600, 5));
         vec![by_hand, by_itself, unreadable]
+    }
+
+    /// spec/beyond.md §2, wish 10.
+    fn w10_given_a_maintenance_window_then_replacements_begin_only_while_it_is_open(pace) {
+        let opens_later = Story::on(3)
+            .does("close the window", |stage: Stage| async move {
+                let begin = stage.world.clock.now() + SignedDuration::from_hours(3);
+                let window = window_from(begin);
+                stage.patch_daemon(&annotation_patch("maintenance-window", Some(&window))).await
+            })
+            .image(NEW)
+            .until(condition("RolloutComplete", "False", "waiting for the maintenance window, which opens at"))
+            .throughout(untouched(1..=3), pace.pick(600, 8))
+            .pod_writes(0)
+            // A Node has the last word.
+            .patch_node(2, json!({ "metadata": { "annotations": { format!("{FAMILY}/maintenance-window"): "Mon-Sun 00:00-24:00 UTC" } } }))
+            .until(replaced([2]))
+            .expect(untouched([1, 3]))
+            .annotate("maintenance-window", "Mon-Sun 00:00-24:00 UTC")
+            .until(converged());
+        let unreadable = Story::on(2)
+            .with(Daemon::new().annotate("maintenance-window", "at night"))
+            .image(NEW)
+            .until(condition("InvalidSettings", "True", "has no days, times and time zone"))
+            .throughout(untouched(1..=2), pace.pick(600, 5))
+            .pod_writes(0);
+        vec![opens_later, unreadable]
     }
 
     /// spec/beyond.md §2, wish 5.

@@ -46,6 +46,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         name: (*name).into(),
         labels: Labels::default(),
         hold: None,
+        window: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(0) },
         pods: vec![pod(name)],

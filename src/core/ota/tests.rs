@@ -55,6 +55,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         nodes: vec![Node {
             labels: Labels::default(),
             hold: None,
+            window: None,
             name: "n".into(),
             targeting: Targeting::Run,
             readiness,

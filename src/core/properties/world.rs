@@ -234,6 +234,7 @@ impl ModelNode {
             name: self.name.clone(),
             labels: Labels::default(),
             hold: None,
+            window: None,
             targeting: self.targeting,
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted)).collect(),

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::Note;
 use crate::core::names::{
-    ANNOTATION_PREFIX, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, RAMP_UP,
-    READY_SETTLE, SELECTOR, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    ANNOTATION_PREFIX, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION,
+    PAUSED, RAMP_UP, READY_SETTLE, SELECTOR, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 use crate::core::near::distance;
 
 /// Keys that have an effect.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     UPDATE_STRATEGY,
     UPGRADE_STRATEGY,
     MAX_UNAVAILABLE,
@@ -19,6 +19,7 @@ const KNOWN: [&str; 9] = [
     SELECTOR,
     MIN_INTERVAL,
     RAMP_UP,
+    MAINTENANCE_WINDOW,
     READY_SETTLE,
 ];
 /// So many slips are named; who makes more of them reads these first.

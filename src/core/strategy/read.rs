@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,11 +13,12 @@ use serde_json::Value;
 use super::value::{Expected, Flaw, duration, selector};
 use super::{Invalid, Mode, Note, Pause, Reading, Share, Strategy, advice};
 use crate::core::names::{
-    MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE,
-    ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, SELECTOR, UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD,
-    UPGRADE_STRATEGY,
+    MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE, PARTITION, PAUSED, RAMP_UP,
+    READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, SELECTOR, UPDATE_STRATEGY,
+    UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
 };
 use crate::core::selector::Selector;
+use crate::core::window::Windows;
 
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
@@ -111,6 +113,7 @@ fn read_settings(
             notes,
         )?,
         ramp_up: used_in(mode, read_ramp_up(source.annotations), None, notes)?,
+        window: used_in(mode, read_window(source.annotations), None, notes)?,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
@@ -213,6 +216,20 @@ fn read_ramp_up(annotations: &BTreeMap<String, String>) -> Result<Option<Share>,
         return Err(invalid(RAMP_UP, text, Flaw::Zero(Expected::Share)));
     }
     Ok(Some(first))
+}
+
+fn read_window(annotations: &BTreeMap<String, String>) -> Result<Option<Arc<Windows>>, Invalid> {
+    let Some(text) = annotations.get(MAINTENANCE_WINDOW) else {
+        return Ok(None);
+    };
+    match Windows::read(text) {
+        Ok(windows) => Ok(Some(Arc::new(windows))),
+        Err(unreadable) => Err(Invalid {
+            key: MAINTENANCE_WINDOW.into(),
+            value: quoted(text),
+            why: format!("of which {unreadable}"),
+        }),
+    }
 }
 
 fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, SELECTOR,
-    UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, RAMP_UP,
+    READY_SETTLE, SELECTOR, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -116,6 +116,7 @@ fn nothing_but_the_mode_means_the_defaults() {
         selector: None,
         min_interval: Duration::ZERO,
         ramp_up: None,
+        window: None,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);
@@ -485,6 +486,22 @@ fn the_pace_is_a_duration_and_a_share_that_is_not_zero() {
     );
     let invalid = refusal(rolling(&[(MIN_INTERVAL, "8d")]));
     assert_eq!(invalid.why, "which is too long; use at most 7days");
+}
+
+#[test]
+fn a_maintenance_window_that_cannot_be_read_is_named() {
+    let windows = "Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC";
+    let read = without_notes(rolling(&[(MAINTENANCE_WINDOW, windows)]));
+    assert_eq!(
+        read.window.map(|read| read.to_string()).as_deref(),
+        Some(windows)
+    );
+    let invalid = refusal(rolling(&[(MAINTENANCE_WINDOW, "at night")]));
+    assert_eq!(
+        invalid.to_string(),
+        "apps.openyurt.io/maintenance-window is \"at night\", of which \"at night\" has no days, times and time zone: \
+         write a window such as Mon-Fri 22:00-05:00 Europe/Berlin"
+    );
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use super::{Explanation, explain, newest};
 use crate::core::eligibility::Obstacle;
-use crate::core::names::{HOLD, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR};
+use crate::core::names::{
+    HOLD, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
+};
 use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, stall_of};
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -56,6 +58,17 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
                 None => format!("It has its turn after: {early}"),
             }
         }
+        Verdict::OutOfWindow { opens } => match opens {
+            Some(opens) => format!(
+                "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
+                 the Node or else on the DaemonSet.",
+                age::between(picture.now, opens)
+            ),
+            None => format!(
+                "Correct it, or remove it: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
+                node.name
+            ),
+        },
         Verdict::AwaitingOwner => upgrade(picture, node),
         Verdict::NativeControllerBehind => {
             "It goes on by itself within seconds. If it does not, kube-controller-manager is down or cannot reach \

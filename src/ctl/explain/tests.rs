@@ -19,6 +19,7 @@ fn node(name: &str) -> Node {
         name: name.into(),
         labels: Labels::default(),
         hold: None,
+        window: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(1) },
         pods: vec![pod(&format!("p-{name}"))],
