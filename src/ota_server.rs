@@ -32,7 +32,7 @@ mod tests;
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
-use tracing::info;
+use tracing::{info, warn};
 
 pub use self::agent::{Agent, Config};
 pub use self::listen::{serve, serve_stream};
@@ -67,6 +67,13 @@ pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
         listen: Some(address),
     })?;
     info!(%address, version = env!("CARGO_PKG_VERSION"), "Listening");
+    if !address.ip().is_loopback() {
+        warn!(
+            %address,
+            "Whoever reaches this address may read and upgrade the pods of this node: there is no password; use a \
+             loopback address (--listen), or a firewall"
+        );
+    }
     serve(listener, agent.clone(), shutdown).await;
     agent.close().await;
     Ok(())
