@@ -49,41 +49,35 @@ struct Table {
 
 #[derive(Debug)]
 struct Taken {
-    phase: Phase,
+    mark: Mark,
     orders: watch::Sender<Order>,
 }
 
 /// One seat; free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
+    number: u64,
+    seats: Option<Seats>,
     mark: Mark,
     orders: watch::Receiver<Order>,
 }
 
-/// Says of a seat what its connection is about. Cheap to clone.
+/// What the connection of a seat is about. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub(super) struct Mark {
-    number: u64,
-    seats: Option<Seats>,
-    phase: watch::Sender<Phase>,
-}
+pub(super) struct Mark(watch::Sender<Phase>);
 
 impl Mark {
-    fn new(number: u64, seats: Option<Seats>) -> Self {
-        Self {
-            number,
-            seats,
-            phase: watch::Sender::new(Phase::Silent),
-        }
+    fn new() -> Self {
+        Self(watch::Sender::new(Phase::Silent))
     }
 
-    /// Says what the connection is about.
+    /// Says what it is about.
     pub(super) fn set(&self, phase: Phase) {
-        self.phase.send_replace(phase);
-        let Some(seats) = &self.seats else { return };
-        if let Some(taken) = seats.table().taken.get_mut(&self.number) {
-            taken.phase = phase;
-        }
+        self.0.send_replace(phase);
+    }
+
+    fn phase(&self) -> Phase {
+        *self.0.borrow()
     }
 }
 
@@ -115,14 +109,16 @@ impl Seats {
         let number = table.next;
         table.next += 1;
         let (sender, orders) = watch::channel(Order::Stay);
+        let mark = Mark::new();
         let taken = Taken {
-            phase: Phase::Silent,
+            mark: mark.clone(),
             orders: sender,
         };
         table.taken.insert(number, taken);
-        let seats = Some(self.clone());
         Some(Seat {
-            mark: Mark::new(number, seats),
+            number,
+            seats: Some(self.clone()),
+            mark,
             orders,
         })
     }
@@ -149,8 +145,9 @@ impl Table {
         let free = self
             .taken
             .iter()
-            .filter(|(_, taken)| taken.phase != Phase::Busy);
-        let Some((&number, _)) = free.min_by_key(|(number, taken)| (taken.phase, **number)) else {
+            .filter(|(_, taken)| taken.mark.phase() != Phase::Busy);
+        let oldest = free.min_by_key(|(number, taken)| (taken.mark.phase(), **number));
+        let Some((&number, _)) = oldest else {
             return false;
         };
         if let Some(taken) = self.taken.remove(&number) {
@@ -163,16 +160,17 @@ impl Table {
 impl Seat {
     /// A seat that nobody takes away.
     pub(super) fn alone() -> Self {
-        let (number, seats) = (0, None);
         Self {
-            mark: Mark::new(number, seats),
+            number: 0,
+            seats: None,
+            mark: Mark::new(),
             orders: watch::channel(Order::Stay).1,
         }
     }
 
     /// As [`Seats::patience`].
     pub(super) fn patience(&self) -> Option<OwnedSemaphorePermit> {
-        self.mark.seats.as_ref()?.patience()
+        self.seats.as_ref()?.patience()
     }
 
     /// To say what its connection is about.
@@ -182,7 +180,7 @@ impl Seat {
 
     /// What its connection is about, also after the seat was taken away.
     pub(super) fn phase(&self) -> Phase {
-        *self.mark.phase.borrow()
+        self.mark.phase()
     }
 
     /// Waits until the connection is told something.
@@ -198,8 +196,8 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(seats) = &self.mark.seats {
-            seats.table().taken.remove(&self.mark.number);
+        if let Some(seats) = &self.seats {
+            seats.table().taken.remove(&self.number);
         }
     }
 }
