@@ -82,7 +82,7 @@ impl NodeRecord {
     }
 }
 
-/// Reads the windows; the same text stays the same object, so that it is looked at once.
+/// Reads the windows, unless the text is the one that was read before: a node is told of often and changes rarely.
 fn window(before: Option<&NodeRecord>, text: &str) -> NodeWindow {
     match before.and_then(|before| before.window.as_ref()) {
         Some(NodeWindow::Windows(known)) if known.text() == text => {

@@ -41,7 +41,7 @@ impl Cloud {
         self.state().lost
     }
 
-    /// Whether the API server asked to be left alone for now.
+    /// Whether the API server asked to be left alone, and that time is not over.
     pub(super) fn is_throttled(&self) -> bool {
         let until = self.state().throttled;
         until.is_some_and(|until| Instant::now() < until)

@@ -252,6 +252,17 @@ async fn pass(seconds: u32) {
     }
 }
 
+/// Waits for that, at most a minute, and looks often enough to act before anything follows.
+async fn until(is_met: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_met().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+    waited.expect("what was waited for");
+}
+
 fn slow(seconds: u64) -> Behaviour {
     Behaviour {
         pull: Duration::from_secs(seconds),
@@ -320,9 +331,8 @@ async fn a_request_right_after_the_failure_is_a_new_attempt() {
     story.behaviour(NEW, missing).await;
     story.image(NEW).await;
     let message = story.imagepull("n1").await;
-    while story.ready("n1").await[1] == "WaitPullImage" {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let ended = async || story.ready("n1").await[1] != "WaitPullImage";
+    until(ended).await;
     story.behaviour(NEW, slow(3)).await;
     story.imagepull("n1").await;
     pass(8).await;
@@ -507,9 +517,8 @@ async fn a_result_survives_a_controller_that_is_killed() {
     let message = story.imagepull("n1").await;
     story.imagepull("n2").await;
     // Killed as soon as the Jobs are there.
-    while story.job_names().await.len() < 2 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let made = async || story.job_names().await.len() >= 2;
+    until(made).await;
     story.kill();
     pass(60).await;
     assert_eq!(story.ready("n1").await[1], "WaitPullImage");
