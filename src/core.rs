@@ -51,6 +51,7 @@ pub use fleet::{
 pub use hold::{Hold, Holds};
 pub use labels::Labels;
 pub use opening::NodeWindow;
+pub use ota::{message_of, revision_in};
 pub use phase::stall_of;
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall};
 pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};

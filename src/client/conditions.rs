@@ -7,6 +7,9 @@ use kube::api::{Patch, PatchParams};
 use kube::core::{Request, request};
 use serde_json::{Value, json};
 
+use crate::core::message_of;
+use crate::core::names::{POD_IMAGE_READY, WAIT_PULL_IMAGE};
+
 /// A patch that finds its object by name and UID, and changes the listed conditions only.
 pub(crate) fn patch_conditions(
     requests: &Request,
@@ -20,6 +23,16 @@ pub(crate) fn patch_conditions(
     };
     let patch = json!({ "metadata": { "uid": uid }, "status": { "conditions": conditions } });
     requests.patch_subresource("status", name, &parameters, &Patch::Strategic(&patch))
+}
+
+/// A `PodImageReady` that asks for the images of that revision. Whoever flips its status adds when that was.
+pub(crate) fn image_request(revision: &str) -> Value {
+    json!({
+        "type": POD_IMAGE_READY,
+        "status": "False",
+        "reason": WAIT_PULL_IMAGE,
+        "message": message_of(revision),
+    })
 }
 
 /// What removes a condition of that type.

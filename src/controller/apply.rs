@@ -13,12 +13,10 @@ use tokio::sync::{Semaphore, watch};
 use super::lease::Leadership;
 use super::metrics::{Metrics, Withheld};
 use crate::api;
-use crate::client::conditions::{patch_conditions, removal};
+use crate::client::conditions::{image_request, patch_conditions, removal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
-use crate::core::names::{
-    CONDITION_MESSAGE_PREFIX, CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE, WAIT_PULL_IMAGE,
-};
-use crate::core::{Action, PodRef, Revision, StaleImage};
+use crate::core::names::{CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE};
+use crate::core::{Action, PodRef, StaleImage, message_of};
 use crate::index::SetKey;
 
 /// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
@@ -93,20 +91,21 @@ impl Writer {
                 let mut condition = json!({
                     "type": POD_NEED_UPGRADE,
                     "status": if *needed { "True" } else { "False" },
-                    "message": format!("{CONDITION_MESSAGE_PREFIX}{revision}"),
+                    "message": message_of(revision.as_str()),
                 });
                 if *flips {
                     condition["lastTransitionTime"] = json!(on_the_wire(now));
                 }
                 let image = stale_image.map(|stale| match stale {
                     StaleImage::Drop => removal(POD_IMAGE_READY),
-                    StaleImage::AskAgain => image_request(revision),
+                    // It was not `True` before, so nothing flips.
+                    StaleImage::AskAgain => image_request(revision.as_str()),
                 });
                 let conditions = [condition].into_iter().chain(image).collect();
                 self.patch_pod(key, pod, conditions).await
             }
             Action::AskAgain { pod, revision } => {
-                self.patch_pod(key, pod, vec![image_request(revision)])
+                self.patch_pod(key, pod, vec![image_request(revision.as_str())])
                     .await
             }
             Action::RemoveConditions { pod, types } => {
@@ -248,16 +247,6 @@ impl Refusal {
             Self::Failed { error, .. } => Some(error.failure()),
         }
     }
-}
-
-/// A `PodImageReady` that asks for a pull; its status was not `True` before, so nothing flips.
-fn image_request(revision: &Revision) -> Value {
-    json!({
-        "type": POD_IMAGE_READY,
-        "status": "False",
-        "reason": WAIT_PULL_IMAGE,
-        "message": format!("{CONDITION_MESSAGE_PREFIX}{revision}"),
-    })
 }
 
 /// An instant as the API has it: whole seconds.

@@ -2,8 +2,20 @@
 
 use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod, PodRevision, Revision};
-use super::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
+use super::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
 use super::plan::{Action, PodRef, Pull, StaleImage};
+
+/// The message by which both conditions name a revision.
+pub fn message_of(revision: &str) -> String {
+    format!("{CONDITION_MESSAGE_PREFIX}{revision}")
+}
+
+/// The revision that a message names, empty when it names none; `None` when the message has no such form.
+pub fn revision_in(message: &str) -> Option<&str> {
+    message
+        .strip_prefix(CONDITION_MESSAGE_PREFIX)
+        .map(str::trim)
+}
 
 /// What to write so that every pod tells the owner of its node whether `target` waits for it.
 pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {

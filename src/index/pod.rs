@@ -6,10 +6,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
 use crate::core::names::{
-    CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL,
-    TEMPLATE_GENERATION_LABEL, WAIT_PULL_IMAGE,
+    POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL,
+    WAIT_PULL_IMAGE,
 };
-use crate::core::{NodeName, OtaCondition, Pod, PodRevision, PodUid, Trouble};
+use crate::core::{
+    NodeName, OtaCondition, Pod, PodRevision, PodUid, Revision, Trouble, revision_in,
+};
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,10 +109,7 @@ fn ota_condition(condition: &api::Condition) -> OtaCondition {
     OtaCondition {
         status,
         waits: !status && ["", WAIT_PULL_IMAGE].contains(&condition.reason.as_str()),
-        revision: condition
-            .message
-            .strip_prefix(CONDITION_MESSAGE_PREFIX)
-            .map(|hash| hash.trim().into()),
+        revision: revision_in(&condition.message).map(Revision::from),
     }
 }
 

@@ -42,11 +42,11 @@ use super::cloud::Cloud;
 use super::memory::Memory;
 use super::pod::{Pod, PodKey};
 use crate::api;
-use crate::client::conditions::patch_conditions;
+use crate::client::conditions::{image_request, patch_conditions};
 use crate::client::{CallError, Failure};
 use crate::clock::Clock;
 use crate::core::Revision;
-use crate::core::names::{CONDITION_MESSAGE_PREFIX, OTA_SERVER, POD_IMAGE_READY, WAIT_PULL_IMAGE};
+use crate::core::names::OTA_SERVER;
 
 /// What actions need.
 #[derive(Clone)]
@@ -221,12 +221,7 @@ impl Actions {
             Some(_) => return Ok(verb.accepted(key, Reason::AlreadyRequested)),
             None => {}
         }
-        let mut condition = json!({
-            "type": POD_IMAGE_READY,
-            "status": "False",
-            "reason": WAIT_PULL_IMAGE,
-            "message": format!("{CONDITION_MESSAGE_PREFIX}{hash}"),
-        });
+        let mut condition = image_request(hash);
         if present.is_none_or(|image| image.status != "False") {
             condition["lastTransitionTime"] = json!(self.setup.clock.time());
         }

@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::core::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
+use crate::api::nullable;
+use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
+use crate::core::revision_in;
 
 /// Namespace and name of a pod, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,8 +93,7 @@ impl Condition {
 
     /// The hash in the message; `None` when it has no such form.
     pub(super) fn hash(&self) -> Option<&str> {
-        let hash = self.message.strip_prefix(CONDITION_MESSAGE_PREFIX)?.trim();
-        (!hash.is_empty()).then_some(hash)
+        revision_in(&self.message).filter(|hash| !hash.is_empty())
     }
 }
 
@@ -197,11 +198,4 @@ struct WireSpec {
 struct WireStatus {
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<Condition>,
-}
-
-/// `null` and absent alike mean the default.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }

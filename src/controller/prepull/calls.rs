@@ -16,13 +16,12 @@ use super::{Outcome, manifest};
 use crate::api;
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::clock::Clock;
-use crate::controller::apply::{Refusal, Writer, on_the_wire};
+use crate::controller::apply::{Refusal, Writer};
 use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::PERMISSION_MISSING;
-use crate::core::names::{
-    CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
-};
+use crate::core::message_of;
+use crate::core::names::{POD_IMAGE_READY, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE};
 use std::sync::Arc;
 
 /// The longest that a condition says why a pull failed, in bytes: a registry's sentence, not its page.
@@ -231,7 +230,7 @@ fn name_of(order: &Order) -> String {
 
 /// Whether a pod asks for this revision and has no answer.
 fn asks(pod: &api::Pod, order: &Order) -> bool {
-    let message = format!("{CONDITION_MESSAGE_PREFIX}{}", order.pull.revision);
+    let message = message_of(order.pull.revision.as_str());
     pod.metadata.uid.as_deref() == Some(order.pull.pod.uid.as_str())
         && pod.metadata.deletion_timestamp.is_none()
         && pod.status.conditions.iter().any(|condition| {
@@ -248,8 +247,8 @@ fn condition(order: &Order, outcome: &Outcome, job: &str, clock: &Clock) -> Valu
             "type": POD_IMAGE_READY,
             "status": "True",
             "reason": PULL_IMAGE_SUCCESS,
-            "message": format!("{CONDITION_MESSAGE_PREFIX}{}", order.pull.revision),
-            "lastTransitionTime": on_the_wire(clock.now()),
+            "message": message_of(order.pull.revision.as_str()),
+            "lastTransitionTime": clock.time(),
         }),
         // Not `True` before, not `True` now: nothing flips.
         Outcome::Failed(why) => json!({

@@ -5,10 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::api::{Condition, nullable};
-use crate::core::names::{
-    CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_IMAGE_FAIL,
-    REVISION_HASH_LABEL,
-};
+use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_IMAGE_FAIL, REVISION_HASH_LABEL};
+use crate::core::revision_in;
 
 /// The part of a pod that is shown or followed.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -315,7 +313,5 @@ fn is_true(condition: &Condition) -> bool {
 
 /// The hash in a condition's message; `None` when it has no such form.
 fn hash(condition: &Condition) -> Option<&str> {
-    let hash = condition.message.strip_prefix(CONDITION_MESSAGE_PREFIX)?;
-    let hash = hash.trim();
-    (!hash.is_empty()).then_some(hash)
+    revision_in(&condition.message).filter(|hash| !hash.is_empty())
 }

@@ -12,6 +12,7 @@ use tokio::sync::Mutex as Turn;
 use tokio::time::Instant;
 
 use crate::ota_server::pod::{Pod, PodKey};
+use crate::ota_server::route::is_subdomain;
 
 /// Look-ups at once after a quiet time.
 const BURST: u32 = 3;
@@ -132,14 +133,7 @@ fn is_generated(name: &str, daemonset: &str) -> bool {
 
 /// Whether a name may stand in a request at all.
 pub(super) fn is_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let bytes = name.as_bytes();
-    (1..=253).contains(&bytes.len())
-        && bytes.first().copied().is_some_and(inner)
-        && bytes.last().copied().is_some_and(inner)
-        && bytes
-            .iter()
-            .all(|byte| inner(*byte) || b"-.".contains(byte))
+    name.len() <= 253 && is_subdomain(name)
 }
 
 #[cfg(test)]
