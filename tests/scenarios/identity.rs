@@ -1,10 +1,12 @@
 //! Which pods are up to date: revisions, hashes, and everything that makes them confusing.
 
-use anyhow::Context as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::support::checks::*;
@@ -93,6 +95,11 @@ async fn foreign_revision(stage: Stage) -> anyhow::Result<()> {
 /// Deletes the DaemonSet, keeps its pods, and makes it anew with another image.
 async fn adopt(stage: Stage) -> anyhow::Result<()> {
     stage.delete_daemon(&DeleteParams::orphan()).await?;
+    // A native controller that still believes the pods owned would make a second set of them, and remove that later.
+    let pods = stage.api::<Pod>().list(&ListParams::default()).await?;
+    let is_orphan = |pod: &Pod| pod.owner_references().is_empty();
+    ensure!(pods.iter().all(is_orphan), "a pod still has an owner");
+    tokio::time::sleep(Duration::from_secs(5)).await;
     // Revisions are orphans now, and would be adopted as well: their hash would be known. It has to be unknown.
     stage
         .api::<ControllerRevision>()
