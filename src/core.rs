@@ -24,6 +24,7 @@ mod classify;
 mod decide;
 pub mod eligibility;
 pub mod fleet;
+mod gates;
 mod guard;
 pub mod hold;
 mod labels;

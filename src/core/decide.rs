@@ -1,7 +1,7 @@
 //! The decision: one pass over a fleet.
 //!
 //! ```text
-//! nodes ──classify──► classes ──guard──► classes ──scope──► classes ──budget──► slots ──choose──► actions + verdicts ──phase──► Plan
+//! nodes ──classify──► classes ──guard──► classes ──scope──► classes ──gates──► candidates ──budget──► actions + verdicts ──phase──► Plan
 //! ```
 //!
 //! # Guarantees
@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
 use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
-use super::opening::Openings;
+use super::gates::Gates;
 use super::pace::Pace;
 use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
@@ -76,7 +76,7 @@ struct Draft<'a> {
     announced: bool,
     scope: Scope,
     budget: Budget,
-    openings: Openings,
+    gates: Gates,
     /// Before this instant nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
     actions: Vec<Action>,
@@ -102,7 +102,7 @@ impl<'a> Draft<'a> {
             now,
             budget: Budget::count(&classes, &scope, strategy),
             scope,
-            openings: Openings::of(strategy, fleet, now),
+            gates: Gates::of(strategy, fleet, now),
             opens: None,
             actions: Vec::new(),
             pulls: Vec::new(),
@@ -174,19 +174,19 @@ impl<'a> Draft<'a> {
         for position in chosen {
             self.replace(position);
         }
-        self.tell_closed();
+        self.tell_shut();
         if self.announced {
             self.withdraw();
         }
     }
 
-    /// Says of the nodes that would be next when their window opens.
-    fn tell_closed(&mut self) {
+    /// Says of the nodes that would be next what they wait for.
+    fn tell_shut(&mut self) {
         for (position, class) in self.classes.iter().enumerate() {
-            let opening = self.openings.at(position);
-            if !opening.is_open && matches!(class, Class::Outdated { settling: None, .. }) {
-                let opens = opening.changes;
-                self.verdicts[position] = Verdict::OutOfWindow { opens };
+            if matches!(class, Class::Outdated { settling: None, .. })
+                && let Some(verdict) = self.gates.shut_at(position)
+            {
+                self.verdicts[position] = verdict;
             }
         }
     }
@@ -198,7 +198,7 @@ impl<'a> Draft<'a> {
         };
         let positions = 0..self.classes.len();
         positions.filter(move |position| {
-            self.classes[*position] == wanted && self.openings.at(*position).is_open
+            self.classes[*position] == wanted && self.gates.shut_at(*position).is_none()
         })
     }
 
@@ -238,7 +238,7 @@ impl<'a> Draft<'a> {
             .chain(wake)
             .chain(self.scope.next_change())
             .chain(self.opens)
-            .chain(self.window_changes())
+            .chain(self.gate_changes())
             .min();
         Plan {
             actions: self.actions,
@@ -251,13 +251,13 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// When a window opens or closes for a node that waits.
-    fn window_changes(&self) -> Option<Timestamp> {
+    /// When a gate opens or shuts for a node that waits.
+    fn gate_changes(&self) -> Option<Timestamp> {
         let waits = |class: &Class| matches!(class, Class::Outdated { .. });
         let waiting = self.classes.iter().enumerate();
         let waiting = waiting.filter(|(_, class)| waits(class));
         waiting
-            .filter_map(|(position, _)| self.openings.at(position).changes)
+            .filter_map(|(position, _)| self.gates.changes_at(position))
             .min()
     }
 

@@ -1,0 +1,43 @@
+//! What keeps a node, which has nothing against its replacement, from being replaced right now.
+//!
+//! The gates of a node are asked in one order, and the first that is shut gives the verdict. A gate speaks only of nodes
+//! that are online, settled and outdated, and it governs the beginning alone: what is under way is finished. A node whose
+//! gates are all open competes for the budget.
+//!
+//! # Adding one
+//! A gate is a small part of its own that is made once per pass and asked by position; it gets its line in [`Gates::of`],
+//! [`Gates::shut_at`] and [`Gates::changes_at`], and nowhere else.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::fleet::Fleet;
+use super::opening::Openings;
+use super::strategy::Strategy;
+use super::verdict::Verdict;
+
+/// Every gate, as it is now.
+pub(super) struct Gates {
+    openings: Openings,
+}
+
+impl Gates {
+    /// As they are at `now`.
+    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
+        Self {
+            openings: Openings::of(strategy, fleet, now),
+        }
+    }
+
+    /// What the first shut gate of the node at `position` says; `None`: its replacement may begin.
+    pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
+        let opening = self.openings.at(position);
+        (!opening.is_open).then_some(Verdict::OutOfWindow {
+            opens: opening.changes,
+        })
+    }
+
+    /// When time alone changes that, at the earliest.
+    pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
+        self.openings.at(position).changes
+    }
+}
