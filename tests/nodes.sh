@@ -4,6 +4,7 @@
 #   begin BINARY          takes the arguments apart; from here on everything is cleaned up at the end
 #   start_nodes           control plane and nodes
 #   install_us IMAGE      yurt-ds from manifests/, as the README says; again with another image to upgrade it
+#   run_controller        or instead: the controller beside the control plane, under the role of manifests/
 #
 # A script may define `show`: what it prints of its own objects when it failed.
 plane=$(realpath ../shared/control-plane)
@@ -108,6 +109,23 @@ patches:
 ${OVERLAY_PATCHES:-}
 END_OF_OVERLAY
   kubectl apply -k "$dir/overlay" > /dev/null
+}
+run_controller() {
+  local token
+  kubectl apply -f manifests/base/namespace.yaml > /dev/null
+  kubectl apply -k manifests/base/rbac > /dev/null
+  token=$(kubectl -n yurt-ds create token yurt-ds-controller --duration 1h)
+  cat > "$dir/controller.yaml" <<END_OF_KUBECONFIG
+apiVersion: v1
+kind: Config
+clusters: [{name: local, cluster: {server: "https://127.0.0.1:$api_port", certificate-authority: "$dir/ca.crt"}}]
+users: [{name: controller, user: {token: "$token"}}]
+contexts: [{name: local, context: {cluster: local, user: controller}}]
+current-context: local
+END_OF_KUBECONFIG
+  "$binary" controller --kubeconfig "$dir/controller.yaml" --listen 127.0.0.1:0 --lease-namespace yurt-ds >> "$dir/controller.log" 2>&1 &
+  controller=$!
+  background+=("$controller")
 }
 await_us() {
   kubectl -n yurt-ds rollout status deployment/yurt-ds-controller --timeout 180s > /dev/null

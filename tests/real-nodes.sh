@@ -51,19 +51,7 @@ say "control plane, two nodes, and the controller under its own role"
 CONTROLLER_MANAGER_FLAGS="--node-monitor-grace-period=8s --node-monitor-period=1s" start_nodes
 old=$(image hello:1)
 new=$(image hello:2)
-kubectl apply -f manifests/base/namespace.yaml > /dev/null
-kubectl apply -k manifests/base/rbac > /dev/null
-token=$(kubectl -n yurt-ds create token yurt-ds-controller --duration 1h)
-cat > "$dir/controller.yaml" <<END
-apiVersion: v1
-kind: Config
-clusters: [{name: local, cluster: {server: "https://127.0.0.1:$api_port", certificate-authority: "$dir/ca.crt"}}]
-users: [{name: controller, user: {token: "$token"}}]
-contexts: [{name: local, context: {cluster: local, user: controller}}]
-current-context: local
-END
-"$binary" controller --kubeconfig "$dir/controller.yaml" --listen 127.0.0.1:0 --lease-namespace yurt-ds > "$dir/controller.log" 2>&1 &
-background+=($!)
+run_controller
 
 say "15: $far is NotReady; the image changes"
 daemonset rolling AdvancedRollingUpdate
