@@ -3,6 +3,7 @@
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, identity, ota, rest,
 //!   prepull, operations); each is a test on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
+//! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
 //!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
 //!   `agents` are the nodes' ota-servers with their owners, behind a `link` that can be cut; `said` is what they answer,
@@ -40,4 +41,5 @@ mod scenarios {
 }
 
 mod agent;
+mod docs;
 mod real_cluster;

@@ -1,0 +1,148 @@
+//! What `docs/` says is true: every page's example is applied to the embedded cluster, its image changes, and what the
+//! page expects has to come about. How a page says that is told in `docs/README.md`.
+
+mod page;
+mod play;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use yurt_ds::core::Verdict;
+use yurt_ds::core::names::{ANNOTATION_PREFIX, NOT_YET};
+
+use self::page::Page;
+
+/// Keys whose page is still being written.
+const OPEN: [&str; 3] = ["paused", "min-interval", "ramp-up"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
+}
+
+fn index() -> String {
+    fs::read_to_string(folder().join("README.md")).expect("the index")
+}
+
+/// Every page but the index.
+fn pages() -> Vec<Page> {
+    let files = fs::read_dir(folder()).expect("the folder docs");
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    let is_page = |file: &&PathBuf| {
+        file.extension().is_some_and(|e| e == "md") && !file.ends_with("README.md")
+    };
+    let read = |file: &PathBuf| {
+        let name = file.file_name().expect("a name").to_string_lossy();
+        Page::read(&name, &fs::read_to_string(file).expect("a text"))
+    };
+    files.iter().filter(is_page).map(read).collect()
+}
+
+/// What stands between backquotes, without the family's prefix.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    let quoted = line.split('`').skip(1).step_by(2);
+    quoted.map(|text| text.strip_prefix(ANNOTATION_PREFIX).unwrap_or(text))
+}
+
+/// The keys that the index itself is the page of: in its introduction and under "Other keys".
+fn told_in(index: &str) -> impl Iterator<Item = &str> {
+    let sections = index.split("\n## ").enumerate();
+    let sections = sections.filter(|(number, text)| *number == 0 || text.starts_with("Other keys"));
+    sections.flat_map(|(_, text)| text.lines().flat_map(quoted))
+}
+
+#[test]
+fn every_example_does_what_its_page_says() {
+    let mut failures = Vec::new();
+    for page in pages() {
+        if page.examples.is_empty() {
+            failures.push(format!("{}: no ```yaml example", page.name));
+        }
+        for example in &page.examples {
+            let played = match &example.unreadable {
+                Some(why) => Err(why.clone()),
+                None => play::play(example),
+            };
+            failures.extend(played.err().map(|why| format!("{}: {why}", page.name)));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn every_annotation_has_a_page_or_a_line_in_the_index() {
+    let names = include_str!("../src/core/names.rs");
+    let keys = names.split('"').skip(1).step_by(2);
+    let keys: BTreeSet<&str> = keys
+        .filter(|key| !NOT_YET.contains(key))
+        .filter_map(|key| key.strip_prefix(ANNOTATION_PREFIX))
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(keys.len() > 10, "found only {keys:?}");
+    let (pages, index) = (pages(), index());
+    let titled = pages.iter().flat_map(|page| quoted(&page.title));
+    let known: BTreeSet<&str> = titled.chain(told_in(&index)).collect();
+    let is_open = |name: &&str| OPEN.contains(name);
+    for name in keys.iter().filter(|name| !is_open(name)) {
+        assert!(
+            known.contains(name),
+            "{ANNOTATION_PREFIX}{name} is in names.rs, but neither in the title of a page of docs/ nor told in docs/README.md"
+        );
+    }
+    let written: Vec<&&str> = OPEN.iter().filter(|name| known.contains(**name)).collect();
+    assert!(
+        written.is_empty(),
+        "there is a page now for {written:?}: remove it from OPEN"
+    );
+}
+
+#[test]
+fn the_index_lists_every_page_and_every_verdict() {
+    let index = index();
+    for page in pages() {
+        let link = format!("]({})", page.name);
+        assert!(
+            index.contains(&link),
+            "docs/README.md does not link {}",
+            page.name
+        );
+    }
+    for word in Verdict::WORDS {
+        let told = index.lines().filter(|line| line.starts_with('|'));
+        let told = told.filter(|line| quoted(line).any(|quoted| quoted == word));
+        assert!(
+            told.count() > 0,
+            "docs/README.md has no row for the verdict {word}"
+        );
+    }
+    let readme = include_str!("../README.md");
+    assert!(
+        readme.contains("](docs/README.md)"),
+        "README.md does not link docs/"
+    );
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    for page in fs::read_dir(folder()).expect("the folder docs") {
+        let page = page.expect("a file").path();
+        if page.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&page).expect("a text");
+        for target in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            let file = target.split('#').next().unwrap_or_default();
+            let is_outside = file.contains("://") || file.is_empty();
+            assert!(
+                is_outside || folder().join(file).exists(),
+                "{}: {target} leads nowhere",
+                page.display()
+            );
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Plays an example of a page on an embedded cluster of its own, with the controller.
+//!
+//! The fleet is that of `docs/README.md`; a Node in the example changes or adds one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::ApiResource;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use yurt_ds::core::names::ANNOTATION_PREFIX;
+use yurt_ds::core::strategy::{Reading, Source, read};
+use yurt_ds::sim::kubelet::{NodeSpec, Offline};
+
+use super::page::{Example, Step, is_daemon_set};
+use crate::support::embedded;
+use crate::support::world::World;
+
+/// Name, pool and zone of every node.
+const FLEET: [(&str, &str, &str); 4] = [
+    ("node-1", "canary", "a"),
+    ("node-2", "field", "a"),
+    ("node-3", "field", "b"),
+    ("node-4", "field", "b"),
+];
+
+/// How long something may take to come about, in virtual time: a maintenance window may open tomorrow.
+const PATIENCE: Duration = Duration::from_secs(48 * 60 * 60);
+
+/// Plays `example`.
+///
+/// # Errors
+/// What did not come about.
+pub(crate) fn play(example: &Example) -> Result<(), String> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    let played = runtime.block_on(async {
+        let stage = Stage::set(embedded::world(), example).await?;
+        stage.play(example).await
+    });
+    played.map_err(|error: anyhow::Error| format!("{error:#}"))
+}
+
+struct Stage {
+    world: World,
+    daemons: Api<DaemonSet>,
+    pods: Api<Pod>,
+    name: String,
+}
+
+impl Stage {
+    async fn set(world: World, example: &Example) -> anyhow::Result<Self> {
+        let client = world.client.clone();
+        world.kubelets.add_nodes(fleet(&example.objects)).await?;
+        let daemon = example.objects.iter().find(|object| is_daemon_set(object));
+        let daemon: DaemonSet = serde_json::from_value(daemon.cloned().context("a DaemonSet")?)?;
+        is_valid(&daemon)?;
+        let namespace = daemon.namespace().unwrap_or_else(|| "default".into());
+        for object in &example.objects {
+            if !is_daemon_set(object) && object["kind"] != "Node" {
+                create(&client, object, &namespace).await?;
+            }
+        }
+        let stage = Self {
+            daemons: Api::namespaced(client.clone(), &namespace),
+            pods: Api::namespaced(client.clone(), &namespace),
+            name: daemon.name_any(),
+            world,
+        };
+        let made = stage.daemons.create(&PostParams::default(), &daemon).await;
+        made.context("create the DaemonSet")?;
+        stage.until("every pod is available", all_available).await?;
+        // The controller hears of it a moment later.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(stage)
+    }
+
+    async fn play(&self, example: &Example) -> anyhow::Result<()> {
+        for (number, step) in example.steps.iter().enumerate() {
+            let done = self.perform(step).await;
+            done.with_context(|| format!("step {} ({step:?})", number + 1))?;
+        }
+        Ok(())
+    }
+
+    async fn perform(&self, step: &Step) -> anyhow::Result<()> {
+        let kubelets = &self.world.kubelets;
+        match step {
+            Step::Image => self.change_image().await,
+            Step::Annotate(name, value) => self.annotate(name, value.as_deref()).await,
+            Step::Offline(node) => kubelets.set_offline(node, Offline::MARKED).await,
+            Step::Online(node) => kubelets.set_online(node).await,
+            Step::Converged => self.until("converged", converged).await,
+            Step::Condition(kind, status, words) => {
+                self.until("that condition", |daemon| {
+                    has_condition(daemon, kind, status, words)
+                })
+                .await
+            }
+        }
+    }
+
+    async fn change_image(&self) -> anyhow::Result<()> {
+        let daemon = self.daemons.get(&self.name).await?;
+        let mut daemon = serde_json::to_value(daemon)?;
+        let container = &mut daemon["spec"]["template"]["spec"]["containers"][0];
+        let image = container["image"].as_str().context("an image")?;
+        let changed = json!({ "name": container["name"], "image": format!("{image}-next") });
+        let patch = json!({ "spec": { "template": { "spec": { "containers": [changed] } } } });
+        self.patch(&patch).await
+    }
+
+    async fn annotate(&self, name: &str, value: Option<&str>) -> anyhow::Result<()> {
+        let key = match name.contains('/') {
+            true => name.to_owned(),
+            false => format!("{ANNOTATION_PREFIX}{name}"),
+        };
+        let value = match value {
+            Some(value) if value.contains("{revision}") => {
+                Some(value.replace("{revision}", &self.revision().await?))
+            }
+            other => other.map(str::to_owned),
+        };
+        self.patch(&json!({ "metadata": { "annotations": { key: value } } }))
+            .await
+    }
+
+    /// The hash of the present revision, as our conditions tell it.
+    async fn revision(&self) -> anyhow::Result<String> {
+        let daemon = self.daemons.get(&self.name).await?;
+        let complete = condition(&daemon, "RolloutComplete").context("no RolloutComplete")?;
+        let hash = complete.1.strip_prefix("revision ");
+        let hash = hash.and_then(|rest| rest.split(':').next());
+        Ok(hash.context("a message without a revision")?.to_owned())
+    }
+
+    async fn patch(&self, patch: &Value) -> anyhow::Result<()> {
+        let params = PatchParams::default();
+        let patched = self
+            .daemons
+            .patch(&self.name, &params, &Patch::Strategic(patch))
+            .await?;
+        is_valid(&patched)
+    }
+
+    /// Looks ever more rarely, until it is so.
+    async fn until(
+        &self,
+        what: &str,
+        holds: impl Fn(&DaemonSet) -> Result<(), String>,
+    ) -> anyhow::Result<()> {
+        let begin = self.world.clock.now();
+        loop {
+            let daemon = self.daemons.get(&self.name).await?;
+            let Err(why) = holds(&daemon) else {
+                return Ok(());
+            };
+            let waited = self.world.clock.now().duration_since(begin).unsigned_abs();
+            if waited > PATIENCE {
+                bail!("not {what}: {why}\n{}", self.picture(&daemon).await?);
+            }
+            let pause = waited / 20;
+            tokio::time::sleep(pause.clamp(Duration::from_secs(1), Duration::from_secs(60))).await;
+        }
+    }
+
+    /// What is there, for people.
+    async fn picture(&self, daemon: &DaemonSet) -> anyhow::Result<String> {
+        let mut lines = Vec::new();
+        let status = daemon.status.clone().unwrap_or_default();
+        for condition in status.conditions.iter().flatten() {
+            let message = condition.message.as_deref().unwrap_or_default();
+            lines.push(format!(
+                "  {}={}: {message}",
+                condition.type_, condition.status
+            ));
+        }
+        for pod in self.pods.list(&ListParams::default()).await?.items {
+            let spec = pod.spec.clone().unwrap_or_default();
+            let image = spec.containers.first().and_then(|c| c.image.clone());
+            let node = spec.node_name.unwrap_or_default();
+            lines.push(format!("  {} on {node}: {image:?}", pod.name_any()));
+        }
+        Ok(lines.join("\n"))
+    }
+}
+
+/// The nodes, as the example changes them.
+fn fleet(objects: &[Value]) -> Vec<NodeSpec> {
+    let mut nodes: BTreeMap<String, NodeSpec> = BTreeMap::new();
+    for (name, pool, zone) in FLEET {
+        let node = NodeSpec::named(name)
+            .label("pool", pool)
+            .label("topology.kubernetes.io/zone", zone);
+        nodes.insert(name.to_owned(), node);
+    }
+    for object in objects.iter().filter(|object| object["kind"] == "Node") {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let mut node = nodes.remove(name).unwrap_or_else(|| NodeSpec::named(name));
+        for (key, value) in map(&object["metadata"]["labels"]) {
+            node = node.label(key, value);
+        }
+        for (key, value) in map(&object["metadata"]["annotations"]) {
+            node = node.annotation(key, value);
+        }
+        nodes.insert(name.to_owned(), node);
+    }
+    nodes.into_values().collect()
+}
+
+fn map(value: &Value) -> impl Iterator<Item = (&str, &str)> {
+    let entries = value.as_object().into_iter().flatten();
+    entries.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+async fn create(client: &Client, object: &Value, namespace: &str) -> anyhow::Result<()> {
+    let word = |field: &str| object[field].as_str().unwrap_or_default();
+    let (version, kind) = (word("apiVersion"), word("kind"));
+    let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let api: Api<DynamicObject> = match kind {
+        "Namespace" | "ClusterRole" | "ClusterRoleBinding" => {
+            Api::all_with(client.clone(), &resource)
+        }
+        _ => Api::namespaced_with(client.clone(), namespace, &resource),
+    };
+    let object: DynamicObject = serde_json::from_value(object.clone())?;
+    let made = api.create(&PostParams::default(), &object).await;
+    made.map(drop).with_context(|| format!("create the {kind}"))
+}
+
+/// The settings are read, and nothing is to be said against them.
+fn is_valid(daemon: &DaemonSet) -> anyhow::Result<()> {
+    let spec = serde_json::to_value(&daemon.spec)?;
+    let strategy = &spec["updateStrategy"];
+    let annotations = daemon.annotations();
+    let min_ready = daemon.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
+    let reading = read(&Source {
+        annotations,
+        update_strategy: strategy["type"].as_str(),
+        rolling_update_max_unavailable: strategy["rollingUpdate"].get("maxUnavailable"),
+        min_ready_seconds: i64::from(min_ready.unwrap_or_default()),
+    });
+    match reading {
+        Reading::NotOurs => bail!("the annotation update-strategy is missing"),
+        Reading::Invalid(invalid) => bail!("{invalid}"),
+        Reading::Strategy { notes, .. } => {
+            let warnings: Vec<&str> = notes
+                .iter()
+                .filter(|note| note.warning)
+                .map(|note| note.text.as_str())
+                .collect();
+            ensure!(warnings.is_empty(), "{}", warnings.join("; "));
+            Ok(())
+        }
+    }
+}
+
+fn all_available(daemon: &DaemonSet) -> Result<(), String> {
+    let status = daemon.status.clone().unwrap_or_default();
+    let (desired, available) = (
+        status.desired_number_scheduled,
+        status.number_available.unwrap_or_default(),
+    );
+    let observed = status.observed_generation >= daemon.metadata.generation;
+    match observed && desired > 0 && available == desired {
+        true => Ok(()),
+        false => Err(format!("{available} of {desired} are")),
+    }
+}
+
+fn converged(daemon: &DaemonSet) -> Result<(), String> {
+    all_available(daemon)?;
+    let status = daemon.status.clone().unwrap_or_default();
+    let updated = status.updated_number_scheduled.unwrap_or_default();
+    if updated != status.desired_number_scheduled {
+        return Err(format!("{updated} pods are of the new revision"));
+    }
+    has_condition(daemon, "RolloutComplete", "True", ": complete")?;
+    match has_condition(daemon, "RolloutComplete", "True", "except") {
+        Ok(()) => Err("complete but for exceptions".into()),
+        Err(_) => Ok(()),
+    }
+}
+
+fn condition(daemon: &DaemonSet, kind: &str) -> Option<(String, String)> {
+    let status = daemon.status.as_ref()?;
+    let condition = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|c| c.type_ == kind)?;
+    let message = condition.message.clone().unwrap_or_default();
+    Some((condition.status.clone(), message))
+}
+
+fn has_condition(daemon: &DaemonSet, kind: &str, status: &str, words: &str) -> Result<(), String> {
+    match condition(daemon, kind) {
+        Some((found, message)) if found == status && message.contains(words) => Ok(()),
+        other => Err(format!("{kind} is {other:?}")),
+    }
+}
