@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
-//! by `pause` and `resume`. Every outcome has an exit code of its own, [`Code`].
+//! by `pause` and `resume`, and what `eject` takes back. Every outcome has an exit code of its own, [`Code`].
 //!
 //! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
 
@@ -13,6 +13,7 @@ mod access;
 mod age;
 mod code;
 pub mod edge;
+mod eject;
 mod explain;
 mod lookup;
 mod near;
@@ -104,6 +105,7 @@ pub async fn perform(
         Verb::Why(args) => why::why(context, args, screen).await?,
         Verb::Pause(args) => pause::pause(context, args, screen).await?,
         Verb::Resume(args) => pause::resume(context, args, screen).await?,
+        Verb::Eject(args) => eject::eject(context, args, screen).await?,
         Verb::Edge(verb) => {
             let edge = Edge::to(verb.server())?.in_namespace(context.namespace.clone());
             return edge::perform_edge(verb, &edge, screen, &context.clock).await;

@@ -59,6 +59,13 @@ pub enum Verb {
     Pause(PauseArgs),
     /// End a pause
     Resume(ResumeArgs),
+    /// Hand a DaemonSet back to Kubernetes' own RollingUpdate; no pod is restarted
+    ///
+    /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one
+    /// write, then the conditions. While a node runs an old revision this is refused (exit code 9), because the native
+    /// controller would replace its pod at once.
+    #[command(after_long_help = Code::long_help())]
+    Eject(EjectArgs),
     /// What asks the node itself.
     #[command(flatten)]
     Edge(EdgeVerb),
@@ -125,6 +132,20 @@ pub struct ResumeArgs {
     /// The DaemonSet
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
+}
+
+/// Flags of `yurt-ds ctl eject`.
+#[derive(Clone, Debug, Args)]
+pub struct EjectArgs {
+    /// The DaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+    /// Also while nodes run an old revision: Kubernetes then replaces their pods at once
+    #[arg(long, env = "YURT_DS_NOW", hide_env = true)]
+    pub now: bool,
+    /// Say what would be done, and write nothing
+    #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
+    pub dry_run: bool,
 }
 
 /// Flags of `yurt-ds ctl completions`.

@@ -18,6 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::selector::Selector;
 use super::window::Windows;
 
+pub use advice::is_setting;
 pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
 pub use value::Flaw;
 

@@ -23,7 +23,7 @@ pub enum Code {
     Unreachable,
     /// A name that does not exist, or is not managed.
     NotFound,
-    /// The server of the node says no.
+    /// The server of the node says no, or what was asked for would restart pods.
     Refused,
     /// The node has no contact with the cloud, without which nothing is replaced.
     Disconnected,
@@ -86,7 +86,9 @@ impl Code {
             Self::NotFound => {
                 "no such namespace, DaemonSet, node or pod, or one that is not managed"
             }
-            Self::Refused => "on a node: its server refuses, and says why",
+            Self::Refused => {
+                "refused: by the server of the node, which says why; by eject, because nodes run an old revision"
+            }
             Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
             Self::PullFailed => "on a node: the images could not be pulled",
         }

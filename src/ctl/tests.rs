@@ -21,17 +21,17 @@ use crate::sim::{daemonset, scheduler};
 /// Long enough for native controllers and kubelets to do what they do.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-struct World {
-    cluster: Cluster,
-    client: Client,
-    kubelets: Kubelets,
-    context: Context,
+pub(super) struct World {
+    pub(super) cluster: Cluster,
+    pub(super) client: Client,
+    pub(super) kubelets: Kubelets,
+    pub(super) context: Context,
     _tasks: Vec<Task>,
 }
 
 impl World {
     /// A cluster with nodes n1, n2, … and the managed DaemonSet `default/web` on them.
-    async fn with_nodes(count: usize) -> Self {
+    pub(super) async fn with_nodes(count: usize) -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
         let cluster = Cluster::new(Options::new(clock.clone(), 1));
@@ -67,7 +67,7 @@ impl World {
         world
     }
 
-    async fn create(&self, name: &str, annotations: Value) {
+    pub(super) async fn create(&self, name: &str, annotations: Value) {
         let set = json!({
             "metadata": { "name": name, "annotations": annotations },
             "spec": {
@@ -85,17 +85,17 @@ impl World {
         tokio::time::sleep(A_MOMENT).await;
     }
 
-    fn sets(&self) -> Api<DaemonSet> {
+    pub(super) fn sets(&self) -> Api<DaemonSet> {
         Api::namespaced(self.client.clone(), "default")
     }
 
-    async fn patch(&self, patch: Value) {
+    pub(super) async fn patch(&self, patch: Value) {
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
         self.sets().patch("web", &params, &patch).await.unwrap();
         tokio::time::sleep(A_MOMENT).await;
     }
 
-    async fn set_image(&self, image: &str) {
+    pub(super) async fn set_image(&self, image: &str) {
         let containers = json!([{ "name": "c", "image": image }]);
         let template = json!({ "spec": { "containers": containers } });
         self.patch(json!({ "spec": { "template": template } }))
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// Deletes the old pod of a node, as the controller would.
-    async fn replace(&self, node: &str) {
+    pub(super) async fn replace(&self, node: &str) {
         let pods: Api<k8s_openapi::api::core::v1::Pod> =
             Api::namespaced(self.client.clone(), "default");
         for pod in pods.list(&Default::default()).await.unwrap() {
@@ -116,7 +116,7 @@ impl World {
     }
 
     /// What a command prints, and how it ends.
-    async fn run(&self, line: &str) -> (String, Result<Code, Trouble>) {
+    pub(super) async fn run(&self, line: &str) -> (String, Result<Code, Trouble>) {
         let words = format!("yurt-ds ctl {line}");
         let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
             panic!("not ctl")
@@ -132,28 +132,28 @@ impl World {
         (String::from_utf8(out).unwrap(), ended)
     }
 
-    async fn text(&self, line: &str) -> String {
+    pub(super) async fn text(&self, line: &str) -> String {
         let (text, ended) = self.run(line).await;
         ended.unwrap();
         text
     }
 
-    async fn code(&self, line: &str) -> Code {
+    pub(super) async fn code(&self, line: &str) -> Code {
         self.run(line).await.1.unwrap()
     }
 
-    async fn trouble(&self, line: &str) -> Trouble {
+    pub(super) async fn trouble(&self, line: &str) -> Trouble {
         let (text, ended) = self.run(line).await;
         assert_eq!(text, "", "nothing is printed before a failure");
         ended.unwrap_err()
     }
 
-    async fn json(&self, line: &str) -> Value {
+    pub(super) async fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.text(&format!("{line} -o json")).await).unwrap()
     }
 
     /// How many writes ctl sent.
-    fn writes(&self) -> u64 {
+    pub(super) fn writes(&self) -> u64 {
         let of_ctl = self.cluster.requests().into_iter();
         of_ctl
             .filter(|count| count.user_agent == "ctl")

@@ -109,7 +109,11 @@ impl World {
     }
 }
 
-fn start_controller(client: Client, clock: Clock) -> (shutdown::Trigger, JoinHandle<()>) {
+/// Starts the yurt-ds controller on a client of an embedded cluster.
+pub(crate) fn start_controller(
+    client: Client,
+    clock: Clock,
+) -> (shutdown::Trigger, JoinHandle<()>) {
     let (end, shutdown) = shutdown::channel();
     let config = controller::Config {
         client,

@@ -27,6 +27,11 @@ const LIMIT: usize = 8;
 /// Edits between two names that look alike.
 const NEAR: usize = 2;
 
+/// Whether an annotation of a DaemonSet is a setting of ours, in effect or planned.
+pub fn is_setting(key: &str) -> bool {
+    KNOWN.contains(&key) || NOT_YET.contains(&key)
+}
+
 /// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to
 /// other parts of OpenYurt look different and are left alone.
 pub(super) fn on_keys(annotations: &BTreeMap<String, String>) -> Vec<Note> {

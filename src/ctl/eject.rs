@@ -1,0 +1,354 @@
+//! `ctl eject`: hands a DaemonSet back to the native RollingUpdate, and restarts nobody.
+//!
+//! ```text
+//! look (GET, LIST) ─judge─► refused, or: pause, if replacing is under way ──► ONE conditional write ──► conditions go
+//!    ▲                                                                              │ conflict
+//!    └──────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The one write removes our annotations and sets `RollingUpdate`: before it only this controller may replace pods, after
+//! it only the native one. It carries the resourceVersion of what was looked at, so nothing else was decided meanwhile.
+
+mod words;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::access::Trouble;
+use super::code::Code;
+use super::lookup;
+use super::picture::{Picture, State};
+use super::screen::Screen;
+use crate::cli::ctl::EjectArgs;
+use crate::client::conditions::{patch_conditions, removal};
+use crate::client::{Failure, within};
+use crate::core::names::{ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE};
+use crate::core::strategy::{Share, Strategy, is_setting};
+use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
+use crate::index::{OWN_CONDITIONS, SetKey};
+
+/// Who writes, for the API server's records.
+const FIELD_MANAGER: &str = "yurt-ds-ctl";
+/// How often it is looked at again when somebody else wrote between the look and the write.
+const ATTEMPTS: usize = 5;
+/// How long a running controller gets to notice a pause or the end, and how often that is looked at.
+const PATIENCE: Duration = Duration::from_secs(10);
+const GLANCE: Duration = Duration::from_millis(500);
+/// One call to the API server; a person waits for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A DaemonSet as it stands, and what follows from that.
+struct Standing {
+    key: SetKey,
+    set: DaemonSet,
+    picture: Picture,
+    /// Our annotations on it.
+    settings: BTreeMap<String, String>,
+    old: Old,
+}
+
+/// Nodes whose pods the native RollingUpdate would replace at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Old {
+    /// All of them.
+    nodes: usize,
+    /// Those that are offline.
+    offline: usize,
+    /// Those that keep their revision because the settings say so.
+    kept: usize,
+    /// Whether the present revision is known.
+    known: bool,
+}
+
+/// Hands a DaemonSet back.
+pub(super) async fn eject(
+    context: &Context,
+    args: &EjectArgs,
+    screen: &mut Screen<'_>,
+) -> Result<(), Trouble> {
+    let access = &context.access;
+    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    for _ in 0..ATTEMPTS {
+        let standing = Standing::look(context, &key).await?;
+        if !args.now {
+            standing.refuse_unfinished()?;
+        }
+        if args.dry_run {
+            let _ = screen.print(&standing.would());
+            return Ok(());
+        }
+        if standing.is_replacing() {
+            let _ = screen.print(&format!("{key} is paused first.\n"));
+            if standing.pause(context).await? {
+                standing.await_pause(context).await?;
+            }
+            continue;
+        }
+        if standing.hand_over(context).await? {
+            let _ = screen.print(&standing.done());
+            let left = standing.clean(context).await?;
+            let _ = screen.print(&left);
+            return Ok(());
+        }
+    }
+    Err(Trouble::new(
+        Code::Failed,
+        format!("{key} kept changing while it was looked at; nothing was handed over. Try again."),
+    ))
+}
+
+impl Standing {
+    /// Looks at the object before everything else: whatever is newer than it makes the write fail.
+    async fn look(context: &Context, key: &SetKey) -> Result<Self, Trouble> {
+        let (access, now) = (&context.access, context.clock.now());
+        let doing = format!("read DaemonSet {key}");
+        let api = sets(context, key);
+        let set = access.find(&doing, api.get(&key.name)).await?;
+        let set = set.unwrap_or_default(); // where there is none, the next call says so
+        let mut view = lookup::load(access, key, now).await?;
+        let Some(picture) = Picture::take(&mut view, key, now) else {
+            return Err(lookup::unmanaged(key));
+        };
+        let settings = set.metadata.annotations.iter().flatten();
+        let settings = settings.filter(|(key, _)| is_setting(key));
+        let standing = Self {
+            key: key.clone(),
+            settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
+            old: old(&picture),
+            set,
+            picture,
+        };
+        match &standing.picture.invalid {
+            Some(invalid) if standing.is_on_delete() => Err(Trouble::new(
+                Code::Invalid,
+                format!(
+                    "{key} is not handed back: what its settings mean is not clear: {invalid}. Correct that, or remove \
+                     that annotation, first."
+                ),
+            )),
+            _ => Ok(standing),
+        }
+    }
+
+    fn is_on_delete(&self) -> bool {
+        let spec = self.set.spec.as_ref();
+        let strategy = spec.and_then(|spec| spec.update_strategy.as_ref());
+        strategy.and_then(|strategy| strategy.type_.as_deref()) == Some(ON_DELETE)
+    }
+
+    /// Under RollingUpdate the native controller replaces whatever is outdated, wherever it is.
+    fn refuse_unfinished(&self) -> Result<(), Trouble> {
+        // It acts on them already.
+        if !self.is_on_delete() || (self.old.known && self.old.nodes == 0) {
+            return Ok(());
+        }
+        Err(Trouble::new(Code::Refused, self.refusal()))
+    }
+
+    /// Whether this controller may be about to replace a pod.
+    fn is_replacing(&self) -> bool {
+        self.is_on_delete()
+            && self.picture.strategy.mode == Mode::AdvancedRollingUpdate
+            && self.picture.is_reported()
+            && !is_paused(&self.picture.strategy, self.picture.now)
+            && matches!(
+                self.picture.state(),
+                State::Progressing | State::Behind(_) | State::Stalled(_)
+            )
+            && self.old.nodes > 0
+    }
+
+    async fn pause(&self, context: &Context) -> Result<bool, Trouble> {
+        let patch = json!({ "metadata": { "annotations": { PAUSED: "true" } } });
+        self.write(context, "pause", patch).await
+    }
+
+    /// Waits until the controller says that it is paused; one that is not there says nothing, and replaces nothing.
+    async fn await_pause(&self, context: &Context) -> Result<(), Trouble> {
+        let paused = |set: &DaemonSet| holds(set, PAUSED_CONDITION);
+        self.await_until(context, paused).await.map(drop)
+    }
+
+    /// The one write; false when somebody else wrote meanwhile.
+    async fn hand_over(&self, context: &Context) -> Result<bool, Trouble> {
+        let removed = self.settings.keys().map(|key| (key.clone(), Value::Null));
+        let removed: Map<String, Value> = removed.collect();
+        let mut patch = json!({ "metadata": { "annotations": removed } });
+        if self.is_on_delete() {
+            patch["spec"] = json!({
+                "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": native(&self.picture.strategy) },
+            });
+        }
+        self.write(context, "hand back", patch).await
+    }
+
+    async fn write(
+        &self,
+        context: &Context,
+        doing: &str,
+        mut patch: Value,
+    ) -> Result<bool, Trouble> {
+        patch["metadata"]["uid"] = json!(self.set.metadata.uid);
+        patch["metadata"]["resourceVersion"] = json!(self.set.metadata.resource_version);
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let (api, patch) = (sets(context, &self.key), Patch::Merge(patch));
+        match within(DEADLINE, api.patch(&self.key.name, &params, &patch)).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.failure() == Failure::Conflict => Ok(false),
+            Err(error) => {
+                let doing = format!("{doing} DaemonSet {}", self.key);
+                Err(context.access.explain(&doing, &error))
+            }
+        }
+    }
+
+    /// Looks until `is`, or until the patience ends (`false`).
+    async fn await_until(
+        &self,
+        context: &Context,
+        is: impl Fn(&DaemonSet) -> bool,
+    ) -> Result<bool, Trouble> {
+        let doing = format!("read DaemonSet {}", self.key);
+        let end = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let set = sets(context, &self.key);
+            let set = context.access.find(&doing, set.get(&self.key.name)).await?;
+            if set.as_ref().is_none_or(&is) {
+                return Ok(true);
+            }
+            if tokio::time::Instant::now() >= end {
+                return Ok(false);
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Sees that our conditions go: a running controller removes them; without one, it is done here.
+    async fn clean(&self, context: &Context) -> Result<String, Trouble> {
+        let announced = self.announced().count();
+        if announced == 0 && !self.picture.is_reported() {
+            return Ok(String::new());
+        }
+        if self.picture.is_reported() && self.await_until(context, is_clean).await? {
+            return Ok(words::released(announced, true));
+        }
+        let missing = |error: &dyn std::fmt::Display| {
+            Trouble::new(
+                Code::Failed,
+                format!(
+                    "DaemonSet {} is handed back, but what is left of yurt-ds on it could not be removed: {error}. It \
+                     does no harm; a controller that starts removes it.",
+                    self.key
+                ),
+            )
+        };
+        for (path, name, uid, kinds) in self.leftovers() {
+            let requests = kube::core::Request::new(path);
+            let removals = kinds.iter().map(|kind| removal(kind)).collect();
+            let patch = patch_conditions(&requests, (&name, &uid), FIELD_MANAGER, removals);
+            let patch = patch.map_err(|error| missing(&error))?;
+            let call = context.access.client.request::<Value>(patch);
+            match within(DEADLINE, call).await {
+                Ok(_) => {}
+                // It went meanwhile, and its conditions with it.
+                Err(error) if error.failure() == Failure::Gone => {}
+                Err(error) => return Err(missing(&error)),
+            }
+        }
+        Ok(words::released(announced, false))
+    }
+
+    /// Pods that still invite the owners of their nodes to upgrade (OTA).
+    fn announced(&self) -> impl Iterator<Item = &crate::core::Pod> {
+        let pods = self.picture.fleet.nodes.iter().flat_map(|node| &node.pods);
+        pods.filter(|pod| pod.need_upgrade.is_some() || pod.image_ready.is_some())
+    }
+
+    /// Every object with conditions of ours: its collection, name, UID and the types.
+    fn leftovers(&self) -> Vec<(String, String, String, Vec<&'static str>)> {
+        let namespace = &self.key.namespace;
+        let of_set = self.picture.is_reported().then(|| {
+            (
+                format!("/apis/apps/v1/namespaces/{namespace}/daemonsets"),
+                self.key.name.to_string(),
+                self.set.metadata.uid.clone().unwrap_or_default(),
+                OWN_CONDITIONS.to_vec(),
+            )
+        });
+        let of_pods = self.announced().map(|pod| {
+            (
+                format!("/api/v1/namespaces/{namespace}/pods"),
+                pod.name.to_string(),
+                pod.uid.to_string(),
+                vec![POD_NEED_UPGRADE, POD_IMAGE_READY],
+            )
+        });
+        of_set.into_iter().chain(of_pods).collect()
+    }
+}
+
+/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero.
+fn native(strategy: &Strategy) -> Value {
+    json!({ "maxUnavailable": native_share(strategy.max_unavailable) })
+}
+
+/// The API server takes no more than 100 %.
+fn native_share(share: Share) -> Value {
+    match share {
+        Share::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
+        Share::Percent(percent) => json!(format!("{}%", percent.min(100))),
+    }
+}
+
+/// Counts what the native controller would replace.
+fn old(picture: &Picture) -> Old {
+    let is_old = |node: &Node| {
+        let mut pods = node.pods.iter();
+        pods.any(|pod| !pod.terminating && pod.revision != PodRevision::Current)
+    };
+    let mut old = Old {
+        known: matches!(picture.fleet.revision, RevisionState::Current(_)),
+        ..Old::default()
+    };
+    for (node, verdict) in picture.fleet.nodes.iter().zip(&picture.plan.verdicts) {
+        if is_old(node) {
+            old.nodes += 1;
+            old.offline += usize::from(matches!(verdict, Verdict::Offline(_)));
+            old.kept += usize::from(matches!(
+                verdict,
+                Verdict::Held { .. } | Verdict::NotSelected | Verdict::Partition
+            ));
+        }
+    }
+    old
+}
+
+fn sets(context: &Context, key: &SetKey) -> Api<DaemonSet> {
+    Api::namespaced(context.access.client.clone(), &key.namespace)
+}
+
+fn conditions(set: &DaemonSet) -> impl Iterator<Item = (&str, &str)> {
+    let status = set.status.iter();
+    let conditions = status.flat_map(|status| status.conditions.iter().flatten());
+    conditions.map(|condition| (condition.type_.as_str(), condition.status.as_str()))
+}
+
+fn holds(set: &DaemonSet, kind: &str) -> bool {
+    conditions(set).any(|condition| condition == (kind, "True"))
+}
+
+fn is_clean(set: &DaemonSet) -> bool {
+    conditions(set).all(|(kind, _)| !OWN_CONDITIONS.contains(&kind))
+}
+
+#[cfg(test)]
+mod tests;

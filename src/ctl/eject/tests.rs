@@ -1,0 +1,241 @@
+//! Handing back on the embedded cluster, with and without a controller.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::client::Role;
+use crate::ctl::Code;
+use crate::ctl::tests::World;
+use crate::sim::cluster::faults::Fault;
+use crate::sim::kubelet::Offline;
+use crate::sim::world::start_controller;
+
+/// Long enough for controllers and kubelets to do what they do.
+const A_MOMENT: Duration = Duration::from_secs(60);
+
+/// The UID of every pod, and what its conditions are.
+async fn pods(world: &World) -> BTreeMap<String, Vec<String>> {
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
+    let pods = pods.list(&Default::default()).await.unwrap();
+    let conditions = |pod: &Pod| {
+        let conditions = pod
+            .status
+            .iter()
+            .flat_map(|s| s.conditions.iter().flatten());
+        conditions.map(|c| c.type_.clone()).collect()
+    };
+    pods.iter()
+        .map(|pod| (pod.uid().unwrap(), conditions(pod)))
+        .collect()
+}
+
+async fn set(world: &World) -> Value {
+    serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap()
+}
+
+fn uids(pods: &BTreeMap<String, Vec<String>>) -> Vec<&String> {
+    pods.keys().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted() {
+    let world = World::with_nodes(3).await;
+    let clock = world.context.clock.clone();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (_end, _controller) = start_controller(client, clock);
+    world.set_image("web:2").await;
+    tokio::time::sleep(A_MOMENT).await;
+    let before = pods(&world).await;
+    let dry = world.text("eject web --dry-run").await;
+    assert!(dry.contains("would be handed back"), "{dry}");
+    assert_eq!(world.writes(), 0);
+    let said = world.text("eject web").await;
+    for words in [
+        "default/web is handed back to Kubernetes.",
+        "No pod is restarted: all nodes run the present revision.",
+        "RollingUpdate with maxUnavailable 10%.",
+        "Removed: apps.openyurt.io/update-strategy.",
+        "The controller removed the conditions",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(world.writes(), 1);
+    tokio::time::sleep(A_MOMENT).await;
+    assert_eq!(uids(&pods(&world).await), uids(&before));
+    let after = set(&world).await;
+    assert_eq!(
+        after["metadata"]["annotations"]["apps.openyurt.io/update-strategy"],
+        Value::Null
+    );
+    assert_eq!(after["spec"]["updateStrategy"]["type"], "RollingUpdate");
+    assert_eq!(
+        after["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"],
+        "10%"
+    );
+    assert_eq!(
+        after["status"]["conditions"].as_array().map_or(0, Vec::len),
+        0,
+        "{after}"
+    );
+    // From now on Kubernetes does it.
+    world.set_image("web:3").await;
+    tokio::time::sleep(A_MOMENT).await;
+    let pods = pods(&world).await;
+    assert!(pods.keys().all(|uid| !before.contains_key(uid)));
+    assert_eq!(world.trouble("eject web").await.code, Code::NotFound);
+}
+
+#[tokio::test(start_paused = true)]
+async fn outdated_nodes_are_a_reason_to_refuse() {
+    let world = World::with_nodes(3).await;
+    let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
+    offline.unwrap();
+    world.set_image("web:2").await;
+    let trouble = world.trouble("eject web").await;
+    assert_eq!(trouble.code, Code::Refused);
+    for words in [
+        "3 of 3 nodes run an old revision (1 offline)",
+        "replace their pods at once, 10% of the nodes at a time",
+        "yurt-ds ctl status default/web --wait --strict",
+        "--now",
+    ] {
+        assert!(trouble.text.contains(words), "{words}: {trouble}");
+    }
+    assert_eq!(world.writes(), 0);
+    world.replace("n1").await;
+    world.replace("n2").await;
+    let trouble = world.trouble("eject web").await;
+    assert!(
+        trouble
+            .text
+            .contains("1 of 3 nodes runs an old revision (1 offline)"),
+        "{trouble}"
+    );
+    world.kubelets.set_online("n3").await.unwrap();
+    world.replace("n3").await;
+    let said = world.text("eject web").await;
+    assert!(said.contains("No pod is restarted"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn now_pauses_the_controller_before_the_native_one_begins() {
+    let world = World::with_nodes(4).await;
+    let clock = world.context.clock.clone();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (_end, _controller) = start_controller(client, clock);
+    tokio::time::sleep(A_MOMENT).await;
+    let annotations =
+        json!({ "apps.openyurt.io/min-interval": "1h", "apps.openyurt.io/max-unavailable": "2" });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    world.set_image("web:2").await;
+    let said = world.text("eject web --now").await;
+    for words in [
+        "default/web is paused first.",
+        "3 nodes run an old revision. The native RollingUpdate begins to replace their pods at once, 2 nodes at a time",
+        "nothing like: min-interval.",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert_eq!(world.writes(), 2);
+    let after = set(&world).await;
+    assert_eq!(
+        after["metadata"]["annotations"]["apps.openyurt.io/paused"],
+        Value::Null
+    );
+    assert_eq!(
+        after["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"],
+        2
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_controller_its_conditions_are_removed_too() {
+    let world = World::with_nodes(2).await;
+    let clock = world.context.clock.clone();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (end, controller) = start_controller(client, clock);
+    let annotations = json!({ "apps.openyurt.io/update-strategy": "OTA" });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    end.request();
+    controller.await.unwrap();
+    let before = pods(&world).await;
+    assert!(
+        before
+            .values()
+            .all(|conditions| conditions.contains(&"PodNeedUpgrade".to_owned()))
+    );
+    let said = world.text("eject web").await;
+    assert!(said.contains("No controller answered"), "{said}");
+    assert!(said.contains("(OTA) from 2 pods"), "{said}");
+    let after = pods(&world).await;
+    assert_eq!(uids(&before), uids(&after));
+    assert!(
+        after
+            .values()
+            .all(|conditions| !conditions.contains(&"PodNeedUpgrade".to_owned()))
+    );
+    let set = set(&world).await;
+    assert_eq!(
+        set["status"]["conditions"].as_array().map_or(0, Vec::len),
+        0,
+        "{set}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changed_since_the_look_is_looked_at_again() {
+    let world = World::with_nodes(2).await;
+    let conflict = world
+        .cluster
+        .faults()
+        .add(|request| match request.verb.as_str() {
+            "patch" => Fault::Status(409, None),
+            _ => Fault::Pass,
+        });
+    let trouble = world.trouble("eject web").await;
+    assert_eq!(trouble.code, Code::Failed);
+    assert!(
+        trouble.text.contains("nothing was handed over"),
+        "{trouble}"
+    );
+    drop(conflict);
+    world.text("eject web").await;
+    assert_eq!(
+        set(&world).await["spec"]["updateStrategy"]["type"],
+        "RollingUpdate"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_cannot_be_read_are_not_guessed() {
+    let world = World::with_nodes(1).await;
+    let annotations = json!({ "apps.openyurt.io/max-unavailable": "lots" });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    let trouble = world.trouble("eject web").await;
+    assert_eq!(trouble.code, Code::Invalid);
+    assert!(
+        trouble
+            .text
+            .contains("apps.openyurt.io/max-unavailable is \"lots\""),
+        "{trouble}"
+    );
+    // Kubernetes acts already: there is nothing to decide.
+    world
+        .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
+        .await;
+    let said = world.text("eject web").await;
+    assert!(
+        said.contains("updateStrategy stays RollingUpdate"),
+        "{said}"
+    );
+}

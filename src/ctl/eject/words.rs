@@ -1,0 +1,161 @@
+//! What `ctl eject` says: why not, what would be, what was done.
+
+use super::{Standing, native};
+use crate::core::names::{
+    ANNOTATION_PREFIX, MAX_UNAVAILABLE, PAUSED, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+};
+use crate::core::{Mode, Share};
+use crate::ctl::row::plural;
+
+/// Settings that have an equivalent, or mean nothing any more.
+const CARRIED: [&str; 4] = [UPDATE_STRATEGY, UPGRADE_STRATEGY, MAX_UNAVAILABLE, PAUSED];
+
+impl Standing {
+    /// Why it is refused while pods are outdated, and the ways on.
+    pub(super) fn refusal(&self) -> String {
+        let key = &self.key;
+        if !self.old.known {
+            return format!(
+                "{key} is not handed back: Kubernetes' DaemonSet controller has not handled its latest change, so it is \
+                 not known yet which nodes are outdated, and these would be restarted. Try again in a moment."
+            );
+        }
+        let targeted = self.picture.plan.counts.targeted;
+        let wait = match self.picture.strategy.mode {
+            Mode::AdvancedRollingUpdate => {
+                format!("Let the rollout end first (yurt-ds ctl status {key} --wait --strict)")
+            }
+            Mode::Ota => "Let their owners upgrade first".to_owned(),
+        };
+        format!(
+            "{key} is not handed back: {} of {targeted} {} an old revision{}. {}\n{wait}, or roll back to the template that \
+             they run. To hand it back nevertheless, and have them restarted: yurt-ds ctl eject {key} --now",
+            self.old.nodes,
+            plural(self.old.nodes, "nodes runs", "nodes run"),
+            self.old_ones(),
+            self.consequence(),
+        )
+    }
+
+    /// What the native controller does with outdated pods.
+    fn consequence(&self) -> String {
+        let asking = match self.picture.strategy.mode {
+            Mode::AdvancedRollingUpdate => "",
+            Mode::Ota => " without asking their owners",
+        };
+        format!(
+            "The native RollingUpdate would begin to replace {} at once{asking}, {} at a time, wherever {}.",
+            plural(self.old.nodes, "its pod", "their pods"),
+            self.budget(),
+            plural(
+                self.old.nodes,
+                "the node is and whatever keeps it",
+                "the nodes are and whatever keeps them"
+            ),
+        )
+    }
+
+    fn old_ones(&self) -> String {
+        let parts = [
+            (self.old.offline, "offline"),
+            (self.old.kept, "kept back by the settings"),
+        ];
+        let parts = parts.iter().filter(|(nodes, _)| *nodes > 0);
+        let parts: Vec<String> = parts.map(|(n, what)| format!("{n} {what}")).collect();
+        match parts.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", parts.join(", ")),
+        }
+    }
+
+    fn budget(&self) -> String {
+        match self.picture.strategy.max_unavailable {
+            Share::Number(nodes) => format!("{nodes} {}", plural(nodes as usize, "node", "nodes")),
+            share @ Share::Percent(_) => format!("{share} of the nodes"),
+        }
+    }
+
+    /// What `--dry-run` says.
+    pub(super) fn would(&self) -> String {
+        format!(
+            "{} would be handed back to Kubernetes; nothing was written.\n{}",
+            self.key,
+            self.what("would be")
+        )
+    }
+
+    /// What is said after the one write.
+    pub(super) fn done(&self) -> String {
+        format!(
+            "{} is handed back to Kubernetes.\n{}",
+            self.key,
+            self.what("is")
+        )
+    }
+
+    fn what(&self, is: &str) -> String {
+        let counts = &self.picture.plan.counts;
+        let pods = match self.old.nodes {
+            0 => format!(
+                "No pod {is} restarted: {}.",
+                match counts.targeted {
+                    0 => "there is none".to_owned(),
+                    nodes => format!(
+                        "{} the present revision",
+                        plural(nodes, "the one node runs", "all nodes run")
+                    ),
+                }
+            ),
+            nodes => format!(
+                "{nodes} {} an old revision{}. {}",
+                plural(nodes, "node runs", "nodes run"),
+                self.old_ones(),
+                self.consequence().replace("would begin", "begins"),
+            ),
+        };
+        let strategy = match self.is_on_delete() {
+            true => format!(
+                "updateStrategy {is} RollingUpdate with {}.",
+                native(&self.picture.strategy)
+                    .to_string()
+                    .replace(['{', '}', '"'], "")
+                    .replace(':', " ")
+                    .replace(',', " and ")
+            ),
+            false => "updateStrategy stays RollingUpdate, as it is.".to_owned(),
+        };
+        let keys: Vec<&str> = self.settings.keys().map(String::as_str).collect();
+        let lost = keys.iter().filter(|key| !CARRIED.contains(key));
+        let lost: Vec<&str> = lost
+            .map(|key| key.trim_start_matches(ANNOTATION_PREFIX))
+            .collect();
+        let lost = match lost.is_empty() {
+            true => String::new(),
+            false => format!(
+                "The native RollingUpdate has nothing like: {}.\n",
+                lost.join(", ")
+            ),
+        };
+        format!(
+            "{pods}\n{strategy}\nRemoved: {}.\n{lost}Change the manifest that it is applied from in the same way, or the \
+             next apply undoes this.\n",
+            keys.join(", ")
+        )
+    }
+}
+
+/// What became of the conditions.
+pub(super) fn released(announced: usize, by_controller: bool) -> String {
+    let who = match by_controller {
+        true => "The controller removed",
+        false => "No controller answered, so these were removed from here:",
+    };
+    let pods = match announced {
+        0 => String::new(),
+        pods => format!(
+            ", and those for owners (OTA) from {pods} {}",
+            plural(pods, "pod", "pods")
+        ),
+    };
+    format!("{who} the conditions of yurt-ds on the DaemonSet{pods}.\n")
+}
