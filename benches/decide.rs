@@ -110,6 +110,7 @@ fn pod(i: usize, updated: bool) -> Pod {
             true => PodRevision::Current,
             false => PodRevision::Outdated,
         },
+        number: 1 + i64::from(updated),
         terminating: false,
         ready_since: Some(at(NOW - 79_000)),
         started: Some(at(NOW - 79_990)),

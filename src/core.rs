@@ -31,6 +31,7 @@ mod labels;
 pub mod names;
 pub mod near;
 mod opening;
+mod order;
 mod ota;
 mod pace;
 mod phase;
@@ -41,6 +42,8 @@ pub mod revision;
 mod scope;
 pub mod selector;
 pub mod strategy;
+#[cfg(test)]
+mod testing;
 pub mod verdict;
 pub mod window;
 

@@ -7,7 +7,7 @@
 //! # Guarantees
 //! - The same input gives the same plan; nothing but the arguments is looked at.
 //! - A plan that is carried out twice changes nothing more.
-//! - Nodes are served in a stated order: broken old pods first, then by name.
+//! - Nodes are served in a stated order (see `order`).
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -15,6 +15,7 @@ use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
 use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
 use super::gates::Gates;
+use super::order::{Order, Turn};
 use super::pace::Pace;
 use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
@@ -163,16 +164,18 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Replaces what the budget allows: broken old pods first, then available ones, each by name.
+    /// Replaces what the budget allows, in the stated order.
     fn roll(&mut self) {
         let pace = Pace::of(self.strategy, self.fleet, &self.classes, self.now);
         self.opens = pace.opens.filter(|_| self.is_any_outdated());
-        let broken = self.candidates(false).take(self.budget.for_broken());
-        let available = self.candidates(true).take(self.budget.for_available());
-        let limit = BATCH.min(pace.replacements);
-        let chosen: Vec<usize> = broken.chain(available).take(limit).collect();
-        for position in chosen {
-            self.replace(position);
+        let mut slots = [self.budget.for_broken(), self.budget.for_available()];
+        let mut left = BATCH.min(pace.replacements);
+        for turn in self.queue(slots) {
+            let slots = &mut slots[usize::from(turn.available)];
+            if left > 0 && *slots > 0 {
+                self.replace(turn.position);
+                (*slots, left) = (*slots - 1, left - 1);
+            }
         }
         self.tell_shut();
         if self.announced {
@@ -191,15 +194,25 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn candidates(&self, available: bool) -> impl Iterator<Item = usize> {
-        let wanted = Class::Outdated {
-            available,
-            settling: None,
-        };
-        let positions = 0..self.classes.len();
-        positions.filter(move |position| {
-            self.classes[*position] == wanted && self.gates.shut_at(*position).is_none()
-        })
+    /// The nodes that may be replaced now, the first in the queue first; `slots` for broken and available old pods.
+    fn queue(&self, slots: [usize; 2]) -> Vec<Turn> {
+        if slots == [0, 0] {
+            return Vec::new();
+        }
+        let order = Order::of(self.fleet, &self.classes, &self.scope);
+        let classes = self.classes.iter().enumerate();
+        let turns = classes.filter_map(|(position, class)| match *class {
+            Class::Outdated {
+                available,
+                settling: None,
+            } if self.gates.shut_at(position).is_none() => {
+                Some(order.turn(self.fleet, position, available))
+            }
+            _ => None,
+        });
+        let mut queue: Vec<Turn> = turns.collect();
+        queue.sort_unstable();
+        queue
     }
 
     /// What OTA mode left behind goes, unless its pod goes anyway.

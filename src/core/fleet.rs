@@ -159,6 +159,8 @@ pub struct Pod {
     pub created: Timestamp,
     /// Whether it runs the current revision.
     pub revision: PodRevision,
+    /// The number of its revision's ControllerRevision: greater is newer, 0 is not known.
+    pub number: i64,
     /// Whether it is being deleted, or we asked for that and do not see it yet.
     pub terminating: bool,
     /// Since when its Ready condition is `True`; `None` when it is not.

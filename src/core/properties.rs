@@ -202,6 +202,7 @@ fn pods() -> impl Random<Pod> {
         60 => Just(PodRevision::Outdated),
         1 => Just(PodRevision::Unknown),
     ];
+    let revision = (revision, 0..3_i64);
     let trouble = option::weighted(0.2, (prop_oneof!["Error", "ErrImagePull"], 0..5_u32));
     let conditions = (
         option::of(conditions()),
@@ -216,13 +217,18 @@ fn pods() -> impl Random<Pod> {
         (revision, prop::bool::weighted(0.15), trouble, conditions),
     )
         .prop_map(|((created, started, ready_since), rest)| {
-            let (revision, terminating, trouble, (need_upgrade, image_ready)) = rest;
+            let ((revision, number), terminating, trouble, (need_upgrade, image_ready)) = rest;
             Pod {
                 name: "".into(),
                 uid: "".into(),
                 resource_version: "1".into(),
                 created,
                 revision,
+                number: match revision {
+                    PodRevision::Current => 3,
+                    PodRevision::Outdated => number,
+                    PodRevision::Unknown => 0,
+                },
                 terminating,
                 ready_since,
                 started,
@@ -460,16 +466,39 @@ proptest! {
     }
 
     #[test]
-    fn broken_pods_go_first_and_equal_ones_by_name(strategy in strategies(), fleet in fleets()) {
+    fn broken_pods_go_first_then_the_unfinished_revision_and_equal_ones_by_name(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
         let position = |target: &&PodRef| {
             let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
             fleet.nodes.iter().position(holds).unwrap()
         };
+        // What waits or is chosen now, and what is done: online, settled and taking part.
+        let replacing = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::Replacing);
+        let waiting = |verdict: &Verdict| {
+            matches!(verdict, Verdict::Budget { .. } | Verdict::OutOfWindow { .. }) || replacing(verdict)
+        };
+        let selected = |node: &Node| {
+            let selector = strategy.selector.as_ref();
+            selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)))
+                && !node.hold.as_ref().is_some_and(|hold| hold.holds(now()))
+        };
+        let living = |node: &Node| node.pods.iter().find(|pod| !pod.terminating).cloned();
+        let of = |wanted: &dyn Fn(&Verdict) -> bool| -> Vec<Pod> {
+            let told = fleet.nodes.iter().zip(&plan.verdicts);
+            let nodes = told.filter(|(node, verdict)| wanted(verdict) && selected(node));
+            nodes.filter_map(|(node, _)| living(node)).collect()
+        };
+        let old = of(&waiting);
+        let greatest = old.iter().map(|pod| pod.number).max();
+        let made = old.iter().filter(|pod| Some(pod.number) == greatest).map(|pod| pod.created).max();
+        let mixed = old.iter().any(|pod| Some(pod.number) < greatest);
+        let kept = of(&|verdict| *verdict == Verdict::Done).iter().any(|pod| Some(pod.created) < made);
         let rank = |target: &&PodRef| {
             let node = &fleet.nodes[position(target)];
             let available = node.pods.iter().any(|pod| is_available(pod, &strategy, now()));
-            (available, node.name.clone())
+            let pod = living(node).unwrap();
+            let first = fleet.replaces && (mixed || kept) && Some(pod.number) == greatest;
+            (available, !first, std::cmp::Reverse(first.then_some(pod.created)), node.name.clone())
         };
         let ranks: Vec<_> = deleted(&plan).iter().map(rank).collect();
         prop_assert!(ranks.is_sorted(), "{ranks:?}");
@@ -627,6 +656,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
             resource_version: "1".into(),
             created: now(),
             revision: PodRevision::Outdated,
+            number: 1,
             terminating: false,
             ready_since: None,
             started: None,

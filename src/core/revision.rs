@@ -89,6 +89,15 @@ pub fn judge(
     }
 }
 
+/// The number of the revision that a pod with this hash label runs; 0 when it is not known.
+pub fn number_of(hash_label: Option<&str>, revisions: &[RevisionFacts]) -> i64 {
+    let of_pod = |known: &&RevisionFacts| Some(known.hash.as_str()) == hash_label;
+    revisions
+        .iter()
+        .find(of_pod)
+        .map_or(0, |known| known.number)
+}
+
 fn non_empty(text: Option<&str>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }

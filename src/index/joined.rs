@@ -28,7 +28,7 @@ pub(super) struct Joined {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Basis {
     pub(super) state: RevisionState,
-    pub(super) known: Vec<Revision>,
+    pub(super) known: Vec<(Revision, i64)>,
     pub(super) absent: BTreeSet<Revision>,
     pub(super) template_generation: Option<String>,
 }

@@ -16,7 +16,7 @@ use crate::core::{
 /// A pod of a DaemonSet; everything but its revision is settled here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodRecord {
-    /// The pod as core sees it; `revision` is filled in when a fleet is made.
+    /// The pod as core sees it; `revision` and `number` are filled in when a fleet is made.
     pub(super) pod: Pod,
     /// The label `controller-revision-hash`.
     pub(super) hash: Option<Arc<str>>,
@@ -58,6 +58,7 @@ impl PodRecord {
                 resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
                 created,
                 revision: PodRevision::Unknown,
+                number: 0,
                 terminating: meta.deletion_timestamp.is_some(),
                 ready_since,
                 started: pod.status.start_time.as_ref().map(|time| time.0),

@@ -14,7 +14,7 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
     TEMPLATE_GENERATION_ANNOTATION,
 };
-use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge};
+use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, number_of};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
@@ -439,7 +439,10 @@ impl SetRecord {
     pub(super) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
         Basis {
             state: self.current_revision(revisions),
-            known: revisions.iter().map(|known| known.hash.clone()).collect(),
+            known: revisions
+                .iter()
+                .map(|known| (known.hash.clone(), known.number))
+                .collect(),
             absent: self.absent.clone(),
             template_generation: self.template_generation.clone(),
         }
@@ -462,6 +465,7 @@ impl SetRecord {
                 RevisionState::Current(target) => self.revision_of(record, target, revisions),
                 RevisionState::Behind(_) => PodRevision::Unknown,
             },
+            number: number_of(record.hash.as_deref(), revisions),
             terminating: record.pod.terminating || self.overlay.contains_key(record.uid()),
             ..record.pod.clone()
         };

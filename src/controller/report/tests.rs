@@ -32,6 +32,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         resource_version: "1".into(),
         created: at(0),
         revision: PodRevision::Current,
+        number: 0,
         terminating: false,
         ready_since: None,
         started: None,

@@ -35,6 +35,7 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
         resource_version: "1".into(),
         created: EPOCH,
         revision,
+        number: 0,
         terminating: false,
         ready_since: None,
         started: None,

@@ -50,8 +50,8 @@ pub(super) struct World {
     /// The template that the owner asks for, and the one that the native controller has observed.
     pub(super) wanted: u8,
     pub(super) observed: u8,
-    /// Templates that revisions exist of.
-    known: Vec<u8>,
+    /// Templates that revisions exist of, with the numbers of these.
+    known: BTreeMap<u8, i64>,
     tick: i64,
     next_pod: usize,
     /// How often a pod of each node was deleted by a plan.
@@ -80,7 +80,7 @@ impl World {
             nodes: paces.iter().enumerate().map(node).collect(),
             wanted: 0,
             observed: 0,
-            known: vec![0],
+            known: BTreeMap::from([(0, 1)]),
             tick: 0,
             next_pod: paces.len(),
             replaced: BTreeMap::new(),
@@ -140,9 +140,10 @@ impl World {
 
     /// The native controller has handled the present template.
     pub(super) fn observe(&mut self) {
-        self.observed = self.wanted;
-        if !self.known.contains(&self.wanted) {
-            self.known.push(self.wanted);
+        if self.observed != self.wanted {
+            self.observed = self.wanted;
+            let greatest = self.known.values().max().copied().unwrap_or(0);
+            self.known.insert(self.wanted, greatest + 1);
         }
     }
 
@@ -182,7 +183,7 @@ impl World {
             nodes: self
                 .nodes
                 .iter()
-                .map(|node| node.view(self.wanted))
+                .map(|node| node.view(self.wanted, &self.known))
                 .collect(),
         }
     }
@@ -229,7 +230,7 @@ impl ModelNode {
             && self.podless_since + self.pace.to_create <= tick
     }
 
-    fn view(&self, wanted: u8) -> Node {
+    fn view(&self, wanted: u8, known: &BTreeMap<u8, i64>) -> Node {
         Node {
             name: self.name.clone(),
             labels: Labels::default(),
@@ -237,7 +238,7 @@ impl ModelNode {
             window: None,
             targeting: self.targeting,
             readiness: self.readiness,
-            pods: self.pod.iter().map(|pod| pod.view(wanted)).collect(),
+            pods: self.pod.iter().map(|pod| pod.view(wanted, known)).collect(),
             podless_since: self.pod.is_none().then(|| at(self.podless_since)),
         }
     }
@@ -257,7 +258,7 @@ impl ModelPod {
         }
     }
 
-    fn view(&self, wanted: u8) -> Pod {
+    fn view(&self, wanted: u8, known: &BTreeMap<u8, i64>) -> Pod {
         Pod {
             name: self.name.clone(),
             uid: self.uid.clone(),
@@ -267,6 +268,7 @@ impl ModelPod {
                 true => PodRevision::Current,
                 false => PodRevision::Outdated,
             },
+            number: known.get(&self.template).copied().unwrap_or(0),
             terminating: self.gone_at.is_some(),
             ready_since: self.ready_since.map(at),
             started: self.started.map(at),

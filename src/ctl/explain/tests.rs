@@ -34,6 +34,7 @@ fn pod(name: &str) -> Pod {
         resource_version: "1".into(),
         created: at(100),
         revision: PodRevision::Outdated,
+        number: 0,
         terminating: false,
         ready_since: Some(at(110)),
         started: Some(at(101)),
