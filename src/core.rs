@@ -47,7 +47,7 @@ mod testing;
 pub mod verdict;
 pub mod window;
 
-pub use decide::{decide, is_paused, release};
+pub use decide::{decide, is_paused, queue, release};
 pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, Readiness,
     ResourceVersion, Revision, RevisionState, Targeting, Trouble,

@@ -14,7 +14,7 @@ use yurt_ds::core::names::{ANNOTATION_PREFIX, NOT_YET};
 use self::page::Page;
 
 /// Keys whose page is still being written.
-const OPEN: [&str; 3] = ["paused", "min-interval", "ramp-up"];
+const OPEN: [&str; 1] = ["paused"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")

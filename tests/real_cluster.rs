@@ -28,6 +28,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::rest::ALL,
         scenarios::prepull::ALL,
         scenarios::operations::ALL,
+        scenarios::waves::ALL,
     ]
     .into_iter()
     .flatten()

@@ -67,6 +67,17 @@ pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
     }
 }
 
+/// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
+/// the same moment replaces some of them.
+pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
+    let draft = Draft::new(strategy, fleet, now);
+    draft
+        .queue()
+        .into_iter()
+        .map(|turn| turn.position)
+        .collect()
+}
+
 /// A plan in the making.
 struct Draft<'a> {
     strategy: &'a Strategy,
@@ -170,7 +181,11 @@ impl<'a> Draft<'a> {
         self.opens = pace.opens.filter(|_| self.is_any_outdated());
         let mut slots = [self.budget.for_broken(), self.budget.for_available()];
         let mut left = BATCH.min(pace.replacements);
-        for turn in self.queue(slots) {
+        let queue = match slots {
+            [0, 0] => Vec::new(),
+            _ => self.queue(),
+        };
+        for turn in queue {
             let slots = &mut slots[usize::from(turn.available)];
             if left > 0 && *slots > 0 {
                 self.replace(turn.position);
@@ -194,11 +209,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The nodes that may be replaced now, the first in the queue first; `slots` for broken and available old pods.
-    fn queue(&self, slots: [usize; 2]) -> Vec<Turn> {
-        if slots == [0, 0] {
-            return Vec::new();
-        }
+    /// The nodes that may be replaced now, the first in the queue first.
+    fn queue(&self) -> Vec<Turn> {
         let order = Order::of(self.fleet, &self.classes, &self.scope);
         let classes = self.classes.iter().enumerate();
         let turns = classes.filter_map(|(position, class)| match *class {

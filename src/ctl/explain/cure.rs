@@ -5,7 +5,7 @@ use crate::core::eligibility::Obstacle;
 use crate::core::names::{
     HOLD, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
 };
-use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, stall_of};
+use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, queue as in_order, stall_of};
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
 
@@ -124,16 +124,10 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
 
 fn queue(picture: &Picture, position: usize) -> String {
     let own = &picture.plan.verdicts[position];
-    let is_before = |other: usize, verdict: &Verdict| match (verdict, own) {
-        (Verdict::Budget { broken: a }, Verdict::Budget { broken: b }) => {
-            (!a, other) < (!b, position)
-        }
-        _ => false,
-    };
-    let verdicts = picture.plan.verdicts.iter().enumerate();
-    let before = verdicts
-        .filter(|(other, verdict)| is_before(*other, verdict))
-        .count();
+    let waits = |other: &usize| matches!(picture.plan.verdicts[*other], Verdict::Budget { .. });
+    let queue = in_order(&picture.strategy, &picture.fleet, picture.now);
+    let ahead = queue.into_iter().take_while(|other| *other != position);
+    let before = ahead.filter(waits).count();
     let waiting = picture.plan.counts.by_word[own.index()];
     let (counts, share) = (&picture.plan.counts, picture.strategy.max_unavailable);
     let limit = format!(
