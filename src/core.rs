@@ -36,6 +36,7 @@ mod ota;
 mod pace;
 mod phase;
 pub mod plan;
+mod predownload;
 #[cfg(test)]
 mod properties;
 pub mod revision;
@@ -49,17 +50,18 @@ pub mod window;
 
 pub use decide::{decide, is_paused, queue, release};
 pub use fleet::{
-    Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, Readiness,
-    ResourceVersion, Revision, RevisionState, Targeting, Trouble,
+    Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,
+    Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
 pub use hold::{Hold, Holds};
 pub use labels::Labels;
 pub use opening::NodeWindow;
 pub use ota::{message_of, revision_in};
 pub use phase::stall_of;
-pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall};
-pub use strategy::{Invalid, Mode, Note, Pause, Reading, Share, Strategy};
-pub use verdict::{Offline, Progress, Verdict};
+pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, Wisher};
+pub use predownload::Predownloading;
+pub use strategy::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy};
+pub use verdict::{Offline, Progress, PullStage, Verdict};
 pub use window::Windows;
 
 #[cfg(test)]

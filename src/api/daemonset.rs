@@ -114,6 +114,8 @@ pub struct Condition {
     pub message: String,
     /// When `status` changed last, by the clock of whoever wrote it.
     pub last_transition: Option<Time>,
+    /// When it was looked at last; of pods' conditions only, and rarely said.
+    pub last_probe: Option<Time>,
 }
 
 impl<'de> Deserialize<'de> for Condition {
@@ -130,6 +132,7 @@ impl<'de> Deserialize<'de> for Condition {
             #[serde(deserialize_with = "nullable")]
             message: String,
             last_transition_time: Option<Time>,
+            last_probe_time: Option<Time>,
         }
         let Raw {
             kind,
@@ -137,6 +140,7 @@ impl<'de> Deserialize<'de> for Condition {
             reason,
             message,
             last_transition_time,
+            last_probe_time,
         } = Raw::deserialize(deserializer)?;
         Ok(Self {
             kind,
@@ -144,6 +148,7 @@ impl<'de> Deserialize<'de> for Condition {
             reason,
             message,
             last_transition: last_transition_time,
+            last_probe: last_probe_time,
         })
     }
 }

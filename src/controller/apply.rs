@@ -104,9 +104,17 @@ impl Writer {
                 let conditions = [condition].into_iter().chain(image).collect();
                 self.patch_pod(key, pod, conditions).await
             }
-            Action::AskAgain { pod, revision } => {
-                self.patch_pod(key, pod, vec![image_request(revision.as_str())])
-                    .await
+            Action::AskForImages {
+                pod,
+                revision,
+                anew,
+            } => {
+                let mut request = image_request(revision.as_str());
+                if *anew {
+                    request["lastTransitionTime"] = json!(on_the_wire(now));
+                    request["lastProbeTime"] = Value::Null;
+                }
+                self.patch_pod(key, pod, vec![request]).await
             }
             Action::RemoveConditions { pod, types } => {
                 let remove = |kind: &&str| removal(kind);

@@ -485,7 +485,7 @@ impl Engine {
             match action {
                 Action::Delete(pod) => Done::Deleted(key, pod, result),
                 Action::SetNeedUpgrade { pod, .. }
-                | Action::AskAgain { pod, .. }
+                | Action::AskForImages { pod, .. }
                 | Action::RemoveConditions { pod, .. } => Done::Patched(key, pod.uid, result),
             }
         });

@@ -166,6 +166,10 @@ fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
                 format!("{revision}: waiting for the maintenance window, which {opens}"),
             )
         }
+        Phase::Progressing if plan.is_pull_pending() => (
+            "PullPending",
+            format!("{revision}: waiting for nodes to pull its images (predownload: required)"),
+        ),
         Phase::Progressing => (
             "Progressing",
             format!("{revision}: being rolled out{}", failed(fleet, plan)),
@@ -217,6 +221,7 @@ fn stall_reason(stall: Stall) -> &'static str {
     match stall {
         Stall::FailedByRevision => "FailedByRevision",
         Stall::PodsDoNotStart => "PodsDoNotStart",
+        Stall::ImagesNotPulled => "ImagesNotPulled",
         Stall::PodsNotCreated => "PodsNotCreated",
         Stall::NoProgress => "NoProgress",
     }
@@ -243,6 +248,15 @@ fn stall_words(stall: Stall, fleet: &Fleet, plan: &Plan) -> String {
             format!(
                 "stopped: the new pods do not start on {names}{}; correct the template or the image",
                 troubles(fleet)
+            )
+        }
+        Stall::ImagesNotPulled => {
+            let names = names_with(fleet, plan, |verdict| {
+                matches!(verdict, Verdict::PullPending(_))
+            });
+            format!(
+                "stopped: its images cannot be pulled on {names}; correct the image, the pull secret or the registry \
+                 (the pods' condition PodImageReady says why), or set predownload: best-effort"
             )
         }
         Stall::PodsNotCreated => format!(
@@ -342,6 +356,7 @@ fn condition(kind: &str, status: bool, reason: &str, message: &str) -> Condition
         reason: reason.to_owned(),
         message: message.to_owned(),
         last_transition: None,
+        last_probe: None,
     }
 }
 

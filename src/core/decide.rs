@@ -9,11 +9,13 @@
 //! - A plan that is carried out twice changes nothing more.
 //! - Nodes are served in a stated order (see `order`).
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
-use super::fleet::{Behind, Fleet, Node, PodRevision, RevisionState};
+use super::fleet::{Behind, Fleet, Node, Pod, PodRevision, RevisionState};
 use super::gates::Gates;
 use super::order::{Order, Turn};
 use super::pace::Pace;
@@ -36,6 +38,8 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
         RevisionState::Current(revision) if is_paused(strategy, now) => {
             if strategy.mode == Mode::Ota {
                 draft.pulls = ota::pulls(fleet, revision, true);
+            } else if let Some(images) = &draft.gates.images {
+                draft.pulls = images.rest(fleet);
             }
             draft.pause()
         }
@@ -88,9 +92,11 @@ struct Draft<'a> {
     announced: bool,
     scope: Scope,
     budget: Budget,
-    gates: Gates,
+    gates: Gates<'a>,
     /// Before this instant nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
+    /// When a node may be asked again to pull its images.
+    pulls_again: Option<Timestamp>,
     actions: Vec<Action>,
     pulls: Vec<Pull>,
     verdicts: Vec<Verdict>,
@@ -116,6 +122,7 @@ impl<'a> Draft<'a> {
             scope,
             gates: Gates::of(strategy, fleet, now),
             opens: None,
+            pulls_again: None,
             actions: Vec::new(),
             pulls: Vec::new(),
             verdicts: classes.iter().map(Class::verdict).collect(),
@@ -183,7 +190,7 @@ impl<'a> Draft<'a> {
         let mut left = BATCH.min(pace.replacements);
         let queue = match slots {
             [0, 0] => Vec::new(),
-            _ => self.queue(),
+            _ => self.queue(true),
         };
         for turn in queue {
             let slots = &mut slots[usize::from(turn.available)];
@@ -193,9 +200,24 @@ impl<'a> Draft<'a> {
             }
         }
         self.tell_shut();
+        let asked = self.ask_for_images();
         if self.announced {
-            self.withdraw();
+            self.withdraw(&asked);
         }
+    }
+
+    /// Has nodes pull ahead that wait for their replacement; says which are asked now.
+    fn ask_for_images(&mut self) -> BTreeSet<usize> {
+        let Some(images) = &self.gates.images else {
+            return BTreeSet::new();
+        };
+        let queue: Vec<usize> = self.queue(false).iter().map(|turn| turn.position).collect();
+        let (classes, verdicts) = (&self.classes, &self.verdicts);
+        let asking = images.ask(self.fleet, classes, verdicts, self.budget.base, &queue);
+        self.actions.extend(asking.actions);
+        self.pulls = asking.pulls;
+        self.pulls_again = asking.wake;
+        asking.asked
     }
 
     /// Says of the nodes that would be next what they wait for.
@@ -209,15 +231,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The nodes that may be replaced now, the first in the queue first.
-    fn queue(&self) -> Vec<Turn> {
+    /// The nodes whose gates are open (or all that wait), the first in the queue first.
+    fn queue(&self, open: bool) -> Vec<Turn> {
         let order = Order::of(self.fleet, &self.classes, &self.scope);
         let classes = self.classes.iter().enumerate();
         let turns = classes.filter_map(|(position, class)| match *class {
             Class::Outdated {
                 available,
                 settling: None,
-            } if self.gates.shut_at(position).is_none() => {
+            } if !open || self.gates.shut_at(position).is_none() => {
                 Some(order.turn(self.fleet, position, available))
             }
             _ => None,
@@ -227,12 +249,22 @@ impl<'a> Draft<'a> {
         queue
     }
 
-    /// What OTA mode left behind goes, unless its pod goes anyway.
-    fn withdraw(&mut self) {
-        let kept = self.fleet.nodes.iter().zip(&self.verdicts);
-        let kept =
-            kept.filter(|(_, verdict)| **verdict != Verdict::InProgress(Progress::Replacing));
-        let withdrawn = ota::withdraw(kept.flat_map(|(node, _)| &node.pods));
+    /// What OTA mode left behind goes, and what tells of images that nobody waits for, unless its pod goes anyway or
+    /// is `asked` for something else by this very plan.
+    fn withdraw(&mut self, asked: &BTreeSet<usize>) {
+        let keeps_image = |position: usize, pod: &Pod| {
+            let images = self.gates.images.as_ref();
+            asked.contains(&position)
+                || images.is_some_and(|images| images.keeps(position, &self.classes[position], pod))
+        };
+        let nodes = self.fleet.nodes.iter().enumerate();
+        let kept = nodes.filter(|(position, _)| {
+            self.verdicts[*position] != Verdict::InProgress(Progress::Replacing)
+        });
+        let pods =
+            kept.flat_map(|(position, node)| node.pods.iter().map(move |pod| (position, pod)));
+        let pods = pods.map(|(position, pod)| (pod, keeps_image(position, pod)));
+        let withdrawn = ota::withdraw_but_images(pods);
         self.actions.extend(withdrawn);
     }
 
@@ -263,6 +295,7 @@ impl<'a> Draft<'a> {
             .chain(wake)
             .chain(self.scope.next_change())
             .chain(self.opens)
+            .chain(self.pulls_again)
             .chain(self.gate_changes())
             .min();
         Plan {

@@ -205,6 +205,19 @@ pub struct OtaCondition {
     /// Whether it is a request that waits: not `True`, and its reason is that of a request, or none. Only of
     /// `PodImageReady` does this tell anything.
     pub waits: bool,
+    /// That a pull for this revision has failed, whether another attempt is under way or not. Only of `PodImageReady`.
+    pub failure: Option<Arc<PullFailure>>,
+}
+
+/// How pulls for a revision on a node have failed so far, by the clock of whoever wrote it down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullFailure {
+    /// When the images were asked for first.
+    pub asked: Timestamp,
+    /// When the last attempt failed.
+    pub failed: Timestamp,
+    /// Why, in one sentence; empty while another attempt is under way.
+    pub why: Arc<str>,
 }
 
 impl Node {

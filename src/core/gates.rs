@@ -12,28 +12,38 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::Fleet;
 use super::opening::Openings;
+use super::predownload::Images;
 use super::strategy::Strategy;
 use super::verdict::Verdict;
 
 /// Every gate, as it is now.
-pub(super) struct Gates {
+pub(super) struct Gates<'a> {
     openings: Openings,
+    /// `None`: nothing is pulled ahead.
+    pub(super) images: Option<Images<'a>>,
 }
 
-impl Gates {
+impl<'a> Gates<'a> {
     /// As they are at `now`.
-    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
+    pub(super) fn of(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         Self {
             openings: Openings::of(strategy, fleet, now),
+            images: Images::of(strategy, fleet, now),
         }
     }
 
     /// What the first shut gate of the node at `position` says; `None`: its replacement may begin.
     pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
         let opening = self.openings.at(position);
-        (!opening.is_open).then_some(Verdict::OutOfWindow {
+        let out_of_window = (!opening.is_open).then_some(Verdict::OutOfWindow {
             opens: opening.changes,
-        })
+        });
+        out_of_window.or_else(|| self.pull_pending_at(position))
+    }
+
+    fn pull_pending_at(&self, position: usize) -> Option<Verdict> {
+        let awaited = self.images.as_ref()?.awaited_at(position);
+        awaited.map(Verdict::PullPending)
     }
 
     /// When time alone changes that, at the earliest.

@@ -17,12 +17,15 @@ pub const SELECTOR: &str = "apps.openyurt.io/selector";
 /// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 4] = [
+pub const NOT_YET: [&str; 3] = [
     "apps.openyurt.io/max-surge",
     "apps.openyurt.io/rolling-update-type",
     "apps.openyurt.io/lifecycle",
-    "apps.openyurt.io/image-predownload-parallelism",
 ];
+/// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
+pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
+/// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].
+pub const PREDOWNLOAD: &str = "apps.openyurt.io/predownload";
 /// The shortest time between two replacements, as a duration (k/k#111073).
 pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
 /// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
@@ -58,6 +61,8 @@ pub const WAIT_PULL_IMAGE: &str = "WaitPullImage";
 pub const PULL_IMAGE_SUCCESS: &str = "PullImageSuccess";
 /// Reason of a `PodImageReady` that is `False` because the pull failed (OpenYurt).
 pub const PULL_IMAGE_FAIL: &str = "PullImageFail";
+/// What its message says between the name of the Job and the reason (OpenYurt, without the colon).
+pub const PULL_FAILED: &str = " failed: ";
 
 /// Label of a pre-pull Job and of its pod: the UID of the DaemonSet's pod whose node is to pull.
 pub const PRE_PULL_POD: &str = "apps.openyurt.io/image-pre-pull";

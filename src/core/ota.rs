@@ -3,7 +3,7 @@
 use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod, PodRevision, Revision};
 use super::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
-use super::plan::{Action, PodRef, Pull, StaleImage};
+use super::plan::{Action, PodRef, Pull, StaleImage, Wisher};
 
 /// The message by which both conditions name a revision.
 pub fn message_of(revision: &str) -> String {
@@ -11,9 +11,18 @@ pub fn message_of(revision: &str) -> String {
 }
 
 /// The revision that a message names, empty when it names none; `None` when the message has no such form.
+///
+/// It is all of the message, or stands in brackets at the end of one that says more.
 pub fn revision_in(message: &str) -> Option<&str> {
+    let at_the_end = || {
+        message
+            .strip_suffix(')')?
+            .rsplit_once('(')
+            .map(|(_, end)| end)
+    };
     message
         .strip_prefix(CONDITION_MESSAGE_PREFIX)
+        .or_else(|| at_the_end()?.strip_prefix(CONDITION_MESSAGE_PREFIX))
         .map(str::trim)
 }
 
@@ -51,9 +60,10 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
                     pod,
                     types: vec![POD_IMAGE_READY],
                 },
-                StaleImage::AskAgain => Action::AskAgain {
+                StaleImage::AskAgain => Action::AskForImages {
                     pod,
                     revision: target.clone(),
+                    anew: false,
                 },
             });
         }
@@ -89,7 +99,9 @@ pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull>
             pod: reference(pod),
             node: node.name.clone(),
             revision: target.clone(),
+            wisher: Wisher::Owner,
             begins: node.is_ready() && !paused,
+            tells: true,
         })
     });
     wishes.collect()
@@ -112,20 +124,29 @@ pub(super) fn is_announced(pod: &Pod) -> bool {
 
 /// What to write so that no pod of a DaemonSet that left OTA mode still invites an upgrade.
 pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
+    let all = pods.map(|pod| (pod, false));
+    withdraw_but_images(all)
+}
+
+/// The same where a `PodImageReady` may be to keep.
+pub(super) fn withdraw_but_images<'a>(pods: impl Iterator<Item = (&'a Pod, bool)>) -> Vec<Action> {
     let mut actions = Vec::new();
-    for pod in pods.filter(|pod| !pod.terminating && is_announced(pod)) {
-        if actions.len() >= BATCH {
-            break; // the rest follows when these are done
-        }
+    for (pod, keeps_image) in pods.filter(|(pod, _)| !pod.terminating) {
         let present = [
             (POD_NEED_UPGRADE, pod.need_upgrade.is_some()),
-            (POD_IMAGE_READY, pod.image_ready.is_some()),
+            (POD_IMAGE_READY, pod.image_ready.is_some() && !keeps_image),
         ];
         let types: Vec<_> = present
             .iter()
             .filter(|(_, present)| *present)
             .map(|(name, _)| *name)
             .collect();
+        if types.is_empty() {
+            continue;
+        }
+        if actions.len() >= BATCH {
+            break; // the rest follows when these are done
+        }
         actions.push(Action::RemoveConditions {
             pod: reference(pod),
             types,

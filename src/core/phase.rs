@@ -77,6 +77,15 @@ fn is_unstartable(node: &Node) -> bool {
         })
 }
 
+/// Whether everybody who is left waits for images that could not be pulled so far.
+fn nobody_can_pull(verdicts: &[Verdict], counts: &Counts) -> bool {
+    let failed = verdicts.iter().filter(|verdict| match verdict {
+        Verdict::PullPending(stage) => stage.has_failed(),
+        _ => false,
+    });
+    counts.outdated > 0 && failed.count() == counts.outdated
+}
+
 /// The phase, and when it would change by time alone.
 ///
 /// `moving` tells that this plan replaces something.
@@ -105,6 +114,9 @@ pub(super) fn of_rollout(
             Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
         )
     };
+    if !verdicts.iter().any(waiting) && nobody_can_pull(verdicts, counts) {
+        return (Phase::Stalled(Stall::ImagesNotPulled), None);
+    }
     let holding = fleet
         .nodes
         .iter()

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
-use super::verdict::{Progress, Verdict};
+use super::verdict::{Progress, PullStage, Verdict};
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// One verdict per entry of `Fleet::nodes`, in the same order.
     pub verdicts: Vec<Verdict>,
-    /// Images that owners of nodes asked for ahead of the update, in the order of nodes.
+    /// Images that are asked for ahead of the update, in the order of nodes.
     pub pulls: Vec<Pull>,
     /// Numbers over the verdicts.
     pub counts: Counts,
@@ -32,6 +32,14 @@ impl Plan {
             _ => None,
         };
         self.verdicts.iter().filter_map(opens).min()
+    }
+
+    /// Whether nothing moves before a node has pulled its images.
+    pub fn is_pull_pending(&self) -> bool {
+        let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
+        of_word(Verdict::PullPending(PullStage::Queued { failed: false })) > 0
+            && of_word(Verdict::InProgress(Progress::Replacing)) == 0
+            && of_word(Verdict::Budget { broken: false }) == 0
     }
 
     /// Whether nothing moves before a maintenance window opens.
@@ -61,12 +69,15 @@ pub enum Action {
         /// What happens in the same write to a `PodImageReady` that is about another revision.
         stale_image: Option<StaleImage>,
     },
-    /// Let the pod condition `PodImageReady` ask for this revision instead of an older one.
-    AskAgain {
+    /// Let the pod condition `PodImageReady` ask for the images of this revision.
+    AskForImages {
         /// The pod.
         pod: PodRef,
         /// The target revision, for the message.
         revision: Revision,
+        /// Whether this revision is asked for the first time: then `lastTransitionTime` is set, and what failed before
+        /// is forgotten.
+        anew: bool,
     },
     /// Remove these of the two OTA conditions from the pod.
     RemoveConditions {
@@ -83,7 +94,7 @@ impl Action {
         match self {
             Self::Delete(pod)
             | Self::SetNeedUpgrade { pod, .. }
-            | Self::AskAgain { pod, .. }
+            | Self::AskForImages { pod, .. }
             | Self::RemoveConditions { pod, .. } => pod,
         }
     }
@@ -108,7 +119,10 @@ impl Action {
                         ..
                     },
                 ) => (a, b, c) == (d, e, f),
-                (Self::AskAgain { revision: a, .. }, Self::AskAgain { revision: b, .. }) => a == b,
+                (
+                    Self::AskForImages { revision: a, .. },
+                    Self::AskForImages { revision: b, .. },
+                ) => a == b,
                 (
                     Self::RemoveConditions { types: a, .. },
                     Self::RemoveConditions { types: b, .. },
@@ -136,9 +150,22 @@ pub struct Pull {
     pub node: NodeName,
     /// The target revision.
     pub revision: Revision,
+    /// Who wants that.
+    pub wisher: Wisher,
     /// Whether it may begin now. On a node that is not Ready, or while all is paused, nothing begins; what is under way
     /// there goes on.
     pub begins: bool,
+    /// Whether the result may be written now.
+    pub tells: bool,
+}
+
+/// Who wants images on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Wisher {
+    /// The owner of the node, before saying "upgrade" (OTA).
+    Owner,
+    /// The rollout, which asks no more nodes at once than it may.
+    Rollout,
 }
 
 /// A pod as it was judged.
@@ -227,6 +254,8 @@ pub enum Stall {
     FailedByRevision,
     /// The whole budget is held by nodes whose pods do not come up (crashes, image errors).
     PodsDoNotStart,
+    /// Every node that is left waits for images that it failed to pull (`predownload: required`).
+    ImagesNotPulled,
     /// The whole budget is held by nodes for which the native controller makes no pod (quota, admission).
     PodsNotCreated,
     /// The whole budget is held by nodes that do not become available in time.

@@ -4,6 +4,7 @@
 //! from a random story to its end. The seed is fixed, so that a run can be repeated; PROPTEST_RNG_SEED and
 //! PROPTEST_CASES ask for others.
 
+mod pulls;
 mod story;
 mod world;
 
@@ -71,6 +72,10 @@ fn strategies() -> impl Random<Strategy> {
         option::weighted(0.2, 1..300_u64),
         option::weighted(0.2, shares()),
         option::weighted(0.2, windows()),
+        (
+            option::weighted(0.3, shares()),
+            option::weighted(0.5, Just(Predownload::Required)),
+        ),
     );
     (modes(), shares(), pauses(), times, scope, pace).prop_map(
         |(mode, max_unavailable, pause, (min_ready, ready_settle), (partition, zone), pace)| {
@@ -78,6 +83,8 @@ fn strategies() -> impl Random<Strategy> {
                 min_interval: Duration::from_secs(pace.0.unwrap_or(0)),
                 ramp_up: pace.1,
                 window: pace.2,
+                image_predownload_parallelism: pace.3.0,
+                predownload: pace.3.1,
                 max_unavailable,
                 partition: partition.unwrap_or(Share::Number(0)),
                 selector: zone.map(|zone| selector(&zone)),
@@ -244,13 +251,21 @@ fn pods() -> impl Random<Pod> {
 
 fn conditions() -> impl Random<OtaCondition> {
     let hashes = prop_oneof!["new", "old"].prop_map(|hash| hash.as_str().into());
-    (any::<bool>(), option::of(hashes), any::<bool>()).prop_map(|(status, revision, waits)| {
-        OtaCondition {
+    let failure = option::of((recent(), soon()));
+    (any::<bool>(), option::of(hashes), any::<bool>(), failure).prop_map(
+        |(status, revision, waits, failure)| OtaCondition {
             status,
             revision,
             waits: waits && !status,
-        }
-    })
+            failure: failure.filter(|_| !status).map(|(asked, failed)| {
+                Arc::new(PullFailure {
+                    asked,
+                    failed,
+                    why: "".into(),
+                })
+            }),
+        },
+    )
 }
 
 /// What a correct apply does to the fleet.
@@ -259,7 +274,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     for action in &plan.actions {
         let (Action::Delete(target)
         | Action::SetNeedUpgrade { pod: target, .. }
-        | Action::AskAgain { pod: target, .. }
+        | Action::AskForImages { pod: target, .. }
         | Action::RemoveConditions { pod: target, .. }) = action;
         let mut pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
         let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
@@ -280,9 +295,16 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                     status: *needed,
                     revision: Some(revision.clone()),
                     waits: !needed,
+                    failure: None,
                 });
             }
-            Action::AskAgain { revision, .. } => pod.image_ready = Some(request(revision)),
+            Action::AskForImages { revision, anew, .. } => {
+                let before = pod.image_ready.take().filter(|_| !anew);
+                pod.image_ready = Some(OtaCondition {
+                    failure: before.and_then(|before| before.failure),
+                    ..request(revision)
+                });
+            }
             Action::RemoveConditions { types, .. } => {
                 for kind in types {
                     match *kind {
@@ -303,6 +325,7 @@ fn request(revision: &Revision) -> OtaCondition {
         status: false,
         revision: Some(revision.clone()),
         waits: true,
+        failure: None,
     }
 }
 

@@ -39,6 +39,10 @@ pub struct Strategy {
     pub ramp_up: Option<Share>,
     /// When replacements may begin, on nodes that say nothing of their own; `None`: always.
     pub window: Option<Arc<Windows>>,
+    /// How many nodes pull the new images at once ahead of their replacement; `None`: none does.
+    pub image_predownload_parallelism: Option<Share>,
+    /// Whether a replacement waits for the images of its node; `None`: not said.
+    pub predownload: Option<Predownload>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -58,6 +62,8 @@ impl Strategy {
             min_interval: Duration::ZERO,
             ramp_up: None,
             window: None,
+            image_predownload_parallelism: None,
+            predownload: None,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,
@@ -81,6 +87,15 @@ pub enum Share {
     Number(u32),
     /// That many percent of the targeted nodes.
     Percent(u32),
+}
+
+/// What the images of a node mean for its replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Predownload {
+    /// It waits until they are there.
+    Required,
+    /// It does not wait; pulling only runs ahead.
+    BestEffort,
 }
 
 /// A pause.

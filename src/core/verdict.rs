@@ -40,6 +40,8 @@ pub enum Verdict {
         /// When the next one opens; `None`: never, because the Node's own cannot be read.
         opens: Option<Timestamp>,
     },
+    /// Outdated, and its images are not on the node yet (`predownload: required`).
+    PullPending(PullStage),
     /// OTA: a newer revision is there; the owner of the node decides when.
     AwaitingOwner,
     /// The native DaemonSet controller has not caught up with the DaemonSet; nothing may be touched.
@@ -73,6 +75,36 @@ pub enum Progress {
     Surplus,
 }
 
+/// How far the images of a node are that waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PullStage {
+    /// As many nodes pull as may (`image-predownload-parallelism`); its turn comes.
+    Queued {
+        /// Whether an earlier attempt failed.
+        failed: bool,
+    },
+    /// It is asked to pull them.
+    UnderWay {
+        /// Whether an earlier attempt failed.
+        again: bool,
+    },
+    /// The last attempt failed.
+    Failed {
+        /// When the next one may begin.
+        retry: Timestamp,
+    },
+}
+
+impl PullStage {
+    /// Whether an attempt has failed, whatever happens now.
+    pub fn has_failed(self) -> bool {
+        match self {
+            Self::Queued { failed: tried } | Self::UnderWay { again: tried } => tried,
+            Self::Failed { .. } => true,
+        }
+    }
+}
+
 /// Why a node counts as offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offline {
@@ -102,7 +134,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 14] = [
+    pub const WORDS: [&'static str; 15] = [
         "Done",
         "InProgress",
         "Budget",
@@ -113,6 +145,7 @@ impl Verdict {
         "NotSelected",
         "Held",
         "OutOfWindow",
+        "PullPending",
         "AwaitingOwner",
         "NativeControllerBehind",
         "Invalid",
@@ -132,10 +165,11 @@ impl Verdict {
             Self::NotSelected => 7,
             Self::Held { .. } => 8,
             Self::OutOfWindow { .. } => 9,
-            Self::AwaitingOwner => 10,
-            Self::NativeControllerBehind => 11,
-            Self::Invalid => 12,
-            Self::NotTargeted => 13,
+            Self::PullPending(_) => 10,
+            Self::AwaitingOwner => 11,
+            Self::NativeControllerBehind => 12,
+            Self::Invalid => 13,
+            Self::NotTargeted => 14,
         }
     }
 

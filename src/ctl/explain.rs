@@ -1,6 +1,7 @@
 //! A verdict in words: what holds the node where it is, and what would change that.
 
 mod cure;
+mod pulls;
 #[cfg(test)]
 mod tests;
 
@@ -49,8 +50,10 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             (
                 None,
                 format!(
-                    "is outdated and waits for a free slot: {} of {} taken",
-                    counts.unavailable, counts.allowed
+                    "is outdated and waits for a free slot: {} of {} taken{}",
+                    counts.unavailable,
+                    counts.allowed,
+                    pulls::aside(picture, node)
                 ),
             )
         }
@@ -86,6 +89,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         ),
         Verdict::Held { until } => (None, held(node, until)),
         Verdict::OutOfWindow { opens } => (None, closed(picture, node, opens)),
+        Verdict::PullPending(stage) => pulls::pending(picture, node, stage),
         Verdict::AwaitingOwner => (
             None,
             "is outdated; its owner decides when to upgrade (OTA)".to_owned(),
@@ -118,7 +122,8 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             Verdict::Partition
             | Verdict::NotSelected
             | Verdict::Held { .. }
-            | Verdict::OutOfWindow { .. } => None,
+            | Verdict::OutOfWindow { .. }
+            | Verdict::PullPending(_) => None,
             Verdict::Paused { .. } | Verdict::Invalid | Verdict::NativeControllerBehind => {
                 picture.state_since()
             }

@@ -26,6 +26,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "keep their outdated pods: selector does not select them",
     "keep their outdated pods: the annotation hold on the Node asks for that",
     "are outdated and wait for their maintenance window",
+    "are outdated, and their images are not on the node yet",
     "are outdated; their owners decide when to upgrade",
     "wait for the native DaemonSet controller",
     "are outdated and not touched: the settings cannot be used",

@@ -22,7 +22,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, OutOfWindow, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  Held, OutOfWindow, PullPending, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -276,6 +276,10 @@ fn stalled(stall: Stall) -> &'static str {
         }
         Stall::PodsDoNotStart => {
             "stopped: the whole budget is held by new pods that do not start; correct the image or the template"
+        }
+        Stall::ImagesNotPulled => {
+            "stopped: the images cannot be pulled on the nodes that are left; correct the image, the pull secret or the \
+             registry, or set predownload: best-effort"
         }
         Stall::PodsNotCreated => {
             "stopped: the native DaemonSet controller makes no new pods; look for a quota or an admission webhook that \

@@ -6,11 +6,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
 use crate::core::names::{
-    POD_IMAGE_READY, POD_NEED_UPGRADE, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL,
+    POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_FAILED, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL,
     WAIT_PULL_IMAGE,
 };
 use crate::core::{
-    NodeName, OtaCondition, Pod, PodRevision, PodUid, Revision, Trouble, revision_in,
+    NodeName, OtaCondition, Pod, PodRevision, PodUid, PullFailure, Revision, Trouble, revision_in,
 };
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
@@ -111,7 +111,26 @@ fn ota_condition(condition: &api::Condition) -> OtaCondition {
         status,
         waits: !status && ["", WAIT_PULL_IMAGE].contains(&condition.reason.as_str()),
         revision: revision_in(&condition.message).map(Revision::from),
+        failure: failure(condition).map(Arc::new),
     }
+}
+
+/// What is written down of attempts that failed: when the first was asked for stands in the time of the transition, when
+/// the last ended in the time of the probe.
+fn failure(condition: &api::Condition) -> Option<PullFailure> {
+    let failed = condition.last_probe.as_ref()?.0;
+    let said = condition.message.split_once(PULL_FAILED);
+    let why = said.map_or("", |(_, why)| {
+        why.rsplit_once(" (").map_or(why, |(why, _)| why)
+    });
+    (condition.status != "True").then(|| PullFailure {
+        asked: condition
+            .last_transition
+            .as_ref()
+            .map_or(failed, |time| time.0),
+        failed,
+        why: why.into(),
+    })
 }
 
 /// What keeps a container from coming up: a reason to wait, or that it ended.

@@ -21,7 +21,9 @@ use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::PERMISSION_MISSING;
 use crate::core::message_of;
-use crate::core::names::{POD_IMAGE_READY, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE};
+use crate::core::names::{
+    POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
+};
 use std::sync::Arc;
 
 /// The longest that a condition says why a pull failed, in bytes: a registry's sentence, not its page.
@@ -250,12 +252,17 @@ fn condition(order: &Order, outcome: &Outcome, job: &str, clock: &Clock) -> Valu
             "message": message_of(order.pull.revision.as_str()),
             "lastTransitionTime": clock.time(),
         }),
-        // Not `True` before, not `True` now: nothing flips.
+        // Not `True` before, not `True` now: nothing flips. When it failed tells when to try again.
         Outcome::Failed(why) => json!({
             "type": POD_IMAGE_READY,
             "status": "False",
             "reason": PULL_IMAGE_FAIL,
-            "message": format!("pull image job {job} failed: {}", one_line(why)),
+            "message": format!(
+                "pull image job {job}{PULL_FAILED}{} ({})",
+                one_line(why),
+                message_of(order.pull.revision.as_str())
+            ),
+            "lastProbeTime": clock.time(),
         }),
     }
 }

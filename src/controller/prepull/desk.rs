@@ -16,10 +16,10 @@ use super::judge::{Doubt, Judgement, judge};
 use super::memory::{Lasting, Memory, RETRY, after};
 use super::shelf::{JobRef, Shelf, Wish};
 use super::{AllWishes, Outcome, Wishes};
-use crate::core::Pull;
+use crate::core::{Pull, Wisher};
 use crate::index::SetKey;
 
-/// Pulls of one DaemonSet at once: what a registry and an uplink that many nodes share bear without slowing down each
+/// Pulls of one DaemonSet at once that owners of nodes asked for; a rollout asks no more nodes than it may. It is what a registry and an uplink that many nodes share bear without slowing down each
 /// other, and enough that a fleet of a thousand is through in fifty rounds.
 pub(super) const PER_SET: usize = 20;
 
@@ -226,8 +226,8 @@ struct Turn<'a> {
     shelf: &'a Shelf,
     steps: Vec<Step>,
     wake: Option<Timestamp>,
-    /// Pulls under way per DaemonSet.
-    used: BTreeMap<SetKey, usize>,
+    /// Pulls under way per DaemonSet and wisher.
+    used: BTreeMap<(SetKey, Wisher), usize>,
     /// Wishes that have no Job and may have one, by their place in the queue.
     queue: BTreeMap<u64, Order>,
 }
@@ -283,9 +283,9 @@ impl<'a> Turn<'a> {
             return;
         }
         if (job.is_some() || memory.busy) && order.pull.begins {
-            *self.used.entry(order.key.clone()).or_default() += 1;
+            *self.used.entry(queue_of(&order)).or_default() += 1;
         }
-        if memory.busy {
+        if memory.busy || !order.pull.tells {
             return;
         }
         if let Some(until) = memory.not_before.filter(|until| *until > now) {
@@ -348,8 +348,12 @@ impl<'a> Turn<'a> {
                 self.steps.push(Step::Tell(order, outcome, None));
                 continue;
             }
-            let used = self.used.entry(order.key.clone()).or_default();
-            if all < IN_ALL && *used < PER_SET {
+            let used = self.used.entry(queue_of(&order)).or_default();
+            let limit = match order.pull.wisher {
+                Wisher::Owner => PER_SET,
+                Wisher::Rollout => IN_ALL,
+            };
+            if all < IN_ALL && *used < limit {
                 *used += 1;
                 all += 1;
                 self.steps.push(Step::Begin(order));
@@ -380,6 +384,11 @@ impl<'a> Turn<'a> {
         self.steps
             .extend(spent.map(|(_, job)| Step::Clear(JobRef::of(job))));
     }
+}
+
+/// Those that share a limit with it.
+fn queue_of(order: &Order) -> (SetKey, Wisher) {
+    (order.key.clone(), order.pull.wisher)
 }
 
 /// Whether a Job was made for that DaemonSet.

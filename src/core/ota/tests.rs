@@ -9,6 +9,7 @@ const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 
 fn condition(status: bool, hash: Option<&str>, waits: bool) -> OtaCondition {
     OtaCondition {
+        failure: None,
         status,
         revision: hash.map(Revision::from),
         waits,

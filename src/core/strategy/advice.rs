@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use super::Note;
 use crate::core::names::{
-    ANNOTATION_PREFIX, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION,
-    PAUSED, RAMP_UP, READY_SETTLE, SELECTOR, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    ANNOTATION_PREFIX, IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_UNAVAILABLE,
+    MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE, SELECTOR,
+    UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 use crate::core::near::distance;
 
 /// Keys that have an effect.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 12] = [
     UPDATE_STRATEGY,
     UPGRADE_STRATEGY,
     MAX_UNAVAILABLE,
@@ -20,6 +21,8 @@ const KNOWN: [&str; 10] = [
     MIN_INTERVAL,
     RAMP_UP,
     MAINTENANCE_WINDOW,
+    IMAGE_PREDOWNLOAD_PARALLELISM,
+    PREDOWNLOAD,
     READY_SETTLE,
 ];
 /// So many slips are named; who makes more of them reads these first.

@@ -11,11 +11,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::value::{Expected, Flaw, duration, selector};
-use super::{Invalid, Mode, Note, Pause, Reading, Share, Strategy, advice};
+use super::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy, advice};
 use crate::core::names::{
-    MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE, PARTITION, PAUSED, RAMP_UP,
-    READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, SELECTOR, UPDATE_STRATEGY,
-    UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
+    IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE,
+    PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD,
+    SELECTOR, UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
 };
 use crate::core::selector::Selector;
 use crate::core::window::Windows;
@@ -101,6 +101,8 @@ fn read_settings(
     require_on_delete(source.update_strategy)?;
     let max_unavailable = read_max_unavailable(source, mode, notes);
     let ready_settle = read_ready_settle(source.annotations);
+    let predownload = used_in(mode, read_predownload(source.annotations), None, notes)?;
+    let parallelism = read_parallelism(source.annotations, predownload, notes);
     Ok(Strategy {
         mode,
         max_unavailable: used_in(mode, max_unavailable, DEFAULT_MAX_UNAVAILABLE, notes)?,
@@ -114,6 +116,8 @@ fn read_settings(
         )?,
         ramp_up: used_in(mode, read_ramp_up(source.annotations), None, notes)?,
         window: used_in(mode, read_window(source.annotations), None, notes)?,
+        image_predownload_parallelism: used_in(mode, parallelism, None, notes)?,
+        predownload,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
@@ -230,6 +234,40 @@ fn read_window(annotations: &BTreeMap<String, String>) -> Result<Option<Arc<Wind
             why: format!("of which {unreadable}"),
         }),
     }
+}
+
+fn read_predownload(
+    annotations: &BTreeMap<String, String>,
+) -> Result<Option<Predownload>, Invalid> {
+    let text = annotations.get(PREDOWNLOAD);
+    text.map(|text| parse(PREDOWNLOAD, text)).transpose()
+}
+
+/// Nothing pulls ahead without it; zero is nothing, and not enough for who waits for the images.
+fn read_parallelism(
+    annotations: &BTreeMap<String, String>,
+    predownload: Option<Predownload>,
+    notes: &mut Vec<Note>,
+) -> Result<Option<Share>, Invalid> {
+    let Some(text) = annotations.get(IMAGE_PREDOWNLOAD_PARALLELISM) else {
+        if predownload.is_some() {
+            notes.push(Note::warning(format!(
+                "{PREDOWNLOAD} has no effect without {IMAGE_PREDOWNLOAD_PARALLELISM}: set how many nodes pull at once"
+            )));
+        }
+        return Ok(None);
+    };
+    let share: Share = parse(IMAGE_PREDOWNLOAD_PARALLELISM, text)?;
+    if share.is_zero() && predownload == Some(Predownload::Required) {
+        return Err(Invalid {
+            key: IMAGE_PREDOWNLOAD_PARALLELISM.into(),
+            value: quoted(text),
+            why: format!(
+                "so no node would ever pull what {PREDOWNLOAD}: required waits for; use at least 1, or best-effort"
+            ),
+        });
+    }
+    Ok(Some(share))
 }
 
 fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {

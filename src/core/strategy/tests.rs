@@ -117,6 +117,8 @@ fn nothing_but_the_mode_means_the_defaults() {
         min_interval: Duration::ZERO,
         ramp_up: None,
         window: None,
+        image_predownload_parallelism: None,
+        predownload: None,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);

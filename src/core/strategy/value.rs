@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Mode, Pause, Share};
+use super::{Mode, Pause, Predownload, Share};
 use crate::core::selector::Selector;
 
 /// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
@@ -41,6 +41,8 @@ pub enum Expected {
     Duration,
     /// A label selector over nodes.
     Selector,
+    /// A [`Predownload`].
+    Predownload,
 }
 
 impl fmt::Display for Flaw {
@@ -78,6 +80,7 @@ impl fmt::Display for Expected {
             Self::Selector => {
                 "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector"
             }
+            Self::Predownload => "use required or best-effort",
         })
     }
 }
@@ -121,6 +124,23 @@ impl fmt::Display for Mode {
             Self::AdvancedRollingUpdate => "AdvancedRollingUpdate",
             Self::Ota => "OTA",
         })
+    }
+}
+
+impl FromStr for Predownload {
+    type Err = Flaw;
+
+    /// Any letter case.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let text = bare(text, Expected::Predownload)?;
+        let is = |word: &str| text.eq_ignore_ascii_case(word);
+        if is("required") {
+            Ok(Self::Required)
+        } else if is("best-effort") {
+            Ok(Self::BestEffort)
+        } else {
+            Err(Flaw::Unknown(Expected::Predownload))
+        }
     }
 }
 

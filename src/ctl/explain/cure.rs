@@ -1,6 +1,6 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, explain, newest};
+use super::{Explanation, explain, newest, pulls};
 use crate::core::eligibility::Obstacle;
 use crate::core::names::{
     HOLD, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
@@ -58,6 +58,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
                 None => format!("It has its turn after: {early}"),
             }
         }
+        Verdict::PullPending(stage) => pulls::cure(picture, node, stage),
         Verdict::OutOfWindow { opens } => match opens {
             Some(opens) => format!(
                 "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \

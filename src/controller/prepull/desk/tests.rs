@@ -20,7 +20,9 @@ fn pull(pod: &str) -> Pull {
         },
         node: format!("node-{pod}").into(),
         revision: "abc".into(),
+        wisher: Wisher::Owner,
         begins: true,
+        tells: true,
     }
 }
 

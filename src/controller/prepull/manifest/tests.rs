@@ -1,7 +1,7 @@
 //! Which images a Job pulls, and with what kind of pod.
 
 use super::*;
-use crate::core::PodRef;
+use crate::core::{PodRef, Wisher};
 
 fn pull() -> Pull {
     Pull {
@@ -12,7 +12,9 @@ fn pull() -> Pull {
         },
         node: "edge-1".into(),
         revision: "abc".into(),
+        wisher: Wisher::Owner,
         begins: true,
+        tells: true,
     }
 }
 

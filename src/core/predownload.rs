@@ -1,0 +1,269 @@
+//! Images that are on a node before its pod is replaced (spec/beyond.md §2, wish 15).
+//!
+//! ```text
+//! outdated node ──its turn──► asked (PodImageReady=False) ──Puller──┬─► True: has them
+//!                     ▲                                             └─► failed ──back-off──► its turn again
+//! ```
+//!
+//! The pod condition `PodImageReady` is request, result and memory: whoever pulls answers there, and a restart of the
+//! controller finds out from it who pulls, who has the images, and when to try again after a failure. So a node counts
+//! for `image-predownload-parallelism` from the moment in which it is asked.
+//!
+//! Nodes are asked in the order of replacements, those that failed before after all others. Who will not be replaced is
+//! not asked, and who cannot be any more is asked no longer. Maintenance windows govern replacements and not pulls: what
+//! is pulled ahead of a window leaves the window to the replacements.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::budget::BATCH;
+use super::classify::{Class, later};
+use super::fleet::{Fleet, Node, Pod, PodRevision, PullFailure, Revision, RevisionState};
+use super::ota::reference;
+use super::plan::{Action, Pull, Wisher};
+use super::strategy::{Mode, Predownload, Share, Strategy};
+use super::verdict::{PullStage, Verdict};
+
+/// The shortest and the longest pause after a pull that failed; between them it is as long as the failing lasted so far,
+/// so it doubles. A registry that is down is asked every quarter of an hour and node, four writes each.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15 * 60));
+
+/// Pulling ahead, as the settings ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Predownloading {
+    /// How many nodes pull at once, of those that take part in the rollout.
+    pub parallelism: Share,
+    /// Whether a replacement waits for the images of its node.
+    pub required: bool,
+}
+
+impl Predownloading {
+    /// What the settings amount to; `None`: nothing is pulled ahead.
+    pub fn of(strategy: &Strategy) -> Option<Self> {
+        let parallelism = strategy.image_predownload_parallelism?;
+        let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+        (rolls && !parallelism.is_zero()).then_some(Self {
+            parallelism,
+            required: strategy.predownload == Some(Predownload::Required),
+        })
+    }
+}
+
+/// How a node stands with the images of the current revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    /// It has them, or runs no outdated pod.
+    Settled,
+    /// Nobody has asked it for them.
+    Unasked,
+    /// It is asked and has not answered.
+    Asked {
+        /// Whether an earlier attempt failed.
+        again: bool,
+    },
+    /// The last attempt failed.
+    Failed {
+        /// When the next one may begin.
+        retry: Timestamp,
+    },
+}
+
+/// How all nodes stand.
+pub(super) struct Images<'a> {
+    settings: Predownloading,
+    target: &'a Revision,
+    now: Timestamp,
+    /// By position in the fleet.
+    stands: Vec<Stand>,
+}
+
+/// Whom to ask, and whose request stands.
+#[derive(Default)]
+pub(super) struct Asking {
+    /// Requests to write.
+    pub(super) actions: Vec<Action>,
+    /// Requests that stand, in the order of nodes.
+    pub(super) pulls: Vec<Pull>,
+    /// Whose request is written by this plan.
+    pub(super) asked: BTreeSet<usize>,
+    /// When a node may be asked again.
+    pub(super) wake: Option<Timestamp>,
+}
+
+impl<'a> Images<'a> {
+    /// How they stand at `now`; `None`: nothing is pulled ahead.
+    pub(super) fn of(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
+        let settings = Predownloading::of(strategy)?;
+        let RevisionState::Current(target) = &fleet.revision else {
+            return None;
+        };
+        let stands = fleet.nodes.iter().map(|node| stand(node, target));
+        Some(Self {
+            settings,
+            target,
+            now,
+            stands: stands.collect(),
+        })
+    }
+
+    /// What the replacement of the node at `position` waits for, if it does.
+    pub(super) fn awaited_at(&self, position: usize) -> Option<PullStage> {
+        if !self.settings.required {
+            return None;
+        }
+        match self.stands[position] {
+            Stand::Settled => None,
+            Stand::Unasked => Some(PullStage::Queued { failed: false }),
+            Stand::Asked { again } => Some(PullStage::UnderWay { again }),
+            Stand::Failed { retry } if retry <= self.now => {
+                Some(PullStage::Queued { failed: true })
+            }
+            Stand::Failed { retry } => Some(PullStage::Failed { retry }),
+        }
+    }
+
+    /// Asks as many nodes as there is room for; `base` nodes take part. `queue` are those that wait for their
+    /// replacement, in the order of it.
+    pub(super) fn ask(
+        &self,
+        fleet: &Fleet,
+        classes: &[Class],
+        verdicts: &[Verdict],
+        base: usize,
+        queue: &[usize],
+    ) -> Asking {
+        let limit = self.settings.parallelism.resolve(base);
+        let mut asking = Asking::default();
+        for (position, node) in fleet.nodes.iter().enumerate() {
+            let is_asked = matches!(self.stands[position], Stand::Asked { .. });
+            if is_asked && goes_on(&classes[position]) {
+                let room = asking.pulls.len() < limit;
+                let waits = waits(&verdicts[position]);
+                asking.pulls.extend(self.pull(node, room && waits));
+            }
+        }
+        let mut room = limit.saturating_sub(asking.pulls.len()).min(BATCH);
+        let unasked = |position: &&usize| self.stands[**position] == Stand::Unasked;
+        let due = |position: &&usize| match self.stands[**position] {
+            Stand::Failed { retry } => retry <= self.now,
+            _ => false,
+        };
+        let fresh = queue.iter().filter(unasked);
+        for position in fresh.chain(queue.iter().filter(due)) {
+            if room == 0 || !waits(&verdicts[*position]) {
+                continue;
+            }
+            let Some(pod) = outdated(&fleet.nodes[*position]) else {
+                continue;
+            };
+            room -= 1;
+            asking.asked.insert(*position);
+            asking.actions.push(Action::AskForImages {
+                pod: reference(pod),
+                revision: self.target.clone(),
+                anew: self.stands[*position] == Stand::Unasked,
+            });
+        }
+        let retries = queue.iter().filter_map(|position| {
+            let retry = match self.stands[*position] {
+                Stand::Failed { retry } => retry,
+                _ => return None,
+            };
+            (retry > self.now).then_some(retry)
+        });
+        asking.wake = retries.min();
+        asking
+    }
+
+    /// While all is paused nothing begins and nothing is written; what is under way goes on.
+    pub(super) fn rest(&self, fleet: &Fleet) -> Vec<Pull> {
+        let asked = |(_, stand): &(&Node, &Stand)| matches!(stand, Stand::Asked { .. });
+        let nodes = fleet.nodes.iter().zip(&self.stands).filter(asked);
+        let pulls = nodes.filter_map(|(node, _)| self.pull(node, false));
+        pulls
+            .map(|pull| Pull {
+                tells: false,
+                ..pull
+            })
+            .collect()
+    }
+
+    /// Whether the condition `PodImageReady` of a pod on the node at `position` stays: as a request while the node may
+    /// still be replaced, as a result while the pod is outdated.
+    pub(super) fn keeps(&self, position: usize, class: &Class, pod: &Pod) -> bool {
+        let Some(image) = &pod.image_ready else {
+            return false;
+        };
+        let names_target = image.revision.as_ref() == Some(self.target);
+        let is_asked = matches!(self.stands[position], Stand::Asked { .. });
+        pod.revision == PodRevision::Outdated
+            && (!image.waits || (names_target && is_asked && goes_on(class)))
+    }
+
+    fn pull(&self, node: &Node, begins: bool) -> Option<Pull> {
+        let pod = outdated(node)?;
+        Some(Pull {
+            pod: reference(pod),
+            node: node.name.clone(),
+            revision: self.target.clone(),
+            wisher: Wisher::Rollout,
+            begins: begins && node.is_ready(),
+            tells: true,
+        })
+    }
+}
+
+/// Whether a request stands on a node of this class: it waits for its replacement, or is in the middle of it.
+fn goes_on(class: &Class) -> bool {
+    matches!(
+        class,
+        Class::Outdated { settling: None, .. } | Class::InProgress(_)
+    )
+}
+
+/// Whether a node of this verdict will be replaced, and is not being replaced now.
+fn waits(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Budget { .. } | Verdict::PullPending(_) | Verdict::OutOfWindow { .. }
+    )
+}
+
+fn stand(node: &Node, target: &Revision) -> Stand {
+    let Some(pod) = outdated(node) else {
+        return Stand::Settled;
+    };
+    let image = pod.image_ready.as_ref();
+    match image.filter(|image| image.revision.as_ref() == Some(target)) {
+        None => Stand::Unasked,
+        Some(image) if image.status => Stand::Settled,
+        Some(image) if image.waits => Stand::Asked {
+            again: image.failure.is_some(),
+        },
+        Some(image) => match &image.failure {
+            Some(failure) => Stand::Failed {
+                retry: retry(failure),
+            },
+            // It says neither when it failed nor when it was asked for.
+            None => Stand::Unasked,
+        },
+    }
+}
+
+/// When to try again.
+fn retry(failure: &PullFailure) -> Timestamp {
+    let lasted = failure.failed.duration_since(failure.asked);
+    let lasted = Duration::try_from(lasted.max(SignedDuration::ZERO)).unwrap_or_default();
+    later(failure.failed, lasted.clamp(BACK_OFF.0, BACK_OFF.1))
+}
+
+/// The pod that is to be replaced.
+fn outdated(node: &Node) -> Option<&Pod> {
+    let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
+    node.pods.iter().find(is_outdated)
+}
+
+#[cfg(test)]
+mod tests;

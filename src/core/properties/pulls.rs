@@ -1,0 +1,129 @@
+//! Images ahead of replacements: never more at once than asked for, never for nothing, and waited for where required.
+
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::{Random, carry_out, config, deleted, fleets, now, shares, strategies};
+use crate::core::Strategy;
+use crate::core::*;
+
+fn pulling() -> impl Random<Strategy> {
+    let wish = prop_oneof![
+        Just(None),
+        Just(Some(Predownload::BestEffort)),
+        Just(Some(Predownload::Required))
+    ];
+    (strategies(), shares(), wish).prop_map(|(strategy, share, predownload)| Strategy {
+        mode: Mode::AdvancedRollingUpdate,
+        image_predownload_parallelism: Some(share),
+        predownload,
+        ..strategy
+    })
+}
+
+/// Pods whose condition asks for the images of the current revision, with their nodes.
+fn asked(fleet: &Fleet) -> Vec<(&Node, &Pod)> {
+    let RevisionState::Current(target) = &fleet.revision else {
+        return Vec::new();
+    };
+    let of_node = |node| move |pod| (node, pod);
+    let pods = fleet
+        .nodes
+        .iter()
+        .flat_map(|node| node.pods.iter().map(of_node(node)));
+    let asks = |(_, pod): &(&Node, &Pod)| {
+        let image = pod.image_ready.as_ref();
+        let asks = image.filter(|image| image.waits && image.revision.as_ref() == Some(target));
+        asks.is_some() && !pod.terminating && pod.revision == PodRevision::Outdated
+    };
+    pods.filter(asks).collect()
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_more_nodes_pull_at_once_than_may(strategy in pulling(), fleet in fleets()) {
+        let plan = decide(&strategy, &fleet, now());
+        let limit = strategy.image_predownload_parallelism.unwrap().resolve(plan.counts.base);
+        prop_assert!(plan.pulls.iter().filter(|pull| pull.begins).count() <= limit);
+        let asks = |action: &&Action| matches!(action, Action::AskForImages { .. });
+        let fresh = plan.actions.iter().filter(asks).count();
+        prop_assert!(fresh == 0 || fresh + plan.pulls.len() <= limit, "{fresh} beside {:?}", plan.pulls);
+        // Every new request is one that begins as soon as it shows.
+        let then = carry_out(&fleet, &plan);
+        let next = decide(&strategy, &then, now());
+        let begins = |pull: &&Pull| pull.begins;
+        let before = plan.pulls.iter().filter(begins).count();
+        prop_assert!(next.pulls.iter().filter(begins).count() >= fresh.max(before).min(limit));
+    }
+
+    #[test]
+    fn only_who_is_about_to_be_replaced_is_asked(strategy in pulling(), fleet in fleets()) {
+        let plan = decide(&strategy, &fleet, now());
+        for action in &plan.actions {
+            let Action::AskForImages { pod: target, .. } = action else {
+                continue;
+            };
+            let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == target.uid);
+            let place = fleet.nodes.iter().position(holds).unwrap();
+            prop_assert!(fleet.nodes[place].is_ready());
+            let waits = matches!(
+                plan.verdicts[place],
+                Verdict::Budget { .. } | Verdict::PullPending(_) | Verdict::OutOfWindow { .. }
+            );
+            prop_assert!(waits, "{:?}", plan.verdicts[place]);
+        }
+        // Nobody goes on who will not be replaced: offline, kept, or no longer targeted.
+        let then = carry_out(&fleet, &plan);
+        if plan.actions.is_empty() {
+            return Ok(());
+        }
+        let verdict = |node: &Node| {
+            let place = fleet.nodes.iter().position(|other| other.name == node.name);
+            plan.verdicts[place.unwrap()]
+        };
+        for (node, _) in asked(&then) {
+            let goes_on = matches!(
+                verdict(node),
+                Verdict::Budget { .. } | Verdict::PullPending(_) | Verdict::OutOfWindow { .. } | Verdict::InProgress(_)
+            );
+            prop_assert!(goes_on, "{:?}", verdict(node));
+        }
+    }
+
+    #[test]
+    fn where_it_is_required_nobody_is_replaced_without_the_images(
+        strategy in pulling(), fleet in fleets(),
+    ) {
+        let strategy = Strategy { predownload: Some(Predownload::Required), ..strategy };
+        let plan = decide(&strategy, &fleet, now());
+        for target in deleted(&plan) {
+            let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+            let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
+            let image = pod.image_ready.as_ref();
+            let has = image.is_some_and(|image| image.status && image.revision == Some("new".into()));
+            prop_assert!(has, "{image:?}");
+        }
+    }
+
+    #[test]
+    fn where_it_is_not_required_the_same_nodes_are_replaced(
+        strategy in pulling(), fleet in fleets(),
+    ) {
+        let strategy = Strategy { predownload: None, ..strategy };
+        let without = Strategy { image_predownload_parallelism: None, ..strategy.clone() };
+        let (plan, other) = (decide(&strategy, &fleet, now()), decide(&without, &fleet, now()));
+        prop_assert_eq!(deleted(&plan), deleted(&other));
+        prop_assert_eq!(plan.verdicts, other.verdicts);
+        prop_assert_eq!(plan.phase, other.phase);
+    }
+
+    #[test]
+    fn a_pause_writes_nothing_and_begins_nothing(strategy in pulling(), fleet in fleets()) {
+        let strategy = Strategy { pause: Some(Pause::Indefinite), ..strategy };
+        let plan = decide(&strategy, &fleet, now());
+        prop_assert_eq!(&plan.actions, &[]);
+        prop_assert!(plan.pulls.iter().all(|pull| !pull.begins && !pull.tells));
+    }
+}

@@ -1,0 +1,87 @@
+//! Images that a node pulls ahead of its replacement, in words.
+
+use super::super::age;
+use super::super::picture::Picture;
+use super::newest;
+use crate::core::names::{
+    IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD,
+};
+use crate::core::{Node, Predownloading, PullStage};
+
+/// What a node waits for that needs its images first: a word, and the end of "node NAME …".
+pub(super) fn pending(
+    picture: &Picture,
+    node: &Node,
+    stage: PullStage,
+) -> (Option<String>, String) {
+    let parallelism = Predownloading::of(&picture.strategy).map(|settings| settings.parallelism);
+    let limit = parallelism.map(|share| share.to_string());
+    let limit = limit.unwrap_or_default();
+    let again = match stage.has_failed() {
+        true => " once more",
+        false => "",
+    };
+    let (word, because) = match stage {
+        PullStage::Queued { .. } => (
+            "Queued",
+            format!(
+                "is outdated and waits for its turn to pull its images{again} ({IMAGE_PREDOWNLOAD_PARALLELISM}: {limit})"
+            ),
+        ),
+        PullStage::UnderWay { .. } => (
+            "Pulling",
+            format!("is outdated and is asked to pull its images{again}"),
+        ),
+        PullStage::Failed { retry } => (
+            "PullImageFail",
+            format!(
+                "is outdated, and its images could not be pulled{}; next attempt after {}",
+                why(node),
+                age::instant(retry)
+            ),
+        ),
+    };
+    (Some(word.to_owned()), because)
+}
+
+/// How the images of a node stand that does not wait for them; empty when nobody asked for them.
+pub(super) fn aside(picture: &Picture, node: &Node) -> String {
+    if Predownloading::of(&picture.strategy).is_none() {
+        return String::new();
+    }
+    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
+    match image.filter(|image| image.revision.as_ref() == picture.revision()) {
+        Some(image) if image.status => "; its images are there".to_owned(),
+        Some(image) if image.waits => "; it pulls its images meanwhile".to_owned(),
+        Some(_) => format!("; its images could not be pulled{}", why(node)),
+        None => String::new(),
+    }
+}
+
+/// What would change that.
+pub(super) fn cure(picture: &Picture, node: &Node, stage: PullStage) -> String {
+    let namespace = &picture.key.namespace;
+    let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
+    let uid = newest(node).map_or("", |pod| pod.uid.as_str());
+    match stage {
+        PullStage::Queued { .. } => format!(
+            "It goes on by itself. To have more nodes pull at once, raise the annotation {IMAGE_PREDOWNLOAD_PARALLELISM}"
+        ),
+        PullStage::UnderWay { .. } => format!(
+            "It goes on by itself when they are there. Who pulls: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={uid}"
+        ),
+        PullStage::Failed { .. } => format!(
+            "It is tried again by itself; correct the image, its pull secret or the registry (condition {POD_IMAGE_READY}: \
+             kubectl -n {namespace} describe pod {pod}), or set {PREDOWNLOAD}: best-effort to go on without"
+        ),
+    }
+}
+
+fn why(node: &Node) -> String {
+    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
+    let failure = image.and_then(|image| image.failure.as_ref());
+    match failure.map_or("", |failure| &*failure.why) {
+        "" => String::new(),
+        why => format!(": {why}"),
+    }
+}
