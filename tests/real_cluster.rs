@@ -27,6 +27,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::ota::ALL,
         scenarios::rest::ALL,
         scenarios::prepull::ALL,
+        scenarios::predownload::ALL,
         scenarios::operations::ALL,
         scenarios::waves::ALL,
     ]

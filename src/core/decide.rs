@@ -76,7 +76,7 @@ pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
     let draft = Draft::new(strategy, fleet, now);
     draft
-        .queue()
+        .queue(true)
         .into_iter()
         .map(|turn| turn.position)
         .collect()

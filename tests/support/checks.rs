@@ -330,6 +330,17 @@ pub(crate) fn jobs(standing: usize, made: usize) -> Check {
     })
 }
 
+/// At most so many nodes pulled for Jobs at once, and at least one did.
+pub(crate) fn pulled_at_once(limit: usize) -> Check {
+    Check::new(
+        format!("at most {limit} nodes pulling at once"),
+        move |picture| {
+            let found = picture.pulled_at_once();
+            demand((1..=limit).contains(&found), || found.to_string())
+        },
+    )
+}
+
 /// No pod carries a condition of the OTA mode.
 pub(crate) fn no_ota_conditions() -> Check {
     Check::new("no OTA conditions", |picture| {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetCondition};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{ContainerState, Node, Pod, PodCondition};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -53,6 +53,7 @@ pub(crate) struct Picture {
     wished: BTreeSet<String>,
     jobs: BTreeMap<String, Job>,
     made_jobs: BTreeSet<String>,
+    pulled_at_once: usize,
     disrupted: BTreeSet<String>,
     broke: BTreeMap<String, Timestamp>,
 }
@@ -99,6 +100,7 @@ impl Picture {
             wished: BTreeSet::new(),
             jobs: BTreeMap::new(),
             made_jobs: BTreeSet::new(),
+            pulled_at_once: 0,
             disrupted: BTreeSet::new(),
             broke: BTreeMap::new(),
         }
@@ -141,6 +143,7 @@ impl Picture {
         self.deletions.clear();
         self.granted.clear();
         self.made_jobs.clear();
+        self.pulled_at_once = 0;
         self.peak = 0;
     }
 
@@ -227,6 +230,23 @@ impl Picture {
         self.made_jobs.len()
     }
 
+    /// The greatest number of nodes that pulled for a Job at once, since the story remembered.
+    pub(crate) fn pulled_at_once(&self) -> usize {
+        self.pulled_at_once
+    }
+
+    /// Counts the nodes that pull for a Job now.
+    fn count_pulls(&mut self) {
+        let pulls = |pod: &&Pod| {
+            let mut owners = pod.metadata.owner_references.iter().flatten();
+            owners.any(|owner| owner.kind == "Job")
+                && pod.metadata.deletion_timestamp.is_none()
+                && !has_images(pod)
+        };
+        let nodes: BTreeSet<Option<String>> = self.pods().filter(pulls).map(node_of).collect();
+        self.pulled_at_once = self.pulled_at_once.max(nodes.len());
+    }
+
     /// Takes in an Event.
     pub(crate) fn apply_event(&mut self, event: Event) {
         self.events
@@ -256,6 +276,7 @@ impl Picture {
             }
         }
         self.pods.insert(uid, pod.clone());
+        self.count_pulls();
         if died_now {
             self.judge(&pod, node.as_deref(), before.as_ref(), at);
         }
@@ -598,6 +619,19 @@ pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
 pub(crate) fn condition_of<'a>(pod: &'a Pod, kind: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Whether every container of a pod came so far that its image is there, or failed for good.
+fn has_images(pod: &Pod) -> bool {
+    let status = pod.status.clone().unwrap_or_default();
+    let statuses = status.container_statuses.unwrap_or_default();
+    let pulls = |waiting: &str| ["ContainerCreating", ""].contains(&waiting);
+    let ended = ["Succeeded", "Failed"].contains(&status.phase.as_deref().unwrap_or_default());
+    let has = |state: Option<ContainerState>| {
+        let waiting = state.unwrap_or_default().waiting;
+        waiting.is_none_or(|waiting| !pulls(waiting.reason.as_deref().unwrap_or_default()))
+    };
+    ended || !statuses.is_empty() && statuses.into_iter().all(|status| has(status.state))
 }
 
 fn is_ready(node: &Node) -> bool {

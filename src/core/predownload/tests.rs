@@ -4,13 +4,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::core::fleet::OtaCondition;
-use crate::core::{Labels, Phase, Plan, Readiness, Stall, Targeting, decide};
-
-const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
-
-fn at(seconds: i64) -> Timestamp {
-    Timestamp::from_second(seconds).unwrap()
-}
+use crate::core::testing::{self, at};
+use crate::core::{Phase, Plan, Readiness, Stall, decide};
 
 fn required(nodes: u32) -> Strategy {
     Strategy {
@@ -31,36 +26,16 @@ fn best_effort(nodes: u32) -> Strategy {
 
 /// Nodes a, b, … with an old pod each, whose condition is this.
 fn fleet(images: &[Option<OtaCondition>]) -> Fleet {
-    let node = |(number, image): (usize, &Option<OtaCondition>)| {
-        let name = char::from(b'a' + u8::try_from(number).unwrap()).to_string();
-        Node {
-            name: name.as_str().into(),
-            labels: Labels::default(),
-            hold: None,
-            window: None,
-            targeting: Targeting::Run,
-            readiness: Readiness::Ready { since: EPOCH },
-            podless_since: None,
-            pods: vec![Pod {
-                name: name.as_str().into(),
-                uid: name.as_str().into(),
-                resource_version: "1".into(),
-                created: at(10),
-                revision: PodRevision::Outdated,
-                terminating: false,
-                ready_since: Some(at(20)),
-                started: Some(at(11)),
-                trouble: None,
-                need_upgrade: None,
-                image_ready: image.clone(),
-            }],
-        }
-    };
-    Fleet {
-        revision: RevisionState::Current("new".into()),
-        replaces: true,
-        nodes: images.iter().enumerate().map(node).collect(),
-    }
+    let names = ["a", "b", "c", "d"].into_iter();
+    let nodes = names.zip(images).map(|(name, image)| {
+        let image_ready = image.clone();
+        let pod = Pod {
+            image_ready,
+            ..testing::old(1)
+        };
+        testing::node(name, pod)
+    });
+    testing::fleet(nodes.collect())
 }
 
 fn image(status: bool, waits: bool, revision: &str) -> Option<OtaCondition> {

@@ -1,0 +1,200 @@
+//! Images that nodes pull ahead of their replacement: `image-predownload-parallelism` and `predownload`.
+
+use serde_json::json;
+use yurt_ds::sim::kubelet::Behaviour;
+
+use super::rest::pulled_in;
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::story::{Pace, Scenario, Story, Writes};
+use crate::support::suite::scenarios;
+
+/// Nodes of which so many pull at once; a replacement waits for that where it is `required`.
+fn pulling(nodes: usize, at_once: &str, predownload: &str) -> Story {
+    let daemon = Daemon::new()
+        .annotate("image-predownload-parallelism", at_once)
+        .annotate("predownload", predownload);
+    Story::on(nodes).with(daemon).writing(Writes::Conditions)
+}
+
+/// An image that nobody has.
+fn missing() -> Behaviour {
+    Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    }
+}
+
+/// Labels the node as one of the canaries.
+fn canary(story: Story, node: usize) -> Story {
+    story.patch_node(
+        node,
+        json!({ "metadata": { "labels": { "pool": "canary" } } }),
+    )
+}
+
+scenarios! {
+    fn s99_given_a_parallelism_then_at_most_that_many_nodes_pull_at_once_and_before_their_replacement(pace) {
+        let slow = pulled_in(pace.pick(120, 6));
+        let required = pulling(4, "50%", "required")
+            .behave(NEW, slow.clone())
+            .image(NEW)
+            .until(image_ready([1], "False", "WaitPullImage"))
+            .expect(untouched(1..=4).and(deletions(0)))
+            // One after the other would take twice as long, and another pull after the replacement still longer.
+            .until_within(converged(), pace.pick(290, 120))
+            .until(jobs(0, 4))
+            .expect(pulled_at_once(2).and(deletions(4)).and(no_ota_conditions()));
+        // Nobody waits: the first one goes at once, the next ones pull meanwhile.
+        let best_effort = pulling(3, "1", "best-effort")
+            .behave(NEW, slow)
+            .image(NEW)
+            .until(deletions(1))
+            .expect(jobs(0, 0))
+            .until(converged().and(deletions(3)))
+            .until(no_ota_conditions())
+            .expect(pulled_at_once(1));
+        vec![required, best_effort]
+    }
+
+    fn pull_given_a_missing_image_then_required_holds_back_only_that_node_and_best_effort_none(pace) {
+        let required = pulling(3, "1", "required")
+            .behave_on(2, NEW, missing())
+            .image(NEW)
+            .until(replaced([1, 3]).and(image_ready([2], "False", "PullImageFail")))
+            .until(condition("Stalled", "True", "its images cannot be pulled on"))
+            .throughout(untouched([2]), pace.pick(1800, 5))
+            .behave_on(2, NEW, Behaviour::default())
+            .until_within(converged(), pace.pick(1000, 200))
+            .expect(deletions(3).and(pulled_at_once(1)));
+        let best_effort = pulling(2, "2", "best-effort")
+            .behave(NEW, missing())
+            .image(NEW)
+            .until(deletions(1))
+            .until_within(image_ready([2], "False", "PullImageFail"), 120)
+            .behave(NEW, Behaviour::default())
+            .until_within(converged(), 900)
+            .expect(deletions(2));
+        vec![required, best_effort]
+    }
+
+    fn pull_given_only_a_setting_of_the_template_changes_then_no_job_is_made(_pace) {
+        pulling(3, "3", "required")
+            .patch(restart_patch("1"))
+            .until(converged())
+            .expect(deletions(3).and(jobs(0, 0)))
+    }
+
+    fn pull_given_offline_nodes_then_nothing_begins_there_and_others_do_not_wait(pace) {
+        let away = pulling(3, "1", "required")
+            .behave(NEW, pulled_in(pace.pick(60, 4)))
+            .offline([1])
+            .image(NEW)
+            .until(replaced([2, 3]))
+            .throughout(untouched([1]).and(jobs(0, 2)), pace.pick(1800, 5))
+            .online([1])
+            .until(converged())
+            .expect(deletions(3).and(pulled_at_once(1)).and(jobs(0, 3)));
+        let lost = pulling(3, "1", "required")
+            .behave(NEW, pulled_in(pace.pick(60, 4)))
+            .behave_on(1, NEW, pulled_in(3600))
+            .image(NEW)
+            .until(image_ready([1], "False", "WaitPullImage").and(jobs(1, 1)))
+            .offline([1])
+            .until(replaced([2, 3]))
+            .expect(untouched([1]))
+            .behave_on(1, NEW, Behaviour::default())
+            .online([1])
+            .until(converged())
+            .expect(deletions(3));
+        vec![away, lost]
+    }
+
+    fn pull_given_a_restart_of_the_controller_in_the_middle_then_nothing_is_pulled_twice(pace) {
+        let story = pulling(3, "1", "required")
+            .behave(NEW, pulled_in(pace.pick(60, 8)))
+            .image(NEW)
+            .until(jobs(1, 2))
+            .controller(false)
+            .wait(pace.pick(120, 12))
+            .expect(jobs(1, 2))
+            .controller(true)
+            .until(converged())
+            .until(jobs(0, 3))
+            .expect(deletions(3).and(pulled_at_once(1)));
+        Scenario::from(story).alone()
+    }
+
+    fn pull_given_a_rollback_or_another_revision_in_the_middle_then_old_wishes_end(pace) {
+        let slow = pulled_in(pace.pick(600, 120));
+        let rollback = pulling(3, "2", "required")
+            .behave(NEW, slow.clone())
+            .image(NEW)
+            .until(jobs(2, 2))
+            .image(OLD)
+            .until(no_ota_conditions().and(jobs(0, 2)))
+            .until(converged())
+            .throughout(untouched(1..=3).and(jobs(0, 2)), pace.pick(1800, 5))
+            .expect(deletions(0));
+        let another = pulling(3, "2", "required")
+            .behave(NEW, slow)
+            .image(NEW)
+            .until(jobs(2, 2))
+            .image(NEWER)
+            .until_within(converged(), pace.pick(120, 100))
+            .until(jobs(0, 5))
+            .expect(deletions(3).and(pulled_at_once(2)));
+        vec![rollback, another]
+    }
+
+    fn pull_given_a_partition_a_selector_and_a_pause_then_only_who_will_be_replaced_pulls(pace) {
+        let partition = pulling(4, "100%", "required")
+            .annotate("partition", "2")
+            .image(NEW)
+            .until(replaced(1..=2))
+            .throughout(untouched(3..=4).and(jobs(0, 2)), pace.pick(1800, 5))
+            .annotate("partition", "0")
+            .until(converged())
+            .expect(deletions(4).and(jobs(0, 4)));
+        let selector = canary(pulling(3, "100%", "required"), 2)
+            .annotate("selector", "pool=canary")
+            .image(NEW)
+            .until(replaced([2]))
+            .throughout(untouched([1, 3]).and(jobs(0, 1)), pace.pick(1800, 5));
+        let pull = pace.pick(60, 6);
+        let paused = pulling(3, "1", "required")
+            .behave(NEW, pulled_in(pull))
+            .image(NEW)
+            .until(jobs(1, 1))
+            .annotate("paused", "true")
+            .wait(pace.pick(5, 2))
+            .remember()
+            // What is under way ends on the node; nothing begins, and no pod is written to.
+            .throughout(untouched(1..=3).and(image_ready([1], "False", "WaitPullImage")), pull + pace.pick(600, 6))
+            .pod_writes(0)
+            .expect(jobs(1, 0))
+            .unannotate("paused")
+            .until(converged())
+            .expect(deletions(3).and(jobs(0, 2)));
+        vec![partition, selector, paused]
+    }
+
+    fn pull_given_settings_that_cannot_be_used_then_nothing_is_touched(pace) {
+        let refused = |at_once: &str, predownload: &str, says: &'static str| {
+            pulling(2, at_once, predownload)
+                .image(NEW)
+                .until(condition("InvalidSettings", "True", says))
+                .throughout(untouched(1..=2).and(jobs(0, 0)), pace.pick(600, 5))
+                .pod_writes(0)
+        };
+        let all = vec![
+            refused("two", "required", "apps.openyurt.io/image-predownload-parallelism is \"two\""),
+            refused("0", "required", "so no node would ever pull"),
+            refused("1", "always", "use required or best-effort"),
+        ];
+        match pace {
+            Pace::Virtual => all,
+            Pace::Real => all.into_iter().take(1).collect(),
+        }
+    }
+}
