@@ -22,6 +22,7 @@
 mod budget;
 mod classify;
 mod decide;
+mod domains;
 pub mod eligibility;
 pub mod fleet;
 mod gates;
@@ -60,7 +61,7 @@ pub use ota::{message_of, revision_in};
 pub use phase::stall_of;
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, Wisher};
 pub use predownload::Predownloading;
-pub use strategy::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy};
+pub use strategy::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy, Topology};
 pub use verdict::{Offline, Progress, PullStage, Verdict};
 pub use window::Windows;
 

@@ -15,6 +15,7 @@ mod code;
 pub mod edge;
 mod eject;
 mod explain;
+mod groups;
 mod lookup;
 mod near;
 mod pause;
@@ -35,6 +36,7 @@ use clap::CommandFactory;
 
 pub use access::{Access, Trouble};
 pub use code::Code;
+pub use groups::DomainRow;
 pub use row::{NodeRow, PodRow, SetRow};
 pub use screen::Screen;
 pub use why::Answer;

@@ -452,6 +452,7 @@ mod tests {
                 kept: 0,
             },
             opens: None,
+            domains: Vec::new(),
             next_wake: None,
         }
     }

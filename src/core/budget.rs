@@ -42,8 +42,8 @@ impl Budget {
             budget.targeted += usize::from(class.is_targeted());
             budget.base += usize::from(class.is_targeted() && takes_part);
             budget.done += usize::from(takes_part && *class == Class::Done);
+            budget.in_flight += usize::from(class.is_in_flight());
             match class {
-                Class::InProgress(_) | Class::Failed { .. } => budget.in_flight += 1,
                 Class::Outdated {
                     available: false,
                     settling: None,

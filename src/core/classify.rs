@@ -56,6 +56,11 @@ impl Class {
         !matches!(self, Self::NotTargeted | Self::NoNode)
     }
 
+    /// Whether the node is on its way to the current revision, or failed on it.
+    pub(super) fn is_in_flight(&self) -> bool {
+        matches!(self, Self::InProgress(_) | Self::Failed { .. })
+    }
+
     /// The verdict of a node of which nothing else is known.
     pub(super) fn verdict(&self) -> Verdict {
         match *self {

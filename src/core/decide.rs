@@ -15,6 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
+use super::domains::Domains;
 use super::fleet::{Behind, Fleet, Node, Pod, PodRevision, RevisionState};
 use super::gates::Gates;
 use super::order::{Order, Turn};
@@ -97,6 +98,8 @@ struct Draft<'a> {
     opens: Option<Timestamp>,
     /// When a node may be asked again to pull its images.
     pulls_again: Option<Timestamp>,
+    /// The failure domains that are held or have their turn.
+    domains: Vec<String>,
     actions: Vec<Action>,
     pulls: Vec<Pull>,
     verdicts: Vec<Verdict>,
@@ -123,6 +126,7 @@ impl<'a> Draft<'a> {
             gates: Gates::of(strategy, fleet, now),
             opens: None,
             pulls_again: None,
+            domains: Vec::new(),
             actions: Vec::new(),
             pulls: Vec::new(),
             verdicts: classes.iter().map(Class::verdict).collect(),
@@ -189,12 +193,17 @@ impl<'a> Draft<'a> {
         let mut slots = [self.budget.for_broken(), self.budget.for_available()];
         let mut left = BATCH.min(pace.replacements);
         let queue = match slots {
-            [0, 0] => Vec::new(),
+            [0, 0] if self.strategy.topology.is_none() => Vec::new(),
             _ => self.queue(true),
         };
+        let domains = Domains::of(self.strategy, self.fleet, &self.classes, &queue);
+        self.domains = domains.names();
         for turn in queue {
+            if left == 0 || slots == [0, 0] {
+                break;
+            }
             let slots = &mut slots[usize::from(turn.available)];
-            if left > 0 && *slots > 0 {
+            if *slots > 0 && domains.may_begin(&self.fleet.nodes[turn.position]) {
                 self.replace(turn.position);
                 (*slots, left) = (*slots - 1, left - 1);
             }
@@ -305,6 +314,7 @@ impl<'a> Draft<'a> {
             counts,
             phase,
             opens: self.opens,
+            domains: self.domains,
             next_wake,
         }
     }

@@ -30,6 +30,10 @@ pub const PREDOWNLOAD: &str = "apps.openyurt.io/predownload";
 pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
 /// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
 pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
+/// A node label whose values are failure domains, touched one after the other (k/k#114010).
+pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
+/// In how many of these domains something may be under way at once.
+pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
 /// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].

@@ -20,6 +20,9 @@ pub struct Plan {
     pub phase: Phase,
     /// Before this instant nothing is replaced, whatever slots are free (`min-interval`).
     pub opens: Option<Timestamp>,
+    /// The values of `topology-key` where something is under way or may begin, in order; empty without that setting, and
+    /// while nothing is rolled out.
+    pub domains: Vec<String>,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }

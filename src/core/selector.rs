@@ -8,6 +8,8 @@ use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
+pub(super) use query::is_label_key;
+
 /// A label selector: all of its requirements have to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);

@@ -5,6 +5,7 @@
 
 mod advice;
 mod read;
+mod sequence;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::fleet::Node;
 use super::selector::Selector;
 use super::window::Windows;
 
@@ -43,6 +45,8 @@ pub struct Strategy {
     pub image_predownload_parallelism: Option<Share>,
     /// Whether a replacement waits for the images of its node; `None`: not said.
     pub predownload: Option<Predownload>,
+    /// In how many failure domains something may be under way at once; `None`: in all.
+    pub topology: Option<Topology>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -64,6 +68,7 @@ impl Strategy {
             window: None,
             image_predownload_parallelism: None,
             predownload: None,
+            topology: None,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,
@@ -96,6 +101,22 @@ pub enum Predownload {
     Required,
     /// It does not wait; pulling only runs ahead.
     BestEffort,
+}
+
+/// Which nodes fail together, and how many such domains may be touched at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// The node label whose values are the domains.
+    pub key: Arc<str>,
+    /// How many of them at once; at least one.
+    pub at_once: usize,
+}
+
+impl Topology {
+    /// The domain of a node; empty when it lacks the label.
+    pub fn domain_of<'a>(&self, node: &'a Node) -> &'a str {
+        node.labels.get(&self.key).unwrap_or_default()
+    }
 }
 
 /// A pause.

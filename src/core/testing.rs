@@ -85,6 +85,14 @@ impl Pod {
 }
 
 impl Node {
+    /// With this label and no other.
+    pub(super) fn labelled(self, key: &str, value: &str) -> Self {
+        Self {
+            labels: [(key, value)].into_iter().collect(),
+            ..self
+        }
+    }
+
     /// NotReady, for ever.
     pub(super) fn away(self) -> Self {
         let since = Some(at(-1));

@@ -45,6 +45,9 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
                 trouble_words(node)
             ),
         ),
+        Verdict::Budget { broken: false } if let Some(why) = other_domain(picture, node) => {
+            (None, why)
+        }
         Verdict::Budget { broken: false } => {
             let counts = &picture.plan.counts;
             (
@@ -221,6 +224,25 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
         ),
     };
     (Some(reason.into()), because)
+}
+
+/// That another failure domain has its turn.
+fn other_domain(picture: &Picture, node: &Node) -> Option<String> {
+    let topology = picture.strategy.topology.as_ref()?;
+    let (domain, now) = (topology.domain_of(node), &picture.plan.domains);
+    if now.is_empty() || now.iter().any(|name| name == domain) {
+        return None;
+    }
+    let named = |name: &str| match name {
+        "" => "that of the nodes without this label".to_owned(),
+        name => name.to_owned(),
+    };
+    let others: Vec<String> = now.iter().map(|name| named(name)).collect();
+    Some(format!(
+        "is outdated, and it is another domain's turn: its {} is {domain:?}, now at work: {}",
+        topology.key,
+        others.join(", ")
+    ))
 }
 
 fn closed(picture: &Picture, node: &Node, opens: Option<Timestamp>) -> String {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
+use super::groups::domain_table;
 use super::row::{NodeRow, SetRow, UNREPORTED};
 use super::table::{Paint, Table};
 use crate::cli::ctl::Output;
@@ -126,6 +127,13 @@ pub(super) fn report(
     let mut text = head(row, colour, now);
     text.push('\n');
     text.push_str(&classes(row, colour));
+    if !row.domains.is_empty() {
+        text.push_str(&format!(
+            "\n{}\n{}",
+            Paint::Bold.on("Failure domains", colour),
+            domain_table(&row.domains, colour)
+        ));
+    }
     let nodes = row.nodes.as_deref().unwrap_or_default();
     let mut shown: Vec<&NodeRow> = nodes
         .iter()

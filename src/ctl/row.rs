@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::age;
 use super::explain::{behind, explain, revision_word, urgency};
+use super::groups::{self, DomainRow};
 use super::picture::{Picture, State};
 use crate::core::{Offline, Stall, Verdict};
 
@@ -16,7 +17,8 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a DaemonSet  namespace, name, strategy, maxUnavailable, phase, message, since, revision, targeted, updated,
                   base (targeted nodes that take part; max-unavailable is a share of these),
                   outdated, unavailable, allowed, offline, offlineOutdated, verdicts (nodes per word), notes,
-                  nodes (only when one DaemonSet is named)
+                  domains (empty without topology-key), nodes (only when one DaemonSet is named)
+  of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and namespace, name, phase, phaseMessage, next
@@ -64,6 +66,8 @@ pub struct SetRow {
     pub verdicts: BTreeMap<&'static str, usize>,
     /// What the owner should know about the settings, or about the controller.
     pub notes: Vec<String>,
+    /// Its failure domains; empty without `topology-key`.
+    pub domains: Vec<DomainRow>,
     /// Every node; only when one DaemonSet was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
@@ -138,6 +142,7 @@ impl SetRow {
             offline_outdated: counts.offline_outdated,
             verdicts: verdicts.collect(),
             notes: notes(picture),
+            domains: groups::domains(picture),
             nodes: nodes.then(|| {
                 (0..picture.fleet.nodes.len())
                     .map(|position| NodeRow::of(picture, position))

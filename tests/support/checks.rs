@@ -198,6 +198,29 @@ pub(crate) fn in_order(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
+/// All replacements in one group of nodes came before those in the next.
+pub(crate) fn group_by_group(groups: impl IntoIterator<Item = Vec<usize>>) -> Check {
+    let groups: Vec<Vec<usize>> = groups.into_iter().collect();
+    Check::new(
+        format!("replaced in the groups {groups:?}"),
+        move |picture| {
+            let group_of = |name: &String| {
+                let holds =
+                    |group: &Vec<usize>| group.iter().any(|node| picture.node(*node) == *name);
+                groups.iter().position(holds)
+            };
+            let found: Vec<&String> = picture
+                .deletions
+                .iter()
+                .map(|deletion| &deletion.node)
+                .collect();
+            let order: Option<Vec<usize>> = found.iter().map(|name| group_of(name)).collect();
+            let fits = order.is_some_and(|order| order.is_sorted());
+            demand(fits, || format!("{found:?}"))
+        },
+    )
+}
+
 /// So many nodes lacked a pod because of us at the worst moment: the budget was used, and all of it.
 pub(crate) fn peak(expected: usize) -> Check {
     Check::new(format!("{expected} nodes down at once"), move |picture| {

@@ -72,6 +72,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         counts,
         phase,
         opens: None,
+        domains: Vec::new(),
         next_wake: None,
     }
 }

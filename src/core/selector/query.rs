@@ -64,7 +64,8 @@ fn requirement(part: &str) -> Option<Requirement> {
 }
 
 /// A name of at most 63 characters, with an optional DNS prefix before a slash.
-fn is_label_key(key: &str) -> bool {
+/// Whether Kubernetes accepts it as the key of a label: a name, possibly with a DNS name before it.
+pub(in crate::core) fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key
         .split_once('/')
         .map_or((None, key), |(prefix, name)| (Some(prefix), name));

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::value::{Expected, Flaw, duration, selector};
-use super::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy, advice};
+use super::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy, advice, sequence};
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE,
     PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD,
@@ -118,6 +118,12 @@ fn read_settings(
         window: used_in(mode, read_window(source.annotations), None, notes)?,
         image_predownload_parallelism: used_in(mode, parallelism, None, notes)?,
         predownload,
+        topology: used_in(
+            mode,
+            sequence::topology(source.annotations, notes),
+            None,
+            notes,
+        )?,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
@@ -292,11 +298,11 @@ fn min_ready(seconds: i64) -> Duration {
     Duration::from_secs(seconds.unsigned_abs())
 }
 
-fn parse<T: FromStr<Err = Flaw>>(key: &str, text: &str) -> Result<T, Invalid> {
+pub(super) fn parse<T: FromStr<Err = Flaw>>(key: &str, text: &str) -> Result<T, Invalid> {
     text.parse().map_err(|flaw| invalid(key, text, flaw))
 }
 
-fn invalid(key: &str, value: &str, flaw: Flaw) -> Invalid {
+pub(super) fn invalid(key: &str, value: &str, flaw: Flaw) -> Invalid {
     Invalid {
         key: key.into(),
         value: quoted(value),
@@ -305,7 +311,7 @@ fn invalid(key: &str, value: &str, flaw: Flaw) -> Invalid {
 }
 
 /// At most [`QUOTED`] characters of it.
-fn quoted(value: &str) -> String {
+pub(super) fn quoted(value: &str) -> String {
     match value.char_indices().nth(QUOTED) {
         None => value.into(),
         Some((end, _)) => format!("{}…", &value[..end]),

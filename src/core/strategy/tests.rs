@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, RAMP_UP,
-    READY_SETTLE, SELECTOR, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED,
+    RAMP_UP, READY_SETTLE, SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -119,6 +119,7 @@ fn nothing_but_the_mode_means_the_defaults() {
         window: None,
         image_predownload_parallelism: None,
         predownload: None,
+        topology: None,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);
@@ -488,6 +489,50 @@ fn the_pace_is_a_duration_and_a_share_that_is_not_zero() {
     );
     let invalid = refusal(rolling(&[(MIN_INTERVAL, "8d")]));
     assert_eq!(invalid.why, "which is too long; use at most 7days");
+}
+
+#[test]
+fn failure_domains_have_a_label_key_and_a_count_that_is_not_zero() {
+    let zone = "topology.kubernetes.io/zone";
+    let strategy = without_notes(rolling(&[(TOPOLOGY_KEY, zone), (MAX_DOMAINS, "2")]));
+    let expected = Topology {
+        key: zone.into(),
+        at_once: 2,
+    };
+    assert_eq!(strategy.topology, Some(expected));
+    let strategy = without_notes(rolling(&[(TOPOLOGY_KEY, "zone")]));
+    assert_eq!(strategy.topology.map(|topology| topology.at_once), Some(1));
+    for (key, value, why) in [
+        (
+            TOPOLOGY_KEY,
+            "a zone",
+            "which is not known here; use the key of a node label",
+        ),
+        (
+            TOPOLOGY_KEY,
+            "",
+            "which is empty; use the key of a node label",
+        ),
+        (MAX_DOMAINS, "0", "which is zero; use a whole number"),
+        (
+            MAX_DOMAINS,
+            "50%",
+            "which is not known here; use a whole number",
+        ),
+        (
+            MAX_DOMAINS,
+            "-1",
+            "which is not known here; use a whole number",
+        ),
+    ] {
+        let invalid = refusal(rolling(
+            &[(TOPOLOGY_KEY, zone), (key, value)][usize::from(key == TOPOLOGY_KEY)..],
+        ));
+        assert_eq!((invalid.key.as_str(), invalid.value.as_str()), (key, value));
+        assert!(invalid.why.starts_with(why), "{invalid}");
+    }
+    let note = only_note(rolling(&[(MAX_DOMAINS, "2")]));
+    assert!(note.text.contains("has no effect without"), "{}", note.text);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Mode, Pause, Predownload, Share};
-use crate::core::selector::Selector;
+use crate::core::selector::{Selector, is_label_key};
 
 /// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,10 @@ pub enum Expected {
     Selector,
     /// A [`Predownload`].
     Predownload,
+    /// The key of a node label.
+    LabelKey,
+    /// A count from one upward.
+    Count,
 }
 
 impl fmt::Display for Flaw {
@@ -77,6 +81,10 @@ impl fmt::Display for Expected {
                 "use true, false, or the time until which to pause such as 2030-01-31T18:00:00Z"
             }
             Self::Duration => "use a duration such as 30s or 5m",
+            Self::LabelKey => {
+                "use the key of a node label such as topology.kubernetes.io/zone"
+            }
+            Self::Count => "use a whole number from 1 upward",
             Self::Selector => {
                 "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector"
             }
@@ -243,6 +251,26 @@ pub(super) fn selector(text: &str) -> Result<Selector, Flaw> {
         Selector::from_query(text).ok()
     };
     read.ok_or(Flaw::Unknown(Expected::Selector))
+}
+
+/// The key of a label.
+pub(super) fn label_key(text: &str) -> Result<&str, Flaw> {
+    let key = bare(text, Expected::LabelKey)?;
+    is_label_key(key)
+        .then_some(key)
+        .ok_or(Flaw::Unknown(Expected::LabelKey))
+}
+
+/// ASCII digits that say 1 or more. What exceeds the type is the greatest there is.
+pub(super) fn count(text: &str) -> Result<usize, Flaw> {
+    let text = bare(text, Expected::Count)?;
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => match text.parse().unwrap_or(usize::MAX) {
+            0 => Err(Flaw::Zero(Expected::Count)),
+            count => Ok(count),
+        },
+        false => Err(Flaw::Unknown(Expected::Count)),
+    }
 }
 
 /// A duration such as `30s` or `1m 30s`, at most `limit`.
