@@ -601,6 +601,7 @@ proptest! {
             ..strategy
         };
         let mut online = Fleet { replaces: false, ..fleet };
+        online.nodes.iter_mut().for_each(|node| node.hold = None);
         let all = decide(&strategy, &online, now());
         let offline = |verdict: &Verdict| matches!(verdict, Verdict::Offline(_));
         let mut verdicts = all.verdicts.iter();
