@@ -37,6 +37,8 @@ pub(super) struct Pod {
     pub(super) writing: bool,
     /// Version that the last write made: what the watch says about older ones is history.
     pub(super) written: u64,
+    /// The generation of the object that the kubelet followed last (Kubernetes 1.34 and newer).
+    pub(super) observed: Option<i64>,
 }
 
 /// Where a pod is in its life.
@@ -77,6 +79,8 @@ pub(super) struct Container {
     pub(super) name: String,
     /// The image it runs, or will run next.
     pub(super) image: String,
+    /// The image it runs or ran last; `None` before that. A container that is about to be replaced still runs the old one.
+    pub(super) ran_image: Option<String>,
     pub(super) state: State,
     pub(super) last: Option<Exit>,
     pub(super) restarts: i32,
@@ -173,6 +177,7 @@ impl Container {
         Self {
             name: name.to_owned(),
             image: image.to_owned(),
+            ran_image: None,
             state: State::Waiting("ContainerCreating"),
             last: None,
             restarts: 0,
@@ -226,11 +231,16 @@ impl Pod {
             dirty: false,
             writing: false,
             written: 0,
+            observed: None,
         }
     }
 
     /// Brings the pod in line with what its object says; called for every version seen and when the node returns.
     pub(super) fn sync(&mut self, host: &mut Host<'_>) {
+        let observed = std::mem::replace(&mut self.observed, self.seen.metadata.generation);
+        if self.stage == Stage::Live && !self.seen.is_deleted() {
+            self.dirty |= self.observed != observed;
+        }
         match (self.stage, self.seen.is_deleted()) {
             (Stage::New, _) if self.seen.is_finished() && !self.seen.is_deleted() => {}
             (Stage::New, false) => self.admit(host),
@@ -278,6 +288,7 @@ impl Pod {
                 restarts: old.restart_count,
                 ready: old.ready,
                 ran: true,
+                ran_image: Some(old.image.clone()),
                 ..Container::new(&old.name, &old.image)
             });
         }
@@ -456,6 +467,7 @@ impl Pod {
     fn start(&mut self, index: usize, host: &mut Host<'_>) {
         let always = self.restarts_always();
         let behaviour = host.behaviour(&self.containers[index].image);
+        self.containers[index].ran_image = Some(self.containers[index].image.clone());
         if self.lacks_program(index, &behaviour) {
             let container = &mut self.containers[index];
             container.life += 1;

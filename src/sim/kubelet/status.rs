@@ -10,6 +10,7 @@ use super::pod::{Container, Exit, Flag, Pod, PullError, START_ERROR, Stage, Stat
 pub(super) fn pod(pod: &Pod, host_ip: &str) -> Value {
     let statuses: Vec<Value> = pod.containers.iter().map(container).collect();
     json!({
+        "observedGeneration": pod.observed,
         "phase": pod.phase(),
         "startTime": pod.started.map(Time),
         "hostIP": host_ip,
@@ -81,8 +82,8 @@ fn container(container: &Container) -> Value {
     };
     json!({
         "name": container.name,
-        "image": container.image,
-        "imageID": if container.ran || matches!(container.state, State::Terminated(_)) { image_id(&container.image) } else { String::new() },
+        "image": container.ran_image.as_ref().unwrap_or(&container.image),
+        "imageID": container.ran_image.as_deref().map(image_id).unwrap_or_default(),
         "ready": container.ready,
         "containerID": since.map(|since| container_id(container, since)),
         "started": matches!(container.state, State::Running { .. }),

@@ -113,6 +113,7 @@ struct SlimMeta {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
+    generation: Option<i64>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
 }
@@ -124,6 +125,7 @@ fn slim<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
         namespace: meta.namespace,
         uid: meta.uid,
         resource_version: meta.resource_version,
+        generation: meta.generation,
         deletion_timestamp: meta.deletion_timestamp,
         deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
         ..ObjectMeta::default()
