@@ -74,6 +74,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
     Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
         replaces: true,
+        successions: Default::default(),
         nodes: (0..size).map(|i| node(i, i * 37 % 100 < updated)).collect(),
     }
 }
@@ -114,6 +115,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         terminating: false,
         ready_since: Some(at(NOW - 79_000)),
         started: Some(at(NOW - 79_990)),
+        in_place: Default::default(),
         trouble: None,
         need_upgrade: None,
         image_ready: None,

@@ -13,8 +13,8 @@ pub(crate) use meta::nullable;
 
 pub use daemonset::{Condition, DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy};
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
-pub use pod::{ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
-pub use revision::ControllerRevision;
+pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
+pub use revision::{ControllerRevision, Template};
 
 /// Implements `kube::Resource` for a type with a `metadata: ObjectMeta` field.
 macro_rules! resource {

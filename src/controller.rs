@@ -16,6 +16,7 @@ mod engine;
 pub mod events;
 mod feed;
 pub mod identity;
+mod in_place;
 pub mod lease;
 mod lookup;
 pub mod metrics;

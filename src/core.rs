@@ -28,6 +28,7 @@ pub mod fleet;
 mod gates;
 mod guard;
 pub mod hold;
+pub mod in_place;
 mod labels;
 pub mod names;
 pub mod near;
@@ -55,13 +56,16 @@ pub use fleet::{
     Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
 pub use hold::{Hold, Holds};
+pub use in_place::{InPlace, Renewal};
 pub use labels::Labels;
 pub use opening::NodeWindow;
 pub use ota::{message_of, revision_in};
 pub use phase::stall_of;
 pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, Wisher};
 pub use predownload::Predownloading;
-pub use strategy::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy, Topology};
+pub use strategy::{
+    Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, Topology,
+};
 pub use verdict::{Offline, Progress, PullStage, Verdict};
 pub use window::Windows;
 

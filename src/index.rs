@@ -27,7 +27,7 @@ use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
 
 pub use key::SetKey;
 pub(crate) use set::OWN_CONDITIONS;
-pub use set::{Doubt, Overlay, SetRecord, Stir};
+pub use set::{Doubt, Overlay, SetRecord, Stir, Write};
 
 use node::NodeRecord;
 
@@ -176,10 +176,12 @@ impl Index {
             .labels
             .as_ref()
             .and_then(|labels| labels.get(crate::core::names::REVISION_HASH_LABEL));
+        let template = revision.template.as_ref()?;
         let facts = RevisionFacts {
             number: revision.revision,
             hash: hash_of(label.map(String::as_str), name, &owner.name),
-            template: revision.template?,
+            template: template.fingerprint,
+            shape: template.shape.clone(),
         };
         let daemonset = SetKey::new(namespace, &owner.name);
         let owned = self.revisions.entry(owner.uid.as_str().into()).or_default();

@@ -34,8 +34,22 @@ super::resource!(
 pub struct PodSpec {
     /// Name of the node it is bound to.
     pub node_name: Option<String>,
+    /// Its containers.
+    #[serde(deserialize_with = "nullable")]
+    pub containers: Vec<Container>,
     /// The native controller names the node here before the scheduler binds the pod.
     affinity: Option<Affinity>,
+}
+
+/// A container as asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// Its image.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -104,6 +118,8 @@ impl PodSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
+    /// The generation of the pod that this is about; kubelets before Kubernetes 1.34 do not say.
+    pub observed_generation: Option<i64>,
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
@@ -124,6 +140,14 @@ pub struct PodStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerStatus {
+    /// Name of the container.
+    pub name: String,
+    /// The image that it runs, as its runtime calls it.
+    #[serde(deserialize_with = "nullable")]
+    pub image: String,
+    /// The content of that image.
+    #[serde(rename = "imageID", deserialize_with = "nullable")]
+    pub image_id: String,
     /// Whether it passes its readiness probe.
     #[serde(deserialize_with = "nullable")]
     pub ready: bool,

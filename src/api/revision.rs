@@ -1,9 +1,12 @@
-//! A ControllerRevision: which number, whose, and a fingerprint of the template in it.
+//! A ControllerRevision: which number, whose, and what matters of the template in it.
+
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::meta::slim;
+use crate::core::in_place::Shape;
 use crate::core::revision::TemplateFingerprint;
 
 /// The part of an `apps/v1` ControllerRevision that is decided upon.
@@ -17,7 +20,16 @@ pub struct ControllerRevision {
     pub revision: i64,
     /// The template in it; `None` when there is none to be found.
     #[serde(rename = "data", deserialize_with = "template", default)]
-    pub template: Option<TemplateFingerprint>,
+    pub template: Option<Template>,
+}
+
+/// A template, as far as it is compared with others.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// The whole.
+    pub fingerprint: TemplateFingerprint,
+    /// What updates in place ask for.
+    pub shape: Arc<Shape>,
 }
 
 super::resource!(
@@ -29,9 +41,11 @@ super::resource!(
     "controllerrevisions"
 );
 
-fn template<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<TemplateFingerprint>, D::Error> {
+fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Template>, D::Error> {
     let data = serde_json::Value::deserialize(deserializer)?;
-    Ok(data.pointer("/spec/template").map(TemplateFingerprint::of))
+    let template = data.pointer("/spec/template");
+    Ok(template.map(|template| Template {
+        fingerprint: TemplateFingerprint::of(template),
+        shape: Arc::new(Shape::of(template)),
+    }))
 }

@@ -10,13 +10,14 @@ use kube::{Client, Resource};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, watch};
 
+use super::in_place;
 use super::lease::Leadership;
 use super::metrics::{Metrics, Withheld};
 use crate::api;
 use crate::client::conditions::{image_request, patch_conditions, removal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::core::names::{CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE};
-use crate::core::{Action, PodRef, StaleImage, message_of};
+use crate::core::{Action, PodRef, Renewal, StaleImage, message_of};
 use crate::index::SetKey;
 
 /// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
@@ -81,6 +82,7 @@ impl Writer {
     ) -> Result<(), Refusal> {
         match action {
             Action::Delete(pod) => self.delete(key, pod).await,
+            Action::UpdateInPlace { pod, renewal } => self.renew(key, pod, renewal, now).await,
             Action::SetNeedUpgrade {
                 pod,
                 needed,
@@ -135,6 +137,24 @@ impl Writer {
         };
         let request = requests::<api::Pod>(&key.namespace).delete(pod.name.as_str(), &parameters);
         self.send("delete", "pods", request).await.map(drop)
+    }
+
+    /// Updates this pod in place as it was judged, and no other of its name.
+    async fn renew(
+        &self,
+        key: &SetKey,
+        pod: &PodRef,
+        renewal: &Renewal,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let parameters = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Strategic(in_place::patch(pod, renewal, now));
+        let request = requests::<api::Pod>(&key.namespace);
+        let request = request.patch(pod.name.as_str(), &parameters, &patch);
+        self.send("patch", "pods", request).await.map(drop)
     }
 
     /// Makes a Job; answers with the Job as the API server has it.

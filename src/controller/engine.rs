@@ -31,10 +31,10 @@ use super::restraint::Restraint;
 use crate::client::Failure;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Behind, Fleet, Phase, Plan, PodRef, PodUid, Pull, Reading, RevisionState, decide,
-    release,
+    Action, Behind, Fleet, Phase, Plan, PodRef, PodUid, Pull, Reading, Revision, RevisionState,
+    decide, release,
 };
-use crate::index::{Doubt, Overlay, SetKey, Stir};
+use crate::index::{Doubt, Overlay, SetKey, Stir, Write};
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
 
@@ -104,6 +104,8 @@ struct SetState {
     behind_since: Option<Timestamp>,
     /// The report that was sent last, and when: it takes a moment to show.
     reported: Option<(Report, Timestamp)>,
+    /// The revision of which was told that its pods are made anew although an update in place was asked for.
+    recreated: Option<Revision>,
     /// Notes on the settings that were told.
     noted: Vec<String>,
     /// Conditions that were written to pods, and when: they take a moment to show.
@@ -141,7 +143,7 @@ impl SetState {
 
 /// An answer that the loop waited for.
 enum Done {
-    Deleted(SetKey, PodRef, Result<(), Refusal>),
+    Replaced(SetKey, PodRef, Write, Result<(), Refusal>),
     Patched(SetKey, PodUid, Result<(), Refusal>),
     Reported(SetKey, Result<(), Refusal>),
     Looked(SetKey, Looked),
@@ -383,6 +385,7 @@ impl Engine {
             .filter(|at| behind && *at > now);
         let lasting = behind && lasting_at.is_none();
         state.wake = plan.next_wake.into_iter().chain(lasting_at).min();
+        self.tell_recreation(key, fleet, &plan);
         if let RevisionState::Behind(reason) = fleet.revision {
             self.look_up(key, reason, since, now);
         }
@@ -393,6 +396,28 @@ impl Engine {
             .set(key)
             .map(|set| Report::of_plan(set, fleet, &plan, lasting));
         self.write(key, plan.actions, report, now);
+    }
+
+    /// Tells once per revision that its pods are made anew although an update in place was asked for.
+    fn tell_recreation(&mut self, key: &SetKey, fleet: &Fleet, plan: &Plan) {
+        let (RevisionState::Current(revision), Some(why)) = (&fleet.revision, plan.recreates)
+        else {
+            return;
+        };
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.recreated.as_ref() == Some(revision) || !self.parts.writer.may_write() {
+            return;
+        }
+        state.recreated = Some(revision.clone());
+        let notice = Notice {
+            warning: false,
+            reason: "NotInPlace",
+            note: format!(
+                "revision {revision}: pods are made anew, not updated in place: {}",
+                why.words()
+            ),
+        };
+        self.publish(key, &notice);
     }
 
     /// Tells once what the owner should know about valid settings.
@@ -461,20 +486,26 @@ impl Engine {
     }
 
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
-        if let Action::Delete(pod) = &action
+        let write = match &action {
+            Action::Delete(_) => Some(Write::Deletion),
+            Action::UpdateInPlace { renewal, .. } => Some(Write::Renewal(renewal.revision.clone())),
+            _ => None,
+        };
+        if let Some(write) = write.clone()
             && let Some(set) = self.parts.feed.index.set_mut(key)
         {
             set.lay_over(
-                pod.uid.clone(),
+                action.pod().uid.clone(),
                 Overlay {
                     at: now,
+                    write,
                     doubt: Doubt::Accepted,
                 },
             );
         }
         let state = self.state.sets.entry(key.clone()).or_default();
         state.under_way += 1;
-        if !matches!(action, Action::Delete(_)) {
+        if write.is_none() {
             state
                 .patched
                 .insert(patched(&action), (action.clone(), now));
@@ -482,11 +513,9 @@ impl Engine {
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.state.done.spawn(async move {
             let result = writer.act(&key, &action, now).await;
-            match action {
-                Action::Delete(pod) => Done::Deleted(key, pod, result),
-                Action::SetNeedUpgrade { pod, .. }
-                | Action::AskForImages { pod, .. }
-                | Action::RemoveConditions { pod, .. } => Done::Patched(key, pod.uid, result),
+            match write {
+                Some(write) => Done::Replaced(key, action.pod().clone(), write, result),
+                None => Done::Patched(key, action.pod().uid.clone(), result),
             }
         });
     }
@@ -555,8 +584,8 @@ impl Engine {
         let Ok(done) = done else { return };
         let now = self.parts.clock.now();
         let key = match done {
-            Done::Deleted(key, pod, result) => {
-                self.note_deleted(&key, &pod, &result, now);
+            Done::Replaced(key, pod, write, result) => {
+                self.note_replaced(&key, &pod, write, &result, now);
                 self.note_answer(&key, &result, now);
                 key
             }
@@ -590,10 +619,11 @@ impl Engine {
         }
     }
 
-    fn note_deleted(
+    fn note_replaced(
         &mut self,
         key: &SetKey,
         pod: &PodRef,
+        write: Write,
         result: &Result<(), Refusal>,
         now: Timestamp,
     ) {
@@ -602,7 +632,14 @@ impl Engine {
         };
         let doubt = match result {
             Ok(()) => {
-                info!(daemonset = %key, pod = %pod.name, "Deleted an outdated pod");
+                match &write {
+                    Write::Deletion => {
+                        info!(daemonset = %key, pod = %pod.name, "Deleted an outdated pod");
+                    }
+                    Write::Renewal(revision) => {
+                        info!(daemonset = %key, pod = %pod.name, %revision, "Updated a pod in place");
+                    }
+                }
                 return;
             }
             Err(refusal) => match refusal.failure() {
@@ -615,7 +652,12 @@ impl Engine {
                 }
             },
         };
-        set.lay_over(pod.uid.clone(), Overlay { at: now, doubt });
+        let overlay = Overlay {
+            at: now,
+            write,
+            doubt,
+        };
+        set.lay_over(pod.uid.clone(), overlay);
     }
 
     /// Slows down while the API server refuses writes to pods.

@@ -439,6 +439,7 @@ mod tests {
         by_word[3] = 2;
         Plan {
             actions: Vec::new(),
+            recreates: None,
             verdicts: Vec::new(),
             pulls: Vec::new(),
             counts: Counts {

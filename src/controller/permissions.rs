@@ -70,7 +70,7 @@ const fn lease(scope: Scope, verb: &'static str) -> Permission {
 }
 
 /// Everything the controller asks of the API server, and nothing else.
-pub const NEEDED: [Permission; 21] = [
+pub const NEEDED: [Permission; 22] = [
     // What is to be rolled out, and the conditions that tools wait for.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "daemonsets", "list"),
@@ -83,11 +83,12 @@ pub const NEEDED: [Permission; 21] = [
     // Which nodes are there, and which are online.
     cluster("", "nodes", "list"),
     cluster("", "nodes", "watch"),
-    // The pods: deleting is how a node is updated, the status carries PodNeedUpgrade.
+    // The pods: deleting or patching one is how a node is updated, the status carries PodNeedUpgrade.
     cluster("", "pods", "get"),
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
     cluster("", "pods", "delete"),
+    cluster("", "pods", "patch"),
     cluster("", "pods/status", "patch"),
     cluster("events.k8s.io", "events", "create"),
     // Image pre-pull: a Job on the node, and why it has no pod if it gets none.

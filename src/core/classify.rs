@@ -124,10 +124,15 @@ fn offline(node: &Node, since: Option<Timestamp>) -> Class {
 }
 
 fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Timestamp) -> Class {
+    let under_way = pod.in_place.update.filter(|update| !update.is_carried_out);
     let available_at = pod
         .ready_since
+        .filter(|_| under_way.is_none())
         .map(|since| later(since, strategy.min_ready));
     let available = available_at.is_some_and(|at| at <= now);
+    if let (PodRevision::Current, Some(update)) = (pod.revision, under_way) {
+        return Class::InProgress(Progress::UpdatingInPlace { since: update.at });
+    }
     match (pod.revision, available_at) {
         (PodRevision::Current, Some(_)) if available => Class::Done,
         (PodRevision::Current, Some(available_at)) => {

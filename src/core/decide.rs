@@ -18,13 +18,14 @@ use super::classify::{Class, classify, later};
 use super::domains::Domains;
 use super::fleet::{Behind, Fleet, Node, Pod, PodRevision, RevisionState};
 use super::gates::Gates;
+use super::in_place::{Recreate, Way};
 use super::order::{Order, Turn};
 use super::pace::Pace;
 use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
 use super::verdict::{Progress, Verdict};
-use super::{guard, ota, phase};
+use super::{guard, in_place, ota, phase};
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
 ///
@@ -101,6 +102,8 @@ struct Draft<'a> {
     /// The failure domains that are held or have their turn.
     domains: Vec<String>,
     actions: Vec<Action>,
+    /// Why pods are made anew although an update in place was asked for.
+    recreates: Option<Recreate>,
     pulls: Vec<Pull>,
     verdicts: Vec<Verdict>,
 }
@@ -128,6 +131,7 @@ impl<'a> Draft<'a> {
             pulls_again: None,
             domains: Vec::new(),
             actions: Vec::new(),
+            recreates: None,
             pulls: Vec::new(),
             verdicts: classes.iter().map(Class::verdict).collect(),
             classes,
@@ -283,7 +287,21 @@ impl<'a> Draft<'a> {
         else {
             return;
         };
-        self.actions.push(Action::Delete(ota::reference(pod)));
+        let target = ota::reference(pod);
+        let in_place = match in_place::way(self.strategy, self.fleet, pod) {
+            Way::InPlace(change) => in_place::renewal(self.fleet, pod, &change),
+            Way::Recreate(why) => {
+                self.recreates = self.recreates.or(why);
+                None
+            }
+        };
+        self.actions.push(match in_place {
+            Some(renewal) => Action::UpdateInPlace {
+                pod: target,
+                renewal,
+            },
+            None => Action::Delete(target),
+        });
         self.verdicts[position] = Verdict::InProgress(Progress::Replacing);
     }
 
@@ -295,8 +313,8 @@ impl<'a> Draft<'a> {
 
     fn finish(self, phase: Option<Phase>) -> Plan {
         let counts = self.counts();
-        // Deletions come first.
-        let moving = matches!(self.actions.first(), Some(Action::Delete(_)));
+        // What begins a replacement comes first.
+        let moving = self.actions.first().is_some_and(Action::begins);
         let judged = || phase::of_rollout(self.fleet, &self.verdicts, &counts, moving, self.now);
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
         let next_wake = self
@@ -309,6 +327,7 @@ impl<'a> Draft<'a> {
             .min();
         Plan {
             actions: self.actions,
+            recreates: self.recreates,
             verdicts: self.verdicts,
             pulls: self.pulls,
             counts,

@@ -69,6 +69,8 @@ pub struct Fleet {
     pub revision: RevisionState,
     /// Whether an older revision than the current one is known: only then does a pod of the current one replace another.
     pub replaces: bool,
+    /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
+    pub successions: super::in_place::Successions,
     /// Every node that should run a pod or holds one, sorted by name, each name once.
     pub nodes: Vec<Node>,
 }
@@ -167,6 +169,8 @@ pub struct Pod {
     pub ready_since: Option<Timestamp>,
     /// When its kubelet accepted it (`status.startTime`).
     pub started: Option<Timestamp>,
+    /// What an update in place has to know of it.
+    pub in_place: super::InPlace,
     /// What keeps it from becoming Ready, as far as its containers tell.
     pub trouble: Option<Trouble>,
     /// The pod condition `PodNeedUpgrade`, when present.
@@ -191,7 +195,8 @@ pub enum PodRevision {
 pub struct Trouble {
     /// The container's waiting or termination reason (`CrashLoopBackOff`, `ErrImagePull`, `Error`, …).
     pub reason: Arc<str>,
-    /// Restarts of that container.
+    /// Restarts of that container under the revision that the pod has now; the one by which an update in place brought
+    /// its image is none.
     pub restarts: u32,
 }
 
@@ -218,6 +223,15 @@ pub struct PullFailure {
     pub failed: Timestamp,
     /// Why, in one sentence; empty while another attempt is under way.
     pub why: Arc<str>,
+}
+
+impl Pod {
+    /// When it got the revision that it has: by its creation, or by an update in place.
+    pub fn revised(&self) -> Timestamp {
+        self.in_place
+            .update
+            .map_or(self.created, |update| update.at)
+    }
 }
 
 impl Node {

@@ -48,7 +48,7 @@ fn charge_of(node: &Node, class: &Class, window: Duration) -> Option<Timestamp> 
         .pods
         .iter()
         .find(|pod| !pod.terminating && pod.revision == PodRevision::Current)?;
-    (pod.created <= since && since <= later(pod.created, window)).then_some(since)
+    (pod.revised() <= since && since <= later(pod.revised(), window)).then_some(since)
 }
 
 /// Whether old-revision nodes went away at no smaller rate than updated ones, from one window before the first charge.

@@ -17,11 +17,7 @@ pub const SELECTOR: &str = "apps.openyurt.io/selector";
 /// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 3] = [
-    "apps.openyurt.io/max-surge",
-    "apps.openyurt.io/rolling-update-type",
-    "apps.openyurt.io/lifecycle",
-];
+pub const NOT_YET: [&str; 2] = ["apps.openyurt.io/max-surge", "apps.openyurt.io/lifecycle"];
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 /// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].
@@ -34,6 +30,10 @@ pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
 pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
 /// In how many of these domains something may be under way at once.
 pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
+/// Whether running pods are updated in place where that is possible: `Standard` or `InPlaceIfPossible` (Kruise).
+pub const ROLLING_UPDATE_TYPE: &str = "apps.openyurt.io/rolling-update-type";
+/// On a pod that was updated in place: what it was like before, see [`crate::core::in_place::State`].
+pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
 /// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].

@@ -59,7 +59,7 @@ impl Order {
         Turn {
             available,
             untouched: unfinished.is_none(),
-            made: Reverse(unfinished.map(|pod| pod.created)),
+            made: Reverse(unfinished.map(|pod| pod.revised())),
             position,
         }
     }
@@ -80,10 +80,10 @@ fn unfinished(fleet: &Fleet, classes: &[Class], scope: &Scope) -> Option<i64> {
             continue;
         };
         if is_waiting {
-            newest = newest.max(Some((pod.number, pod.created)));
+            newest = newest.max(Some((pod.number, pod.revised())));
             least = Some(least.map_or(pod.number, |least| least.min(pod.number)));
         } else {
-            oldest_current = Some(oldest_current.map_or(pod.created, |at| at.min(pod.created)));
+            oldest_current = Some(oldest_current.map_or(pod.revised(), |at| at.min(pod.revised())));
         }
     }
     let (number, made) = newest?;

@@ -10,7 +10,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, later};
-use super::fleet::{Fleet, PodRevision};
+use super::fleet::{Fleet, Pod, PodRevision};
 use super::strategy::Strategy;
 use super::verdict::Progress;
 
@@ -39,8 +39,8 @@ impl Pace {
         }
         let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
         let current = pods.filter(|pod| pod.revision == PodRevision::Current);
-        let newest = current.map(|pod| pod.created).max();
-        let opens = newest.map(|created| later(created, strategy.min_interval));
+        let newest = current.map(Pod::revised).max();
+        let opens = newest.map(|revised| later(revised, strategy.min_interval));
         let opens = opens.filter(|opens| *opens > now);
         // Its new pod is about to begin a new interval.
         let is_awaited = |class: &Class| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
-use super::fleet::{Fleet, Node};
+use super::fleet::{Fleet, Node, Pod};
 use super::plan::{Counts, Phase, Stall};
 use super::verdict::{Progress, Verdict};
 
@@ -52,17 +52,19 @@ fn stuck(
         Some(at) if at <= now => Ok(stall),
         at => Err(at),
     };
-    let created = node.pods.iter().map(|pod| pod.created).max();
+    let revised = node.pods.iter().map(Pod::revised).max();
     match *verdict {
         Verdict::FailedByRevision { .. } => Ok(Stall::FailedByRevision),
         Verdict::InProgress(Progress::Missing { since }) => {
             by_deadline(since, grace, Stall::PodsNotCreated)
         }
-        Verdict::InProgress(Progress::Starting) if is_unstartable(node) => {
+        Verdict::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. })
+            if is_unstartable(node) =>
+        {
             Ok(Stall::PodsDoNotStart)
         }
-        Verdict::InProgress(Progress::Starting) => {
-            by_deadline(created, PROGRESS_DEADLINE, Stall::NoProgress)
+        Verdict::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. }) => {
+            by_deadline(revised, PROGRESS_DEADLINE, Stall::NoProgress)
         }
         _ => Err(None),
     }

@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
+use super::in_place::{Recreate, Renewal};
 use super::verdict::{Progress, PullStage, Verdict};
 
 /// What to do now, what every node is told, and when to look again.
@@ -12,6 +13,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// One verdict per entry of `Fleet::nodes`, in the same order.
     pub verdicts: Vec<Verdict>,
+    /// Why pods are made anew by this plan although an update in place was asked for, as far as any are.
+    pub recreates: Option<Recreate>,
     /// Images that are asked for ahead of the update, in the order of nodes.
     pub pulls: Vec<Pull>,
     /// Numbers over the verdicts.
@@ -59,6 +62,13 @@ impl Plan {
 pub enum Action {
     /// Delete the pod, if it still is the one that was judged.
     Delete(PodRef),
+    /// Update the running pod in place, if it still is the one that was judged.
+    UpdateInPlace {
+        /// The pod.
+        pod: PodRef,
+        /// What to write.
+        renewal: Renewal,
+    },
     /// Set the pod condition `PodNeedUpgrade`.
     SetNeedUpgrade {
         /// The pod.
@@ -96,10 +106,16 @@ impl Action {
     pub fn pod(&self) -> &PodRef {
         match self {
             Self::Delete(pod)
+            | Self::UpdateInPlace { pod, .. }
             | Self::SetNeedUpgrade { pod, .. }
             | Self::AskForImages { pod, .. }
             | Self::RemoveConditions { pod, .. } => pod,
         }
+    }
+
+    /// Whether it begins the replacement of a pod.
+    pub fn begins(&self) -> bool {
+        matches!(self, Self::Delete(_) | Self::UpdateInPlace { .. })
     }
 
     /// Whether both would have the same effect, whatever version of the pod they were decided upon.
@@ -108,6 +124,10 @@ impl Action {
         uid(self) == uid(other)
             && match (self, other) {
                 (Self::Delete(_), Self::Delete(_)) => true,
+                (
+                    Self::UpdateInPlace { renewal: a, .. },
+                    Self::UpdateInPlace { renewal: b, .. },
+                ) => a.revision == b.revision,
                 (
                     Self::SetNeedUpgrade {
                         needed: a,

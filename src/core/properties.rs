@@ -155,6 +155,7 @@ fn fleets() -> impl Random<Fleet> {
         Fleet {
             revision,
             replaces,
+            successions: Default::default(),
             nodes,
         }
     })
@@ -243,6 +244,7 @@ fn pods() -> impl Random<Pod> {
                 terminating,
                 ready_since,
                 started,
+                in_place: Default::default(),
                 trouble: trouble.map(|(reason, restarts)| Trouble {
                     reason: reason.into(),
                     restarts,
@@ -277,6 +279,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     let mut fleet = fleet.clone();
     for action in &plan.actions {
         let (Action::Delete(target)
+        | Action::UpdateInPlace { pod: target, .. }
         | Action::SetNeedUpgrade { pod: target, .. }
         | Action::AskForImages { pod: target, .. }
         | Action::RemoveConditions { pod: target, .. }) = action;
@@ -284,6 +287,13 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
         let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
         match action {
             Action::Delete(_) => pod.terminating = true,
+            Action::UpdateInPlace { renewal, .. } => {
+                pod.revision = PodRevision::Current;
+                pod.in_place.update = Some(in_place::Update {
+                    at: now(),
+                    is_carried_out: renewal.change.images.is_empty(),
+                });
+            }
             Action::SetNeedUpgrade {
                 needed,
                 revision,
@@ -688,6 +698,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
             terminating: false,
             ready_since: None,
             started: None,
+            in_place: Default::default(),
             trouble: None,
             need_upgrade: None,
             image_ready: None,
@@ -696,6 +707,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
     let mut fleet = Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
+        successions: Default::default(),
         nodes: (0..2 * BATCH + 1).map(node).collect(),
     };
     for expected in [BATCH, BATCH, 1, 0] {

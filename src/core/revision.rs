@@ -6,7 +6,10 @@
 
 mod canonical;
 
+use std::sync::Arc;
+
 use super::fleet::{Behind, PodRevision, Revision, RevisionState};
+use super::in_place::Shape;
 
 pub use canonical::TemplateFingerprint;
 
@@ -19,6 +22,8 @@ pub struct RevisionFacts {
     pub hash: Revision,
     /// Its `data.spec.template`.
     pub template: TemplateFingerprint,
+    /// The same, as far as updates in place are concerned.
+    pub shape: Arc<Shape>,
 }
 
 /// The current revision, or why it is not known.
@@ -120,6 +125,7 @@ mod tests {
             number,
             hash: hash.into(),
             template: template(image),
+            shape: Arc::new(Shape::of(&json!({}))),
         }
     }
 

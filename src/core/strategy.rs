@@ -47,6 +47,8 @@ pub struct Strategy {
     pub predownload: Option<Predownload>,
     /// In how many failure domains something may be under way at once; `None`: in all.
     pub topology: Option<Topology>,
+    /// Whether running pods are updated in place where that is possible.
+    pub rolling_update_type: RollingUpdateType,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -69,6 +71,7 @@ impl Strategy {
             image_predownload_parallelism: None,
             predownload: None,
             topology: None,
+            rolling_update_type: RollingUpdateType::Standard,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,
@@ -83,6 +86,15 @@ pub enum Mode {
     AdvancedRollingUpdate,
     /// The owner of the node does.
     Ota,
+}
+
+/// How a pod gets the current revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollingUpdateType {
+    /// It is deleted, and a new one is made.
+    Standard,
+    /// It is changed in place where only images and metadata differ, see [`super::in_place`].
+    InPlaceIfPossible,
 }
 
 /// An absolute number, or a percentage of the targeted nodes.

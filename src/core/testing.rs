@@ -16,6 +16,7 @@ pub(super) fn fleet(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
+        successions: Default::default(),
         nodes,
     }
 }
@@ -50,6 +51,7 @@ pub(super) fn old(number: i64) -> Pod {
         terminating: false,
         ready_since: Some(at(10)),
         started: Some(at(0)),
+        in_place: Default::default(),
         trouble: None,
         need_upgrade: None,
         image_ready: None,

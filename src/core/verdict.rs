@@ -64,6 +64,11 @@ pub enum Progress {
         /// Since when, as far as known.
         since: Option<Timestamp>,
     },
+    /// Its pod is being updated in place: the kubelet has not started the new containers yet.
+    UpdatingInPlace {
+        /// Since when.
+        since: Timestamp,
+    },
     /// Its new pod is not Ready.
     Starting,
     /// Its new pod is Ready, but not yet for `minReadySeconds`.

@@ -11,6 +11,7 @@ pub(super) use cure::{cure, not_targeted};
 
 use super::age;
 use super::picture::{Picture, State, verdict_since};
+use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
 use crate::core::selector::Selector;
 use crate::core::{
@@ -40,9 +41,10 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         Verdict::Budget { broken: true } => (
             trouble_word(node),
             format!(
-                "is outdated, and its old pod{} is not available{}: one of the first in the queue",
+                "is outdated, and its old pod{} is not available{}: one of the first in the queue{}",
                 pod_name(node),
-                trouble_words(node)
+                trouble_words(node),
+                manner(picture, node)
             ),
         ),
         Verdict::Budget { broken: false } if let Some(why) = other_domain(picture, node) => {
@@ -53,10 +55,11 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             (
                 None,
                 format!(
-                    "is outdated and waits for a free slot: {} of {} taken{}",
+                    "is outdated and waits for a free slot: {} of {} taken{}{}",
                     counts.unavailable,
                     counts.allowed,
-                    pulls::aside(picture, node)
+                    pulls::aside(picture, node),
+                    manner(picture, node)
                 ),
             )
         }
@@ -139,10 +142,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
 fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
     let pod = pod_name(node);
     match progress {
-        Progress::Replacing => (
-            Some("Replacing".into()),
-            format!("has its turn: its old pod{pod} is to be replaced now"),
-        ),
+        Progress::Replacing => (Some("Replacing".into()), replacing(picture, node)),
         Progress::Terminating => (
             Some("Terminating".into()),
             format!("is being updated: its pod{pod} is terminating"),
@@ -151,20 +151,25 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
             Some("Missing".into()),
             "has no pod; the native DaemonSet controller has to make one".to_owned(),
         ),
+        Progress::UpdatingInPlace { .. } => (
+            Some("UpdatingInPlace".into()),
+            format!("has its turn: its pod{pod} gets its new images in place"),
+        ),
         Progress::Starting => {
             let reason = trouble_word(node).unwrap_or_else(|| "Starting".into());
             let because = match trouble_words(node) {
                 words if words.is_empty() => {
-                    format!("has its new pod{pod}, which is not Ready yet")
+                    format!("has {}{pod}, which is not Ready yet", its_pod(node))
                 }
-                words => format!("has its new pod{pod}, which does not start{words}"),
+                words => format!("has {}{pod}, which does not start{words}", its_pod(node)),
             };
             (Some(reason), because)
         }
         Progress::Young { available_at } => (
             Some("Young".into()),
             format!(
-                "has its new pod{pod}, which counts as available in {} (minReadySeconds: {})",
+                "has {}{pod}, which counts as available in {} (minReadySeconds: {})",
+                its_pod(node),
                 age::between(picture.now, available_at),
                 picture.strategy.min_ready.as_secs()
             ),
@@ -177,6 +182,40 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
             ),
         ),
     }
+}
+
+fn replacing(picture: &Picture, node: &Node) -> String {
+    let pod = pod_name(node);
+    match way_of(picture, node) {
+        Way::InPlace(_) => format!("has its turn: its pod{pod} is to be updated in place now"),
+        Way::Recreate(why) => format!(
+            "has its turn: its old pod{pod} is to be replaced now{}",
+            not_in_place(why)
+        ),
+    }
+}
+
+/// How the outdated pod of a node gets the current revision.
+pub(super) fn way_of(picture: &Picture, node: &Node) -> Way {
+    let mut pods = node.pods.iter();
+    let outdated = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated);
+    outdated.map_or(Way::Recreate(None), |pod| {
+        way(&picture.strategy, &picture.fleet, pod)
+    })
+}
+
+/// How it will get the current revision, where an update in place was asked for.
+fn manner(picture: &Picture, node: &Node) -> String {
+    match way_of(picture, node) {
+        Way::InPlace(_) => "; its pod is updated in place then".to_owned(),
+        Way::Recreate(why) => not_in_place(why),
+    }
+}
+
+fn not_in_place(why: Option<Recreate>) -> String {
+    why.map_or_else(String::new, |why| {
+        format!("; not in place: {}", why.words())
+    })
 }
 
 fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<String>, String) {
@@ -363,6 +402,14 @@ const OLD_SECONDS: i64 = 120;
 
 fn newest(node: &Node) -> Option<&Pod> {
     node.pods.iter().max_by_key(|pod| pod.created)
+}
+
+/// Whether its pod is a new one, or an old one that was updated in place.
+fn its_pod(node: &Node) -> &'static str {
+    match newest(node).and_then(|pod| pod.in_place.update) {
+        None => "its new pod",
+        Some(_) => "its pod, updated in place,",
+    }
 }
 
 /// The name of its pod, with a space before it.

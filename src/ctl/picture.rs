@@ -277,7 +277,8 @@ pub(super) fn verdict_since(
         Verdict::InProgress(Progress::Missing { since }) => {
             since.filter(|since| *since != first_look)
         }
-        Verdict::InProgress(Progress::Starting | Progress::Surplus) => Some(newest?.created),
+        Verdict::InProgress(Progress::UpdatingInPlace { since }) => Some(since),
+        Verdict::InProgress(Progress::Starting | Progress::Surplus) => Some(newest?.revised()),
         Verdict::InProgress(Progress::Young { .. }) => newest?.ready_since,
         Verdict::Offline(
             Offline::NotReady { since }

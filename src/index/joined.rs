@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::SetKey;
 use super::node::NodeRecord;
 use super::set::SetRecord;
+use crate::core::in_place::Successions;
 use crate::core::revision::RevisionFacts;
 use crate::core::{
     Behind, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState, Targeting,
@@ -81,6 +82,7 @@ pub(super) fn fleet(
         None => Arc::new(Fleet {
             revision: present.state.clone(),
             replaces: false,
+            successions: Successions::new(),
             nodes: all(key, set, nodes, &present.state, revisions, now),
         }),
     };
@@ -88,6 +90,7 @@ pub(super) fn fleet(
     let is_unknown = |pod: &Pod| pod.revision == PodRevision::Unknown;
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     kept.replaces = revisions.len() > 1;
+    kept.successions = set.successions(&present.state, revisions);
     kept.revision = match &present.state {
         state
             if met(state)

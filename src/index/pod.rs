@@ -5,12 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
+use crate::core::in_place::{Container, State};
 use crate::core::names::{
-    POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_FAILED, REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL,
-    WAIT_PULL_IMAGE,
+    IN_PLACE_STATE, POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_FAILED, REVISION_HASH_LABEL,
+    TEMPLATE_GENERATION_LABEL, WAIT_PULL_IMAGE,
 };
 use crate::core::{
-    NodeName, OtaCondition, Pod, PodRevision, PodUid, PullFailure, Revision, Trouble, revision_in,
+    InPlace, NodeName, OtaCondition, Pod, PodRevision, PodUid, PullFailure, Revision, Trouble,
+    revision_in,
 };
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
@@ -51,6 +53,10 @@ impl PodRecord {
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
         let ready_since = ready.map(|_| ready_since(before, stamped, created, now));
+        let hash = label(REVISION_HASH_LABEL);
+        let state = state(pod);
+        let known = before.map(|before| &before.pod.in_place);
+        let in_place = in_place(pod, hash.as_ref(), state.as_ref(), known);
         let record = Self {
             pod: Pod {
                 name: meta.name.as_deref()?.into(),
@@ -62,11 +68,12 @@ impl PodRecord {
                 terminating: meta.deletion_timestamp.is_some(),
                 ready_since,
                 started: pod.status.start_time.as_ref().map(|time| time.0),
-                trouble: trouble(&pod.status),
+                in_place,
+                trouble: trouble(pod, state.as_ref()),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),
             },
-            hash: label(REVISION_HASH_LABEL),
+            hash,
             generation: label(TEMPLATE_GENERATION_LABEL),
             stamped,
         };
@@ -133,8 +140,64 @@ fn failure(condition: &api::Condition) -> Option<PullFailure> {
     })
 }
 
-/// What keeps a container from coming up: a reason to wait, or that it ended.
-fn trouble(status: &api::PodStatus) -> Option<Trouble> {
+/// What an update in place wrote into the pod; what cannot be read is no such thing.
+fn state(pod: &api::Pod) -> Option<State> {
+    let annotations = pod.metadata.annotations.as_ref()?;
+    serde_json::from_str(annotations.get(IN_PLACE_STATE)?).ok()
+}
+
+/// Whether its kubelet has seen the pod as it is; `None`: it does not say.
+fn is_seen(pod: &api::Pod) -> Option<bool> {
+    let observed = pod.status.observed_generation?;
+    Some(observed >= pod.metadata.generation?)
+}
+
+fn in_place(
+    pod: &api::Pod,
+    hash: Option<&Arc<str>>,
+    state: Option<&State>,
+    before: Option<&InPlace>,
+) -> InPlace {
+    let containers = containers(pod);
+    let known = before.filter(|before| *before.containers == *containers);
+    InPlace {
+        revision: hash.map(|hash| Revision::from(&**hash)),
+        is_over: ["Failed", "Succeeded"].contains(&pod.status.phase.as_str()),
+        update: state.map(|state| state.progress(&containers, is_seen(pod))),
+        containers: known.map_or_else(|| containers.into(), |before| before.containers.clone()),
+    }
+}
+
+fn containers(pod: &api::Pod) -> Vec<Container> {
+    let told = |status: &api::ContainerStatus, image: &str, is_init: bool| Container {
+        name: status.name.as_str().into(),
+        image: image.into(),
+        reported: status.image.as_str().into(),
+        image_id: status.image_id.as_str().into(),
+        restarts: u32::try_from(status.restart_count).unwrap_or_default(),
+        is_init,
+    };
+    let silent = api::ContainerStatus::default();
+    let asked = pod.spec.containers.iter().map(|asked| {
+        let mut statuses = pod.status.container_statuses.iter();
+        let status = statuses.find(|status| status.name == asked.name);
+        Container {
+            name: asked.name.as_str().into(),
+            ..told(status.unwrap_or(&silent), &asked.image, false)
+        }
+    });
+    let restarted = pod.status.init_container_statuses.iter();
+    let restarted = restarted.filter(|status| status.restart_count > 0);
+    asked
+        .chain(restarted.map(|status| told(status, "", true)))
+        .collect()
+}
+
+/// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
+/// update in place is none.
+fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> {
+    let status = &pod.status;
+    let seen = is_seen(pod);
     let containers = status
         .init_container_statuses
         .iter()
@@ -142,18 +205,39 @@ fn trouble(status: &api::PodStatus) -> Option<Trouble> {
     containers
         .filter(|container| !container.ready)
         .find_map(|container| {
+            let count = u32::try_from(container.restart_count).unwrap_or_default();
+            let name = container.name.as_str();
+            // What is said of a container that has not got its new image may be about the old one: surely so while its
+            // kubelet has not looked, and a back-off after crashes is always about a container that ran.
+            let is_as_before =
+                state.is_some_and(|state| state.is_unchanged(name, &container.image_id, count));
+            let backs_off = container.state.waiting.as_ref();
+            let backs_off = backs_off.is_some_and(|state| state.reason == "CrashLoopBackOff");
+            if is_as_before && (seen == Some(false) || backs_off) {
+                return None;
+            }
             let waiting = container.state.waiting.as_ref();
             let waiting = waiting.filter(|state| {
                 !["", "ContainerCreating", "PodInitializing"].contains(&state.reason.as_str())
             });
-            let mut ended = [&container.state, &container.last_state]
-                .into_iter()
-                .filter_map(|state| state.terminated.as_ref());
+            let own = state.map_or(count, |state| state.own_restarts(name, count));
+            let is_first = state.is_some_and(|state| state.changes(name)) && own == 0;
+            let present = container
+                .state
+                .terminated
+                .as_ref()
+                .filter(|_| !is_as_before);
+            let last = container
+                .last_state
+                .terminated
+                .as_ref()
+                .filter(|_| !is_first);
+            let mut ended = present.into_iter().chain(last);
             let ended = ended.find(|state| state.exit_code != Some(0));
             let reason = waiting.or(ended)?.reason.as_str().into();
             Some(Trouble {
                 reason,
-                restarts: u32::try_from(container.restart_count).unwrap_or_default(),
+                restarts: own,
             })
         })
 }

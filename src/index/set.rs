@@ -10,6 +10,7 @@ use super::joined::{Basis, Joined};
 use super::pod::PodRecord;
 use crate::api;
 use crate::core::eligibility::Scheduling;
+use crate::core::in_place::{Succession, Successions, Update};
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
     TEMPLATE_GENERATION_ANNOTATION,
@@ -19,6 +20,7 @@ use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
     NodeName, Pod, PodRevision, PodUid, Reading, ResourceVersion, Revision, RevisionState,
+    RollingUpdateType,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
@@ -76,13 +78,34 @@ pub enum Stir {
     AtOnce,
 }
 
-/// A deletion that we asked for and do not see yet.
+/// A write to a pod that we asked for and do not see yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlay {
     /// When we asked.
     pub at: Timestamp,
+    /// What we asked for.
+    pub write: Write,
     /// What the API server said.
     pub doubt: Doubt,
+}
+
+/// What we ask for of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// That it goes.
+    Deletion,
+    /// That it becomes one of this revision in place.
+    Renewal(Revision),
+}
+
+impl Write {
+    /// Whether `seen` shows that it was carried out.
+    fn shows_in(&self, seen: &PodRecord) -> bool {
+        match self {
+            Self::Deletion => seen.pod.terminating,
+            Self::Renewal(revision) => seen.hash.as_deref() == Some(revision.as_str()),
+        }
+    }
 }
 
 /// How sure we are of a write of ours.
@@ -94,6 +117,33 @@ pub enum Doubt {
     Conflict(ResourceVersion),
     /// No answer: it may have happened. Asking again is harmless.
     Unanswered,
+}
+
+impl Overlay {
+    /// Whether `seen` shows that it happened, or that it did not.
+    fn is_settled_by(&self, seen: &PodRecord) -> bool {
+        match &self.doubt {
+            Doubt::Accepted | Doubt::Unanswered => {
+                seen.pod.terminating || self.write.shows_in(seen)
+            }
+            Doubt::Conflict(version) => seen.pod.resource_version != *version,
+        }
+    }
+
+    /// Shows `pod` as it is once this has happened.
+    fn show(&self, pod: &mut Pod) {
+        match &self.write {
+            Write::Deletion => pod.terminating = true,
+            Write::Renewal(revision) => {
+                pod.revision = PodRevision::Current;
+                pod.in_place.revision = Some(revision.clone());
+                pod.in_place.update = Some(Update {
+                    at: self.at,
+                    is_carried_out: false,
+                });
+            }
+        }
+    }
 }
 
 impl Doubt {
@@ -301,26 +351,20 @@ impl SetRecord {
 
     /// Drops what was laid over a pod once the watch shows it, or shows that it did not happen.
     fn settle(&mut self, seen: &PodRecord) -> bool {
-        let settled = match self.overlay.get(seen.uid()).map(|overlay| &overlay.doubt) {
-            Some(Doubt::Accepted | Doubt::Unanswered) => seen.pod.terminating,
-            Some(Doubt::Conflict(version)) => seen.pod.resource_version != *version,
-            None => false,
-        };
+        let overlay = self.overlay.get(seen.uid());
+        let settled = overlay.is_some_and(|overlay| overlay.is_settled_by(seen));
         if settled {
             self.overlay.remove(seen.uid());
         }
         settled
     }
 
-    /// Remembers a deletion that was asked for, unless what is known of the pod answers all doubts already.
+    /// Remembers a write that was asked for, unless what is known of the pod answers all doubts already.
     pub fn lay_over(&mut self, uid: PodUid, overlay: Overlay) {
         self.touch_place_of(&uid);
         let place = self.places.get(&uid).and_then(|node| self.pods.get(node));
         let known = place.and_then(|pods| pods.iter().find(|known| *known.uid() == uid));
-        let open = known.is_some_and(|known| match &overlay.doubt {
-            Doubt::Accepted | Doubt::Unanswered => !known.pod.terminating,
-            Doubt::Conflict(version) => known.pod.resource_version == *version,
-        });
+        let open = known.is_some_and(|known| !overlay.is_settled_by(known));
         if open {
             self.overlay.insert(uid, overlay);
         } else {
@@ -328,7 +372,7 @@ impl SetRecord {
         }
     }
 
-    /// Forgets that a deletion was asked for: it certainly did not happen.
+    /// Forgets that a write was asked for: it certainly did not happen.
     pub fn lift(&mut self, uid: &PodUid) {
         self.touch_place_of(uid);
         self.overlay.remove(uid);
@@ -435,6 +479,29 @@ impl SetRecord {
         }
     }
 
+    /// How pods of old revisions become those of the current one, where that is to happen in place.
+    pub(super) fn successions(
+        &self,
+        state: &RevisionState,
+        revisions: &[RevisionFacts],
+    ) -> Successions {
+        let RevisionState::Current(target) = state else {
+            return Successions::new();
+        };
+        let asked = match &self.reading {
+            Reading::Strategy { strategy, .. } => strategy.rolling_update_type,
+            Reading::NotOurs | Reading::Invalid(_) => RollingUpdateType::Standard,
+        };
+        let new = revisions.iter().find(|known| known.hash == *target);
+        let Some(new) = new.filter(|_| asked == RollingUpdateType::InPlaceIfPossible) else {
+            return Successions::new();
+        };
+        let generation = self.template_generation.as_deref();
+        let old = revisions.iter().filter(|known| known.hash != *target);
+        let between = |old: &RevisionFacts| Succession::between(&old.shape, &new.shape, generation);
+        old.map(|old| (old.hash.clone(), between(old))).collect()
+    }
+
     /// What the judgement of every pod rests on.
     pub(super) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
         Basis {
@@ -460,14 +527,19 @@ impl SetRecord {
         state: &RevisionState,
         revisions: &[RevisionFacts],
     ) -> Vec<Pod> {
-        let judge = |record: &PodRecord| Pod {
-            revision: match state {
-                RevisionState::Current(target) => self.revision_of(record, target, revisions),
-                RevisionState::Behind(_) => PodRevision::Unknown,
-            },
-            number: number_of(record.hash.as_deref(), revisions),
-            terminating: record.pod.terminating || self.overlay.contains_key(record.uid()),
-            ..record.pod.clone()
+        let judge = |record: &PodRecord| {
+            let mut pod = Pod {
+                revision: match state {
+                    RevisionState::Current(target) => self.revision_of(record, target, revisions),
+                    RevisionState::Behind(_) => PodRevision::Unknown,
+                },
+                number: number_of(record.hash.as_deref(), revisions),
+                ..record.pod.clone()
+            };
+            if let Some(overlay) = self.overlay.get(record.uid()) {
+                overlay.show(&mut pod);
+            }
+            pod
         };
         let pods = self.pods.get(node).into_iter().flatten();
         pods.map(judge).collect()

@@ -181,6 +181,7 @@ fn a_fleet_kept_up_to_date_equals_one_made_anew() {
             7 => {
                 let overlay = Overlay {
                     at: at(round),
+                    write: Write::Deletion,
                     doubt: Doubt::Accepted,
                 };
                 index
@@ -264,6 +265,7 @@ fn an_unseen_deletion_is_laid_over_until_it_shows() {
     let uid = PodUid::from("uid-n1");
     let accepted = Overlay {
         at: at(500),
+        write: Write::Deletion,
         doubt: Doubt::Accepted,
     };
     index
@@ -288,6 +290,7 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
     let mut index = index();
     let conflict = |version: &str| Overlay {
         at: at(500),
+        write: Write::Deletion,
         doubt: Doubt::Conflict(ResourceVersion::from(version)),
     };
     index
@@ -315,7 +318,14 @@ fn a_complete_list_settles_what_was_asked_for_before_it_began() {
     fn case(doubt: Doubt, began: i64, terminating: bool) {
         let mut index = index();
         let set = index.set_mut(&key()).unwrap();
-        set.lay_over("uid-n1".into(), Overlay { at: at(500), doubt });
+        set.lay_over(
+            "uid-n1".into(),
+            Overlay {
+                at: at(500),
+                write: Write::Deletion,
+                doubt,
+            },
+        );
         let seen = ["uid-n1", "uid-n2"].map(str::to_owned).into();
         set.retain_pods(&seen, Some(at(began)));
         assert_eq!(

@@ -114,6 +114,28 @@ pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
+/// These nodes have the pod that was remembered, updated in place: available, and of the current revision.
+pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("updated in place on {nodes:?}"), move |picture| {
+        for node in nodes.iter().map(|number| picture.node(*number)) {
+            updated(picture, &node)?;
+            demand(is_same(picture, &node), || {
+                format!("{node} has another pod")
+            })?;
+        }
+        Ok(())
+    })
+}
+
+/// So many updates in place by the controller since the story remembered.
+pub(crate) fn renewals(expected: usize) -> Check {
+    Check::new(format!("{expected} updates in place"), move |picture| {
+        let found = picture.renewals.len();
+        demand(found == expected, || format!("{found}"))
+    })
+}
+
 /// These nodes have the pod that was remembered, not terminating.
 pub(crate) fn untouched(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();

@@ -200,7 +200,8 @@ impl Backend for Embedded {
         let own = self.cluster.requests().into_iter();
         for count in own.filter(|count| is_ours(&count.user_agent) && count.resource == "pods") {
             for _ in 0..count.number {
-                writes.count(&count.verb, (200..300).contains(&count.code));
+                let succeeded = (200..300).contains(&count.code);
+                writes.count(&count.verb, &count.subresource, succeeded);
             }
         }
         Ok(writes)

@@ -16,6 +16,8 @@ use yurt_ds::clock::Clock;
 
 use super::objects::DAEMON;
 
+/// Pod annotation that an update in place leaves behind.
+const IN_PLACE: &str = "apps.openyurt.io/inplace-update-state";
 /// Pod label with the hash of a revision.
 const HASH: &str = "controller-revision-hash";
 
@@ -35,6 +37,8 @@ pub(crate) struct Picture {
     pub(crate) peak: usize,
     /// Our deletions, in the order in which they were seen.
     pub(crate) deletions: Vec<Deletion>,
+    /// Our updates in place, in the order in which they were seen.
+    pub(crate) renewals: Vec<Deletion>,
     /// A pod may go only if an agent was asked to replace it.
     pub(crate) only_wished: bool,
     /// Nodes whose pods went because an agent was asked to replace them, in the order in which that was seen.
@@ -84,6 +88,7 @@ impl Picture {
             violations: Vec::new(),
             peak: 0,
             deletions: Vec::new(),
+            renewals: Vec::new(),
             only_wished: false,
             granted: Vec::new(),
             clock,
@@ -141,6 +146,7 @@ impl Picture {
         self.transitions = self.on_node.keys().filter_map(transition).collect();
         self.revision = self.current().cloned();
         self.deletions.clear();
+        self.renewals.clear();
         self.granted.clear();
         self.made_jobs.clear();
         self.pulled_at_once = 0;
@@ -277,6 +283,12 @@ impl Picture {
         }
         self.pods.insert(uid, pod.clone());
         self.count_pulls();
+        if let (Some(before), Some(node)) = (&before, &node)
+            && !dying
+            && annotation(&before.metadata, IN_PLACE) != annotation(&pod.metadata, IN_PLACE)
+        {
+            self.judge_renewal(&pod, node, was_available, at);
+        }
         if died_now {
             self.judge(&pod, node.as_deref(), before.as_ref(), at);
         }
@@ -351,6 +363,26 @@ impl Picture {
         });
         self.judge_place(&name, &node);
         self.judge_budget(&name, &node, available, at);
+    }
+
+    /// What was available until now, and is about to be changed, takes a slot like a pod that goes.
+    fn judge_renewal(&mut self, pod: &Pod, node: &str, was_available: bool, at: Timestamp) {
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        self.renewals.push(Deletion {
+            node: node.to_owned(),
+            at: self.clock.now(),
+        });
+        if self.is_available(pod, at) {
+            return; // nothing but metadata: no container ends
+        }
+        self.disrupted.insert(node.to_owned());
+        self.judge_place(&name, node);
+        self.judge_budget(&name, node, was_available, at);
+    }
+
+    /// Deletions and updates in place since the story remembered.
+    pub(crate) fn replacements(&self) -> usize {
+        self.deletions.len() + self.renewals.len()
     }
 
     fn judge_place(&mut self, pod: &str, node: &str) {
@@ -513,6 +545,7 @@ impl Picture {
             .and_then(|spec| spec.min_ready_seconds)
             .unwrap_or(0);
         let ready = condition_of(pod, "Ready").filter(|ready| ready.status == "True");
+        let ready = ready.filter(|_| runs_its_images(pod));
         pod.metadata.deletion_timestamp.is_none()
             && ready.is_some_and(|ready| {
                 min_ready == 0
@@ -613,6 +646,23 @@ pub(crate) fn hash(meta: &ObjectMeta) -> Option<&String> {
 pub(crate) fn controller_of(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let mut owners = meta.owner_references.iter().flatten();
     owners.find(|owner| owner.controller == Some(true))
+}
+
+/// An annotation of an object.
+pub(crate) fn annotation<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a String> {
+    meta.annotations.as_ref()?.get(key)
+}
+
+/// Whether every container runs the image that its spec names. One whose image was changed a moment ago is about to end.
+fn runs_its_images(pod: &Pod) -> bool {
+    let statuses = pod.status.iter();
+    let statuses = statuses.flat_map(|status| status.container_statuses.iter().flatten());
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut pairs = statuses.flat_map(|status| {
+        let of_name = containers.clone().filter(|asked| asked.name == status.name);
+        of_name.map(|asked| asked.image.as_deref() == Some(&status.image))
+    });
+    pairs.all(|same| same)
 }
 
 /// A condition of a pod.

@@ -94,7 +94,7 @@ impl Stage {
                 |error: String| format!("step {} of {}: {error}", number + 1, story.steps.len());
             match step {
                 Step::Remember => {
-                    seen += self.see(|picture| picture.deletions.len()).await;
+                    seen += self.see(Picture::replacements).await;
                     self.monitor.lock().await.picture().remember();
                     since = self.pod_writes().await?;
                 }
@@ -110,7 +110,7 @@ impl Stage {
                 step => self.perform(step).await.map_err(told)?,
             }
         }
-        seen += self.see(|picture| picture.deletions.len()).await;
+        seen += self.see(Picture::replacements).await;
         self.judge(story, seen).await
     }
 
@@ -128,11 +128,11 @@ impl Stage {
     async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
         let written = self.pod_writes().await?.since(self.before);
         let picture = || async { self.monitor.lock().await.picture().describe() };
-        if written.deletions > seen {
+        if written.deletions + written.patches > seen {
             let picture = picture().await;
             return Err(format!(
-                "the controller deleted {} pods, {seen} were seen going\n{picture}",
-                written.deletions
+                "the controller deleted or patched {} pods, {seen} were seen changing\n{picture}",
+                written.deletions + written.patches
             ));
         }
         let superfluous = match story.writes {

@@ -319,10 +319,11 @@ impl Audit {
         *self.requests.entry(namespace.into()).or_default() += 1;
         if object["resource"] == "pods" {
             let code = entry["responseStatus"]["code"].as_u64()?;
-            self.writes
-                .entry(namespace.into())
-                .or_default()
-                .count(verb, code < 300);
+            self.writes.entry(namespace.into()).or_default().count(
+                verb,
+                object["subresource"].as_str().unwrap_or_default(),
+                code < 300,
+            );
         }
         Some(())
     }

@@ -111,33 +111,38 @@ pub(crate) fn is_read(verb: &str) -> bool {
 pub(crate) struct PodWrites {
     /// Deletions that were carried out.
     pub(crate) deletions: usize,
-    /// Deletions that were refused.
+    /// Patches of pods themselves that were carried out.
+    pub(crate) patches: usize,
+    /// Deletions and such patches that were refused.
     pub(crate) refused: usize,
-    /// Patches and whatever else.
+    /// Patches of their status and whatever else.
     pub(crate) others: usize,
 }
 
 impl PodWrites {
     /// All of them.
     pub(crate) fn total(&self) -> usize {
-        self.deletions + self.refused + self.others
+        self.deletions + self.patches + self.refused + self.others
     }
 
     /// Those after `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             deletions: self.deletions - earlier.deletions,
+            patches: self.patches - earlier.patches,
             refused: self.refused - earlier.refused,
             others: self.others - earlier.others,
         }
     }
 
     /// Counts one more request; reading is not counted.
-    pub(crate) fn count(&mut self, verb: &str, succeeded: bool) {
+    pub(crate) fn count(&mut self, verb: &str, subresource: &str, succeeded: bool) {
         match verb {
             verb if is_read(verb) => {}
             "delete" if succeeded => self.deletions += 1,
+            "patch" if subresource.is_empty() && succeeded => self.patches += 1,
             "delete" => self.refused += 1,
+            "patch" if subresource.is_empty() => self.refused += 1,
             _ => self.others += 1,
         }
     }

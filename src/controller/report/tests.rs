@@ -36,6 +36,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         terminating: false,
         ready_since: None,
         started: None,
+        in_place: Default::default(),
         trouble: trouble.map(|reason| Trouble {
             reason: reason.into(),
             restarts: 3,
@@ -56,6 +57,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
     Fleet {
         revision: RevisionState::Current(Revision::from("abc")),
         replaces: true,
+        successions: Default::default(),
         nodes: names.iter().map(node).collect(),
     }
 }
@@ -67,6 +69,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
     };
     Plan {
         actions: Vec::new(),
+        recreates: None,
         verdicts,
         pulls: Vec::new(),
         counts,

@@ -40,6 +40,7 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
         terminating: false,
         ready_since: None,
         started: None,
+        in_place: Default::default(),
         trouble: None,
         need_upgrade: Some(condition(
             revision == PodRevision::Outdated,
@@ -54,6 +55,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
+        successions: Default::default(),
         nodes: vec![Node {
             labels: Labels::default(),
             hold: None,

@@ -180,6 +180,7 @@ impl World {
         Fleet {
             revision,
             replaces: self.known.len() > 1,
+            successions: Default::default(),
             nodes: self
                 .nodes
                 .iter()
@@ -272,6 +273,7 @@ impl ModelPod {
             terminating: self.gone_at.is_some(),
             ready_since: self.ready_since.map(at),
             started: self.started.map(at),
+            in_place: Default::default(),
             trouble: None,
             need_upgrade: None,
             image_ready: None,

@@ -11,11 +11,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::value::{Expected, Flaw, duration, selector};
-use super::{Invalid, Mode, Note, Pause, Predownload, Reading, Share, Strategy, advice, sequence};
+use super::{
+    Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, advice,
+    sequence,
+};
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE,
     PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD,
-    SELECTOR, UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
+    ROLLING_UPDATE_TYPE, SELECTOR, UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
 };
 use crate::core::selector::Selector;
 use crate::core::window::Windows;
@@ -122,6 +125,12 @@ fn read_settings(
             mode,
             sequence::topology(source.annotations, notes),
             None,
+            notes,
+        )?,
+        rolling_update_type: used_in(
+            mode,
+            read_rolling_update_type(source.annotations),
+            RollingUpdateType::Standard,
             notes,
         )?,
         pause: read_pause(source.annotations)?,
@@ -274,6 +283,15 @@ fn read_parallelism(
         });
     }
     Ok(Some(share))
+}
+
+fn read_rolling_update_type(
+    annotations: &BTreeMap<String, String>,
+) -> Result<RollingUpdateType, Invalid> {
+    let text = annotations.get(ROLLING_UPDATE_TYPE);
+    text.map_or(Ok(RollingUpdateType::Standard), |text| {
+        parse(ROLLING_UPDATE_TYPE, text)
+    })
 }
 
 fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {

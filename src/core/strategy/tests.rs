@@ -120,6 +120,7 @@ fn nothing_but_the_mode_means_the_defaults() {
         image_predownload_parallelism: None,
         predownload: None,
         topology: None,
+        rolling_update_type: RollingUpdateType::Standard,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);

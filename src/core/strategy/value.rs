@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Mode, Pause, Predownload, Share};
+use super::{Mode, Pause, Predownload, RollingUpdateType, Share};
 use crate::core::selector::{Selector, is_label_key};
 
 /// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
@@ -47,6 +47,8 @@ pub enum Expected {
     LabelKey,
     /// A count from one upward.
     Count,
+    /// A [`RollingUpdateType`].
+    RollingUpdateType,
 }
 
 impl fmt::Display for Flaw {
@@ -80,6 +82,7 @@ impl fmt::Display for Expected {
             Self::Pause => {
                 "use true, false, or the time until which to pause such as 2030-01-31T18:00:00Z"
             }
+            Self::RollingUpdateType => "use Standard or InPlaceIfPossible",
             Self::Duration => "use a duration such as 30s or 5m",
             Self::LabelKey => {
                 "use the key of a node label such as topology.kubernetes.io/zone"
@@ -148,6 +151,19 @@ impl FromStr for Predownload {
             Ok(Self::BestEffort)
         } else {
             Err(Flaw::Unknown(Expected::Predownload))
+        }
+    }
+}
+
+impl FromStr for RollingUpdateType {
+    type Err = Flaw;
+
+    /// As Kruise spells it, letter case included.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        match bare(text, Expected::RollingUpdateType)? {
+            "Standard" => Ok(Self::Standard),
+            "InPlaceIfPossible" => Ok(Self::InPlaceIfPossible),
+            _ => Err(Flaw::Unknown(Expected::RollingUpdateType)),
         }
     }
 }

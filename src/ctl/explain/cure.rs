@@ -1,7 +1,8 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, explain, newest, pulls};
+use super::{Explanation, explain, newest, pulls, way_of};
 use crate::core::eligibility::Obstacle;
+use crate::core::in_place::Way;
 use crate::core::names::{
     HOLD, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
 };
@@ -89,10 +90,18 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
     let pod = pod.map(|pod| pod.name.as_str()).unwrap_or_default();
     match progress {
         Progress::Replacing => {
-            "The controller deletes the old pod, and the native DaemonSet controller makes a new one. If this answer \
-             stays the same for more than a few seconds, no controller is at work: look for it with: kubectl get \
-             leases -A"
-                .to_owned()
+            let does = match way_of(picture, node) {
+                Way::InPlace(_) => {
+                    "The controller patches the pod, and its kubelet restarts what changed."
+                }
+                Way::Recreate(_) => {
+                    "The controller deletes the old pod, and the native DaemonSet controller makes a new one."
+                }
+            };
+            format!(
+                "{does} If this answer stays the same for more than a few seconds, no controller is at work: look for \
+                 it with: kubectl get leases -A"
+            )
         }
         Progress::Terminating => format!(
             "A new pod is made when the old one has ended. If that takes longer than its \
@@ -105,6 +114,10 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
         Progress::Missing { .. } => format!(
             "It usually takes a second or two. If it lasts, a quota or an admission webhook refuses the pod: kubectl \
              -n {namespace} get events --field-selector reason=FailedCreate"
+        ),
+        Progress::UpdatingInPlace { .. } => format!(
+            "The kubelet stops each changed container and starts it with its new image. If that lasts, look at it: \
+             kubectl -n {namespace} describe pod {pod}"
         ),
         Progress::Starting => {
             let look = format!("kubectl -n {namespace} describe pod {pod}");

@@ -38,6 +38,7 @@ fn pod(name: &str) -> Pod {
         terminating: false,
         ready_since: Some(at(110)),
         started: Some(at(101)),
+        in_place: Default::default(),
         trouble: None,
         need_upgrade: None,
         image_ready: None,
@@ -65,6 +66,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
     let fleet = Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
+        successions: Default::default(),
         nodes,
     };
     let plan: Plan = decide(&strategy, &fleet, at(NOW));

@@ -1,0 +1,47 @@
+//! An update in place on the wire: one strategic merge patch of one pod.
+//!
+//! It names what changes and nothing else, so what others wrote into the pod stays: injected containers, labels of
+//! theirs. UID and version in it keep it from a pod that is not the one that was judged.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::core::in_place::State;
+use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL};
+use crate::core::{PodRef, Renewal};
+
+/// What to write into `pod` at `now`.
+pub(super) fn patch(pod: &PodRef, renewal: &Renewal, now: Timestamp) -> Value {
+    let change = &renewal.change;
+    let state = State {
+        revision: renewal.revision.to_string(),
+        update_timestamp: Time(now),
+        last_container_statuses: renewal.before.clone(),
+    };
+    let mut labels = json!(change.labels);
+    labels[REVISION_HASH_LABEL] = json!(renewal.revision.as_str());
+    let mut annotations = json!(change.annotations);
+    annotations[IN_PLACE_STATE] = json!(json!(state).to_string());
+    let mut metadata = json!({
+        "uid": pod.uid.as_str(),
+        "resourceVersion": pod.resource_version.as_str(),
+        "labels": labels,
+        "annotations": annotations,
+    });
+    if !change.new_finalizers.is_empty() {
+        metadata["finalizers"] = json!(change.new_finalizers);
+    }
+    if !change.old_finalizers.is_empty() {
+        metadata["$deleteFromPrimitiveList/finalizers"] = json!(change.old_finalizers);
+    }
+    let mut patch = Map::from_iter([("metadata".to_owned(), metadata)]);
+    if !change.images.is_empty() {
+        let images = change.images.iter();
+        let containers: Vec<Value> = images
+            .map(|(name, image)| json!({ "name": &**name, "image": &**image }))
+            .collect();
+        patch.insert("spec".to_owned(), json!({ "containers": containers }));
+    }
+    Value::Object(patch)
+}
