@@ -162,6 +162,7 @@ impl Engine {
     pub(super) async fn run(mut self, mut shutdown: Shutdown) {
         self.note_leadership();
         let mut full_pass = tokio::time::interval(FULL_PASS);
+        full_pass.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut inputs = Vec::new();
         loop {
             let wake = self.next_wake();

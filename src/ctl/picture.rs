@@ -14,7 +14,7 @@ use crate::core::{
     Behind, Fleet, Invalid, Mode, Node, Note, Pause, Phase, Plan, Progress, Reading, Revision,
     RevisionState, Stall, Strategy, Verdict, decide,
 };
-use crate::index::SetKey;
+use crate::index::{Index, SetKey};
 
 /// How long the controller waits for a missing pod before it calls that a stall, at the most.
 const MISSING_GRACE: SignedDuration = SignedDuration::from_secs(15);
@@ -65,13 +65,23 @@ impl Picture {
     /// Judges a managed DaemonSet of the view; `None` when it is not one.
     pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
-        let (strategy, invalid, notes) = match view.index.reading(key)? {
+        Self::of(&mut view.index, key, first_look, now)
+    }
+
+    /// The same of an index that was filled since `first_look`.
+    pub(super) fn of(
+        index: &mut Index,
+        key: &SetKey,
+        first_look: Timestamp,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let (strategy, invalid, notes) = match index.reading(key)? {
             Reading::NotOurs => return None,
             Reading::Invalid(invalid) => (untouched(), Some(invalid.clone()), Vec::new()),
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
         };
-        let mut fleet = Arc::unwrap_or_clone(view.index.fleet(key, now)?);
-        let conditions = view.index.set(key)?.conditions.clone();
+        let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
+        let conditions = index.set(key)?.conditions.clone();
         remember_missing(&mut fleet, &conditions, first_look);
         let mut plan = decide(&strategy, &fleet, now);
         if invalid.is_some() {

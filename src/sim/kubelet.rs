@@ -18,6 +18,7 @@ mod status;
 mod view;
 mod write;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,9 @@ pub struct Options {
     pub lease: Option<Duration>,
     /// Heartbeats for our own node lifecycle controller that cost no requests.
     pub pulse: Option<Pulse>,
+    /// UIDs of pods that stay as they are until they are deleted or their images change: their containers do not
+    /// recover.
+    pub broken: Arc<BTreeSet<String>>,
     /// How many requests may be under way at once.
     pub parallel_writes: usize,
     /// Every step takes up to this much longer.
@@ -73,6 +77,7 @@ impl Default for Options {
             final_status: true,
             lease: None,
             pulse: None,
+            broken: Arc::default(),
             parallel_writes: 64,
             jitter: Duration::ZERO,
             seed: 0,
@@ -123,6 +128,11 @@ impl Kubelets {
     /// Registers many nodes at once.
     pub async fn add_nodes(&self, nodes: Vec<NodeSpec>) -> anyhow::Result<()> {
         self.ask(Command::Add(nodes)).await
+    }
+
+    /// Takes over nodes whose objects are there already: nothing is written. Kubelets that are not `online` are silent.
+    pub(crate) async fn adopt(&self, nodes: Vec<NodeSpec>, online: bool) -> anyhow::Result<()> {
+        self.ask(Command::Adopt(nodes, online)).await
     }
 
     /// Stops a node's kubelet: from now on nothing happens there.

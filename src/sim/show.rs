@@ -11,7 +11,6 @@
 pub mod args;
 mod monitor;
 mod ota;
-mod picture;
 pub mod report;
 pub(crate) mod screen;
 mod script;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::Stream;
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::present::Form;
 use super::resources::Resource;
@@ -75,6 +75,7 @@ pub(crate) fn lines(
         first.push_back(bookmark(&manner, opened.version, true));
     }
     let mut tick = tokio::time::interval(BOOKMARK_PERIOD);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tick.reset();
     let end = Instant::now() + manner.timeout;
     let registered = Registered {

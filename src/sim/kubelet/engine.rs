@@ -28,6 +28,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What a handle asks for.
 pub(super) enum Command {
     Add(Vec<NodeSpec>),
+    Adopt(Vec<NodeSpec>, bool),
     Offline(String, Offline),
     Online(String),
     Remove(String),
@@ -114,6 +115,9 @@ impl Engine {
     fn command(&mut self, command: Command, ack: &Ack) {
         match command {
             Command::Add(specs) => specs.into_iter().for_each(|spec| self.add(spec, ack)),
+            Command::Adopt(specs, online) => {
+                specs.into_iter().for_each(|spec| self.adopt(spec, online));
+            }
             Command::Rule(rule) => self.rules.add(rule),
             Command::Offline(name, how) => self.known(&name, ack, |e| {
                 e.stop_flapping(&name);
@@ -173,6 +177,15 @@ impl Engine {
         self.nodes.insert(name.clone(), node);
         self.alive(&name, true);
         self.beat_first(&name, number);
+        self.sync_all(&name);
+    }
+
+    fn adopt(&mut self, spec: NodeSpec, online: bool) {
+        let number = self.number();
+        let name = spec.name.clone();
+        let mut node = Node::new(spec, address([100, 64], number), self.clock.now());
+        node.online = online;
+        self.nodes.insert(name.clone(), node);
         self.sync_all(&name);
     }
 
@@ -426,6 +439,7 @@ impl Engine {
             name: &name,
             rules: &self.rules,
             images: &mut node.images,
+            broken: &self.options.broken,
             terminate: node.spec.terminate.unwrap_or(self.options.terminate),
             now,
             next: &mut next,

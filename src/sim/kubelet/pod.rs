@@ -156,6 +156,8 @@ pub(super) struct Host<'a> {
     pub(super) name: &'a str,
     pub(super) rules: &'a Rules,
     pub(super) images: &'a mut BTreeSet<String>,
+    /// UIDs of pods whose containers are left as they are.
+    pub(super) broken: &'a BTreeSet<String>,
     pub(super) terminate: Duration,
     /// What the node's clock shows.
     pub(super) now: Timestamp,
@@ -254,9 +256,14 @@ impl Pod {
         self.stage = Stage::Live;
         self.started = Some(host.now);
         self.initialized.set(true, host.now);
-        if self.adopt(host) {
+        if self.adopt(host) || host.broken.contains(self.seen.uid()) {
             return;
         }
+        self.begin(host);
+    }
+
+    /// Lets the kubelet start every container.
+    fn begin(&mut self, host: &mut Host<'_>) {
         for index in 0..self.seen.spec.containers.len() {
             let wanted = &self.seen.spec.containers[index];
             self.containers
@@ -312,6 +319,9 @@ impl Pod {
 
     /// Follows changes of a live pod's object: images, readiness gates, and what others wrote into its status.
     fn follow(&mut self, host: &mut Host<'_>) {
+        if self.containers.is_empty() && self.seen.has_other_images() {
+            self.begin(host);
+        }
         for index in 0..self.containers.len() {
             let wanted = &self.seen.spec.containers;
             let Some(wanted) = wanted

@@ -154,6 +154,16 @@ impl PodView {
         self.metadata.deletion_timestamp.is_some()
     }
 
+    /// Whether its spec names an image that its status does not know.
+    pub(super) fn has_other_images(&self) -> bool {
+        let known = &self.status.container_statuses;
+        let is_other = |wanted: &Container| {
+            let mut known = known.iter().filter(|known| known.name == wanted.name);
+            known.all(|known| known.image != wanted.image)
+        };
+        self.spec.containers.iter().any(is_other)
+    }
+
     /// Whether all its containers ended for good.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))

@@ -11,7 +11,6 @@ use kube::api::{Patch, PatchParams, PostParams};
 use tokio::time::{Instant, sleep_until};
 
 use super::monitor::{Measure, Monitor, Record};
-use super::picture::{Look, Picture};
 use super::report::{Line, Time, Voice};
 use super::script::{Deed, Engine, NAME, NAMESPACE, Script, Step, Typing};
 use super::shell::{Shell, Typed};
@@ -22,6 +21,7 @@ use crate::index::SetKey;
 use crate::sim::agents::{self, Agents};
 use crate::sim::cluster::{Count, Fault, Guard};
 use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
+use crate::sim::picture::{Look, Picture};
 use crate::sim::world::{Setup, World};
 
 /// Virtual time begins here: a fixed day, so that every run has the same dates.

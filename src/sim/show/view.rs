@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::monitor::{NodeRecord, PodRecord, Record};
-use super::picture::Look;
 use super::report::Time;
 use super::text::wrap;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Offline, Verdict};
+use crate::sim::picture::Look;
 
 /// What the cell of a node says. The order is that of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

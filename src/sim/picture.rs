@@ -15,7 +15,7 @@ use crate::index::{Index, SetKey};
 use crate::sim::task::Task;
 
 /// Follows one DaemonSet; it ends when dropped.
-pub(super) struct Picture {
+pub(crate) struct Picture {
     index: Arc<Mutex<Index>>,
     key: SetKey,
     clock: Clock,
@@ -24,13 +24,13 @@ pub(super) struct Picture {
 
 /// One look.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// Every node and what is thought of it.
-    pub(super) nodes: Vec<(String, Verdict)>,
+    pub(crate) nodes: Vec<(String, Verdict)>,
     /// The whole plan.
-    pub(super) plan: Plan,
+    pub(crate) plan: Plan,
     /// Whether the controller calls the rollout complete, and its words.
-    pub(super) complete: Option<(bool, String)>,
+    pub(crate) complete: Option<(bool, String)>,
 }
 
 enum Seen {
@@ -42,7 +42,7 @@ enum Seen {
 
 impl Picture {
     /// Starts to follow.
-    pub(super) fn start(client: Client, clock: Clock, key: SetKey, labels: &str) -> Self {
+    pub(crate) fn start(client: Client, clock: Clock, key: SetKey, labels: &str) -> Self {
         let index = Arc::new(Mutex::new(Index::default()));
         let follow = follow(
             client,
@@ -59,8 +59,13 @@ impl Picture {
         }
     }
 
+    /// All that is known, for whoever judges by itself.
+    pub(crate) fn index(&self) -> MutexGuard<'_, Index> {
+        lock(&self.index)
+    }
+
     /// What is thought of every node now; `None` while too little is known, or when the DaemonSet is not ours.
-    pub(super) fn look(&self) -> Option<Look> {
+    pub(crate) fn look(&self) -> Option<Look> {
         let now = self.clock.now();
         let mut index = lock(&self.index);
         let Reading::Strategy { strategy, .. } = index.reading(&self.key)?.clone() else {
@@ -81,7 +86,7 @@ impl Picture {
 
 impl Look {
     /// Whether a node returned a moment ago and waits for its turn.
-    pub(super) fn is_settling(&self) -> bool {
+    pub(crate) fn is_settling(&self) -> bool {
         let settling =
             |verdict: &Verdict| matches!(verdict, Verdict::Offline(Offline::Settling { .. }));
         self.nodes.iter().any(|(_, verdict)| settling(verdict))
