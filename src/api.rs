@@ -46,4 +46,4 @@ macro_rules! resource {
         }
     };
 }
-use resource;
+pub(crate) use resource;

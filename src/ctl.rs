@@ -20,6 +20,7 @@ mod lookup;
 mod near;
 mod pause;
 mod picture;
+mod plan;
 mod print;
 mod row;
 mod screen;
@@ -103,6 +104,7 @@ pub async fn perform(
     screen: &mut Screen<'_>,
 ) -> Result<Code, Trouble> {
     match verb {
+        Verb::Plan(args) => return plan::plan(context, args, screen).await,
         Verb::Status(args) => return status::status(context, args, screen).await,
         Verb::Why(args) => why::why(context, args, screen).await?,
         Verb::Pause(args) => pause::pause(context, args, screen).await?,

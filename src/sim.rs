@@ -17,8 +17,9 @@ pub mod task;
 pub mod world;
 
 mod events;
+pub(crate) mod picture;
 mod queue;
-mod watched;
+pub(crate) mod watched;
 
 #[cfg(test)]
 mod native_tests;

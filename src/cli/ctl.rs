@@ -59,6 +59,12 @@ pub enum Verb {
     Pause(PauseArgs),
     /// End a pause
     Resume(ResumeArgs),
+    /// Say what a rollout would do on the live fleet: which nodes, in which order, how long, what blocks
+    ///
+    /// Reads the fleet, and plays the real controller on a copy of it in memory, in virtual time. Nothing is written to
+    /// the cluster. Offline nodes stay offline. The exit code is that of the state in which the plan ends.
+    #[command(after_long_help = Code::plan_help())]
+    Plan(PlanArgs),
     /// Hand a DaemonSet back to Kubernetes' own RollingUpdate; no pod is restarted
     ///
     /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one
@@ -132,6 +138,56 @@ pub struct ResumeArgs {
     /// The DaemonSet
     #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
+}
+
+/// Flags of `yurt-ds ctl plan`.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    /// The DaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+    /// With this setting, as max-unavailable=20%; may be repeated
+    #[arg(long, env = "YURT_DS_SET", hide_env = true, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Without this setting; may be repeated
+    #[arg(long, env = "YURT_DS_UNSET", hide_env = true, value_name = "KEY")]
+    pub unset: Vec<String>,
+    /// With this image; may be repeated
+    #[arg(
+        long,
+        env = "YURT_DS_IMAGE",
+        hide_env = true,
+        value_name = "[CONTAINER=]IMAGE"
+    )]
+    pub image: Vec<String>,
+    /// With another template of the same images, as after kubectl rollout restart
+    #[arg(long, env = "YURT_DS_RESTART", hide_env = true)]
+    pub restart: bool,
+    /// As if the first K nodes that get the new revision were lost with it
+    #[arg(
+        long = "break",
+        env = "YURT_DS_BREAK",
+        hide_env = true,
+        default_value_t = 0,
+        value_name = "K"
+    )]
+    pub break_: usize,
+    /// How long a pod takes to end [default: its grace period, the longest that it may take]
+    #[arg(long, env = "YURT_DS_ENDS_IN", hide_env = true, value_name = "DURATION",
+        value_parser = humantime::parse_duration)]
+    pub ends_in: Option<Duration>,
+    /// How far to look ahead
+    #[arg(
+        long,
+        env = "YURT_DS_HORIZON",
+        hide_env = true,
+        default_value = "30d",
+        value_name = "DURATION"
+    )]
+    pub horizon: humantime::Duration,
+    /// How to show it
+    #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
+    pub output: Output,
 }
 
 /// Flags of `yurt-ds ctl eject`.

@@ -20,7 +20,7 @@ use super::fleet::Node;
 use super::selector::Selector;
 use super::window::Windows;
 
-pub use advice::is_setting;
+pub use advice::{is_setting, settings};
 pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
 pub use value::Flaw;
 

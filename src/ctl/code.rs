@@ -120,6 +120,11 @@ impl Code {
         format!("{}\n\n{}", Self::help(), super::row::FIELDS)
     }
 
+    /// The same for `plan`, whose answers have fields of their own.
+    pub fn plan_help() -> String {
+        format!("{}\n\n{}", Self::help(), super::plan::FIELDS)
+    }
+
     /// The table for `-h`.
     pub fn help() -> String {
         let mut help = String::from("Exit codes (of a list: that of the worst DaemonSet):");

@@ -35,7 +35,12 @@ const NEAR: usize = 2;
 
 /// Whether an annotation of a DaemonSet is a setting of ours, in effect or planned.
 pub fn is_setting(key: &str) -> bool {
-    KNOWN.contains(&key) || NOT_YET.contains(&key)
+    settings().any(|known| known == key)
+}
+
+/// Every setting of ours, in effect or planned.
+pub fn settings() -> impl Iterator<Item = &'static str> {
+    KNOWN.into_iter().chain(NOT_YET)
 }
 
 /// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to

@@ -1,0 +1,234 @@
+//! What would be changed: settings, images, or nothing but a restart.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::cli::ctl::PlanArgs;
+use crate::core::names::ANNOTATION_PREFIX;
+use crate::core::strategy::{is_setting, settings};
+use crate::ctl::access::Trouble;
+use crate::ctl::code::Code;
+use crate::ctl::near::{near, suggestion};
+
+/// The annotation by which `kubectl rollout restart` changes a template.
+const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
+
+/// A change that nobody has made yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    /// Annotations of the DaemonSet: their new values, `None` for those that go.
+    pub(super) settings: BTreeMap<String, Option<String>>,
+    /// Images by container; without a name: of the only one.
+    images: Vec<(Option<String>, String)>,
+    restart: bool,
+}
+
+impl Change {
+    /// Reads what was typed.
+    ///
+    /// # Errors
+    /// What cannot be meant.
+    pub(super) fn typed(args: &PlanArgs) -> Result<Self, Trouble> {
+        let mut change = Self {
+            restart: args.restart,
+            ..Self::default()
+        };
+        for text in &args.set {
+            let Some((key, value)) = text.split_once('=') else {
+                return Err(usage(format!(
+                    "--set {text}: write KEY=VALUE, as --set max-unavailable=20%."
+                )));
+            };
+            change.setting("--set", key, Some(value.to_owned()))?;
+        }
+        for key in &args.unset {
+            change.setting("--unset", key, None)?;
+        }
+        for text in &args.image {
+            let (container, image) = match text.split_once('=') {
+                Some((container, image)) => (Some(container.to_owned()), image),
+                None => (None, text.as_str()),
+            };
+            if image.is_empty() || container.as_deref() == Some("") {
+                return Err(usage(format!(
+                    "--image {text}: write [CONTAINER=]IMAGE, as --image nginx=nginx:1.19.5."
+                )));
+            }
+            change.images.push((container, image.to_owned()));
+        }
+        Ok(change)
+    }
+
+    fn setting(&mut self, flag: &str, key: &str, value: Option<String>) -> Result<(), Trouble> {
+        let full = match key.contains('/') {
+            true => key.to_owned(),
+            false => format!("{ANNOTATION_PREFIX}{key}"),
+        };
+        if !is_setting(&full) {
+            let known = settings().map(|known| &known[ANNOTATION_PREFIX.len()..]);
+            let help = suggestion(&near(key, known));
+            return Err(usage(format!(
+                "{flag} {key}: there is no such setting.{help}"
+            )));
+        }
+        match self.settings.insert(full, value) {
+            Some(other) if self.settings.get(key) != Some(&other) => Err(usage(format!(
+                "{key} is set twice: name it once, in --set or in --unset."
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the images and the restart into a template.
+    ///
+    /// # Errors
+    /// When there is no such container.
+    pub(super) fn to_template(&self, template: &mut Value) -> Result<(), Trouble> {
+        for (name, image) in &self.images {
+            let mut names = Vec::new();
+            let mut all = Vec::new();
+            let spec = template["spec"].as_object_mut().into_iter();
+            for (list, value) in spec.flat_map(|spec| spec.iter_mut()) {
+                if ["containers", "initContainers"].contains(&list.as_str()) {
+                    let main = list == "containers";
+                    all.extend(
+                        value
+                            .as_array_mut()
+                            .into_iter()
+                            .flatten()
+                            .map(|one| (main, one)),
+                    );
+                }
+            }
+            let mains = all.iter().filter(|(main, _)| *main).count();
+            let mut found = false;
+            for (main, container) in all {
+                let its = container["name"].as_str().unwrap_or_default().to_owned();
+                if name
+                    .as_ref()
+                    .map_or(main && mains == 1, |name| *name == its)
+                {
+                    container["image"] = json!(image);
+                    found = true;
+                }
+                names.push(its);
+            }
+            if !found {
+                return Err(usage(match name {
+                    Some(name) => format!(
+                        "--image {name}={image}: there is no container {name}, only {}.{}",
+                        names.join(", "),
+                        suggestion(&near(name, names.iter().map(String::as_str)))
+                    ),
+                    None => format!(
+                        "--image {image}: which container? There are {}: write CONTAINER={image}.",
+                        names.join(", ")
+                    ),
+                }));
+            }
+        }
+        if self.restart {
+            template["metadata"]["annotations"][RESTARTED] = json!("now");
+        }
+        Ok(())
+    }
+
+    /// In words, one per change; empty when nothing is changed.
+    pub(super) fn words(&self) -> Vec<String> {
+        let setting = |(key, value): (&String, &Option<String>)| {
+            let key = key.trim_start_matches(ANNOTATION_PREFIX);
+            match value {
+                Some(value) => format!("{key}={value}"),
+                None => format!("without {key}"),
+            }
+        };
+        let image = |(name, image): &(Option<String>, String)| match name {
+            Some(name) => format!("image {name}={image}"),
+            None => format!("image {image}"),
+        };
+        let mut words: Vec<String> = self.settings.iter().map(setting).collect();
+        words.extend(self.images.iter().map(image));
+        words.extend(self.restart.then(|| "a restart".to_owned()));
+        words
+    }
+}
+
+fn usage(text: String) -> Trouble {
+    Trouble::new(Code::Usage, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(set: &[&str], unset: &[&str], image: &[&str]) -> PlanArgs {
+        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        PlanArgs {
+            daemonset: "web".into(),
+            set: owned(set),
+            unset: owned(unset),
+            image: owned(image),
+            restart: false,
+            break_: 0,
+            ends_in: None,
+            horizon: std::time::Duration::ZERO.into(),
+            output: Default::default(),
+        }
+    }
+
+    fn template() -> Value {
+        json!({ "spec": {
+            "initContainers": [{ "name": "first", "image": "first:1" }],
+            "containers": [{ "name": "web", "image": "web:1" }],
+        } })
+    }
+
+    #[test]
+    fn settings_may_be_named_in_short_and_slips_are_named() {
+        let typed = Change::typed(&args(
+            &["max-unavailable=20%", "apps.openyurt.io/selector=a=b,c"],
+            &["paused"],
+            &[],
+        ));
+        let change = typed.unwrap();
+        let value = |key: &str| change.settings[&format!("{ANNOTATION_PREFIX}{key}")].clone();
+        assert_eq!(value("max-unavailable").as_deref(), Some("20%"));
+        assert_eq!(value("selector").as_deref(), Some("a=b,c"));
+        assert_eq!(value("paused"), None);
+        assert_eq!(
+            change.words(),
+            ["max-unavailable=20%", "without paused", "selector=a=b,c"]
+        );
+        for (set, said) in [
+            ("max-unavailble=1", "Did you mean max-unavailable?"),
+            ("max-unavailable", "write KEY=VALUE"),
+            ("example.com/x=1", "there is no such setting"),
+        ] {
+            let trouble = Change::typed(&args(&[set], &[], &[])).unwrap_err();
+            assert_eq!(trouble.code, Code::Usage);
+            assert!(trouble.text.contains(said), "{trouble}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_that_of_the_named_or_the_only_container() {
+        let changed = |image: &str| {
+            let mut template = template();
+            let change = Change::typed(&args(&[], &[], &[image]))?;
+            change.to_template(&mut template).map(|()| template)
+        };
+        let image = |template: &Value, list: &str| template["spec"][list][0]["image"].clone();
+        assert_eq!(image(&changed("web:2").unwrap(), "containers"), "web:2");
+        let named = changed("first=first:2").unwrap();
+        assert_eq!(image(&named, "initContainers"), "first:2");
+        assert_eq!(image(&named, "containers"), "web:1");
+        let trouble = changed("wbe=web:2").unwrap_err();
+        assert!(
+            trouble.text.contains("only web, first") || trouble.text.contains("only first, web"),
+            "{trouble}"
+        );
+        assert!(trouble.text.contains("Did you mean web?"), "{trouble}");
+        assert_eq!(changed("web=").unwrap_err().code, Code::Usage);
+    }
+}

@@ -1,0 +1,302 @@
+//! The plan is played: the real controller on an embedded cluster that begins as the live one is now, in virtual time.
+//!
+//! ```text
+//! Fleet ─restore─► Cluster ◄── native controllers, fake kubelets (measured pace)
+//!                    ▲ ▲
+//!            patch ──┘ └── the controller, once the change is known ──► pods ──watch──► Log ──► steps
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use tokio::sync::watch;
+use tokio::time::{advance, timeout};
+
+use super::fleet::Fleet;
+use super::log::{Log, Step};
+use super::measure::Pace;
+use crate::api::Pod;
+use crate::client::Role;
+use crate::clock::Clock;
+use crate::core::{Phase, Verdict};
+use crate::ctl::picture::{Picture, State};
+use crate::index::SetKey;
+use crate::sim::kubelet::{self, Behaviour, Kubelets, Rule};
+use crate::sim::picture::Picture as Follower;
+use crate::sim::watched::{Events, events};
+use crate::sim::world::{Setup, World, start_controller};
+
+/// One seed for all plans: the same fleet gives the same plan.
+const SEED: u64 = 1;
+/// The native controller answers a change within this time.
+const SETTLING: Duration = Duration::from_secs(60);
+/// A burst of changes is over after this long.
+const QUIET: Duration = Duration::from_secs(1);
+/// A rollout in which nothing has changed for so long stands still: longer than yurt-ds waits before it says so itself.
+const STUCK: Duration = Duration::from_secs(660);
+/// A longer time in which nothing is on its way is left out.
+const JUMP: Duration = Duration::from_secs(180);
+/// A shorter wait is part of the pace, and not worth a line.
+const WAIT: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is to be played.
+pub(super) struct Question {
+    pub(super) key: SetKey,
+    pub(super) fleet: Fleet,
+    pub(super) pace: Pace,
+    /// UIDs of pods that do not recover by themselves.
+    pub(super) broken: BTreeSet<String>,
+    /// How many nodes break with the new revision.
+    pub(super) breaks: usize,
+    /// When it begins, and when nobody looks any more.
+    pub(super) begins: Timestamp,
+    pub(super) horizon: Timestamp,
+}
+
+/// What was played.
+pub(super) struct Played {
+    pub(super) began: Timestamp,
+    pub(super) steps: Vec<Step>,
+    pub(super) waits: Vec<Wait>,
+    /// Nodes that broke.
+    pub(super) broke: Vec<String>,
+    /// The last look.
+    pub(super) end: Picture,
+    /// It was not over when nobody looked any more.
+    pub(super) cut: bool,
+}
+
+/// A time in which nothing was replaced although something was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) from: Timestamp,
+    /// When something can change by itself; `None`: never.
+    pub(super) until: Option<Timestamp>,
+    pub(super) state: State,
+}
+
+/// How far it is: nodes begun, and the virtual time.
+pub(super) type Progressed = Option<(usize, Timestamp)>;
+
+/// Plays; `gone` ends it early, for nobody waits for the answer.
+///
+/// # Errors
+/// When the embedded cluster does not do what it should.
+pub(super) async fn play(
+    mut question: Question,
+    told: watch::Sender<Progressed>,
+    gone: Arc<AtomicBool>,
+) -> Result<Played> {
+    let clock = Clock::starting_at(question.begins);
+    let pace = question.pace;
+    let world = World::start(Setup {
+        clock: clock.clone(),
+        seed: SEED,
+        kubelets: kubelet::Options {
+            behaviour: behaviour(&pace),
+            terminate: pace.end(),
+            broken: Arc::new(std::mem::take(&mut question.broken)),
+            ..kubelet::Options::default()
+        },
+        controller: false,
+    });
+    question.fleet.restore(&world.cluster);
+    let (online, offline) = (&mut question.fleet.online, &mut question.fleet.offline);
+    world.kubelets.adopt(std::mem::take(online), true).await?;
+    world.kubelets.adopt(std::mem::take(offline), false).await?;
+    let pods: Api<Pod> = Api::namespaced(world.client(), &question.key.namespace);
+    let mut player = Player {
+        follower: Follower::start(world.client(), clock.clone(), question.key.clone(), ""),
+        events: events(pods, ""),
+        log: Log::default(),
+        waits: Vec::new(),
+        broke: Vec::new(),
+        kubelets: world.kubelets.clone(),
+        clock: clock.clone(),
+        question,
+    };
+    player.change(&world).await?;
+    let target = player.settle().await?;
+    player.log.begin(&target);
+    let began = clock.now();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (_end, _controller) = start_controller(client, clock);
+    let cut = player.run(&told, &gone).await?;
+    let end = player.picture().context("the planned DaemonSet is gone")?;
+    Ok(Played {
+        began,
+        steps: player.log.steps,
+        waits: player.waits.into_iter().map(|(wait, _)| wait).collect(),
+        broke: player.broke,
+        end,
+        cut,
+    })
+}
+
+fn behaviour(pace: &Pace) -> Behaviour {
+    Behaviour {
+        start: pace.start(),
+        ..Behaviour::default()
+    }
+}
+
+struct Player {
+    follower: Follower,
+    events: Events<Pod>,
+    log: Log,
+    /// With the number of steps before each.
+    waits: Vec<(Wait, usize)>,
+    broke: Vec<String>,
+    kubelets: Kubelets,
+    clock: Clock,
+    question: Question,
+}
+
+impl Player {
+    fn picture(&self) -> Option<Picture> {
+        let key = &self.question.key;
+        Picture::of(
+            &mut self.follower.index(),
+            key,
+            self.question.begins,
+            self.clock.now(),
+        )
+    }
+
+    /// Makes the change, as a person would.
+    async fn change(&self, world: &World) -> Result<()> {
+        let Some(patch) = &self.question.fleet.patch else {
+            return Ok(());
+        };
+        let key = &self.question.key;
+        let sets: Api<DaemonSet> = Api::namespaced(world.client(), &key.namespace);
+        let patch = Patch::Merge(patch);
+        let changed = sets.patch(&key.name, &PatchParams::default(), &patch).await;
+        changed.map(drop).context("change the planned DaemonSet")
+    }
+
+    /// Waits until the native controller has made the revision; its hash.
+    async fn settle(&mut self) -> Result<String> {
+        let end = self.clock.now().checked_add(SETTLING)?;
+        // What the watches told before the change is history after this.
+        loop {
+            self.listen(QUIET).await?;
+            let picture = self.picture();
+            if let Some(revision) = picture.as_ref().and_then(Picture::revision) {
+                return Ok(revision.to_string());
+            }
+            if self.clock.now() > end {
+                let phase = picture.map(|picture| picture.plan.phase);
+                bail!("the planned template does not become a revision ({phase:?})");
+            }
+        }
+    }
+
+    /// Takes in what happens until nothing has happened for that long.
+    async fn listen(&mut self, quiet: Duration) -> Result<()> {
+        while let Ok(Some(event)) = timeout(quiet, self.events.next()).await {
+            self.log.take(event, self.clock.now());
+            self.break_next().await?;
+        }
+        Ok(())
+    }
+
+    /// The first nodes that are begun get a revision that takes them down.
+    async fn break_next(&mut self) -> Result<()> {
+        while self.broke.len() < self.question.breaks
+            && let Some(step) = self.log.steps.get(self.broke.len())
+        {
+            let behaviour = Behaviour {
+                kills_node_after: Some(Duration::ZERO),
+                ..behaviour(&self.question.pace)
+            };
+            let rule = Rule {
+                image: "*".to_owned(),
+                node: step.node.clone(),
+                behaviour,
+            };
+            self.broke.push(step.node.clone());
+            self.kubelets.rule(rule).await?;
+        }
+        Ok(())
+    }
+
+    /// Plays until it is over; whether nobody looks any more before that.
+    async fn run(&mut self, told: &watch::Sender<Progressed>, gone: &AtomicBool) -> Result<bool> {
+        loop {
+            self.listen(QUIET).await?;
+            if gone.load(Ordering::Relaxed) {
+                bail!("nobody waits for the plan any more");
+            }
+            let now = self.clock.now();
+            told.send_replace(Some((self.log.steps.len(), now)));
+            let picture = self.picture().context("the planned DaemonSet is gone")?;
+            let Some(until) = self.next(&picture, now) else {
+                return Ok(false);
+            };
+            if until > self.question.horizon {
+                return Ok(true);
+            }
+            let patience = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+            if !is_moving(&picture) && patience > JUMP {
+                // Nothing happens but heartbeats: these need not be played, one by one, for days.
+                advance(patience - QUIET).await;
+                continue;
+            }
+            match timeout(patience, self.events.next()).await {
+                Ok(Some(event)) => self.log.take(event, self.clock.now()),
+                Ok(None) => bail!("the watch of the planned pods ended"),
+                Err(_) => {} // the controller looks at the same instant
+            }
+            self.break_next().await?;
+        }
+    }
+
+    /// When to look again if nothing happens before; `None`: it is over.
+    fn next(&mut self, picture: &Picture, now: Timestamp) -> Option<Timestamp> {
+        let plan = &picture.plan;
+        let wake = plan.next_wake.filter(|wake| *wake > now);
+        if is_moving(picture) {
+            let last = self.log.last.unwrap_or(self.question.begins);
+            let stuck = last.saturating_add(STUCK).unwrap_or(Timestamp::MAX);
+            let over = now >= stuck && (wake.is_none() || matches!(plan.phase, Phase::Stalled(_)));
+            let stuck = Some(stuck).filter(|stuck| *stuck > now);
+            return wake.into_iter().chain(stuck).min().filter(|_| !over);
+        }
+        let state = picture.state();
+        let wake = wake.filter(|_| !state.needs_a_person());
+        if wake.is_none_or(|wake| wake.duration_since(now) > WAIT) {
+            self.wait(Wait {
+                from: now,
+                until: wake,
+                state,
+            });
+        }
+        wake
+    }
+
+    /// Notes a wait; what goes on for the same reason is one.
+    fn wait(&mut self, wait: Wait) {
+        let steps = self.log.steps.len();
+        match self.waits.last_mut() {
+            Some((last, before)) if *before == steps && last.state.word() == wait.state.word() => {
+                last.until = wait.until;
+            }
+            _ => self.waits.push((wait, steps)),
+        }
+    }
+}
+
+/// Whether a node is on its way.
+fn is_moving(picture: &Picture) -> bool {
+    let moving = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_));
+    picture.plan.verdicts.iter().any(moving)
+}

@@ -1,0 +1,198 @@
+//! A plan for people: what it comes to first, then who is next, folded where a fleet is long.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::row::{Manner, PlanRow, StepRow};
+use crate::ctl::age;
+use crate::ctl::row::plural;
+use crate::ctl::table::{Paint, Table};
+
+/// More nodes are told by batch.
+const EACH: usize = 20;
+/// More batches are left out in the middle.
+const BATCHES: usize = 20;
+/// Nodes named of those that are left.
+const NAMED: usize = 10;
+
+/// The answer; `wide` tells every node.
+pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
+    let mut text = head(row);
+    if !row.steps.is_empty() {
+        text.push('\n');
+        text += &match wide || row.steps.len() <= EACH {
+            true => each(row, colour),
+            false => folded(row, colour),
+        };
+    }
+    text
+}
+
+fn head(row: &PlanRow) -> String {
+    // Writing to a String cannot fail.
+    let mut text = String::new();
+    let key = format!("{}/{}", row.namespace, row.name);
+    let with = match row.change.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", row.change.join(", ")),
+    };
+    if row.steps.is_empty() {
+        let _ = writeln!(text, "{key}{with}: nothing would be replaced.");
+    } else {
+        let _ = writeln!(
+            text,
+            "{key}{with}: {} of {} {} would get {} within {}, in {} {}.",
+            row.replaced,
+            row.targeted,
+            plural(row.targeted, "node", "nodes"),
+            match &row.to {
+                Some(hash) => format!("revision {hash}"),
+                None => "the new revision".to_owned(),
+            },
+            age::seconds(row.seconds),
+            row.batches,
+            plural(row.batches, "batch", "batches"),
+        );
+        let _ = writeln!(text, "{}", pace(row));
+    }
+    for wait in &row.waits {
+        let until = match &wait.until {
+            Some(until) => format!("until {until}"),
+            None => "until somebody acts".to_owned(),
+        };
+        let _ = writeln!(text, "Waits from {} {until} ({}).", wait.from, wait.phase);
+    }
+    if !row.broke.is_empty() {
+        let _ = writeln!(
+            text,
+            "Were {} lost with the new revision:",
+            row.broke.join(", ")
+        );
+    }
+    let cut = match row.cut {
+        true => " It is not over then (see --horizon).",
+        false => "",
+    };
+    let _ = writeln!(
+        text,
+        "At the end: {}: {}.{cut}",
+        row.phase,
+        row.message.trim_end_matches('.')
+    );
+    for line in left(row) {
+        let _ = writeln!(text, "  {line}");
+    }
+    for note in &row.notes {
+        let _ = writeln!(text, "Note: {note}.");
+    }
+    text
+}
+
+fn pace(row: &PlanRow) -> String {
+    let pace = &row.pace;
+    let measured = match pace.measured_pods {
+        0 => "assumed, as there is no pod to measure".to_owned(),
+        pods => format!("measured on {pods} {}", plural(pods, "pod", "pods")),
+    };
+    let slow = match row.slow_seconds > row.seconds {
+        true => format!(
+            "; were all as slow as the slowest tenth ({}): {}",
+            age::seconds(pace.slow_start_seconds),
+            age::seconds(row.slow_seconds)
+        ),
+        false => String::new(),
+    };
+    format!(
+        "A pod takes up to {} to end and {} to start ({measured}{slow}).",
+        age::seconds(pace.end_seconds),
+        age::seconds(pace.start_seconds)
+    )
+}
+
+/// Who is left, by word.
+fn left(row: &PlanRow) -> Vec<String> {
+    let mut words: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for left in &row.left {
+        words.entry(left.verdict).or_default().push(&left.node);
+    }
+    let line = |(word, nodes): (&str, Vec<&str>)| {
+        let named = nodes.iter().take(NAMED).copied().collect::<Vec<_>>();
+        let more = match nodes.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{word} {}: {}{more}", nodes.len(), named.join(", "))
+    };
+    words.into_iter().map(line).collect()
+}
+
+fn each(row: &PlanRow, colour: bool) -> String {
+    let mut table = Table::new(&["BATCH", "AT", "NODE", "HOW", "READY"]);
+    for step in &row.steps {
+        table.row(vec![
+            plain(step.batch.to_string()),
+            plain(at(step.seconds)),
+            plain(step.node.clone()),
+            plain(manner(step.manner).to_owned()),
+            ready(step.ready_seconds),
+        ]);
+    }
+    table.print(colour)
+}
+
+fn folded(row: &PlanRow, colour: bool) -> String {
+    let mut table = Table::new(&["BATCH", "AT", "NODES", "FROM", "TO", "HOW", "READY"]);
+    let batches: Vec<&[StepRow]> = row.steps.chunk_by(|a, b| a.batch == b.batch).collect();
+    let hidden = batches.len().saturating_sub(BATCHES);
+    for (position, batch) in batches.iter().enumerate() {
+        if hidden > 0 && position == BATCHES / 2 {
+            table.row(vec![(
+                format!("… {hidden} more (-o wide tells all)"),
+                Paint::Faint,
+            )]);
+        }
+        if hidden > 0 && (BATCHES / 2..BATCHES / 2 + hidden).contains(&position) {
+            continue;
+        }
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else {
+            continue;
+        };
+        let all = batch.iter().map(|step| step.ready_seconds);
+        let slowest = all
+            .collect::<Option<Vec<_>>>()
+            .and_then(|all| all.into_iter().max());
+        table.row(vec![
+            plain(first.batch.to_string()),
+            plain(at(first.seconds)),
+            plain(batch.len().to_string()),
+            plain(first.node.clone()),
+            plain(last.node.clone()),
+            plain(manner(first.manner).to_owned()),
+            ready(slowest),
+        ]);
+    }
+    table.print(colour)
+}
+
+fn plain(text: String) -> (String, Paint) {
+    (text, Paint::Plain)
+}
+
+fn ready(seconds: Option<u64>) -> (String, Paint) {
+    match seconds {
+        Some(seconds) => (at(seconds), Paint::Good),
+        None => ("never".to_owned(), Paint::Bad),
+    }
+}
+
+fn at(seconds: u64) -> String {
+    format!("+{}", age::seconds(seconds))
+}
+
+fn manner(manner: Manner) -> &'static str {
+    match manner {
+        Manner::Delete => "delete",
+        Manner::Surge => "surge",
+        Manner::InPlace => "in place",
+    }
+}

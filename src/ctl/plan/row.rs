@@ -1,0 +1,199 @@
+//! What a plan says, the same in every form. Field names are a promise to scripts.
+
+use serde::Serialize;
+
+use super::measure::Pace;
+use super::play::{Played, Wait};
+use crate::core::Verdict;
+use crate::ctl::age;
+use crate::ctl::code::Code;
+use crate::ctl::picture::State;
+use crate::ctl::row::{NodeRow, SetRow};
+
+/// What `-o json` and `-o yaml` contain, for `--help`.
+pub(crate) const FIELDS: &str = "\
+Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
+  of a plan       namespace, name, change (what was asked for), from and to (revisions; to is null for one that does
+                  not exist yet), targeted, replaced, batches, begins, ends, seconds, slowSeconds (were every pod as slow
+                  as the slowest tenth), pace, steps, waits, broke (names, with --break), left, phase, message, notes,
+                  cut (not over at --horizon)
+  of pace         startSeconds, slowStartSeconds, measuredPods, endSeconds
+  of a step       node, batch, manner (delete, surge or inPlace), begins, ready, seconds (from the beginning)
+  of a wait       from, until, phase
+  of left         node, verdict, reason, message: every node that does not run the revision at the end";
+
+/// How a pod is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Manner {
+    /// The old pod goes first.
+    Delete,
+    /// The new pod comes first.
+    Surge,
+    /// The pod stays and its images change.
+    InPlace,
+}
+
+/// A plan.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PlanRow {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// What would be changed, in words.
+    pub(super) change: Vec<String>,
+    /// The present revision.
+    pub(super) from: String,
+    /// The one that nodes get; `null` for one that does not exist yet.
+    pub(super) to: Option<String>,
+    /// Nodes where a pod belongs.
+    pub(super) targeted: usize,
+    /// Nodes whose pod is replaced.
+    pub(super) replaced: usize,
+    pub(super) batches: usize,
+    pub(super) begins: String,
+    /// When the last pod is Ready; `null` when none is replaced.
+    pub(super) ends: Option<String>,
+    pub(super) seconds: u64,
+    pub(super) slow_seconds: u64,
+    pub(super) pace: Pace,
+    pub(super) steps: Vec<StepRow>,
+    pub(super) waits: Vec<WaitRow>,
+    pub(super) broke: Vec<String>,
+    /// Nodes that do not run the revision at the end.
+    pub(super) left: Vec<LeftRow>,
+    /// The state at the end, and a sentence about it.
+    pub(super) phase: &'static str,
+    pub(super) message: String,
+    pub(super) notes: Vec<String>,
+    pub(super) cut: bool,
+}
+
+/// One node.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StepRow {
+    pub(super) node: String,
+    /// Counts from 1.
+    pub(super) batch: usize,
+    pub(super) manner: Manner,
+    pub(super) begins: String,
+    pub(super) ready: Option<String>,
+    /// From the beginning of the plan to the beginning of this step.
+    pub(super) seconds: u64,
+    #[serde(skip)]
+    pub(super) ready_seconds: Option<u64>,
+}
+
+/// A time in which nothing moves.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct WaitRow {
+    pub(super) from: String,
+    pub(super) until: Option<String>,
+    /// The state of the rollout meanwhile.
+    pub(super) phase: &'static str,
+    #[serde(skip)]
+    pub(super) seconds: u64,
+}
+
+/// A node that is left.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LeftRow {
+    pub(super) node: String,
+    pub(super) verdict: &'static str,
+    pub(super) reason: Option<String>,
+    pub(super) message: String,
+}
+
+impl PlanRow {
+    /// The row of what was played.
+    pub(super) fn of(
+        played: &Played,
+        change: Vec<String>,
+        (from, to): (String, Option<String>),
+        pace: Pace,
+    ) -> Self {
+        let end = SetRow::of(&played.end, false);
+        let since = |at: k8s_openapi::jiff::Timestamp| {
+            let span = at.as_second() - played.began.as_second();
+            u64::try_from(span).unwrap_or_default()
+        };
+        let mut steps: Vec<StepRow> = Vec::new();
+        for step in &played.steps {
+            let seconds = since(step.begins);
+            let batch = steps.last().map_or(1, |last: &StepRow| {
+                last.batch + usize::from(seconds > last.seconds + 1)
+            });
+            steps.push(StepRow {
+                node: step.node.clone(),
+                batch,
+                manner: step.manner,
+                begins: age::instant(step.begins),
+                ready: step.ready.map(age::instant),
+                seconds,
+                ready_seconds: step.ready.map(since),
+            });
+        }
+        let batches = steps.last().map_or(0, |last| last.batch);
+        let last = played.steps.iter().filter_map(|step| step.ready).max();
+        let seconds = last.map_or(0, since);
+        let slower = pace.slow_start_seconds - pace.start_seconds;
+        let complete = matches!(played.end.state(), State::Complete(_));
+        let wait = |wait: &Wait| WaitRow {
+            from: age::instant(wait.from),
+            until: wait.until.map(age::instant),
+            phase: wait.state.word(),
+            seconds: since(wait.from),
+        };
+        let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
+        // What follows on the last step is the end, not a wait.
+        let trailing = |wait: &WaitRow| {
+            complete && steps.last().is_none_or(|last| last.seconds <= wait.seconds)
+        };
+        waits.retain(|wait| !trailing(wait));
+        Self {
+            namespace: end.namespace,
+            name: end.name,
+            change,
+            from,
+            to,
+            targeted: end.targeted,
+            replaced: steps.len(),
+            batches,
+            begins: age::instant(played.began),
+            ends: last.map(age::instant),
+            seconds,
+            slow_seconds: seconds + slower * batches as u64,
+            pace,
+            steps,
+            waits,
+            broke: played.broke.clone(),
+            left: left(played),
+            phase: end.phase,
+            message: end.message,
+            notes: end.notes,
+            cut: played.cut && !complete,
+        }
+    }
+}
+
+fn left(played: &Played) -> Vec<LeftRow> {
+    let verdicts = played.end.plan.verdicts.iter().enumerate();
+    let left =
+        verdicts.filter(|(_, verdict)| !matches!(verdict, Verdict::Done | Verdict::NotTargeted));
+    left.map(|(position, _)| {
+        let row = NodeRow::of(&played.end, position);
+        LeftRow {
+            node: row.node,
+            verdict: row.verdict,
+            reason: row.reason,
+            message: row.message,
+        }
+    })
+    .collect()
+}
+
+/// How it ends, as `status` would say it then.
+pub(super) fn code(played: &Played) -> Code {
+    played.end.state().code(false)
+}

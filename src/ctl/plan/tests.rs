@@ -1,0 +1,236 @@
+//! Plans against what then really happens on the embedded cluster.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::Api;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+
+use crate::client::Role;
+use crate::ctl::Code;
+use crate::ctl::tests::World;
+use crate::sim::cluster::faults::Fault;
+use crate::sim::kubelet::{Behaviour, Offline, Rule};
+use crate::sim::task::Task;
+use crate::sim::watched::events;
+use crate::sim::world::start_controller;
+
+const A_MOMENT: Duration = Duration::from_secs(60);
+
+/// The nodes whose pods are deleted from now on, in order, when the controller does it.
+async fn really(world: &World, change: impl Future<Output = ()>) -> Vec<String> {
+    let pods: Api<crate::api::Pod> = Api::namespaced(world.client.clone(), "default");
+    let (found, mut nodes) = tokio::sync::mpsc::unbounded_channel();
+    let _watching = Task::spawn(async move {
+        let mut pods = events(pods, "");
+        while let Some(event) = pods.next().await {
+            if let Event::Apply(pod) = event
+                && pod.metadata.deletion_timestamp.is_some()
+            {
+                found
+                    .send(pod.spec.target_node().unwrap().to_owned())
+                    .unwrap();
+            }
+        }
+    });
+    let clock = world.context.clock.clone();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (_end, _controller) = start_controller(client, clock);
+    tokio::time::sleep(A_MOMENT).await;
+    change.await;
+    tokio::time::sleep(20 * A_MOMENT).await;
+    let mut order: Vec<String> = Vec::new();
+    while let Ok(node) = nodes.try_recv() {
+        if !order.contains(&node) {
+            order.push(node);
+        }
+    }
+    order
+}
+
+fn nodes(plan: &Value) -> Vec<String> {
+    let steps = plan["steps"].as_array().unwrap().iter();
+    steps
+        .map(|step| step["node"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+async fn annotate(world: &World, annotations: Value) {
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_what_then_happens() {
+    let world = World::with_nodes(9).await;
+    let broken = Rule {
+        image: "web:1".into(),
+        node: "n6".into(),
+        behaviour: Behaviour {
+            crash_after: Some(Duration::from_secs(5)),
+            ..Behaviour::default()
+        },
+    };
+    world.kubelets.rule(broken).await.unwrap();
+    world.replace("n6").await;
+    world
+        .kubelets
+        .set_offline("n3", Offline::MARKED)
+        .await
+        .unwrap();
+    tokio::time::sleep(10 * A_MOMENT).await;
+    annotate(
+        &world,
+        json!({ "apps.openyurt.io/max-unavailable": "3", "apps.openyurt.io/partition": "1" }),
+    )
+    .await;
+    let before = world.cluster.requests();
+    let plan = world.json("plan web --image web:2 --unset partition").await;
+    let of_ctl = |counts: Vec<crate::sim::cluster::Count>| -> Vec<String> {
+        let counts = counts.into_iter().filter(|count| count.user_agent == "ctl");
+        counts.map(|count| count.verb).collect()
+    };
+    assert!(of_ctl(before).is_empty());
+    assert!(
+        of_ctl(world.cluster.requests())
+            .iter()
+            .all(|verb| ["get", "list"].contains(&verb.as_str()))
+    );
+    assert_eq!(plan["phase"], "Complete");
+    assert_eq!(
+        (&plan["targeted"], &plan["replaced"]),
+        (&json!(9), &json!(8))
+    );
+    assert_eq!(plan["left"][0]["node"], "n3");
+    assert_eq!(plan["left"][0]["verdict"], "Offline");
+    assert_eq!(plan["to"], Value::Null);
+    assert_eq!(
+        plan,
+        world.json("plan web --image web:2 --unset partition").await
+    );
+    let planned = nodes(&plan);
+    assert_eq!(planned[0], "n6", "the broken one first");
+    annotate(&world, json!({ "apps.openyurt.io/partition": null })).await;
+    let happened = really(&world, world.set_image("web:2")).await;
+    assert_eq!(planned, happened);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_under_way_is_planned_to_its_end() {
+    let world = World::with_nodes(5).await;
+    world.set_image("web:2").await;
+    world.replace("n4").await;
+    let plan = world.json("plan web").await;
+    assert_eq!(nodes(&plan), ["n1", "n2", "n3", "n5"]);
+    assert_eq!(plan["batches"], 4);
+    assert_eq!(plan["from"], plan["to"]);
+    let back = world.json("plan web --image c=web:1").await;
+    assert_eq!(nodes(&back), ["n4"], "only what ran the newer revision");
+    assert!(back["to"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_pending_means_nothing_is_replaced() {
+    let world = World::with_nodes(3).await;
+    let (text, ended) = world.run("plan web").await;
+    assert_eq!(ended, Ok(Code::Complete));
+    assert!(
+        text.starts_with("default/web: nothing would be replaced."),
+        "{text}"
+    );
+    let (text, ended) = world.run("plan web --image web:1").await;
+    assert_eq!(ended, Ok(Code::Complete));
+    assert!(
+        text.contains("with image web:1: nothing would be replaced."),
+        "{text}"
+    );
+    let text = world
+        .text("plan web --restart --set max-unavailable=100% --ends-in 5s")
+        .await;
+    for words in [
+        "default/web with max-unavailable=100%, a restart: 3 of 3 nodes would get the new revision within 6s, in 1 batch.",
+        "A pod takes up to 5s to end and 1s to start (measured on 3 pods).",
+        "BATCH  AT   NODE  HOW     READY\n1      +0s  n1    delete  +6s\n",
+        "At the end: Complete: all 3 nodes run it.",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_blocks_is_told_with_its_end() {
+    let world = World::with_nodes(2).await;
+    // 2026-01-01 is a Thursday.
+    let window = "plan web --image web:2 --set maintenance-window=Sat\u{a0}02:00-04:00\u{a0}UTC"
+        .replace('\u{a0}', "-");
+    assert_eq!(world.trouble(&window).await.code, Code::Invalid);
+    annotate(
+        &world,
+        json!({ "apps.openyurt.io/maintenance-window": "Sat 02:00-04:00 UTC" }),
+    )
+    .await;
+    let plan = world.json("plan web --image web:2").await;
+    assert_eq!(plan["waits"][0]["until"], "2026-01-03T02:00:00Z");
+    assert_eq!(plan["steps"][0]["begins"], "2026-01-03T02:00:00Z");
+    assert_eq!(plan["phase"], "Complete");
+    let (text, ended) = world.run("plan web --image web:2 --horizon 1d").await;
+    assert_eq!(ended, Ok(Code::Progressing));
+    assert!(text.contains("nothing would be replaced"), "{text}");
+    assert!(
+        text.contains("the next window opens at 2026-01-03T02:00:00Z"),
+        "{text}"
+    );
+    assert!(text.contains("(see --horizon)"), "{text}");
+    let (text, ended) = world.run("plan web --image web:2 --set paused=true").await;
+    assert_eq!(ended, Ok(Code::Paused));
+    assert!(text.contains("until somebody acts (Paused)"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_break_stop_the_plan() {
+    let world = World::with_nodes(10).await;
+    let plan = world
+        .json("plan web --image web:2 --set max-unavailable=2 --break 2 --ends-in 1s")
+        .await;
+    assert_eq!(plan["broke"], json!(["n1", "n10"]));
+    assert_eq!(plan["phase"], "Stalled", "{plan}");
+    assert!(plan["replaced"].as_u64().unwrap() < 10, "{plan}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_planned_says_why() {
+    let world = World::with_nodes(2).await;
+    let trouble = world.trouble("plan web --set max-unavailable=abc").await;
+    assert_eq!(trouble.code, Code::Invalid);
+    assert!(
+        trouble
+            .text
+            .contains("apps.openyurt.io/max-unavailable is \"abc\""),
+        "{trouble}"
+    );
+    assert_eq!(
+        world.trouble("plan web --image x=web:2").await.code,
+        Code::Usage
+    );
+    assert_eq!(world.trouble("plan wbe").await.code, Code::NotFound);
+    assert_eq!(
+        world.trouble("plan web --unset update-strategy").await.code,
+        Code::NotFound
+    );
+    let denied = world
+        .cluster
+        .faults()
+        .add(|request| match request.resource.as_str() {
+            "nodes" => Fault::Status(403, None),
+            _ => Fault::Pass,
+        });
+    let trouble = world.trouble("plan web --image web:2").await;
+    assert_eq!(trouble.code, Code::Unreachable);
+    assert!(
+        trouble.text.starts_with("Not allowed to list nodes"),
+        "{trouble}"
+    );
+    drop(denied);
+}
