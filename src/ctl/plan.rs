@@ -74,6 +74,7 @@ pub(super) async fn plan(
     let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
     let question = Question {
         key,
+        selector: live.selector.clone(),
         broken: pace.broken(&live.pods, live.at),
         fleet,
         pace,

@@ -17,6 +17,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a DaemonSet  namespace, name, strategy, maxUnavailable, phase, message, since, revision, targeted, updated,
                   base (targeted nodes that take part; max-unavailable is a share of these),
                   outdated, unavailable, allowed, offline, offlineOutdated, verdicts (nodes per word), notes,
+                  nextWake (when this is judged anew although nothing changes),
                   domains (empty without topology-key), nodes (only when one DaemonSet is named)
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
@@ -68,6 +69,8 @@ pub struct SetRow {
     pub notes: Vec<String>,
     /// Its failure domains; empty without `topology-key`.
     pub domains: Vec<DomainRow>,
+    /// When it is judged anew although nothing changes: a window opens, a pause ends; `null` when time changes nothing.
+    pub next_wake: Option<String>,
     /// Every node; only when one DaemonSet was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
@@ -143,6 +146,7 @@ impl SetRow {
             verdicts: verdicts.collect(),
             notes: notes(picture),
             domains: groups::domains(picture),
+            next_wake: picture.plan.next_wake.map(age::instant),
             nodes: nodes.then(|| {
                 (0..picture.fleet.nodes.len())
                     .map(|position| NodeRow::of(picture, position))
@@ -188,11 +192,17 @@ impl NodeRow {
     }
 }
 
-/// When the next maintenance window opens, for nodes that wait for it.
+/// When the next maintenance window opens, for nodes that wait for it, or `min-interval` ends.
 fn opening(picture: &Picture) -> String {
-    match picture.plan.next_opening() {
-        Some(opens) => format!(", the next window opens at {}", age::instant(opens)),
-        None => String::new(),
+    match (picture.plan.next_opening(), picture.plan.opens) {
+        (Some(opens), _) => format!(", the next window opens at {}", age::instant(opens)),
+        (None, Some(opens)) => {
+            format!(
+                ", the next one is replaced at {} (min-interval)",
+                age::instant(opens)
+            )
+        }
+        (None, None) => String::new(),
     }
 }
 

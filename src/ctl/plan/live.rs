@@ -30,6 +30,8 @@ pub(super) struct Live {
     pub(super) key: SetKey,
     /// The DaemonSet, whole.
     pub(super) set: DynamicObject,
+    /// Which pods are its own, as a query for labels.
+    pub(super) selector: String,
     /// Every node.
     pub(super) nodes: Vec<Node>,
     /// Its pods, also those on their way to become its own (surge).
@@ -259,7 +261,8 @@ impl Live {
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, at).await?;
         let selector = found.index.set(key).map(|set| set.selector.clone());
-        let labelled = ListParams::default().labels(&selector.unwrap_or_default());
+        let selector = selector.unwrap_or_default();
+        let labelled = ListParams::default().labels(&selector);
         let kind = ApiResource::erase::<k8s_openapi::api::apps::v1::DaemonSet>(&());
         let sets: Api<DynamicObject> = Api::namespaced_with(client(), &key.namespace, &kind);
         let doing = format!("read DaemonSet {key}");
@@ -285,6 +288,7 @@ impl Live {
             RevisionState::Current(current) => Ok(Self {
                 key: key.clone(),
                 set,
+                selector,
                 nodes,
                 pods,
                 revisions,

@@ -7,7 +7,7 @@ use kube::runtime::watcher::Event;
 
 use super::row::Manner;
 use crate::api::Pod;
-use crate::core::names::REVISION_HASH_LABEL;
+use crate::core::names::{PRE_PULL_POD, REVISION_HASH_LABEL};
 
 /// A node that gets the new revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +65,11 @@ impl Log {
         if let Some(unseen) = &mut self.unseen {
             unseen.remove(&uid);
         }
-        let labels = pod.metadata.labels.as_ref();
-        let hash = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
+        let label = |key: &str| pod.metadata.labels.as_ref()?.get(key);
+        if label(PRE_PULL_POD).is_some() {
+            return; // it only pulls images
+        }
+        let hash = label(REVISION_HASH_LABEL);
         let ready = pod.status.conditions.iter();
         let mut ready = ready.filter(|one| one.kind == "Ready");
         let after = Seen {

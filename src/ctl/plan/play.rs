@@ -50,6 +50,8 @@ const WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// What is to be played.
 pub(super) struct Question {
     pub(super) key: SetKey,
+    /// Which pods are its own, as a query for labels.
+    pub(super) selector: String,
     pub(super) fleet: Fleet,
     pub(super) pace: Pace,
     /// UIDs of pods that do not recover by themselves.
@@ -114,7 +116,12 @@ pub(super) async fn play(
     world.kubelets.adopt(std::mem::take(offline), false).await?;
     let pods: Api<Pod> = Api::namespaced(world.client(), &question.key.namespace);
     let mut player = Player {
-        follower: Follower::start(world.client(), clock.clone(), question.key.clone(), ""),
+        follower: Follower::start(
+            world.client(),
+            clock.clone(),
+            question.key.clone(),
+            &question.selector,
+        ),
         events: events(pods, ""),
         log: Log::default(),
         waits: Vec::new(),
@@ -209,13 +216,14 @@ impl Player {
         Ok(())
     }
 
-    /// The first nodes that are begun get a revision that takes them down.
+    /// The first nodes that are begun get a revision that takes them down before its pod is Ready.
     async fn break_next(&mut self) -> Result<()> {
         while self.broke.len() < self.question.breaks
             && let Some(step) = self.log.steps.get(self.broke.len())
         {
             let behaviour = Behaviour {
                 kills_node_after: Some(Duration::ZERO),
+                never_ready: true,
                 ..behaviour(&self.question.pace)
             };
             let rule = Rule {

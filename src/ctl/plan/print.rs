@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::row::{Manner, PlanRow, StepRow};
-use crate::ctl::age;
 use crate::ctl::row::plural;
 use crate::ctl::table::{Paint, Table};
 
@@ -49,25 +49,22 @@ fn head(row: &PlanRow) -> String {
                 Some(hash) => format!("revision {hash}"),
                 None => "the new revision".to_owned(),
             },
-            age::seconds(row.seconds),
+            exact(row.seconds),
             row.batches,
             plural(row.batches, "batch", "batches"),
         );
         let _ = writeln!(text, "{}", pace(row));
     }
+    // One without an end is the end, which follows.
     for wait in &row.waits {
-        let until = match &wait.until {
-            Some(until) => format!("until {until}"),
-            None => "until somebody acts".to_owned(),
-        };
-        let _ = writeln!(text, "Waits from {} {until} ({}).", wait.from, wait.phase);
+        if let Some(until) = &wait.until {
+            let (from, phase) = (&wait.from, wait.phase);
+            let _ = writeln!(text, "Waits from {from} until {until} ({phase}).");
+        }
     }
     if !row.broke.is_empty() {
-        let _ = writeln!(
-            text,
-            "Were {} lost with the new revision:",
-            row.broke.join(", ")
-        );
+        let lost = row.broke.join(", ");
+        let _ = writeln!(text, "As if these were lost with the new revision: {lost}.");
     }
     let cut = match row.cut {
         true => " It is not over then (see --horizon).",
@@ -97,15 +94,15 @@ fn pace(row: &PlanRow) -> String {
     let slow = match row.slow_seconds > row.seconds {
         true => format!(
             "; were all as slow as the slowest tenth ({}): {}",
-            age::seconds(pace.slow_start_seconds),
-            age::seconds(row.slow_seconds)
+            exact(pace.slow_start_seconds),
+            exact(row.slow_seconds)
         ),
         false => String::new(),
     };
     format!(
         "A pod takes up to {} to end and {} to start ({measured}{slow}).",
-        age::seconds(pace.end_seconds),
-        age::seconds(pace.start_seconds)
+        exact(pace.end_seconds),
+        exact(pace.start_seconds)
     )
 }
 
@@ -186,7 +183,13 @@ fn ready(seconds: Option<u64>) -> (String, Paint) {
 }
 
 fn at(seconds: u64) -> String {
-    format!("+{}", age::seconds(seconds))
+    format!("+{}", exact(seconds))
+}
+
+/// `2m40s`: the table would say the same of several batches in coarser words.
+fn exact(seconds: u64) -> String {
+    let duration = humantime::format_duration(Duration::from_secs(seconds));
+    duration.to_string().replace(' ', "")
 }
 
 fn manner(manner: Manner) -> &'static str {

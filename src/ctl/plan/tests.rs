@@ -185,7 +185,10 @@ async fn what_blocks_is_told_with_its_end() {
     assert!(text.contains("(see --horizon)"), "{text}");
     let (text, ended) = world.run("plan web --image web:2 --set paused=true").await;
     assert_eq!(ended, Ok(Code::Paused));
-    assert!(text.contains("until somebody acts (Paused)"), "{text}");
+    assert!(
+        text.contains("At the end: Paused: paused with 2 nodes left"),
+        "{text}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
