@@ -2,6 +2,8 @@
 //!
 //! Lists come page by page, and what the plan does not need is skipped while parsing. Nothing is ever written.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject, ListParams};
@@ -10,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::api::{nullable, resource};
+use crate::core::in_place::Shape;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, hash_of};
 use crate::core::{Behind, Revision, RevisionState};
@@ -332,6 +335,7 @@ fn facts(set: &DynamicObject, revisions: &[ControllerRevision]) -> Vec<RevisionF
         number: revision.revision,
         hash: revision.hash(name).as_str().into(),
         template: TemplateFingerprint::of(&revision.data["spec"]["template"]),
+        shape: Arc::new(Shape::of(&revision.data["spec"]["template"])),
     };
     revisions.iter().map(fact).collect()
 }
