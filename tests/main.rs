@@ -45,4 +45,5 @@ mod scenarios {
 
 mod agent;
 mod docs;
+mod model;
 mod real_cluster;

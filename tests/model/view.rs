@@ -1,0 +1,120 @@
+//! From what our controller sees to the [`Fleet`] that the engine judges, as the index would make it.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use yurt_ds::core::{
+    Behind, Fleet, Labels, Node, OtaCondition, Pod, PodRevision, Readiness, Revision,
+    RevisionState, Targeting, Trouble,
+};
+
+use super::Rules;
+use super::state::{self, Ago, Set, State, Template};
+
+/// How long a tick is: the guard's window is two of them.
+pub(crate) const TICK: Duration = Duration::from_secs(150);
+
+/// The present.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).expect("an instant")
+}
+
+fn at(ago: Ago) -> Timestamp {
+    let tick = i64::try_from(TICK.as_secs()).expect("a short tick");
+    now() + SignedDuration::from_secs(i64::from(ago) * tick)
+}
+
+/// The hash of a template.
+pub(crate) fn hash(template: Template) -> Revision {
+    format!("hash-{template}").into()
+}
+
+/// The template with this hash.
+pub(crate) fn template_of(revision: &Revision) -> Template {
+    let number = revision.as_str().strip_prefix("hash-");
+    number.and_then(|n| n.parse().ok()).expect("a hash of ours")
+}
+
+impl State {
+    /// The DaemonSet as our controller sees it.
+    pub(crate) fn seen_set(&self) -> Set {
+        self.view.set.unwrap_or(self.set)
+    }
+
+    /// The fleet as our controller sees it.
+    pub(crate) fn fleet(&self, rules: &Rules) -> Fleet {
+        let set = self.seen_set();
+        let revision = match set.observed == set.wanted {
+            true => RevisionState::Current(hash(set.wanted)),
+            false => RevisionState::Behind(Behind::NotObserved),
+        };
+        let revisions = set.revisions.iter().filter(|exists| **exists);
+        Fleet {
+            revision,
+            replaces: revisions.count() > 1,
+            nodes: (0..self.nodes.len())
+                .map(|position| self.node(position, rules))
+                .collect(),
+        }
+    }
+
+    fn node(&self, position: usize, rules: &Rules) -> Node {
+        let node = &self.nodes[position];
+        let seen = self.view.nodes.as_ref().map(|nodes| nodes[position]);
+        let (ready, since) = seen.unwrap_or((node.ready, node.since));
+        let pods = self.view.pods.as_ref().map(|nodes| &nodes[position]);
+        let zone = if rules.is_selected(position) {
+            "a"
+        } else {
+            "b"
+        };
+        Node {
+            name: format!("n{position}").into(),
+            labels: [("zone", zone)].into_iter().collect::<Labels>(),
+            hold: None,
+            window: None,
+            targeting: Targeting::Run,
+            readiness: match ready {
+                true => Readiness::Ready { since: at(since) },
+                false => Readiness::NotReady {
+                    since: Some(at(since)),
+                },
+            },
+            pods: pods
+                .unwrap_or(&node.pods)
+                .iter()
+                .map(|pod| self.pod(pod, rules))
+                .collect(),
+            podless_since: None,
+        }
+    }
+
+    fn pod(&self, pod: &state::Pod, rules: &Rules) -> Pod {
+        let set = self.seen_set();
+        let is_stuck = rules.broken == Some(pod.template) && pod.started.is_some();
+        Pod {
+            name: format!("p{}", pod.uid).into(),
+            uid: format!("u{}", pod.uid).into(),
+            resource_version: "1".into(),
+            created: at(pod.created),
+            revision: match pod.template {
+                template if template == set.wanted => PodRevision::Current,
+                template if set.revisions[usize::from(template)] => PodRevision::Outdated,
+                _ => PodRevision::Unknown,
+            },
+            terminating: pod.terminating || self.view.overlay.contains(&pod.uid),
+            ready_since: pod.ready_since.map(at),
+            started: pod.started.map(at),
+            trouble: is_stuck.then(|| Trouble {
+                reason: "CrashLoopBackOff".into(),
+                restarts: 5,
+            }),
+            need_upgrade: pod.need_upgrade.map(|(status, template)| OtaCondition {
+                status,
+                revision: Some(hash(template)),
+                waits: !status,
+            }),
+            image_ready: None,
+        }
+    }
+}
