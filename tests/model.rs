@@ -207,6 +207,7 @@ impl State {
 }
 
 /// Explores `rules`, and tells the shortest way to a counterexample.
+#[expect(clippy::disallowed_methods, reason = "says how long it took")]
 fn explore(name: &str, rules: Rules) {
     let limit = std::env::var("YURT_DS_MODEL_STATES").ok();
     let limit = limit.map_or(STATES, |text| text.parse().expect("a number of states"));

@@ -67,8 +67,8 @@ pub(crate) struct Set {
     pub(crate) wanted: Template,
     /// The one that the native controller has observed.
     pub(crate) observed: Template,
-    /// Which templates have a ControllerRevision.
-    pub(crate) revisions: [bool; 3],
+    /// The numbers of the templates' ControllerRevisions, the greatest is the newest; 0: there is none.
+    pub(crate) numbers: [u8; 3],
     /// The annotation `paused`.
     pub(crate) paused: bool,
 }
@@ -150,7 +150,7 @@ impl State {
             set: Set {
                 wanted: 0,
                 observed: 0,
-                revisions: [true, false, false],
+                numbers: [1, 0, 0],
                 paused: false,
             },
             view: View::default(),
@@ -321,5 +321,24 @@ impl Pod {
         act(&mut self.created);
         self.started.iter_mut().for_each(&mut *act);
         self.ready_since.iter_mut().for_each(act);
+    }
+}
+
+impl Set {
+    /// Whether there is a ControllerRevision of that template.
+    pub(crate) fn knows(&self, template: Template) -> bool {
+        self.numbers[usize::from(template)] > 0
+    }
+
+    /// The native controller handles the template: its revision is the newest now.
+    pub(crate) fn observe(&mut self) {
+        let others = (0..3).filter(|template| *template != self.wanted && self.knows(*template));
+        let mut others: Vec<Template> = others.collect();
+        others.sort_by_key(|template| self.numbers[usize::from(*template)]);
+        others.push(self.wanted);
+        for (number, template) in (1..).zip(others) {
+            self.numbers[usize::from(template)] = number;
+        }
+        self.observed = self.wanted;
     }
 }

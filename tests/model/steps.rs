@@ -98,9 +98,8 @@ impl State {
         if faults.templates > 0 {
             let others = (0..3).filter(|template| *template != self.set.wanted);
             // Versions are as good as each other: a new one is the next that nobody knows.
-            let first_new = (0..3).find(|t| !self.set.revisions[usize::from(*t)]);
-            let of_use =
-                |t: &Template| self.set.revisions[usize::from(*t)] || Some(*t) == first_new;
+            let first_new = (0..3).find(|template| !self.set.knows(*template));
+            let of_use = |t: &Template| self.set.knows(*t) || Some(*t) == first_new;
             steps.extend(others.filter(of_use).map(Step::Change));
         }
         if faults.pauses > 0 {
@@ -147,10 +146,7 @@ impl State {
                 self.outdate(uid);
             }
             Step::End(n, p) => drop(self.nodes[n].pods.remove(p)),
-            Step::Observe => {
-                self.set.observed = self.set.wanted;
-                self.set.revisions[usize::from(self.set.wanted)] = true;
-            }
+            Step::Observe => self.set.observe(),
             Step::Create(n) => {
                 let pod = Pod::new(self.set.observed, 0);
                 let uid = self.fresh_uid();
@@ -161,7 +157,7 @@ impl State {
                 let youngest = pods
                     .filter(|(_, pod)| !pod.terminating)
                     .map(|(p, _)| p)
-                    .last();
+                    .next_back();
                 self.terminate(n, youngest.expect("several pods"));
             }
             Step::Decide => self.decide(None, rules),
@@ -347,7 +343,7 @@ impl State {
                 self.nodes[n].pods[p].need_upgrade = Some((*needed, template_of(revision)));
                 self.outdate(uid);
             }
-            Action::AskAgain { .. } => {}
+            Action::AskForImages { .. } => {}
             Action::RemoveConditions { .. } => {
                 self.nodes[n].pods[p].need_upgrade = None;
                 self.outdate(uid);

@@ -48,7 +48,7 @@ impl State {
             true => RevisionState::Current(hash(set.wanted)),
             false => RevisionState::Behind(Behind::NotObserved),
         };
-        let revisions = set.revisions.iter().filter(|exists| **exists);
+        let revisions = set.numbers.iter().filter(|number| **number > 0);
         Fleet {
             revision,
             replaces: revisions.count() > 1,
@@ -99,9 +99,10 @@ impl State {
             created: at(pod.created),
             revision: match pod.template {
                 template if template == set.wanted => PodRevision::Current,
-                template if set.revisions[usize::from(template)] => PodRevision::Outdated,
+                template if set.knows(template) => PodRevision::Outdated,
                 _ => PodRevision::Unknown,
             },
+            number: set.numbers[usize::from(pod.template)].into(),
             terminating: pod.terminating || self.view.overlay.contains(&pod.uid),
             ready_since: pod.ready_since.map(at),
             started: pod.started.map(at),
@@ -113,6 +114,7 @@ impl State {
                 status,
                 revision: Some(hash(template)),
                 waits: !status,
+                failure: None,
             }),
             image_ready: None,
         }
