@@ -343,7 +343,7 @@ impl State {
                 self.nodes[n].pods[p].need_upgrade = Some((*needed, template_of(revision)));
                 self.outdate(uid);
             }
-            Action::AskForImages { .. } => {}
+            Action::UpdateInPlace { .. } | Action::AskForImages { .. } => {}
             Action::RemoveConditions { .. } => {
                 self.nodes[n].pods[p].need_upgrade = None;
                 self.outdate(uid);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use yurt_ds::core::in_place::{InPlace, Successions};
 use yurt_ds::core::{
     Behind, Fleet, Labels, Node, OtaCondition, Pod, PodRevision, Readiness, Revision,
     RevisionState, Targeting, Trouble,
@@ -52,6 +53,7 @@ impl State {
         Fleet {
             revision,
             replaces: revisions.count() > 1,
+            successions: Successions::default(),
             nodes: (0..self.nodes.len())
                 .map(|position| self.node(position, rules))
                 .collect(),
@@ -106,6 +108,7 @@ impl State {
             terminating: pod.terminating || self.view.overlay.contains(&pod.uid),
             ready_since: pod.ready_since.map(at),
             started: pod.started.map(at),
+            in_place: InPlace::default(),
             trouble: is_stuck.then(|| Trouble {
                 reason: "CrashLoopBackOff".into(),
                 restarts: 5,
