@@ -21,9 +21,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::budget::BATCH;
 use super::classify::{Class, later};
 use super::fleet::{Fleet, Node, Pod, PodRevision, PullFailure, Revision, RevisionState};
+use super::in_place::{self, Way};
 use super::ota::reference;
 use super::plan::{Action, Pull, Wisher};
-use super::strategy::{Mode, Predownload, Share, Strategy};
+use super::strategy::{Mode, Predownload, RollingUpdateType, Share, Strategy};
 use super::verdict::{PullStage, Verdict};
 
 /// The shortest and the longest pause after a pull that failed; between them it is as long as the failing lasted so far,
@@ -37,17 +38,39 @@ pub struct Predownloading {
     pub parallelism: Share,
     /// Whether a replacement waits for the images of its node.
     pub required: bool,
+    /// Whether nodes are asked only where the kubelet would pull while the pod is down: where it gets images in place.
+    pub only_in_place: bool,
 }
 
 impl Predownloading {
     /// What the settings amount to; `None`: nothing is pulled ahead.
     pub fn of(strategy: &Strategy) -> Option<Self> {
-        let parallelism = strategy.image_predownload_parallelism?;
+        let in_place = strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible;
+        let asked = strategy.image_predownload_parallelism;
+        // A kubelet stops the container before it pulls: in place, the images are there first unless somebody says no.
+        let parallelism = asked.or(in_place.then_some(strategy.max_unavailable))?;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+        let required = match strategy.predownload {
+            Some(predownload) => predownload == Predownload::Required,
+            None => in_place,
+        };
         (rolls && !parallelism.is_zero()).then_some(Self {
             parallelism,
-            required: strategy.predownload == Some(Predownload::Required),
+            required,
+            only_in_place: asked.is_none(),
         })
+    }
+}
+
+impl Predownloading {
+    /// Whether the replacement of the pod on this node brings images that somebody wants there first.
+    fn concerns(self, strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
+        let way = outdated(node).map(|pod| in_place::way(strategy, fleet, pod));
+        match way {
+            Some(Way::InPlace(change)) => !change.images.is_empty(),
+            Some(Way::Recreate(_)) => !self.only_in_place,
+            None => true,
+        }
     }
 }
 
@@ -99,7 +122,11 @@ impl<'a> Images<'a> {
         let RevisionState::Current(target) = &fleet.revision else {
             return None;
         };
-        let stands = fleet.nodes.iter().map(|node| stand(node, target));
+        let stand = |node: &Node| match settings.concerns(strategy, fleet, node) {
+            true => stand(node, target),
+            false => Stand::Settled,
+        };
+        let stands = fleet.nodes.iter().map(stand);
         Some(Self {
             settings,
             target,
@@ -198,6 +225,10 @@ impl<'a> Images<'a> {
         };
         let names_target = image.revision.as_ref() == Some(self.target);
         let is_asked = matches!(self.stands[position], Stand::Asked { .. });
+        // A result on a pod that was updated in place says the truth, and nobody has to write.
+        if pod.revision == PodRevision::Current {
+            return names_target && image.status;
+        }
         pod.revision == PodRevision::Outdated
             && (!image.waits || (names_target && is_asked && goes_on(class)))
     }

@@ -100,10 +100,36 @@ fn nothing_is_pulled_ahead_unless_asked_for() {
         Some(Predownloading {
             parallelism: Share::Number(2),
             required,
+            only_in_place: false,
         })
     };
     assert_eq!(of(&required(2)), settings(true));
     assert_eq!(of(&best_effort(2)), settings(false));
+}
+
+#[test]
+fn in_place_images_are_pulled_ahead_unless_somebody_says_no() {
+    let in_place = |parallelism, predownload| Strategy {
+        rolling_update_type: RollingUpdateType::InPlaceIfPossible,
+        image_predownload_parallelism: parallelism,
+        predownload,
+        ..best_effort(2)
+    };
+    let of = |parallelism, predownload| {
+        let settings = Predownloading::of(&in_place(parallelism, predownload))?;
+        Some((
+            settings.parallelism,
+            settings.required,
+            settings.only_in_place,
+        ))
+    };
+    let budget = Share::Number(1);
+    assert_eq!(of(None, None), Some((budget, true, true)));
+    let waits_for_none = of(None, Some(Predownload::BestEffort));
+    assert_eq!(waits_for_none, Some((budget, false, true)));
+    let two = Share::Number(2);
+    assert_eq!(of(Some(two), None), Some((two, true, false)));
+    assert_eq!(of(Some(Share::Number(0)), None), None);
 }
 
 #[test]

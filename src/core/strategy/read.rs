@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::RollingUpdateType::InPlaceIfPossible;
 use super::value::{Expected, Flaw, duration, selector};
 use super::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, advice,
@@ -258,16 +259,17 @@ fn read_predownload(
     text.map(|text| parse(PREDOWNLOAD, text)).transpose()
 }
 
-/// Nothing pulls ahead without it; zero is nothing, and not enough for who waits for the images.
+/// Nothing pulls ahead without it, unless pods are updated in place; zero is nothing, and not enough for who waits for the images.
 fn read_parallelism(
     annotations: &BTreeMap<String, String>,
     predownload: Option<Predownload>,
     notes: &mut Vec<Note>,
 ) -> Result<Option<Share>, Invalid> {
     let Some(text) = annotations.get(IMAGE_PREDOWNLOAD_PARALLELISM) else {
-        if predownload.is_some() {
+        let in_place = read_rolling_update_type(annotations) == Ok(InPlaceIfPossible);
+        if predownload.is_some() && !in_place {
             notes.push(Note::warning(format!(
-                "{PREDOWNLOAD} has no effect without {IMAGE_PREDOWNLOAD_PARALLELISM}: set how many nodes pull at once"
+                "{PREDOWNLOAD} has no effect without {IMAGE_PREDOWNLOAD_PARALLELISM} (or an update in place): set how many nodes pull at once"
             )));
         }
         return Ok(None);
