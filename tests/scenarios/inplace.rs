@@ -1,15 +1,19 @@
 //! `rolling-update-type: InPlaceIfPossible`: the pod stays, and only what changed in it is started again.
 
 use serde_json::{Value, json};
+use yurt_ds::sim::kubelet::Behaviour;
 
+use super::rest::pulled_in;
 use crate::support::checks::*;
 use crate::support::objects::*;
-use crate::support::story::Story;
+use crate::support::story::{Story, Writes, secs};
 use crate::support::suite::scenarios;
 
-/// The usual DaemonSet, updated in place.
+/// The usual DaemonSet, updated in place, and nothing is pulled ahead: one write per pod.
 fn daemon() -> Daemon {
-    Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible")
+    Daemon::new()
+        .annotate("rolling-update-type", "InPlaceIfPossible")
+        .annotate("image-predownload-parallelism", "0")
 }
 
 /// A change that no running pod can take.
@@ -19,18 +23,60 @@ fn env(value: &str) -> Value {
     ] } } } })
 }
 
+/// A label of the template.
+fn label(value: Option<&str>) -> Value {
+    json!({ "spec": { "template": { "metadata": { "labels": { "tier": value } } } } })
+}
+
+/// A container that takes this long until it is ready.
+fn ready_after(seconds: u64) -> Behaviour {
+    Behaviour {
+        ready_after: secs(seconds),
+        ..Behaviour::default()
+    }
+}
+
+/// Every pod carries this label, and none of its containers was started again.
+fn labelled(value: Option<&'static str>) -> Check {
+    Check::new(
+        format!("every pod is labelled {value:?}, and not restarted"),
+        move |picture| {
+            for pod in picture.pods() {
+                let labels = pod.metadata.labels.as_ref();
+                let found = labels.and_then(|labels| labels.get("tier"));
+                let statuses = pod.status.iter();
+                let statuses =
+                    statuses.flat_map(|status| status.container_statuses.iter().flatten());
+                let restarts: i32 = statuses.map(|status| status.restart_count).sum();
+                if found.map(String::as_str) != value || restarts > 0 {
+                    return Err(format!(
+                        "{:?}: {found:?}, {restarts} restarts",
+                        pod.metadata.name
+                    ));
+                }
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Complete, and told so.
+fn complete() -> Check {
+    converged().and(condition("RolloutComplete", "True", ": complete"))
+}
+
 scenarios! {
     /// Also spec/advanced-daemonset.md §10, 4 and 5.
     fn s98_given_in_place_if_possible_then_an_image_keeps_the_pod_and_any_other_change_makes_a_new_one(pace) {
         Story::on(4)
             .with(daemon())
             .image(NEW)
-            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .until(complete())
             .expect(renewed(1..=4).and(renewals(4)).and(no_deletions()).and(peak(1)))
             .pod_writes(4)
             // And back again.
             .image(OLD)
-            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .until(complete())
             .expect(renewed(1..=4))
             .pod_writes(8)
             .quiet(600, 5)
@@ -40,5 +86,143 @@ scenarios! {
             .expect(deletions(4).and(renewals(0)))
             .pod_writes(4)
             .throughout(one_event("Normal", "pods are made anew, not updated in place: more than images"), pace.pick(60, 1))
+            .remember()
+            .patch(restart_patch("2026-01-01T00:00:00Z"))
+            .until(converged().and(replaced(1..=4)))
+    }
+
+    fn place_given_a_change_of_metadata_then_no_container_is_started_again(pace) {
+        Story::on(3)
+            .with(daemon().min_ready(pace.pick(300, 20)))
+            .patch(label(Some("edge")))
+            .until_within(complete(), 20)
+            .expect(renewed(1..=3).and(labelled(Some("edge"))))
+            .patch(label(None))
+            .until_within(complete(), 20)
+            .expect(renewed(1..=3).and(labelled(None)))
+            .pod_writes(6)
+    }
+
+    fn place_given_a_budget_then_nodes_count_from_the_patch_until_they_are_available(pace) {
+        Story::on(6)
+            .with(daemon().max_unavailable("2").min_ready(pace.pick(20, 4)))
+            .allowed(2)
+            .behave(NEW, ready_after(pace.pick(10, 2)))
+            .image(NEW)
+            .until(complete())
+            .expect(renewed(1..=6).and(renewals(6)).and(peak(2)))
+            .pod_writes(6)
+    }
+
+    fn place_given_an_offline_node_then_it_is_updated_in_place_after_its_return(pace) {
+        Story::on(3)
+            .with(daemon())
+            .offline([2])
+            .image(NEW)
+            .until(renewed([1, 3]).and(condition("RolloutComplete", "True", "complete except offline: 1")))
+            .throughout(renewals(2), pace.pick(600, 5))
+            .online([2])
+            .until(complete())
+            .expect(renewed(1..=3).and(renewals(3)))
+            .pod_writes(3)
+    }
+
+    fn place_given_a_controller_that_dies_in_the_middle_then_nobody_is_updated_twice_nor_too_many_at_once(pace) {
+        let slow = pace.pick(30, 6);
+        Story::on(4)
+            .with(daemon())
+            .behave(NEW, ready_after(slow))
+            .image(NEW)
+            .until(renewals(1))
+            .controller(false)
+            .wait(pace.pick(5, 2))
+            .controller(true)
+            .until(renewals(2))
+            .controller(false)
+            .wait(2 * slow)
+            .controller(true)
+            .until(complete())
+            .expect(renewed(1..=4).and(renewals(4)).and(peak(1)))
+            .pod_writes(4)
+    }
+
+    fn place_given_a_rollback_in_the_middle_then_it_goes_in_place_too(_pace) {
+        Story::on(4)
+            .with(daemon())
+            .behave(NEW, ready_after(8))
+            .image(NEW)
+            .until(renewed([1]).and(renewals(2)))
+            .image(OLD)
+            .until(complete())
+            .expect(renewed(1..=4).and(renewals(4)).and(no_deletions()))
+            .pod_writes(4)
+    }
+
+    fn place_given_a_bad_image_then_the_next_revision_mends_the_same_pod(pace) {
+        let missing = Behaviour { image_error: true, ..Behaviour::default() };
+        let crashing = Behaviour { crash_after: Some(secs(1)), ..ready_after(5) };
+        let mended = |bad: Behaviour| {
+            Story::on(3)
+                .with(daemon())
+                .behave(NEW, bad)
+                .image(NEW)
+                .until(renewals(1).and(condition("Stalled", "True", "the new pods do not start")))
+                .throughout(renewals(1), pace.pick(600, 5))
+                .image(NEWER)
+                .until(complete())
+                .expect(renewed(1..=3).and(renewals(4)).and(no_deletions()))
+                .pod_writes(4)
+        };
+        vec![mended(missing), mended(crashing)]
+    }
+
+    fn place_given_partition_selector_and_pause_then_they_hold_as_for_deletions(pace) {
+        let pool = |name: &str| json!({ "metadata": { "labels": { "pool": name } } });
+        Story::on(4)
+            .patch_node(1, pool("canary"))
+            .patch_node(3, pool("canary"))
+            .with(daemon().annotate("selector", "pool=canary"))
+            .image(NEW)
+            .until(renewed([1, 3]).and(condition("RolloutComplete", "True", "not selected: 2")))
+            .throughout(renewals(2), pace.pick(600, 5))
+            .annotate("partition", "1")
+            .unannotate("selector")
+            .until(renewed(1..=3).and(condition("RolloutComplete", "True", "held by partition: 1")))
+            .annotate("paused", "true")
+            .annotate("partition", "0")
+            .until(condition("Paused", "True", ": paused"))
+            .throughout(renewals(3), pace.pick(600, 5))
+            .unannotate("paused")
+            .until(complete())
+            .expect(renewed(1..=4).and(renewals(4)))
+            .pod_writes(4)
+    }
+
+    fn place_given_images_that_take_long_to_pull_then_they_are_there_before_the_container_stops(pace) {
+        let slow = pace.pick(120, 10);
+        Story::on(3)
+            .with(Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible"))
+            .writing(Writes::Conditions)
+            .behave(NEW, pulled_in(slow))
+            .image(NEW)
+            .until(image_ready([1], "False", "WaitPullImage"))
+            .throughout(renewals(0), slow / 3)
+            .until(renewals(1))
+            .until_within(renewed([1]), pace.pick(10, 8))
+            .until(complete())
+            .expect(renewed(1..=3).and(renewals(3)).and(no_deletions()))
+            // What no pull can help is replaced as ever, and a label needs no image.
+            .patch(label(Some("edge")))
+            .until(complete())
+            .expect(renewed(1..=3).and(jobs(0, 3)))
+    }
+
+    fn place_given_another_spelling_then_nothing_is_touched(pace) {
+        Story::on(2)
+            .with(Daemon::new().annotate("rolling-update-type", "inplace"))
+            .image(NEW)
+            .until(condition("InvalidSettings", "True", "apps.openyurt.io/rolling-update-type is \"inplace\", which is not known here; use Standard or InPlaceIfPossible"))
+            .throughout(untouched(1..=2), pace.pick(600, 5))
+            .pod_writes(0)
     }
 }
