@@ -98,6 +98,7 @@ fn node(i: usize, updated: bool) -> Node {
         readiness,
         pods: vec![pod(i, updated && !offline)],
         podless_since: None,
+        has_images: false,
     }
 }
 

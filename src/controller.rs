@@ -127,7 +127,7 @@ pub async fn run(config: Config, shutdown: Shutdown) {
         leadership.clone(),
     ));
     let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone());
-    let watches = [caches.nodes(), caches.sets(), caches.revisions()];
+    let watches = [caches.sets(), caches.revisions()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
     let puller = Puller::start(prepull::Parts {
         client: client.clone(),

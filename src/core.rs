@@ -28,6 +28,7 @@ pub mod fleet;
 mod gates;
 mod guard;
 pub mod hold;
+pub mod images;
 pub mod in_place;
 mod labels;
 pub mod names;

@@ -22,6 +22,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
 use crate::core::eligibility::Obstacle;
+use crate::core::images::ImageKey;
 use crate::core::revision::{RevisionFacts, hash_of};
 use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
 
@@ -38,6 +39,8 @@ pub struct Index {
     sets: BTreeMap<SetKey, SetRecord>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
     labels: BTreeSet<Arc<str>>,
+    /// Images of which it matters whether nodes have them: those of every revision of a DaemonSet that pulls ahead.
+    wanted: BTreeSet<ImageKey>,
 }
 
 #[derive(Debug)]
@@ -65,7 +68,8 @@ impl Index {
         let Some(name) = node.metadata.name.as_deref().map(NodeName::from) else {
             return Vec::new();
         };
-        let record = NodeRecord::read(node, self.nodes.get(&name), &mut self.labels, now);
+        let known = self.nodes.get(&name);
+        let record = NodeRecord::read(node, known, &mut self.labels, &self.wanted, now);
         if self.nodes.get(&name) == Some(&record) {
             return Vec::new();
         }
@@ -128,6 +132,14 @@ impl Index {
 
     /// Takes in a DaemonSet.
     pub fn apply_set(&mut self, set: &api::DaemonSet) -> SetChange {
+        let change = self.take_set(set);
+        if change != SetChange::Ignored {
+            self.look_for_images();
+        }
+        change
+    }
+
+    fn take_set(&mut self, set: &api::DaemonSet) -> SetChange {
         let Some(key) = SetKey::of(&set.metadata) else {
             return SetChange::Ignored;
         };
@@ -182,6 +194,7 @@ impl Index {
             hash: hash_of(label.map(String::as_str), name, &owner.name),
             template: template.fingerprint,
             shape: template.shape.clone(),
+            images: template.images.as_slice().into(),
         };
         let daemonset = SetKey::new(namespace, &owner.name);
         let owned = self.revisions.entry(owner.uid.as_str().into()).or_default();
@@ -192,7 +205,25 @@ impl Index {
                 facts,
             },
         );
+        if self.pulls_ahead(&daemonset) {
+            self.look_for_images();
+        }
         Some(daemonset)
+    }
+
+    fn pulls_ahead(&self, key: &SetKey) -> bool {
+        self.sets.get(key).is_some_and(SetRecord::pulls_ahead)
+    }
+
+    /// From now on it is remembered of Nodes whether they have the images of these revisions. What a Node listed before is
+    /// known when its kubelet reports next, five minutes later at most.
+    fn look_for_images(&mut self) {
+        let sets = self.sets.values().filter(|set| set.pulls_ahead());
+        let owned = sets.filter_map(|set| self.revisions.get(&set.uid));
+        let revisions = owned.flat_map(BTreeMap::values);
+        let images = revisions.flat_map(|owned| owned.facts.images.iter());
+        let fixed = images.filter(|image| !image.moves);
+        self.wanted = fixed.map(|image| image.key).collect();
     }
 
     /// Forgets a ControllerRevision; names the DaemonSet that it belonged to.
@@ -203,7 +234,11 @@ impl Index {
         if owned.is_empty() {
             self.revisions.remove(owner.uid.as_str());
         }
-        removed.map(|revision| revision.daemonset)
+        let daemonset = removed?.daemonset;
+        if self.pulls_ahead(&daemonset) {
+            self.look_for_images();
+        }
+        Some(daemonset)
     }
 
     /// Forgets the ControllerRevisions that a complete list did not contain; an entry is (owner UID, name).

@@ -1,9 +1,10 @@
-//! A Node: labels, taints, and whether it is Ready.
+//! A Node: labels, taints, whether it is Ready, and which images it lists.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::meta::{nullable, slim};
+use crate::core::images::ImageKey;
 
 /// The part of a `v1` Node that is decided upon.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -52,11 +53,27 @@ pub struct NodeTaint {
     pub effect: String,
 }
 
-/// Conditions of the node.
+/// Conditions and images of the node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
     pub conditions: Vec<super::Condition>,
+    /// Every name of the images that it lists.
+    #[serde(deserialize_with = "image_keys")]
+    pub images: Vec<ImageKey>,
+}
+
+/// Names of images go no further than here: a node lists a hundred of them.
+fn image_keys<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ImageKey>, D::Error> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Image {
+        #[serde(deserialize_with = "nullable")]
+        names: Vec<String>,
+    }
+    let images: Vec<Image> = nullable(deserializer)?;
+    let names = images.iter().flat_map(|image| &image.names);
+    Ok(names.map(|name| ImageKey::of(name)).collect())
 }

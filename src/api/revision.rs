@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::meta::slim;
+use crate::core::images::{TemplateImage, of_template};
 use crate::core::in_place::Shape;
 use crate::core::revision::TemplateFingerprint;
 
@@ -30,6 +31,8 @@ pub struct Template {
     pub fingerprint: TemplateFingerprint,
     /// What updates in place ask for.
     pub shape: Arc<Shape>,
+    /// The images of its containers.
+    pub images: Vec<TemplateImage>,
 }
 
 super::resource!(
@@ -47,5 +50,6 @@ fn template<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Templat
     Ok(template.map(|template| Template {
         fingerprint: TemplateFingerprint::of(template),
         shape: Arc::new(Shape::of(template)),
+        images: of_template(template),
     }))
 }

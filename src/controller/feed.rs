@@ -18,6 +18,8 @@ pub(super) struct Feed {
     caches: Caches,
     pods: BTreeMap<SetKey, PodWatch>,
     started: u64,
+    /// Begins when the other two have told which images to look for.
+    nodes_watch: Option<Watch>,
     nodes: Listing<String>,
     sets: Listing<SetKey>,
     revisions: Listing<(String, String)>,
@@ -84,6 +86,7 @@ impl Feed {
             caches,
             pods: BTreeMap::new(),
             started: 0,
+            nodes_watch: None,
             nodes: Listing::default(),
             sets: Listing::default(),
             revisions: Listing::default(),
@@ -113,6 +116,14 @@ impl Feed {
 
     /// Takes in what a watch said.
     pub(super) fn take(&mut self, input: Input, now: Timestamp) -> Fed {
+        let fed = self.take_input(input, now);
+        if self.nodes_watch.is_none() && self.sets.complete && self.revisions.complete {
+            self.nodes_watch = Some(self.caches.nodes());
+        }
+        fed
+    }
+
+    fn take_input(&mut self, input: Input, now: Timestamp) -> Fed {
         match input {
             Input::Node(event) => self.node(event, now),
             Input::Set(event) => self.set(event),

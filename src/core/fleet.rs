@@ -118,6 +118,9 @@ pub struct Node {
     pub pods: Vec<Pod>,
     /// Since when the node is known to have no pod, while it has none.
     pub podless_since: Option<Timestamp>,
+    /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
+    /// told where it matters.
+    pub has_images: bool,
 }
 
 /// Whether a DaemonSet's pod belongs on a node (the native controller's eligibility rules).

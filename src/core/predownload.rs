@@ -268,11 +268,12 @@ fn stand(node: &Node, target: &Revision) -> Stand {
     };
     let image = pod.image_ready.as_ref();
     match image.filter(|image| image.revision.as_ref() == Some(target)) {
-        None => Stand::Unasked,
         Some(image) if image.status => Stand::Settled,
         Some(image) if image.waits => Stand::Asked {
             again: image.failure.is_some(),
         },
+        _ if node.has_images => Stand::Settled,
+        None => Stand::Unasked,
         Some(image) => match &image.failure {
             Some(failure) => Stand::Failed {
                 retry: retry(failure),

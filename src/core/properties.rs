@@ -182,6 +182,7 @@ fn nodes() -> impl Random<Node> {
     let own = (
         option::weighted(0.1, option::of(soon())),
         option::weighted(0.1, windows()),
+        prop::bool::weighted(0.2),
     );
     (
         targeting,
@@ -192,7 +193,7 @@ fn nodes() -> impl Random<Node> {
         own,
     )
         .prop_map(
-            |(targeting, readiness, pods, podless, zone, (hold, window))| Node {
+            |(targeting, readiness, pods, podless, zone, (hold, window, has_images))| Node {
                 name: "".into(),
                 labels: [("zone", zone)].into_iter().collect(),
                 window: window.map(NodeWindow::Windows),
@@ -203,6 +204,7 @@ fn nodes() -> impl Random<Node> {
                 targeting,
                 readiness,
                 podless_since: podless.filter(|_| pods.is_empty()),
+                has_images,
                 pods,
             },
         )
@@ -688,6 +690,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: now() },
         podless_since: None,
+        has_images: false,
         pods: vec![Pod {
             name: format!("p{i:04}").into(),
             uid: format!("u{i:04}").into(),

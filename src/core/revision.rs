@@ -9,6 +9,7 @@ mod canonical;
 use std::sync::Arc;
 
 use super::fleet::{Behind, PodRevision, Revision, RevisionState};
+use super::images::TemplateImage;
 use super::in_place::Shape;
 
 pub use canonical::TemplateFingerprint;
@@ -24,6 +25,8 @@ pub struct RevisionFacts {
     pub template: TemplateFingerprint,
     /// The same, as far as updates in place are concerned.
     pub shape: Arc<Shape>,
+    /// The images in that.
+    pub images: Arc<[TemplateImage]>,
 }
 
 /// The current revision, or why it is not known.
@@ -126,6 +129,7 @@ mod tests {
             hash: hash.into(),
             template: template(image),
             shape: Arc::new(Shape::of(&json!({}))),
+            images: Arc::new([]),
         }
     }
 

@@ -36,6 +36,7 @@ pub(super) fn node(name: &str, pod: Pod) -> Node {
             ..pod
         }],
         podless_since: None,
+        has_images: false,
     }
 }
 

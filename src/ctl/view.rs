@@ -136,9 +136,10 @@ impl View {
         if keys.is_empty() {
             return Ok(());
         }
-        self.load_nodes(access).await?;
         self.load_pods(access, &keys).await?;
         self.load_revisions(access, scope).await?;
+        // The revisions tell which images of nodes matter.
+        self.load_nodes(access).await?;
         for key in &keys {
             self.confirm(access, key).await?;
         }

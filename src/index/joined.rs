@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::SetKey;
 use super::node::NodeRecord;
 use super::set::SetRecord;
+use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
 use crate::core::revision::RevisionFacts;
 use crate::core::{
@@ -29,6 +30,8 @@ pub(super) struct Joined {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Basis {
     pub(super) state: RevisionState,
+    /// The images of the current revision, where it matters who has them.
+    pub(super) images: Option<Arc<[TemplateImage]>>,
     pub(super) known: Vec<(Revision, i64)>,
     pub(super) absent: BTreeSet<Revision>,
     pub(super) template_generation: Option<String>,
@@ -66,15 +69,7 @@ pub(super) fn fleet(
         Some(mut fleet) => {
             let kept = Arc::make_mut(&mut fleet);
             for name in &touched {
-                let node = node(
-                    key,
-                    set,
-                    name,
-                    nodes.get(name),
-                    &present.state,
-                    revisions,
-                    now,
-                );
+                let node = node(key, set, name, nodes.get(name), &present, revisions, now);
                 place(&mut kept.nodes, name, node);
             }
             fleet
@@ -83,7 +78,7 @@ pub(super) fn fleet(
             revision: present.state.clone(),
             replaces: false,
             successions: Successions::new(),
-            nodes: all(key, set, nodes, &present.state, revisions, now),
+            nodes: all(key, set, nodes, &present, revisions, now),
         }),
     };
     let kept = Arc::make_mut(&mut fleet);
@@ -117,7 +112,7 @@ fn all(
     key: &SetKey,
     set: &mut SetRecord,
     nodes: &BTreeMap<NodeName, NodeRecord>,
-    state: &RevisionState,
+    basis: &Basis,
     revisions: &[RevisionFacts],
     now: Timestamp,
 ) -> Vec<Node> {
@@ -128,7 +123,7 @@ fn all(
     names.sort();
     names
         .iter()
-        .filter_map(|name| node(key, set, name, nodes.get(name), state, revisions, now))
+        .filter_map(|name| node(key, set, name, nodes.get(name), basis, revisions, now))
         .collect()
 }
 
@@ -138,11 +133,11 @@ fn node(
     set: &mut SetRecord,
     name: &NodeName,
     record: Option<&NodeRecord>,
-    state: &RevisionState,
+    basis: &Basis,
     revisions: &[RevisionFacts],
     now: Timestamp,
 ) -> Option<Node> {
-    let pods = set.judged_pods(name, state, revisions);
+    let pods = set.judged_pods(name, &basis.state, revisions);
     let Some(record) = record else {
         let gone = Node {
             name: name.clone(),
@@ -153,6 +148,7 @@ fn node(
             readiness: Readiness::Gone,
             pods,
             podless_since: None,
+            has_images: false,
         };
         return (!gone.pods.is_empty()).then_some(gone);
     };
@@ -161,6 +157,8 @@ fn node(
         set.podless.remove(name);
         return None;
     }
+    let images = basis.images.as_deref();
+    let has_images = images.is_some_and(|all| set.has_images(name, record, all, revisions));
     let podless_since = set.note_podless(name, pods.is_empty(), now);
     Some(Node {
         name: name.clone(),
@@ -171,6 +169,7 @@ fn node(
         readiness: record.readiness,
         pods,
         podless_since,
+        has_images,
     })
 }
 

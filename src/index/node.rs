@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
+use crate::core::images::ImageKey;
 use crate::core::names::{HOLD, MAINTENANCE_WINDOW};
 use crate::core::{Holds, Labels, NodeName, NodeWindow, Readiness, Windows};
 
@@ -20,16 +21,20 @@ pub(super) struct NodeRecord {
     pub(super) holds: Holds,
     /// When replacements may begin on it.
     pub(super) window: Option<NodeWindow>,
+    /// Those of the wanted images that it lists, in order.
+    images: Box<[ImageKey]>,
     /// The condition's own `lastTransitionTime`: tells a change that was missed while a watch was away.
     stamped: Option<Timestamp>,
 }
 
 impl NodeRecord {
-    /// Reads a Node; `before` is what was known of it, `texts` holds label texts that nodes share.
+    /// Reads a Node; `before` is what was known of it, `texts` holds label texts that nodes share, `wanted`
+    /// the images of which it matters whether the node has them.
     pub(super) fn read(
         node: &api::Node,
         before: Option<&Self>,
         texts: &mut BTreeSet<Arc<str>>,
+        wanted: &BTreeSet<ImageKey>,
         now: Timestamp,
     ) -> Self {
         let ready = node
@@ -53,7 +58,10 @@ impl NodeRecord {
         let labels = node.metadata.labels.iter().flatten();
         let annotations = node.metadata.annotations.as_ref();
         let annotation = |key| annotations.and_then(|annotations| annotations.get(key));
+        let images = node.status.images.iter().copied();
+        let images: BTreeSet<ImageKey> = images.filter(|key| wanted.contains(key)).collect();
         Self {
+            images: images.into_iter().collect(),
             labels: labels
                 .map(|(key, value)| (share(texts, key), share(texts, value)))
                 .collect(),
@@ -70,6 +78,11 @@ impl NodeRecord {
     /// Its labels.
     pub(super) fn labels(&self) -> Labels {
         self.labels.clone()
+    }
+
+    /// Whether it lists this image. One that it does not list may be there all the same.
+    pub(super) fn lists(&self, image: ImageKey) -> bool {
+        self.images.binary_search(&image).is_ok()
     }
 
     /// The node as eligibility looks at it.

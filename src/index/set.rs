@@ -7,9 +7,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::joined::{Basis, Joined};
+use super::node::NodeRecord;
 use super::pod::PodRecord;
 use crate::api;
 use crate::core::eligibility::Scheduling;
+use crate::core::images::TemplateImage;
 use crate::core::in_place::{Succession, Successions, Update};
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
@@ -19,8 +21,8 @@ use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, 
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    NodeName, Pod, PodRevision, PodUid, Reading, ResourceVersion, Revision, RevisionState,
-    RollingUpdateType,
+    NodeName, Pod, PodRevision, PodUid, Predownloading, Reading, ResourceVersion, Revision,
+    RevisionState, RollingUpdateType,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
@@ -415,6 +417,35 @@ impl SetRecord {
         self.confirmed == Some(self.template)
     }
 
+    /// Whether its nodes pull images ahead of their replacement.
+    pub(super) fn pulls_ahead(&self) -> bool {
+        match &self.reading {
+            Reading::Strategy { strategy, .. } => Predownloading::of(strategy).is_some(),
+            Reading::Invalid(_) | Reading::NotOurs => false,
+        }
+    }
+
+    /// Whether the node `name` has all of `images`: it lists them, or its pod is Ready and of a revision that has them too.
+    pub(super) fn has_images(
+        &self,
+        name: &NodeName,
+        record: &NodeRecord,
+        images: &[TemplateImage],
+        revisions: &[RevisionFacts],
+    ) -> bool {
+        let pods = self.pods.get(name).into_iter().flatten();
+        let ready = pods.filter(|record| record.ready_since().is_some());
+        let run = |pod: &PodRecord| {
+            let of_pod = |known: &&RevisionFacts| Some(known.hash.as_str()) == pod.hash.as_deref();
+            revisions.iter().find(of_pod)
+        };
+        let running: Vec<&RevisionFacts> = ready.filter_map(run).collect();
+        images.iter().all(|image| {
+            let mut run = running.iter().flat_map(|facts| facts.images.iter());
+            !image.moves && (record.lists(image.key) || run.any(|other| other.key == image.key))
+        })
+    }
+
     pub(super) fn has_pods_on(&self, node: &NodeName) -> bool {
         self.pods.contains_key(node)
     }
@@ -502,9 +533,20 @@ impl SetRecord {
         old.map(|old| (old.hash.clone(), between(old))).collect()
     }
 
+    /// The images of the current revision, where it matters who has them.
+    fn wanted_images(&self, revisions: &[RevisionFacts]) -> Option<Arc<[TemplateImage]>> {
+        let RevisionState::Current(target) = self.current_revision(revisions) else {
+            return None;
+        };
+        let current = revisions.iter().find(|known| known.hash == target);
+        let current = current.filter(|_| self.pulls_ahead());
+        current.map(|current| current.images.clone())
+    }
+
     /// What the judgement of every pod rests on.
     pub(super) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
         Basis {
+            images: self.wanted_images(revisions),
             state: self.current_revision(revisions),
             known: revisions
                 .iter()

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::core::revision::TemplateFingerprint;
 use crate::core::{Behind, PodRevision, PodUid, Readiness, ResourceVersion, RevisionState};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -500,4 +501,49 @@ fn objects_with_missing_or_null_fields_are_read() {
         json!({"metadata": {"name": "x"}, "spec": {"affinity": {"nodeAffinity":
         {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [{}]}]}}}}}),
     );
+}
+
+#[test]
+fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
+    let ahead = |image: &str, generation| {
+        let mut set = set(image, generation, generation);
+        let annotations = set.metadata.annotations.get_or_insert_default();
+        let key = crate::core::names::IMAGE_PREDOWNLOAD_PARALLELISM;
+        annotations.insert(key.to_owned(), "1".to_owned());
+        set
+    };
+    let lists = |name: &str, images: &[&str]| -> api::Node {
+        let conditions = json!([{ "type": "Ready", "status": "True" }]);
+        let images = json!([{ "names": images, "sizeBytes": 1 }]);
+        parsed(
+            json!({ "metadata": { "name": name }, "status": { "conditions": conditions, "images": images } }),
+        )
+    };
+    let has = |index: &mut Index| -> Vec<bool> {
+        let fleet = fleet(index);
+        fleet.nodes.iter().map(|node| node.has_images).collect()
+    };
+    let mut index = index();
+    index.apply_node(&node("n3", "True", 0), at(100));
+    index.apply_set(&ahead("app:2", 2));
+    index.apply_revision(&revision("bbb", 2, "app:2"));
+    assert_eq!(has(&mut index), [false, false, false]);
+    // Nobody asks for what is not wanted.
+    let listed = ["docker.io/library/app:2", "docker.io/library/other:1"];
+    index.apply_node(&lists("n2", &listed), at(101));
+    assert_eq!(has(&mut index), [false, true, false]);
+    feed(&mut index, &pod("n3", "bbb").ready(102), 102);
+    assert_eq!(has(&mut index), [false, true, true]);
+    // The next revision changes something else; n1's pod is of a third one.
+    index.apply_set(&ahead("app:2", 3));
+    let mut same = revision("ccc", 3, "app:2");
+    let other = TemplateFingerprint::of(&json!({ "other": 1 }));
+    same.template.as_mut().unwrap().fingerprint = other;
+    index.apply_revision(&same);
+    index.set_mut(&key()).unwrap().template = other;
+    assert_eq!(has(&mut index), [false, true, true]);
+    // Without the setting nobody needs to know.
+    index.apply_set(&set("app:2", 4, 4));
+    index.set_mut(&key()).unwrap().template = other;
+    assert_eq!(has(&mut index), [false, false, false]);
 }

@@ -88,6 +88,7 @@ impl State {
                 .map(|pod| self.pod(pod, rules))
                 .collect(),
             podless_since: None,
+            has_images: false,
         }
     }
 

@@ -1,11 +1,15 @@
 //! Images that nodes pull ahead of their replacement: `image-predownload-parallelism` and `predownload`.
 
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use yurt_ds::sim::kubelet::Behaviour;
 
 use super::rest::pulled_in;
 use crate::support::checks::*;
 use crate::support::objects::*;
+use crate::support::player::Stage;
 use crate::support::story::{Pace, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 
@@ -33,6 +37,21 @@ fn canary(story: Story, node: usize) -> Story {
     )
 }
 
+/// The kubelets of these nodes say that they have the image.
+fn lists(story: Story, nodes: &'static [usize], image: &'static str) -> Story {
+    story.does("list an image", move |stage: Stage| async move {
+        let images = json!([{ "names": [format!("docker.io/library/{image}")], "sizeBytes": 1 }]);
+        let status = Patch::Merge(json!({ "status": { "images": images } }));
+        let api = Api::<Node>::all(stage.world.client.clone());
+        for node in nodes {
+            let node = stage.node(*node);
+            api.patch_status(&node, &PatchParams::default(), &status)
+                .await?;
+        }
+        Ok(())
+    })
+}
+
 scenarios! {
     fn s99_given_a_parallelism_then_at_most_that_many_nodes_pull_at_once_and_before_their_replacement(pace) {
         let slow = pulled_in(pace.pick(120, 6));
@@ -57,7 +76,7 @@ scenarios! {
         vec![required, best_effort]
     }
 
-    fn pull_given_a_missing_image_then_required_holds_back_only_that_node_and_best_effort_none(pace) {
+    fn w15_given_a_missing_image_then_required_holds_back_only_that_node_and_best_effort_none(pace) {
         let required = pulling(3, "1", "required")
             .behave_on(2, NEW, missing())
             .image(NEW)
@@ -85,7 +104,29 @@ scenarios! {
             .expect(deletions(3).and(jobs(0, 0)))
     }
 
-    fn pull_given_offline_nodes_then_nothing_begins_there_and_others_do_not_wait(pace) {
+    fn w15_given_nodes_that_have_the_image_then_they_do_not_pull(pace) {
+        let waiting = pulling(3, "1", "required")
+            .behave_on(1, NEW, pulled_in(pace.pick(600, 20)))
+            .image(NEW)
+            .until(jobs(1, 1));
+        let forth = lists(waiting, &[2, 3], NEW)
+            .until(replaced([2, 3]))
+            .expect(untouched([1]).and(jobs(1, 1)))
+            .until(converged())
+            .expect(deletions(3));
+        // What the nodes had before is known when it is wanted again.
+        let back = lists(pulling(2, "2", "required"), &[1, 2], OLD)
+            .image(NEW)
+            .until(converged())
+            .until(jobs(0, 2))
+            .remember()
+            .image(OLD)
+            .until(converged())
+            .expect(deletions(2).and(jobs(0, 0)));
+        vec![forth, back]
+    }
+
+    fn w15_given_offline_nodes_then_nothing_begins_there_and_others_do_not_wait(pace) {
         let away = pulling(3, "1", "required")
             .behave(NEW, pulled_in(pace.pick(60, 4)))
             .offline([1])
@@ -110,7 +151,7 @@ scenarios! {
         vec![away, lost]
     }
 
-    fn pull_given_a_restart_of_the_controller_in_the_middle_then_nothing_is_pulled_twice(pace) {
+    fn w15_given_a_restart_of_the_controller_in_the_middle_then_nothing_is_pulled_twice(pace) {
         let story = pulling(3, "1", "required")
             .behave(NEW, pulled_in(pace.pick(60, 8)))
             .image(NEW)
@@ -125,7 +166,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    fn pull_given_a_rollback_or_another_revision_in_the_middle_then_old_wishes_end(pace) {
+    fn w15_given_a_rollback_or_another_revision_in_the_middle_then_old_wishes_end(pace) {
         let slow = pulled_in(pace.pick(600, 120));
         let rollback = pulling(3, "2", "required")
             .behave(NEW, slow.clone())

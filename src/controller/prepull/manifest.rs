@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::core::Pull;
+use crate::core::images::names_latest;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 
 /// What the containers of the Job's pod are called, followed by a number.
@@ -53,12 +54,6 @@ impl Policy {
             Self::Always => "Always",
         }
     }
-}
-
-/// Whether a reference means `:latest`, said or not: what the API server looks at when it chooses a policy.
-fn names_latest(reference: &str) -> bool {
-    let name = reference.rsplit('/').next().unwrap_or_default();
-    !name.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
 }
 
 /// The images of a pod template that a node has to pull before a pod of it starts there in place of `pod`.

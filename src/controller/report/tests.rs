@@ -53,6 +53,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         readiness: Readiness::Ready { since: at(0) },
         pods: vec![pod(name)],
         podless_since: None,
+        has_images: false,
     };
     Fleet {
         revision: RevisionState::Current(Revision::from("abc")),

@@ -65,6 +65,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
             readiness,
             pods: vec![pod],
             podless_since: None,
+            has_images: false,
         }],
     }
 }

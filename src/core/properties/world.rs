@@ -241,6 +241,7 @@ impl ModelNode {
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted, known)).collect(),
             podless_since: self.pod.is_none().then(|| at(self.podless_since)),
+            has_images: false,
         }
     }
 }

@@ -24,6 +24,7 @@ fn node(name: &str) -> Node {
         readiness: Readiness::Ready { since: at(1) },
         pods: vec![pod(&format!("p-{name}"))],
         podless_since: None,
+        has_images: false,
     }
 }
 

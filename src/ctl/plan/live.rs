@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::api::{nullable, resource};
+use crate::core::images::of_template;
 use crate::core::in_place::Shape;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, hash_of};
@@ -336,6 +337,7 @@ fn facts(set: &DynamicObject, revisions: &[ControllerRevision]) -> Vec<RevisionF
         hash: revision.hash(name).as_str().into(),
         template: TemplateFingerprint::of(&revision.data["spec"]["template"]),
         shape: Arc::new(Shape::of(&revision.data["spec"]["template"])),
+        images: of_template(&revision.data["spec"]["template"]).into(),
     };
     revisions.iter().map(fact).collect()
 }

@@ -1,0 +1,146 @@
+//! Images by their references, as far as it has to be known whether a node has them.
+//!
+//! A node lists its images in `status.images` (the 50 largest, as kubelets do by default): what stands there is on the
+//! node, what does not may be there all the same. Of thousands of nodes only a number per wanted image is kept.
+
+use serde_json::Value;
+
+/// A reference to an image, in whatever spelling: equal keys mean the same reference.
+///
+/// 64 bits of it: two references that share them would make one node pull during its replacement instead of before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageKey(u64);
+
+/// An image of a pod template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TemplateImage {
+    /// Which one.
+    pub key: ImageKey,
+    /// Whether the registry is asked at every start what the reference means now: then having it proves nothing.
+    pub moves: bool,
+}
+
+impl ImageKey {
+    /// The key of a reference, as a template or a node spells it: `nginx`, `docker.io/library/nginx:latest`, `x@sha256:…`.
+    pub fn of(reference: &str) -> Self {
+        let (host, path) = match reference.split_once('/') {
+            Some((host, path)) if is_host(host) => (host, path),
+            _ => ("docker.io", reference),
+        };
+        let (name, digest) = match path.split_once('@') {
+            Some((name, digest)) => (name, Some(digest)),
+            None => (path, None),
+        };
+        let (name, tag) = match name.rsplit_once(':') {
+            Some((name, tag)) => (name, tag),
+            None => (name, "latest"),
+        };
+        let library = match host == "docker.io" && !name.contains('/') {
+            true => "library/",
+            false => "",
+        };
+        // A digest says it all, whatever tag stands beside it.
+        let end = match digest {
+            Some(digest) => ["@", digest],
+            None => [":", tag],
+        };
+        let parts = [host, "/", library, name].into_iter().chain(end);
+        let bytes = parts.flat_map(str::bytes);
+        // FNV-1a.
+        Self(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        }))
+    }
+}
+
+/// Whether the first part of a reference names a registry.
+fn is_host(part: &str) -> bool {
+    part == "localhost" || part.contains(['.', ':'])
+}
+
+/// Whether a reference means `:latest`, said or not: what the API server looks at when it chooses an `imagePullPolicy`.
+pub fn names_latest(reference: &str) -> bool {
+    let name = reference.rsplit('/').next().unwrap_or_default();
+    !name.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}
+
+/// The images that a node needs before a pod of this template can start, init containers included.
+pub fn of_template(template: &Value) -> Vec<TemplateImage> {
+    let lists = ["initContainers", "containers"].into_iter();
+    let containers = lists
+        .filter_map(|list| template["spec"][list].as_array())
+        .flatten();
+    let images = containers.filter_map(|container| {
+        let reference = container["image"].as_str()?;
+        let asks = match container["imagePullPolicy"].as_str() {
+            Some(policy) => policy == "Always",
+            None => names_latest(reference),
+        };
+        Some(TemplateImage {
+            key: ImageKey::of(reference),
+            moves: asks && !reference.contains('@'),
+        })
+    });
+    images.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn templates_and_nodes_spell_the_same_image_differently() {
+        #[track_caller]
+        fn same(template: &str, node: &str) {
+            assert_eq!(ImageKey::of(template), ImageKey::of(node));
+        }
+        same("nginx", "docker.io/library/nginx:latest");
+        same("nginx:1.27", "docker.io/library/nginx:1.27");
+        same("docker.io/nginx:1.27", "docker.io/library/nginx:1.27");
+        same("me/app:2", "docker.io/me/app:2");
+        same("127.0.0.1:5000/hello:1", "127.0.0.1:5000/hello:1");
+        same("localhost/hello:1", "localhost/hello:1");
+        same("nginx:1.27@sha256:ab", "docker.io/library/nginx@sha256:ab");
+        let others = [
+            "nginx",
+            "nginx:1.27",
+            "ghcr.io/nginx:1.27",
+            "nginx@sha256:ab",
+        ];
+        let keys: std::collections::BTreeSet<_> = others.map(ImageKey::of).into_iter().collect();
+        assert_eq!(keys.len(), others.len());
+    }
+
+    #[test]
+    fn a_tag_that_is_asked_for_at_every_start_moves() {
+        let of = |container: Value| {
+            let images = of_template(&json!({ "spec": { "containers": [container] } }));
+            images[0].moves
+        };
+        assert!(of(json!({ "image": "a:1", "imagePullPolicy": "Always" })));
+        assert!(!of(
+            json!({ "image": "a:1", "imagePullPolicy": "IfNotPresent" })
+        ));
+        assert!(!of(
+            json!({ "image": "a@sha256:b", "imagePullPolicy": "Always" })
+        ));
+        assert!(of(json!({ "image": "a" })));
+        assert!(!of(json!({ "image": "a:1" })));
+    }
+
+    #[test]
+    fn init_containers_need_their_images_too() {
+        let template = json!({ "spec": {
+            "initContainers": [{ "name": "i", "image": "a:1" }],
+            "containers": [{ "name": "c", "image": "b:1" }],
+        } });
+        let keys: Vec<ImageKey> = of_template(&template)
+            .iter()
+            .map(|image| image.key)
+            .collect();
+        assert_eq!(keys, ["a:1", "b:1"].map(ImageKey::of));
+        assert_eq!(of_template(&Value::Null), []);
+    }
+}
