@@ -9,6 +9,7 @@
 //! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
+mod asked;
 mod joined;
 mod key;
 mod node;

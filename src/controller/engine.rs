@@ -504,6 +504,15 @@ impl Engine {
                 },
             );
         }
+        if let Some(set) = self.parts.feed.index.set_mut(key) {
+            match &action {
+                Action::AskForImages { pod, revision, .. } => {
+                    set.lay_request(pod.uid.clone(), revision.clone(), now);
+                }
+                Action::RemoveConditions { pod, .. } => set.lift_request(&pod.uid),
+                _ => {}
+            }
+        }
         let state = self.state.sets.entry(key.clone()).or_default();
         state.under_way += 1;
         if write.is_none() {
@@ -595,6 +604,11 @@ impl Engine {
                     && let Some(state) = self.state.sets.get_mut(&key)
                 {
                     state.patched.retain(|(pod, _), _| *pod != uid);
+                }
+                if result.is_err()
+                    && let Some(set) = self.parts.feed.index.set_mut(&key)
+                {
+                    set.lift_request(&uid);
                 }
                 self.note_answer(&key, &result, now);
                 key

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::asked::Asked;
 use super::joined::{Basis, Joined};
 use super::node::NodeRecord;
 use super::pod::PodRecord;
@@ -59,6 +60,7 @@ pub struct SetRecord {
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
     overlay: BTreeMap<PodUid, Overlay>,
+    asked: Asked,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
     /// The template for which the newest revision was found last.
@@ -159,7 +161,7 @@ impl Doubt {
     }
 }
 
-fn later(at: Timestamp, by: Duration) -> Timestamp {
+pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
@@ -201,6 +203,7 @@ impl SetRecord {
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
             overlay: BTreeMap::new(),
+            asked: Asked::default(),
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
@@ -278,6 +281,7 @@ impl SetRecord {
         if before.as_ref() == Some(&record) {
             return Stir::Nothing;
         }
+        self.asked.settle(&record.pod);
         let settled = self.settle(&record);
         let stir = match &before {
             _ if settled => Stir::Soon,
@@ -320,6 +324,7 @@ impl SetRecord {
             self.forget(&uid);
         }
         self.joined.forget();
+        self.asked.retain_since(began);
         let (overlay, places) = (&mut self.overlay, &self.places);
         overlay.retain(|uid, overlay| {
             let may_follow = match overlay.doubt {
@@ -334,6 +339,7 @@ impl SetRecord {
 
     fn forget(&mut self, uid: &PodUid) -> bool {
         self.overlay.remove(uid);
+        self.asked.lift(uid);
         self.remove(uid)
     }
 
@@ -380,6 +386,18 @@ impl SetRecord {
         self.overlay.remove(uid);
     }
 
+    /// Remembers that a pod is being asked for the images of this revision.
+    pub fn lay_request(&mut self, uid: PodUid, revision: Revision, at: Timestamp) {
+        self.touch_place_of(&uid);
+        self.asked.lay(uid, revision, at);
+    }
+
+    /// Forgets that: the request was refused.
+    pub fn lift_request(&mut self, uid: &PodUid) {
+        self.touch_place_of(uid);
+        self.asked.lift(uid);
+    }
+
     fn touch_place_of(&mut self, uid: &PodUid) {
         if let Some(node) = self.places.get(uid) {
             self.joined.touch(node);
@@ -389,7 +407,8 @@ impl SetRecord {
     /// When the pods have to be listed anew, because a write of ours should have shown by then.
     pub fn overlay_due(&self) -> Option<Timestamp> {
         let due = |overlay: &Overlay| later(overlay.at, overlay.doubt.patience());
-        self.overlay.values().map(due).min()
+        let deletions = self.overlay.values().map(due);
+        deletions.chain(self.asked.due()).min()
     }
 
     /// Remembers that no revision of that hash exists: its pods are outdated.
@@ -576,6 +595,7 @@ impl SetRecord {
                     RevisionState::Behind(_) => PodRevision::Unknown,
                 },
                 number: number_of(record.hash.as_deref(), revisions),
+                image_ready: self.asked.over(&record.pod),
                 ..record.pod.clone()
             };
             if let Some(overlay) = self.overlay.get(record.uid()) {

@@ -547,3 +547,50 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     index.set_mut(&key()).unwrap().template = other;
     assert_eq!(has(&mut index), [false, false, false]);
 }
+
+#[test]
+fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
+    let mut index = index();
+    let asked = |index: &mut Index| {
+        let fleet = fleet(index);
+        let image = fleet.nodes[0].pods[0].image_ready.clone();
+        image.map(|image| (image.waits, image.revision.unwrap()))
+    };
+    let shows = |reason: &str| {
+        let mut pod = pod("n1", "aaa").ready(10);
+        let condition = json!({ "type": "PodImageReady", "status": "False", "reason": reason,
+            "message": match reason {
+                "PullImageFail" => "pull image job x failed: y (controllerrevision: bbb)",
+                _ => "controllerrevision: bbb",
+            },
+            "lastProbeTime": CREATED });
+        pod.0["status"]["conditions"]
+            .as_array_mut()
+            .unwrap()
+            .push(condition);
+        pod
+    };
+    let waits = Some((true, Revision::from("bbb")));
+    let set = |index: &mut Index, at_second| {
+        let set = index.set_mut(&key()).unwrap();
+        set.lay_request("uid-n1".into(), "bbb".into(), at(at_second));
+        set.overlay_due()
+    };
+    assert_eq!(set(&mut index, 200), Some(at(230)));
+    assert_eq!(asked(&mut index), waits);
+    feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 201);
+    assert_eq!(asked(&mut index), waits);
+    feed(&mut index, &shows("WaitPullImage").version("3"), 202);
+    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    // A second attempt does not show while the end of the first one does.
+    feed(&mut index, &shows("PullImageFail").version("4"), 203);
+    assert_eq!(asked(&mut index), Some((false, "bbb".into())));
+    set(&mut index, 300);
+    feed(&mut index, &shows("PullImageFail").version("5"), 301);
+    assert_eq!(asked(&mut index), waits);
+    index
+        .set_mut(&key())
+        .unwrap()
+        .lift_request(&"uid-n1".into());
+    assert_eq!(asked(&mut index), Some((false, "bbb".into())));
+}
