@@ -75,6 +75,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
         replaces: true,
         successions: Default::default(),
+        record: None,
         nodes: (0..size).map(|i| node(i, i * 37 % 100 < updated)).collect(),
     }
 }
@@ -115,6 +116,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         number: 1 + i64::from(updated),
         terminating: false,
         ready_since: Some(at(NOW - 79_000)),
+        unready_since: None,
         started: Some(at(NOW - 79_990)),
         in_place: Default::default(),
         trouble: None,

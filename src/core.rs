@@ -24,6 +24,7 @@ mod classify;
 mod decide;
 mod domains;
 pub mod eligibility;
+mod failing;
 pub mod fleet;
 mod gates;
 mod guard;
@@ -56,6 +57,7 @@ pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,
     Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
+pub use guard::Record;
 pub use hold::{Hold, Holds};
 pub use in_place::{InPlace, Renewal};
 pub use labels::Labels;
@@ -67,7 +69,7 @@ pub use predownload::Predownloading;
 pub use strategy::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, Topology,
 };
-pub use verdict::{Offline, Progress, PullStage, Verdict};
+pub use verdict::{Cause, Guarded, Offline, Progress, PullStage, Stopped, Verdict};
 pub use window::Windows;
 
 #[cfg(test)]

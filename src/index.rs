@@ -10,6 +10,7 @@
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
 mod asked;
+mod guarded;
 mod joined;
 mod key;
 mod node;
@@ -266,6 +267,11 @@ impl Index {
     /// The record of a DaemonSet, to feed pods and own writes into.
     pub fn set_mut(&mut self, key: &SetKey) -> Option<&mut SetRecord> {
         self.sets.get_mut(key)
+    }
+
+    /// Of every DaemonSet counts again what the guard told there: another replica may have told something else.
+    pub fn forget_told(&mut self) {
+        self.sets.values_mut().for_each(SetRecord::forget_told);
     }
 
     /// Every DaemonSet that is ours, or was and has something left to clean up.

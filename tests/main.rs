@@ -1,6 +1,6 @@
 //! The one test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, identity, ota, rest,
+//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, guard, identity, ota, rest,
 //!   prepull, predownload, operations, waves, inplace); each is a test on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
@@ -31,6 +31,7 @@ mod support {
 
 mod scenarios {
     pub(crate) mod annotations;
+    pub(crate) mod guard;
     pub(crate) mod identity;
     pub(crate) mod inplace;
     pub(crate) mod knobs;

@@ -190,11 +190,13 @@ impl State {
             Verdict::Paused { .. } => self.set.paused,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
             // A rollout that fails stops, with its budget spent and no more.
-            Verdict::InProgress(_) | Verdict::Budget { .. } => match plan.phase {
-                Phase::Stalled(Stall::FailedByRevision) => true,
-                Phase::Stalled(_) => rules.broken.is_some(),
-                _ => false,
-            },
+            Verdict::InProgress(_) | Verdict::Budget { .. } | Verdict::Guarded(_) => {
+                match plan.phase {
+                    Phase::Stalled(Stall::FailedByRevision) => true,
+                    Phase::Stalled(_) => rules.broken.is_some(),
+                    _ => false,
+                }
+            }
             _ => false,
         };
         self.view == state::View::default()

@@ -25,6 +25,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::identity::ALL,
         scenarios::knobs::ALL,
         scenarios::inplace::ALL,
+        scenarios::guard::ALL,
         scenarios::ota::ALL,
         scenarios::rest::ALL,
         scenarios::prepull::ALL,

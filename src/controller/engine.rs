@@ -31,8 +31,8 @@ use super::restraint::Restraint;
 use crate::client::Failure;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Behind, Fleet, Phase, Plan, PodRef, PodUid, Pull, Reading, Revision, RevisionState,
-    decide, release,
+    Action, Behind, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Revision,
+    RevisionState, decide, release,
 };
 use crate::index::{Doubt, Overlay, SetKey, Stir, Write};
 use crate::serve::Readiness;
@@ -249,6 +249,7 @@ impl Engine {
         let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
             self.parts.feed.look_again();
+            self.parts.feed.index.forget_told();
             self.all_dirty();
         }
         self.state.leading = leading;
@@ -322,6 +323,8 @@ impl Engine {
                 self.parts
                     .metrics
                     .record_plan(&key.namespace, &key.name, &plan);
+                let on_revision = strategy.notes_on(&fleet.revision);
+                let notes: Vec<Note> = notes.into_iter().chain(on_revision).collect();
                 self.tell_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
@@ -390,12 +393,15 @@ impl Engine {
         if let RevisionState::Behind(reason) = fleet.revision {
             self.look_up(key, reason, since, now);
         }
-        let report = self
-            .parts
-            .feed
-            .index
-            .set(key)
-            .map(|set| Report::of_plan(set, fleet, &plan, lasting));
+        let may_write = self.parts.writer.may_write();
+        let set = self.parts.feed.index.set_mut(key);
+        let report = set.map(|set| {
+            let report = Report::of_plan(set, fleet, &plan, lasting);
+            if may_write {
+                set.tell(plan.record.take());
+            }
+            report
+        });
         self.write(key, plan.actions, report, now);
     }
 
@@ -422,7 +428,7 @@ impl Engine {
     }
 
     /// Tells once what the owner should know about valid settings.
-    fn tell_notes(&mut self, key: &SetKey, notes: &[crate::core::Note]) {
+    fn tell_notes(&mut self, key: &SetKey, notes: &[Note]) {
         let texts: Vec<String> = notes.iter().map(|note| note.text.clone()).collect();
         let state = self.state.sets.entry(key.clone()).or_default();
         if state.noted == texts || !self.parts.writer.may_write() {
@@ -495,6 +501,7 @@ impl Engine {
         if let Some(write) = write.clone()
             && let Some(set) = self.parts.feed.index.set_mut(key)
         {
+            set.begin_replacement(&action.pod().uid);
             set.lay_over(
                 action.pod().uid.clone(),
                 Overlay {
@@ -645,6 +652,7 @@ impl Engine {
         let Some(set) = self.parts.feed.index.set_mut(key) else {
             return;
         };
+        set.end_replacement(&pod.uid, result.is_ok());
         let doubt = match result {
             Ok(()) => {
                 match &write {

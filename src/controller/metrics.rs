@@ -16,7 +16,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::client::Failure;
-use crate::core::{Phase, Plan, Verdict};
+use crate::core::{Counts, Phase, Plan, Verdict};
 
 /// Prefix of every metric.
 const PREFIX: &str = "yurt_ds";
@@ -32,6 +32,13 @@ struct NodesOf {
     namespace: String,
     daemonset: String,
     verdict: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LackingIn {
+    namespace: String,
+    daemonset: String,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -111,6 +118,9 @@ pub struct Metrics {
     targeted: Family<DaemonSet, Gauge>,
     allowed: Family<DaemonSet, Gauge>,
     unavailable: Family<DaemonSet, Gauge>,
+    updated: Family<DaemonSet, Gauge>,
+    charged: Family<DaemonSet, Gauge>,
+    lacking: Family<LackingIn, Gauge>,
     writes: Family<WriteOf, Counter>,
     withheld: Family<Reason, Counter>,
     watch_restarts: Family<Resource, Counter>,
@@ -155,6 +165,21 @@ impl Metrics {
             targeted: gauges(r, "targeted", "Nodes where a pod belongs"),
             allowed: gauges(r, "allowed_unavailable", "max-unavailable, resolved"),
             unavailable: gauges(r, "unavailable", "Targeted nodes that occupy budget"),
+            updated: gauges(
+                r,
+                "updated",
+                "Targeted nodes with an available pod of the current revision",
+            ),
+            charged: gauges(
+                r,
+                "charged",
+                "Nodes that failed on the current revision's account, those that are gone or recovering included",
+            ),
+            lacking: gauges(
+                r,
+                "without_available_pod",
+                "Targeted nodes without an available pod, by the reason",
+            ),
             writes: counters(
                 r,
                 "api_writes",
@@ -243,6 +268,13 @@ impl Metrics {
         set(&self.targeted, &key, number(plan.counts.targeted));
         set(&self.allowed, &key, number(plan.counts.allowed));
         set(&self.unavailable, &key, number(plan.counts.unavailable));
+        set(&self.updated, &key, number(plan.counts.updated));
+        set(&self.charged, &key, number(plan.counts.failures));
+        for (reason, count) in plan.counts.lacking() {
+            self.lacking
+                .get_or_create(&key.lacking(reason))
+                .set(number(count));
+        }
     }
 
     /// A DaemonSet whose settings cannot be used: nothing is known about its nodes.
@@ -257,12 +289,15 @@ impl Metrics {
         for word in Verdict::WORDS {
             self.nodes.remove(&key.nodes(word));
         }
+        for (reason, _) in Counts::default().lacking() {
+            self.lacking.remove(&key.lacking(reason));
+        }
         for family in self.per_daemonset() {
             family.remove(&key);
         }
     }
 
-    fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 7] {
+    fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 9] {
         [
             &self.complete,
             &self.stalled,
@@ -271,6 +306,8 @@ impl Metrics {
             &self.targeted,
             &self.allowed,
             &self.unavailable,
+            &self.updated,
+            &self.charged,
         ]
     }
 
@@ -358,6 +395,14 @@ impl Metrics {
 }
 
 impl DaemonSet {
+    fn lacking(&self, reason: &'static str) -> LackingIn {
+        LackingIn {
+            namespace: self.namespace.clone(),
+            daemonset: self.daemonset.clone(),
+            reason,
+        }
+    }
+
     fn nodes(&self, verdict: &'static str) -> NodesOf {
         NodesOf {
             namespace: self.namespace.clone(),
@@ -431,7 +476,6 @@ fn histogram(registry: &mut Registry) -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Counts;
 
     fn plan() -> Plan {
         let mut by_word = [0; Verdict::WORDS.len()];
@@ -454,6 +498,8 @@ mod tests {
             },
             opens: None,
             domains: Vec::new(),
+            guarded: None,
+            record: None,
             next_wake: None,
         }
     }

@@ -3,15 +3,18 @@
 //! The conditions are the memory: what was reported already is read back from the object, so that a restarted
 //! controller repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
 
+mod guarded;
+
 use serde_json::{Value, json};
 
+use self::guarded::{is_stopped, same_stall, sheet, stopped_words};
 use super::apply::on_the_wire;
 use crate::api::Condition;
 use crate::client::conditions::removal;
 use crate::core::names::{
-    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::{Behind, Fleet, Invalid, Phase, Plan, RevisionState, Stall, Verdict};
+use crate::core::{Behind, Fleet, Guarded, Invalid, Phase, Plan, RevisionState, Stall, Verdict};
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
 
@@ -55,6 +58,7 @@ impl Report {
             ],
             notices: Vec::new(),
         };
+        report.conditions.extend(set.told().as_ref().map(sheet));
         if find(&set.conditions, INVALID_SETTINGS).is_none_or(|present| present.message != note) {
             report.notices.push(Notice {
                 warning: true,
@@ -67,6 +71,15 @@ impl Report {
 
     /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
     pub(super) fn of_plan(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
+        let mut report = Self::of_state(set, fleet, plan, lasting);
+        report
+            .conditions
+            .retain(|condition| condition.kind != GUARD);
+        report.conditions.extend(plan.record.as_ref().map(sheet));
+        report
+    }
+
+    fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
         let revision = match &fleet.revision {
             RevisionState::Current(revision) => format!("revision {revision}"),
@@ -92,7 +105,10 @@ impl Report {
             ],
             notices: Vec::new(),
         };
-        let notices = notice(before, plan, reason, &note).into_iter().collect();
+        let stopped = is_stopped(set.told().as_ref(), plan);
+        let notices = notice(before, plan, stopped, reason, &note)
+            .into_iter()
+            .collect();
         Self { notices, ..report }
     }
 
@@ -132,7 +148,7 @@ fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasti
     let complete = before.status == "True";
     match plan.phase {
         Phase::Behind(_) => !lasting && (!complete || set.is_template_current()),
-        Phase::Stalled(Stall::FailedByRevision) => false,
+        Phase::Stalled(Stall::FailedByRevision | Stall::ReplacedTwice) => false,
         _ => {
             complete
                 && plan.counts.outdated == 0
@@ -156,6 +172,13 @@ fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
         Phase::Complete { .. } => (
             "CompleteExceptKept",
             format!("{revision}: complete except {}", plan.counts.exceptions()),
+        ),
+        Phase::Progressing if matches!(plan.guarded, Some(Guarded::Inconclusive { .. })) => (
+            "Inconclusive",
+            format!(
+                "{revision}: nothing new begins for a while: nodes were lost, and it is open whether this revision or the \
+                 network took them away"
+            ),
         ),
         Phase::Progressing if plan.is_out_of_window() => {
             let opens = plan.next_opening();
@@ -220,6 +243,7 @@ fn behind_words(behind: Behind) -> &'static str {
 fn stall_reason(stall: Stall) -> &'static str {
     match stall {
         Stall::FailedByRevision => "FailedByRevision",
+        Stall::ReplacedTwice => "ReplacedTwice",
         Stall::PodsDoNotStart => "PodsDoNotStart",
         Stall::ImagesNotPulled => "ImagesNotPulled",
         Stall::PodsNotCreated => "PodsNotCreated",
@@ -235,6 +259,9 @@ fn stall_words(stall: Stall, fleet: &Fleet, plan: &Plan) -> String {
         )
     };
     let names = names_with(fleet, plan, waiting);
+    if let (Some(Guarded::Stopped(_)), Some(record)) = (plan.guarded, &plan.record) {
+        return stopped_words(stall, plan, record);
+    }
     match stall {
         Stall::FailedByRevision => {
             let names = names_with(fleet, plan, |verdict| {
@@ -244,6 +271,8 @@ fn stall_words(stall: Stall, fleet: &Fleet, plan: &Plan) -> String {
                 "stopped: failed by this revision (NotReady after they got it): {names}; repair them or roll out another template"
             )
         }
+        // The guard alone says that.
+        Stall::ReplacedTwice => format!("stopped: replacing the pods on {names} does not help"),
         Stall::PodsDoNotStart => {
             format!(
                 "stopped: the new pods do not start on {names}{}; correct the template or the image",
@@ -276,7 +305,7 @@ fn troubles(fleet: &Fleet) -> String {
         .flat_map(|node| &node.pods)
         .filter_map(|pod| pod.trouble.as_ref());
     let reasons: std::collections::BTreeSet<&str> =
-        reasons.map(|trouble| &*trouble.reason).collect();
+        reasons.map(|trouble| steady(&trouble.reason)).collect();
     if reasons.is_empty() {
         String::new()
     } else {
@@ -284,15 +313,28 @@ fn troubles(fleet: &Fleet) -> String {
     }
 }
 
+/// A container that crashes is in turn the one and the other; what is told must not flap.
+fn steady(reason: &str) -> &str {
+    match reason {
+        "Error" => "CrashLoopBackOff",
+        other => other,
+    }
+}
+
 fn names_with(fleet: &Fleet, plan: &Plan, wanted: impl Fn(&Verdict) -> bool) -> String {
-    let mut names: Vec<&str> = fleet
+    let names: Vec<&str> = fleet
         .nodes
         .iter()
         .zip(&plan.verdicts)
         .filter(|(_, verdict)| wanted(verdict))
         .map(|(node, _)| node.name.as_str())
         .collect();
-    let more = names.len().saturating_sub(NAMED);
+    named(names, 0)
+}
+
+/// The first names, and how many follow beside `more` nameless ones.
+fn named(mut names: Vec<&str>, more: usize) -> String {
+    let more = more + names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     let names = names.join(", ");
     if more > 0 {
@@ -306,6 +348,7 @@ fn names_with(fleet: &Fleet, plan: &Plan, wanted: impl Fn(&Verdict) -> bool) -> 
 fn notice(
     before: Option<&Condition>,
     plan: &Plan,
+    stopped: bool,
     reason: &'static str,
     note: &str,
 ) -> Option<Notice> {
@@ -317,11 +360,21 @@ fn notice(
     }
     let (warning, reason) = match plan.phase {
         Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
+        Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
+        Phase::Progressing
+            if same_revision && before.is_some_and(|before| before.reason == "Inconclusive") =>
+        {
+            return None;
+        }
         Phase::Progressing if plan.counts.outdated > 0 && !(same_reason && same_revision) => {
             (false, "RolloutStarted")
         }
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
+        // Told once: which nodes they are changes while they crash and try again.
+        Phase::Stalled(_) if stopped || same_stall(before, plan, reason, same_revision) => {
+            return None;
+        }
         Phase::Stalled(_) => (true, "RolloutStalled"),
         Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) => return None,
     };

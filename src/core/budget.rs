@@ -64,7 +64,12 @@ impl Budget {
 
     /// How many nodes with a broken old pod may be replaced now: at least one at a time, so that a bad old revision can
     /// be repaired, and never the whole fleet in one moment of weakness (k/k#123232).
-    pub(super) fn for_broken(&self) -> usize {
+    ///
+    /// `replace-broken-first: unlimited` asks for all of them at once.
+    pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
+        if strategy.broken_unlimited {
+            return usize::MAX;
+        }
         self.allowed.max(1).saturating_sub(self.in_flight)
     }
 

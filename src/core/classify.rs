@@ -7,7 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
 use super::scope::Kept;
 use super::strategy::{Mode, Strategy};
-use super::verdict::{Offline, Progress, Verdict};
+use super::verdict::{Cause, Offline, Progress, Verdict};
 
 /// The class of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +25,12 @@ pub(super) enum Class {
         /// Since when the node is NotReady.
         since: Option<Timestamp>,
     },
-    /// NotReady, and that is charged to the current revision (see `guard`).
+    /// NotReady, or without a pod that starts, and that is charged to the current revision (see `guard`).
     Failed {
-        /// Since when the node is NotReady.
+        /// Since when.
         since: Timestamp,
+        /// In which way.
+        cause: Cause,
     },
     /// On its way, or waiting for the native controller: occupies budget.
     InProgress(Progress),
@@ -77,7 +79,7 @@ impl Class {
                 ..
             } => Verdict::Offline(Offline::Terminating { since }),
             Self::Offline { since, .. } => Verdict::Offline(Offline::NotReady { since }),
-            Self::Failed { since } => Verdict::FailedByRevision { since },
+            Self::Failed { since, cause } => Verdict::FailedByRevision { since, cause },
             Self::InProgress(progress) => Verdict::InProgress(progress),
             Self::Done => Verdict::Done,
             Self::Outdated {

@@ -18,13 +18,14 @@ use super::classify::{Class, classify, later};
 use super::domains::Domains;
 use super::fleet::{Behind, Fleet, Node, Pod, PodRevision, RevisionState};
 use super::gates::Gates;
+use super::guard::Guard;
 use super::in_place::{Recreate, Way};
 use super::order::{Order, Turn};
 use super::pace::Pace;
 use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
-use super::verdict::{Progress, Verdict};
+use super::verdict::{Cause, Guarded, Progress, Verdict};
 use super::{guard, in_place, ota, phase};
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
@@ -94,6 +95,7 @@ struct Draft<'a> {
     announced: bool,
     scope: Scope,
     budget: Budget,
+    guard: Guard,
     gates: Gates<'a>,
     /// Before this instant nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
@@ -117,16 +119,19 @@ impl<'a> Draft<'a> {
             classify(strategy, node, now)
         };
         let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
-        guard::charge(strategy, fleet, &mut classes);
+        let charges = guard::charge(strategy, fleet, now, &mut classes);
         let scope = Scope::of(strategy, fleet, now);
         scope.narrow(strategy, fleet, &mut classes);
+        let budget = Budget::count(&classes, &scope, strategy);
+        let guard = charges.conclude(strategy, fleet, &classes, &budget, now);
         Self {
             strategy,
             fleet,
             now,
-            budget: Budget::count(&classes, &scope, strategy),
+            budget,
             scope,
-            gates: Gates::of(strategy, fleet, now),
+            gates: Gates::of(strategy, fleet, guard.gate, now),
+            guard,
             opens: None,
             pulls_again: None,
             domains: Vec::new(),
@@ -147,6 +152,10 @@ impl<'a> Draft<'a> {
 
     /// Nothing is replaced before the native controller and this view agree on the revision.
     fn hold(mut self, behind: Behind) -> Plan {
+        self.guard = Guard {
+            record: self.fleet.record.clone(),
+            ..Guard::default()
+        };
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
             if matches!(
                 class,
@@ -194,7 +203,10 @@ impl<'a> Draft<'a> {
     fn roll(&mut self) {
         let pace = Pace::of(self.strategy, self.fleet, &self.classes, self.now);
         self.opens = pace.opens.filter(|_| self.is_any_outdated());
-        let mut slots = [self.budget.for_broken(), self.budget.for_available()];
+        let mut slots = [
+            self.budget.for_broken(self.strategy),
+            self.budget.for_available(),
+        ];
         let mut left = BATCH.min(pace.replacements);
         let queue = match slots {
             [0, 0] if self.strategy.topology.is_none() => Vec::new(),
@@ -315,7 +327,14 @@ impl<'a> Draft<'a> {
         let counts = self.counts();
         // What begins a replacement comes first.
         let moving = self.actions.first().is_some_and(Action::begins);
-        let judged = || phase::of_rollout(self.fleet, &self.verdicts, &counts, moving, self.now);
+        let judged = || {
+            let stopped = match self.guard.gate {
+                Some(Guarded::Stopped(stopped)) => Some(stopped),
+                _ => None,
+            };
+            let about = (self.fleet, self.verdicts.as_slice(), stopped);
+            phase::of_rollout(about, &counts, moving, self.now)
+        };
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
         let next_wake = self
             .turns()
@@ -323,6 +342,7 @@ impl<'a> Draft<'a> {
             .chain(self.scope.next_change())
             .chain(self.opens)
             .chain(self.pulls_again)
+            .chain(self.guard.changes)
             .chain(self.gate_changes())
             .min();
         Plan {
@@ -334,6 +354,8 @@ impl<'a> Draft<'a> {
             phase,
             opens: self.opens,
             domains: self.domains,
+            guarded: self.guard.gate,
+            record: self.guard.record,
             next_wake,
         }
     }
@@ -352,6 +374,11 @@ impl<'a> Draft<'a> {
     fn turns(&self) -> impl Iterator<Item = Timestamp> {
         let turn = |(node, class): (&Node, &Class)| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
+            Class::InProgress(Progress::Surplus) => {
+                let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
+                let ripe = pods.map(|since| later(since, self.strategy.min_ready));
+                ripe.filter(|at| *at > self.now).min()
+            }
             Class::Outdated {
                 settling: Some(until),
                 ..
@@ -368,23 +395,45 @@ impl<'a> Draft<'a> {
         self.fleet.nodes.iter().zip(&self.classes).filter_map(turn)
     }
 
+    /// Whether one of the pods of a node is of the current revision and available.
+    fn serves(&self, position: usize) -> bool {
+        let ripe = |since| later(since, self.strategy.min_ready) <= self.now;
+        self.fleet.nodes[position].pods.iter().any(|pod| {
+            !pod.terminating
+                && pod.revision == PodRevision::Current
+                && pod.ready_since.is_some_and(ripe)
+        })
+    }
+
     fn counts(&self) -> Counts {
         let mut counts = Counts {
             targeted: self.budget.targeted,
             base: self.budget.base,
             allowed: self.budget.allowed,
+            failures: self.guard.failures,
+            threshold: self.guard.threshold,
             ..Counts::default()
         };
         counts.unavailable = self.budget.used();
-        for (class, verdict) in self.classes.iter().zip(&self.verdicts) {
+        for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
             counts.by_word[verdict.index()] += 1;
-            counts.updated += usize::from(*class == Class::Done);
+            counts.updated += usize::from(match class {
+                Class::Done => true,
+                Class::InProgress(Progress::Surplus) => self.serves(position),
+                _ => false,
+            });
             match *class {
                 Class::Offline { updated, .. } => {
                     counts.offline += 1;
                     counts.offline_outdated += usize::from(!updated);
                 }
-                Class::Failed { .. } => counts.offline += 1,
+                Class::Failed { cause, .. } => {
+                    counts.failed += 1;
+                    let lost = usize::from(cause == Cause::NodeLost);
+                    counts.offline += lost;
+                    counts.lost += lost;
+                }
+                Class::InProgress(_) => counts.in_progress += 1,
                 Class::Kept(_) => counts.kept += 1,
                 Class::Outdated {
                     settling: Some(_), ..
@@ -393,6 +442,8 @@ impl<'a> Draft<'a> {
                     let replacing = *verdict == Verdict::InProgress(Progress::Replacing);
                     counts.outdated += 1;
                     counts.unavailable += usize::from(available && replacing);
+                    counts.in_progress += usize::from(replacing);
+                    counts.broken_before += usize::from(!available && !replacing);
                 }
                 _ => {}
             }

@@ -71,6 +71,8 @@ pub struct Fleet {
     pub replaces: bool,
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
     pub successions: super::in_place::Successions,
+    /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
+    pub record: Option<super::Record>,
     /// Every node that should run a pod or holds one, sorted by name, each name once.
     pub nodes: Vec<Node>,
 }
@@ -170,6 +172,8 @@ pub struct Pod {
     pub terminating: bool,
     /// Since when its Ready condition is `True`; `None` when it is not.
     pub ready_since: Option<Timestamp>,
+    /// Since when its Ready condition is not `True`; `None` when it is, or was not since the pod was made.
+    pub unready_since: Option<Timestamp>,
     /// When its kubelet accepted it (`status.startTime`).
     pub started: Option<Timestamp>,
     /// What an update in place has to know of it.

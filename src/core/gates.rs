@@ -14,19 +14,26 @@ use super::fleet::Fleet;
 use super::opening::Openings;
 use super::predownload::Images;
 use super::strategy::Strategy;
-use super::verdict::Verdict;
+use super::verdict::{Guarded, Verdict};
 
 /// Every gate, as it is now.
 pub(super) struct Gates<'a> {
+    guarded: Option<Guarded>,
     openings: Openings,
     /// `None`: nothing is pulled ahead.
     pub(super) images: Option<Images<'a>>,
 }
 
 impl<'a> Gates<'a> {
-    /// As they are at `now`.
-    pub(super) fn of(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+    /// As they are at `now`; `guarded` is what the guard says.
+    pub(super) fn of(
+        strategy: &Strategy,
+        fleet: &'a Fleet,
+        guarded: Option<Guarded>,
+        now: Timestamp,
+    ) -> Self {
         Self {
+            guarded,
             openings: Openings::of(strategy, fleet, now),
             images: Images::of(strategy, fleet, now),
         }
@@ -34,6 +41,9 @@ impl<'a> Gates<'a> {
 
     /// What the first shut gate of the node at `position` says; `None`: its replacement may begin.
     pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
+        if let Some(guarded) = self.guarded {
+            return Some(Verdict::Guarded(guarded));
+        }
         let opening = self.openings.at(position);
         let out_of_window = (!opening.is_open).then_some(Verdict::OutOfWindow {
             opens: opening.changes,

@@ -1,73 +1,356 @@
-//! Which absences are the revision's fault, and which the network's (spec/beyond.md §2, wish 1).
+//! What is the revision's fault, and what is the network's (spec/beyond.md §2, wishes 1, 2, 21 and 29).
 //!
-//! A node that turned NotReady soon after it got the current revision is charged to that revision: it keeps its slot
-//! of the budget, so that a revision that kills its nodes stops by itself. When at least as large a share of the nodes
-//! that still run the old revision went away in the same time, it is the network, and nobody is charged.
+//! A node is *charged* to the current revision when, soon after it got that revision, it turned NotReady, or its new pod
+//! crashes or cannot be started. It keeps its slot of the budget. When as large a share of the nodes on the old revision
+//! turned NotReady at the same time, it is the network: nobody is charged, and nothing new begins for a while. When more
+//! nodes are charged than `failure-threshold` allows, the revision is *stopped*.
+//!
+//! ```text
+//! classes ──charge──► classes (Failed) + Charges ──scope, budget──► Charges ──conclude──► Guard: gate, record, wake
+//! ```
+//!
+//! # What it rests on
+//! The creation of a pod (the API server's clock), when its node's Ready condition and its own changed (seen by us, or
+//! else dated by the object), restarts and reasons of its containers, and the [`Record`] that stands on the DaemonSet.
+//! No node's clock decides, and a restart of the controller forgets nothing that was told.
 
+mod losses;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::{Class, later};
-use super::fleet::{Fleet, Node, PodRevision};
-use super::strategy::Strategy;
+pub use record::Record;
 
-/// A node that goes away later than this after its replacement went for another reason.
+use super::budget::Budget;
+use super::classify::{Class, later};
+use super::failing::Failing;
+use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision, Readiness, RevisionState};
+use super::strategy::{Mode, Strategy};
+use super::verdict::{Cause, Guarded, Progress, Stopped};
+use losses::Losses;
+use record::{BROKEN_NAMED, FAILED_NAMED};
+
+/// `failure-window` at the least, when nothing is set: what fails later than this failed for another reason.
 const FAILURE_WINDOW: Duration = Duration::from_secs(300);
 
-/// Turns the classes of the nodes whose absence is charged to the current revision into [`Class::Failed`].
-pub(super) fn charge(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
-    if !fleet.replaces {
-        return;
-    }
-    let window = FAILURE_WINDOW.max(strategy.min_ready);
-    let mut charges: Vec<(usize, Timestamp)> = Vec::new();
-    for (position, class) in classes.iter().enumerate() {
-        let since = charge_of(&fleet.nodes[position], class, window);
-        charges.extend(since.map(|since| (position, since)));
-    }
-    let first = charges.iter().map(|(_, since)| *since).min();
-    if first.is_none_or(|first| is_network_event(classes, charges.len(), first, window)) {
-        return;
-    }
-    for (position, since) in charges {
-        classes[position] = Class::Failed { since };
+/// How long a loss waits for its judgement: Kubernetes notices the nodes that one outage takes away within some 20 s of
+/// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
+const JUDGED_AFTER: Duration = Duration::from_secs(30);
+
+/// How long after its new pod was made a node may fail on the revision's account.
+pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
+    let least = FAILURE_WINDOW.max(strategy.min_ready);
+    strategy.failure_window.unwrap_or(least)
+}
+
+/// How many nodes may be charged to a revision before it is stopped.
+pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usize) -> usize {
+    match strategy.failure_threshold {
+        Some(share) => share.resolve(targeted),
+        None => strategy.max_unavailable.resolve(base).max(1),
     }
 }
 
-fn charge_of(node: &Node, class: &Class, window: Duration) -> Option<Timestamp> {
-    let Class::Offline {
-        updated: true,
-        since: Some(since),
-        ..
-    } = *class
-    else {
-        return None;
+/// What there is against the current revision.
+#[derive(Debug, Default)]
+pub(super) struct Charges {
+    /// The sheet; `None`: the revision is not judged (it is not known, replaces nothing, or somebody resumed it).
+    record: Option<Record>,
+    /// Nodes whose pod cannot be started: only as long as that is so, for want of an image is often want of a network.
+    not_starting: usize,
+    /// Until when it is open whose fault some losses are.
+    open_until: Option<Timestamp>,
+    /// When time alone changes something, at the earliest.
+    changes: Option<Timestamp>,
+}
+
+/// What follows from the charges.
+#[derive(Debug, Default)]
+pub(super) struct Guard {
+    /// Why nothing new may begin.
+    pub(super) gate: Option<Guarded>,
+    /// What has to be remembered, if anything.
+    pub(super) record: Option<Record>,
+    /// Nodes that failed on the revision's account, those that are gone included.
+    pub(super) failures: usize,
+    /// How many of these there may be.
+    pub(super) threshold: usize,
+    /// When time alone changes something, at the earliest.
+    pub(super) changes: Option<Timestamp>,
+}
+
+/// Turns the classes of the nodes that are charged to the current revision into [`Class::Failed`].
+pub(super) fn charge(
+    strategy: &Strategy,
+    fleet: &Fleet,
+    now: Timestamp,
+    classes: &mut [Class],
+) -> Charges {
+    let RevisionState::Current(revision) = &fleet.revision else {
+        return Charges::default();
     };
-    let pod = node
-        .pods
-        .iter()
-        .find(|pod| !pod.terminating && pod.revision == PodRevision::Current)?;
-    (pod.revised() <= since && since <= later(pod.revised(), window)).then_some(since)
+    if !fleet.replaces || strategy.resume.as_ref() == Some(revision) {
+        return Charges::default();
+    }
+    let is_about = |record: &&Record| {
+        record.revision == *revision && strategy.mode == Mode::AdvancedRollingUpdate
+    };
+    let known = fleet.record.as_ref().filter(is_about).cloned();
+    let mut court = Court {
+        window: failure_window(strategy),
+        now,
+        fleet,
+        record: known.unwrap_or_else(|| Record::of(revision.clone())),
+        added: BTreeSet::new(),
+        charges: Charges::default(),
+    };
+    court.judge_losses(classes);
+    court.judge_pods(classes);
+    court.acquit(classes);
+    court.adjourn()
 }
 
-/// Whether old-revision nodes went away at no smaller rate than updated ones, from one window before the first charge.
-fn is_network_event(classes: &[Class], charged: usize, first: Timestamp, window: Duration) -> bool {
-    let (mut updated, mut old, mut old_lost) = (0, 0, 0);
-    for class in classes {
-        match *class {
-            Class::Offline { updated: true, .. }
-            | Class::Failed { .. }
-            | Class::Done
-            | Class::InProgress(_) => updated += 1,
-            Class::Offline { since, .. } => {
-                old += 1;
-                old_lost += usize::from(since.is_some_and(|since| later(since, window) >= first));
+/// A judgement in the making.
+struct Court<'a> {
+    window: Duration,
+    now: Timestamp,
+    fleet: &'a Fleet,
+    record: Record,
+    /// Nodes charged now that are not on the sheet yet.
+    added: BTreeSet<NodeName>,
+    charges: Charges,
+}
+
+impl Court<'_> {
+    /// Nodes that turned NotReady.
+    fn judge_losses(&mut self, classes: &mut [Class]) {
+        let losses = Losses::of(self.fleet, classes, self.window);
+        for (position, since) in losses.suspects() {
+            let name = &self.fleet.nodes[position].name;
+            if self.record.broken_before.contains(name) {
+                continue;
             }
-            Class::Outdated { .. } | Class::Kept(_) | Class::Unknown { .. } => old += 1,
-            Class::NotTargeted | Class::NoNode => {}
+            let judged_at = later(since, JUDGED_AFTER);
+            if losses.is_network_event(since, self.window) {
+                self.record.failed.remove(name);
+                self.leave_open(later(since, self.window));
+            } else if judged_at > self.now && !self.record.failed.contains(name) {
+                self.leave_open(judged_at);
+            } else {
+                self.charge(name, true);
+                classes[position] = Class::Failed {
+                    since,
+                    cause: Cause::NodeLost,
+                };
+            }
         }
     }
-    // old_lost / old >= charged / updated, without division
-    old_lost > 0 && old_lost * updated >= charged * old
+
+    /// New pods that crash or cannot be started.
+    fn judge_pods(&mut self, classes: &mut [Class]) {
+        for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
+            let is_new = matches!(
+                class,
+                Class::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. })
+            );
+            if !is_new || self.record.broken_before.contains(&node.name) {
+                continue;
+            }
+            let Some(pod) = new_pod(node) else { continue };
+            let since = unready_since(pod);
+            let cause = match Failing::of(pod) {
+                _ if since > later(pod.revised(), self.window) => continue,
+                None => continue,
+                Some(Failing::Crashes) => Cause::Crashing,
+                Some(Failing::CannotStart) => Cause::NotStarting,
+            };
+            self.charge(&node.name, cause == Cause::Crashing);
+            *class = Class::Failed { since, cause };
+        }
+    }
+
+    /// Charges a node; `lasts` puts it on the sheet.
+    fn charge(&mut self, name: &NodeName, lasts: bool) {
+        if self.record.failed.contains(name) {
+            return;
+        }
+        if lasts {
+            self.added.insert(name.clone());
+        } else {
+            self.charges.not_starting += 1;
+        }
+    }
+
+    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet.
+    fn acquit(&mut self, classes: &[Class]) {
+        let record = &self.record;
+        if record.failed.is_empty() && record.broken_before.is_empty() {
+            return;
+        }
+        let nodes = &self.fleet.nodes;
+        let position = |name: &NodeName| nodes.binary_search_by(|node| node.name.cmp(name)).ok();
+        let names = record.failed.union(&record.broken_before).cloned();
+        for name in names.collect::<Vec<_>>() {
+            let Some(position) = position(&name) else {
+                // A Node that is gone proves nothing, but nobody waits for its old pod either.
+                self.record.broken_before.remove(&name);
+                continue;
+            };
+            let Some(since) = healthy_since(&nodes[position], &classes[position]) else {
+                continue;
+            };
+            let proved_at = later(since, self.window);
+            if proved_at <= self.now {
+                self.record.failed.remove(&name);
+                self.record.broken_before.remove(&name);
+            } else {
+                self.look_again(proved_at);
+            }
+        }
+    }
+
+    fn leave_open(&mut self, until: Timestamp) {
+        if until > self.now {
+            self.charges.open_until = self.charges.open_until.max(Some(until));
+            self.look_again(until);
+        }
+    }
+
+    fn look_again(&mut self, at: Timestamp) {
+        self.charges.changes = self.charges.changes.into_iter().chain([at]).min();
+    }
+
+    /// Closes the sheet; of too many names the rest is a number, which only grows.
+    fn adjourn(mut self) -> Charges {
+        let room = FAILED_NAMED.saturating_sub(self.record.failed.len());
+        let beyond = self.added.len().saturating_sub(room);
+        self.record.failed.extend(self.added.into_iter().take(room));
+        self.record.more = self.record.more.max(beyond);
+        Charges {
+            record: Some(self.record),
+            ..self.charges
+        }
+    }
+}
+
+impl Charges {
+    /// What follows: whether something new may begin, and what has to be remembered.
+    ///
+    /// `classes` are those after the scope was narrowed.
+    pub(super) fn conclude(
+        mut self,
+        strategy: &Strategy,
+        fleet: &Fleet,
+        classes: &[Class],
+        budget: &Budget,
+        now: Timestamp,
+    ) -> Guard {
+        let threshold = failure_threshold(strategy, budget.targeted, budget.base);
+        let Some(mut record) = self.record.take() else {
+            return Guard {
+                threshold,
+                ..Guard::default()
+            };
+        };
+        let failures = record.failures() + self.not_starting;
+        if strategy.mode == Mode::Ota {
+            return Guard {
+                failures,
+                threshold,
+                changes: self.changes,
+                ..Guard::default()
+            };
+        }
+        let broken = self.note_broken(failure_window(strategy), fleet, classes, now);
+        let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
+        record.broken_before.extend(broken.into_iter().take(room));
+        // A revision is stopped when there is something to save from it.
+        let waits = |class: &Class| matches!(class, Class::Outdated { settling: None, .. });
+        let mut waiting = fleet
+            .nodes
+            .iter()
+            .zip(classes)
+            .filter(|(_, class)| waits(class));
+        let loops = |node: &Node| record.replaced_twice.contains(&node.name);
+        let stopped = if record.stopped.is_some() {
+            record.stopped
+        } else if failures > threshold && waiting.next().is_some() {
+            Some(Stopped::FailedByRevision)
+        } else if !record.replaced_twice.is_empty() && waiting.any(|(node, _)| loops(node)) {
+            Some(Stopped::ReplacedTwice)
+        } else {
+            None
+        };
+        record.stopped = stopped;
+        let gate = match (record.stopped, self.open_until) {
+            (Some(stopped), _) => Some(Guarded::Stopped(stopped)),
+            (None, Some(until)) => Some(Guarded::Inconclusive { until }),
+            (None, None) => None,
+        };
+        Guard {
+            gate,
+            failures,
+            threshold,
+            record: Some(record).filter(|record| !record.is_empty()),
+            changes: self.changes,
+        }
+    }
+
+    /// Nodes whose old pod has been broken for so long that its successor is not to blame.
+    fn note_broken(
+        &mut self,
+        window: Duration,
+        fleet: &Fleet,
+        classes: &[Class],
+        now: Timestamp,
+    ) -> BTreeSet<NodeName> {
+        let mut broken = BTreeSet::new();
+        for (node, class) in fleet.nodes.iter().zip(classes) {
+            let is_down = Class::Outdated {
+                available: false,
+                settling: None,
+            };
+            let pod = node.pods.iter().find(|pod| !pod.terminating);
+            let Some(pod) = pod.filter(|pod| *class == is_down && pod.ready_since.is_none()) else {
+                continue;
+            };
+            let at = later(unready_since(pod), window);
+            if at <= now {
+                broken.insert(node.name.clone());
+            } else {
+                self.changes = self.changes.into_iter().chain([at]).min();
+            }
+        }
+        broken
+    }
+}
+
+/// The only pod of a node that is in progress, if it is of the current revision.
+fn new_pod(node: &Node) -> Option<&Pod> {
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive.find(|pod| pod.revision == PodRevision::Current)
+}
+
+/// Since when a pod that is not Ready is so: since it was made (or updated in place), unless it was Ready in between.
+fn unready_since(pod: &Pod) -> Timestamp {
+    pod.unready_since
+        .map_or(pod.created, |since| since.max(pod.created))
+}
+
+/// Since when a node and its pod of the current revision are both well.
+fn healthy_since(node: &Node, class: &Class) -> Option<Timestamp> {
+    let Readiness::Ready { since } = node.readiness else {
+        return None;
+    };
+    let is_up = matches!(
+        class,
+        Class::Done | Class::InProgress(Progress::Young { .. })
+    );
+    let pod = new_pod(node).filter(|_| is_up)?;
+    Some(pod.ready_since?.max(since))
 }

@@ -34,6 +34,16 @@ pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
 pub const ROLLING_UPDATE_TYPE: &str = "apps.openyurt.io/rolling-update-type";
 /// On a pod that was updated in place: what it was like before, see [`crate::core::in_place::State`].
 pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
+/// How long after its new pod was made a node may fail on the revision's account, as a duration.
+pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
+/// How many nodes (integer or percent of the targeted nodes) may fail before a revision is stopped.
+pub const FAILURE_THRESHOLD: &str = "apps.openyurt.io/failure-threshold";
+/// What happens when a revision is stopped: `Stop`.
+pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
+/// The hash of the revision that is to go on although it was stopped.
+pub const RESUME: &str = "apps.openyurt.io/resume";
+/// `unlimited`: nodes whose old pod is broken are all replaced at once.
+pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
 /// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].
@@ -83,6 +93,8 @@ pub const PROGRESSING: &str = "Progressing";
 pub const STALLED: &str = "Stalled";
 /// DaemonSet condition: the rollout is paused.
 pub const PAUSED_CONDITION: &str = "Paused";
+/// DaemonSet condition: what the guard remembers about a revision; `True` when it stopped it.
+pub const GUARD: &str = "Guard";
 /// DaemonSet condition: the settings cannot be used; the message names key, value and cure.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
 

@@ -5,34 +5,16 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
+use super::failing;
 use super::fleet::{Fleet, Node, Pod};
 use super::plan::{Counts, Phase, Stall};
-use super::verdict::{Progress, Verdict};
+use super::verdict::{Cause, Progress, Stopped, Verdict};
 
 /// The native controller makes a missing pod within a second or two; past this something refuses it.
 const MISSING_GRACE: Duration = Duration::from_secs(15);
 
 /// A node that takes longer than this is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
 const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
-
-/// Reasons with which a container does not start before somebody mends something (list of ExtendedDaemonSet).
-const UNSTARTABLE: [&str; 12] = [
-    "CrashLoopBackOff",
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "ImageInspectError",
-    "ErrImageNeverPull",
-    "RegistryUnavailable",
-    "InvalidImageName",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "PreStartHookError",
-    "PostStartHookError",
-    "PreCreateHookError",
-];
-
-/// A container that ended this often is crashing, whatever its reason says: `CrashLoopBackOff` shows minutes late.
-const CRASHING_RESTARTS: u32 = 2;
 
 /// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
@@ -54,12 +36,15 @@ fn stuck(
     };
     let revised = node.pods.iter().map(Pod::revised).max();
     match *verdict {
-        Verdict::FailedByRevision { .. } => Ok(Stall::FailedByRevision),
+        Verdict::FailedByRevision { cause, .. } => match cause {
+            Cause::NodeLost => Ok(Stall::FailedByRevision),
+            Cause::Crashing | Cause::NotStarting => Ok(Stall::PodsDoNotStart),
+        },
         Verdict::InProgress(Progress::Missing { since }) => {
             by_deadline(since, grace, Stall::PodsNotCreated)
         }
         Verdict::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. })
-            if is_unstartable(node) =>
+            if failing::any_on(node) =>
         {
             Ok(Stall::PodsDoNotStart)
         }
@@ -68,15 +53,6 @@ fn stuck(
         }
         _ => Err(None),
     }
-}
-
-fn is_unstartable(node: &Node) -> bool {
-    node.pods
-        .iter()
-        .filter_map(|pod| pod.trouble.as_ref())
-        .any(|trouble| {
-            trouble.restarts >= CRASHING_RESTARTS || UNSTARTABLE.contains(&&*trouble.reason)
-        })
 }
 
 /// Whether everybody who is left waits for images that could not be pulled so far.
@@ -90,10 +66,10 @@ fn nobody_can_pull(verdicts: &[Verdict], counts: &Counts) -> bool {
 
 /// The phase, and when it would change by time alone.
 ///
-/// `moving` tells that this plan replaces something.
+/// It is about nodes with their verdicts, and whether the guard stopped the revision. `moving` tells that this plan
+/// replaces something.
 pub(super) fn of_rollout(
-    fleet: &Fleet,
-    verdicts: &[Verdict],
+    (fleet, verdicts, stopped): (&Fleet, &[Verdict], Option<Stopped>),
     counts: &Counts,
     moving: bool,
     now: Timestamp,
@@ -106,6 +82,13 @@ pub(super) fn of_rollout(
             },
             None,
         );
+    }
+    if let Some(stopped) = stopped.filter(|_| counts.outdated > 0) {
+        let stall = match stopped {
+            Stopped::FailedByRevision => Stall::FailedByRevision,
+            Stopped::ReplacedTwice => Stall::ReplacedTwice,
+        };
+        return (Phase::Stalled(stall), None);
     }
     if moving {
         return (Phase::Progressing, None);

@@ -3,8 +3,9 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
+use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
-use super::verdict::{Progress, PullStage, Verdict};
+use super::verdict::{Guarded, Progress, PullStage, Verdict};
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,12 @@ pub struct Plan {
     /// The values of `topology-key` where something is under way or may begin, in order; empty without that setting, and
     /// while nothing is rolled out.
     pub domains: Vec<String>,
+    /// Why the guard lets nothing new begin, if it does not.
+    pub guarded: Option<Guarded>,
+    /// What the guard has to remember: what is to stand on the DaemonSet, instead of [`Fleet::record`].
+    ///
+    /// [`Fleet::record`]: crate::core::Fleet::record
+    pub record: Option<Record>,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }
@@ -213,8 +220,20 @@ pub struct Counts {
     pub allowed: usize,
     /// Targeted nodes that occupy budget after this plan.
     pub unavailable: usize,
-    /// Targeted nodes with an available pod of the current revision.
+    /// Targeted nodes that are online with an available pod of the current revision, also beside another pod.
     pub updated: usize,
+    /// Targeted nodes that are online and lack an available pod because they are being updated, this plan's included.
+    pub in_progress: usize,
+    /// Targeted nodes that are charged to the current revision and have not recovered.
+    pub failed: usize,
+    /// Those of them that are NotReady.
+    pub lost: usize,
+    /// Targeted nodes that are online, and outdated with a pod that is not available, without this plan's replacements.
+    pub broken_before: usize,
+    /// Nodes that failed on the current revision's account, those that are gone or recovering included.
+    pub failures: usize,
+    /// How many of these there may be before the revision is stopped.
+    pub threshold: usize,
     /// Targeted nodes that are online and outdated, this plan's replacements included.
     pub outdated: usize,
     /// Targeted nodes that are offline (or not back for long enough) and outdated.
@@ -228,6 +247,16 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Targeted nodes that lack an available pod, by the reason, each in one place.
+    pub fn lacking(&self) -> [(&'static str, usize); 4] {
+        [
+            ("offline", self.offline - self.lost),
+            ("in_progress", self.in_progress),
+            ("failed", self.failed),
+            ("broken_before", self.broken_before),
+        ]
+    }
+
     /// What a complete rollout leaves out, in words: `offline: 2, held by partition: 3`; empty when nothing.
     pub fn exceptions(&self) -> String {
         let of_word = |verdict: Verdict| self.by_word[verdict.index()];
@@ -273,8 +302,11 @@ pub enum Phase {
 /// Why a rollout stalls, the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// The whole budget is held by nodes that failed after they got the current revision.
+    /// More nodes failed after they got the current revision than may (then the guard stopped it), or they hold the whole
+    /// budget.
     FailedByRevision,
+    /// The guard stopped the revision because replacing does not help: a node was replaced twice and is outdated again.
+    ReplacedTwice,
     /// The whole budget is held by nodes whose pods do not come up (crashes, image errors).
     PodsDoNotStart,
     /// Every node that is left waits for images that it failed to pull (`predownload: required`).

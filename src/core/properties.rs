@@ -4,6 +4,7 @@
 //! from a random story to its end. The seed is fixed, so that a run can be repeated; PROPTEST_RNG_SEED and
 //! PROPTEST_CASES ask for others.
 
+mod guarded;
 mod pulls;
 mod sequence;
 mod story;
@@ -79,13 +80,24 @@ fn strategies() -> impl Random<Strategy> {
             option::weighted(0.5, Just(Predownload::Required)),
         ),
     );
-    (modes(), shares(), pauses(), times, scope, pace).prop_map(
-        |(mode, max_unavailable, pause, (min_ready, ready_settle), scope, pace)| {
+    let guard = (
+        option::weighted(0.3, 1..400_u64),
+        option::weighted(0.3, (0..4_u32).prop_map(Share::Number)),
+        option::weighted(0.1, prop_oneof!["new", "old"]),
+        prop::bool::weighted(0.1),
+    );
+    (modes(), shares(), pauses(), times, scope, (pace, guard)).prop_map(
+        |(mode, max_unavailable, pause, (min_ready, ready_settle), scope, rest)| {
             let (partition, zone, topology) = scope;
+            let (pace, guard) = rest;
             Strategy {
                 topology,
                 min_interval: Duration::from_secs(pace.0.unwrap_or(0)),
                 ramp_up: pace.1,
+                failure_window: guard.0.map(Duration::from_secs),
+                failure_threshold: guard.1,
+                resume: guard.2.map(|hash| hash.as_str().into()),
+                broken_unlimited: guard.3,
                 window: pace.2,
                 image_predownload_parallelism: pace.3.0,
                 predownload: pace.3.1,
@@ -143,7 +155,9 @@ fn fleets() -> impl Random<Fleet> {
         9 => Just(RevisionState::Current("new".into())),
         1 => Just(RevisionState::Behind(Behind::Mismatch)),
     ];
-    (revision, any::<bool>(), vec(nodes(), 0..24)).prop_map(|(revision, replaces, mut nodes)| {
+    let record = option::weighted(0.3, guarded::records());
+    let fleet = (revision, any::<bool>(), vec(nodes(), 0..24), record);
+    fleet.prop_map(|(revision, replaces, mut nodes, record)| {
         for (i, node) in nodes.iter_mut().enumerate() {
             node.name = format!("n{i:02}").into();
             for (j, pod) in node.pods.iter_mut().enumerate() {
@@ -156,6 +170,7 @@ fn fleets() -> impl Random<Fleet> {
             revision,
             replaces,
             successions: Default::default(),
+            record,
             nodes,
         }
     })
@@ -227,10 +242,11 @@ fn pods() -> impl Random<Pod> {
             recent(),
             option::of(recent()),
             option::weighted(0.8, recent()),
+            option::of(recent()),
         ),
         (revision, prop::bool::weighted(0.15), trouble, conditions),
     )
-        .prop_map(|((created, started, ready_since), rest)| {
+        .prop_map(|((created, started, ready_since, unready), rest)| {
             let ((revision, number), terminating, trouble, (need_upgrade, image_ready)) = rest;
             Pod {
                 name: "".into(),
@@ -245,6 +261,7 @@ fn pods() -> impl Random<Pod> {
                 },
                 terminating,
                 ready_since,
+                unready_since: unready.filter(|_| ready_since.is_none()),
                 started,
                 in_place: Default::default(),
                 trouble: trouble.map(|(reason, restarts)| Trouble {
@@ -441,7 +458,7 @@ proptest! {
         let of_available = deleted.iter().filter(|target| was_available(target)).count();
         let allowed = plan.counts.allowed;
         prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
-        prop_assert!(deleted.len() <= allowed.max(1));
+        prop_assert!(strategy.broken_unlimited || deleted.len() <= allowed.max(1));
         // While the native controller is behind, what is kept has no word of its own.
         let told = plan.counts.unavailable + plan.counts.kept;
         prop_assert!(told >= lacking, "{:?}, counted {lacking}", plan.counts);
@@ -700,6 +717,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
             number: 1,
             terminating: false,
             ready_since: None,
+            unready_since: None,
             started: None,
             in_place: Default::default(),
             trouble: None,
@@ -711,6 +729,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        record: None,
         nodes: (0..2 * BATCH + 1).map(node).collect(),
     };
     for expected in [BATCH, BATCH, 1, 0] {

@@ -4,6 +4,7 @@
 //! that have no effect. Nobody looks at a raw annotation after that.
 
 mod advice;
+mod failing;
 mod read;
 mod sequence;
 #[cfg(test)]
@@ -16,7 +17,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::Node;
+use super::fleet::{Node, Revision, RevisionState};
 use super::selector::Selector;
 use super::window::Windows;
 
@@ -49,6 +50,15 @@ pub struct Strategy {
     pub topology: Option<Topology>,
     /// Whether running pods are updated in place where that is possible.
     pub rolling_update_type: RollingUpdateType,
+    /// Whether nodes whose old pod is broken are all replaced at once, whatever `max-unavailable` says.
+    pub broken_unlimited: bool,
+    /// How long after its new pod was made a node may fail on the revision's account; `None`: five minutes, or
+    /// `min_ready` if that is longer.
+    pub failure_window: Option<Duration>,
+    /// How many targeted nodes may fail before the revision is stopped; `None`: as many as `max_unavailable`.
+    pub failure_threshold: Option<Share>,
+    /// The revision that goes on although nodes failed after they got it.
+    pub resume: Option<Revision>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -72,9 +82,23 @@ impl Strategy {
             predownload: None,
             topology: None,
             rolling_update_type: RollingUpdateType::Standard,
+            broken_unlimited: false,
+            failure_window: None,
+            failure_threshold: None,
+            resume: None,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,
+        }
+    }
+}
+
+impl Strategy {
+    /// What the owner should know about settings that are about one revision, now that the current one is known.
+    pub fn notes_on(&self, state: &RevisionState) -> Option<Note> {
+        match (&self.resume, state) {
+            (Some(resume), RevisionState::Current(current)) => advice::on_resume(resume, current),
+            _ => None,
         }
     }
 }

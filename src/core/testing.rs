@@ -17,6 +17,7 @@ pub(super) fn fleet(nodes: Vec<Node>) -> Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        record: None,
         nodes,
     }
 }
@@ -51,6 +52,7 @@ pub(super) fn old(number: i64) -> Pod {
         number,
         terminating: false,
         ready_since: Some(at(10)),
+        unready_since: None,
         started: Some(at(0)),
         in_place: Default::default(),
         trouble: None,

@@ -16,10 +16,12 @@ pub enum Verdict {
     },
     /// Cannot be reached, or has not been back for long enough; does not hold up others.
     Offline(Offline),
-    /// Turned NotReady soon after it got the current revision: keeps its slot.
+    /// Failed soon after it got the current revision: keeps its slot.
     FailedByRevision {
-        /// Since when it is NotReady.
+        /// Since when.
         since: Timestamp,
+        /// In which way.
+        cause: Cause,
     },
     /// The rollout is paused.
     Paused {
@@ -35,6 +37,8 @@ pub enum Verdict {
         /// When that ends by itself.
         until: Option<Timestamp>,
     },
+    /// Outdated, and the guard lets nothing new begin.
+    Guarded(Guarded),
     /// Outdated, and no maintenance window is open.
     OutOfWindow {
         /// When the next one opens; `None`: never, because the Node's own cannot be read.
@@ -110,6 +114,56 @@ impl PullStage {
     }
 }
 
+/// In which way a node failed after it got the current revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It turned NotReady.
+    NodeLost,
+    /// Its new pod crashes.
+    Crashing,
+    /// A container of its new pod cannot be started.
+    NotStarting,
+}
+
+/// Why the guard lets nothing new begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// The revision was stopped: another one, or a person, has to release it.
+    Stopped(Stopped),
+    /// Nodes were lost, and it is open whether the revision or the network took them away.
+    Inconclusive {
+        /// When that ends by itself.
+        until: Timestamp,
+    },
+}
+
+/// Why a revision was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// More nodes failed after they got it than `failure-threshold` allows.
+    FailedByRevision,
+    /// A node's pod was replaced twice for it and is outdated again: replacing does not help.
+    ReplacedTwice,
+}
+
+impl Stopped {
+    /// Every reason.
+    pub const ALL: [Self; 2] = [Self::FailedByRevision, Self::ReplacedTwice];
+
+    /// Its word, the reason of conditions.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::FailedByRevision => "FailedByRevision",
+            Self::ReplacedTwice => "ReplacedTwice",
+        }
+    }
+
+    /// The reason of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|stopped| stopped.word() == word)
+    }
+}
+
 /// Why a node counts as offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offline {
@@ -139,7 +193,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 15] = [
+    pub const WORDS: [&'static str; 16] = [
         "Done",
         "InProgress",
         "Budget",
@@ -149,6 +203,7 @@ impl Verdict {
         "Partition",
         "NotSelected",
         "Held",
+        "Guarded",
         "OutOfWindow",
         "PullPending",
         "AwaitingOwner",
@@ -169,12 +224,13 @@ impl Verdict {
             Self::Partition => 6,
             Self::NotSelected => 7,
             Self::Held { .. } => 8,
-            Self::OutOfWindow { .. } => 9,
-            Self::PullPending(_) => 10,
-            Self::AwaitingOwner => 11,
-            Self::NativeControllerBehind => 12,
-            Self::Invalid => 13,
-            Self::NotTargeted => 14,
+            Self::Guarded(_) => 9,
+            Self::OutOfWindow { .. } => 10,
+            Self::PullPending(_) => 11,
+            Self::AwaitingOwner => 12,
+            Self::NativeControllerBehind => 13,
+            Self::Invalid => 14,
+            Self::NotTargeted => 15,
         }
     }
 

@@ -1,6 +1,7 @@
 //! A verdict in words: what holds the node where it is, and what would change that.
 
 mod cure;
+mod guarded;
 mod pulls;
 #[cfg(test)]
 mod tests;
@@ -8,6 +9,7 @@ mod tests;
 use k8s_openapi::jiff::Timestamp;
 
 pub(super) use cure::{cure, not_targeted};
+use guarded::{failed, guarded_words};
 
 use super::age;
 use super::picture::{Picture, State, verdict_since};
@@ -15,7 +17,7 @@ use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
 use crate::core::selector::Selector;
 use crate::core::{
-    Behind, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Verdict, stall_of,
+    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Verdict, stall_of,
 };
 
 /// Why one node is where it is.
@@ -64,10 +66,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             )
         }
         Verdict::Offline(offline) => is_offline(picture, node, offline),
-        Verdict::FailedByRevision { .. } => (
-            Some("NotReady".into()),
-            "turned NotReady soon after it got the current revision".to_owned(),
-        ),
+        Verdict::FailedByRevision { cause, .. } => failed(node, cause),
         Verdict::Paused { until } => (None, paused(until)),
         Verdict::Partition => (
             None,
@@ -94,6 +93,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             ),
         ),
         Verdict::Held { until } => (None, held(node, until)),
+        Verdict::Guarded(guarded) => guarded_words(picture, guarded),
         Verdict::OutOfWindow { opens } => (None, closed(picture, node, opens)),
         Verdict::PullPending(stage) => pulls::pending(picture, node, stage),
         Verdict::AwaitingOwner => (
@@ -125,7 +125,9 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         since: match verdict {
             // These hold as long as the rollout is in its state.
             Verdict::Budget { .. } | Verdict::AwaitingOwner => picture.incomplete_since(),
-            Verdict::Partition
+            Verdict::Guarded(Guarded::Stopped(_)) => picture.state_since(),
+            Verdict::Guarded(Guarded::Inconclusive { .. })
+            | Verdict::Partition
             | Verdict::NotSelected
             | Verdict::Held { .. }
             | Verdict::OutOfWindow { .. }

@@ -16,9 +16,9 @@ use super::screen::Screen;
 use super::view::View;
 use crate::api::DaemonSet;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
-use crate::core::names::PAUSED;
-use crate::core::{Mode, Pause};
-use crate::index::SetKey;
+use crate::core::names::{PAUSED, RESUME};
+use crate::core::{Guarded, Mode, Pause, Reading, Record};
+use crate::index::{SetKey, SetRecord};
 
 /// Who writes the annotation, for the API server's records.
 const FIELD_MANAGER: &str = "yurt-ds-ctl";
@@ -55,10 +55,39 @@ pub(super) async fn resume(
         &args.daemonset,
     )?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
-    let changed = write(context, &view, &key, None).await?;
-    let picture = look_again(context, &key).await;
-    let _ = screen.print(&resumed(&key, changed, picture.as_ref()));
+    let set = view.index.set(&key);
+    let stopped = set
+        .and_then(SetRecord::told)
+        .filter(|record| record.stopped.is_some());
+    let text = match stopped {
+        // A pause says nothing about the guard: each is ended by a word of its own.
+        Some(record) if is_off(present(&view, &key), view.loaded) => {
+            let changed = release(context, &view, &key, &record).await?;
+            released(&record, changed, look_again(context, &key).await.as_ref())
+        }
+        _ => {
+            let changed = write(context, &view, &key, None).await?;
+            resumed(&key, changed, look_again(context, &key).await.as_ref())
+        }
+    };
+    let _ = screen.print(&text);
     Ok(())
+}
+
+/// Lets a revision go on that the guard stopped; false when somebody did so already, and nothing was written.
+async fn release(
+    context: &Context,
+    view: &View,
+    key: &SetKey,
+    record: &Record,
+) -> Result<bool, Trouble> {
+    if let Some(Reading::Strategy { strategy, .. }) = view.index.reading(key)
+        && strategy.resume.as_ref() == Some(&record.revision)
+    {
+        return Ok(false);
+    }
+    annotate(context, view, key, RESUME, Some(record.revision.as_str())).await?;
+    Ok(true)
 }
 
 /// When the pause ends by itself.
@@ -93,19 +122,37 @@ async fn write(
     key: &SetKey,
     value: Option<&str>,
 ) -> Result<bool, Trouble> {
+    if view.index.set(key).is_none() {
+        return Err(lookup::unmanaged(key));
+    }
+    let present = present(view, key);
+    if present == value || (value.is_none() && is_off(present, view.loaded)) {
+        return Ok(false);
+    }
+    annotate(context, view, key, PAUSED, value).await?;
+    Ok(true)
+}
+
+/// The annotation `paused` as it stands.
+fn present<'a>(view: &'a View, key: &SetKey) -> Option<&'a str> {
+    let present = view.present.get(key)?;
+    present.paused.as_deref()
+}
+
+/// Sets or removes an annotation.
+async fn annotate(
+    context: &Context,
+    view: &View,
+    key: &SetKey,
+    name: &str,
+    value: Option<&str>,
+) -> Result<(), Trouble> {
     let access = &context.access;
     let Some(set) = view.index.set(key) else {
         return Err(lookup::unmanaged(key));
     };
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
-    let present = view
-        .present
-        .get(key)
-        .and_then(|found| found.paused.as_deref());
-    if present == value || (value.is_none() && is_off(present, view.loaded)) {
-        return Ok(false);
-    }
-    let patch = Patch::Merge(patch(&set.uid, value));
+    let patch = Patch::Merge(patch(&set.uid, name, value));
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
@@ -114,7 +161,7 @@ async fn write(
     access
         .call(&doing, api.patch(&key.name, &params, &patch))
         .await?;
-    Ok(true)
+    Ok(())
 }
 
 /// Whether the annotation, as it stands, pauses nothing.
@@ -127,8 +174,8 @@ fn is_off(present: Option<&str>, now: Timestamp) -> bool {
 }
 
 /// The UID makes sure that it is the DaemonSet that was looked at, and not a new one of the same name.
-fn patch(uid: &str, value: Option<&str>) -> Value {
-    json!({ "metadata": { "uid": uid, "annotations": { PAUSED: value } } })
+fn patch(uid: &str, name: &str, value: Option<&str>) -> Value {
+    json!({ "metadata": { "uid": uid, "annotations": { name: value } } })
 }
 
 /// How it stands after the change; what cannot be said is not said.
@@ -196,8 +243,32 @@ fn resumed(key: &SetKey, changed: bool, picture: Option<&Picture>) -> String {
     format!("{head}{follows}\n")
 }
 
+fn released(record: &Record, changed: bool, picture: Option<&Picture>) -> String {
+    let revision = &record.revision;
+    let head = match changed {
+        true => format!(
+            "Revision {revision} goes on: the guard stops it no more, whatever fails (annotation resume)."
+        ),
+        false => format!("Revision {revision} goes on already; nothing was changed."),
+    };
+    let failed = match record.failures() {
+        0 => String::new(),
+        1 => " 1 node failed after it got it.".to_owned(),
+        nodes => format!(" {nodes} nodes failed after they got it."),
+    };
+    let follows = picture.map_or_else(String::new, after_resume);
+    format!("{head}{failed}{follows}\n")
+}
+
 fn after_resume(picture: &Picture) -> String {
     let counts = &picture.plan.counts;
+    if let Some(Guarded::Stopped(_)) = picture.plan.guarded {
+        return format!(
+            " But the guard stopped this revision: see yurt-ds ctl status {key}; to go on with it nevertheless, type \
+             yurt-ds ctl resume {key} again.",
+            key = picture.key
+        );
+    }
     match (picture.state(), picture.strategy.mode) {
         (State::Invalid, _) => picture
             .invalid
@@ -271,11 +342,11 @@ mod tests {
     #[test]
     fn a_patch_touches_one_annotation_of_one_object() {
         assert_eq!(
-            patch("u1", Some("true")),
+            patch("u1", PAUSED, Some("true")),
             json!({ "metadata": { "uid": "u1", "annotations": { "apps.openyurt.io/paused": "true" } } })
         );
         assert_eq!(
-            patch("u1", None)["metadata"]["annotations"],
+            patch("u1", PAUSED, None)["metadata"]["annotations"],
             json!({ "apps.openyurt.io/paused": null })
         );
     }

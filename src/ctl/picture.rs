@@ -83,6 +83,10 @@ impl Picture {
         let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
         let conditions = index.set(key)?.conditions.clone();
         remember_missing(&mut fleet, &conditions, first_look);
+        let notes: Vec<Note> = notes
+            .into_iter()
+            .chain(strategy.notes_on(&fleet.revision))
+            .collect();
         let mut plan = decide(&strategy, &fleet, now);
         if invalid.is_some() {
             for verdict in &mut plan.verdicts {
@@ -124,7 +128,9 @@ impl Picture {
         let counts = &self.plan.counts;
         match self.plan.phase {
             Phase::Complete { offline, .. } => State::Complete(offline),
-            Phase::Stalled(Stall::FailedByRevision) => State::Stalled(Stall::FailedByRevision),
+            Phase::Stalled(stall @ (Stall::FailedByRevision | Stall::ReplacedTwice)) => {
+                State::Stalled(stall)
+            }
             Phase::Progressing | Phase::Stalled(_)
                 if counts.outdated == 0 && self.was_complete() =>
             {
@@ -295,7 +301,7 @@ pub(super) fn verdict_since(
             | Offline::Terminating { since }
             | Offline::Updated { since },
         ) => since,
-        Verdict::FailedByRevision { since } => Some(since),
+        Verdict::FailedByRevision { since, .. } => Some(since),
         _ => None,
     }
 }

@@ -9,14 +9,16 @@ use super::age;
 use super::explain::{behind, explain, revision_word, urgency};
 use super::groups::{self, DomainRow};
 use super::picture::{Picture, State};
-use crate::core::{Offline, Stall, Verdict};
+use crate::core::{Guarded, Offline, Stall, Verdict};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a DaemonSet  namespace, name, strategy, maxUnavailable, phase, message, since, revision, targeted, updated,
                   base (targeted nodes that take part; max-unavailable is a share of these),
-                  outdated, unavailable, allowed, offline, offlineOutdated, verdicts (nodes per word), notes,
+                  outdated, unavailable, allowed, offline, offlineOutdated, inProgress, failed,
+                  brokenBefore, failures, failureThreshold, guarded (FailedByRevision, ReplacedTwice,
+                  Inconclusive), verdicts (nodes per word), notes,
                   nextWake (when this is judged anew although nothing changes),
                   domains (empty without topology-key), nodes (only when one DaemonSet is named)
   of a domain     domain, nodes, done, inFlight, hasTurn
@@ -25,7 +27,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, OutOfWindow, PullPending, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  Held, Guarded, OutOfWindow, PullPending, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,6 +65,18 @@ pub struct SetRow {
     pub offline: usize,
     /// Those that are offline and outdated.
     pub offline_outdated: usize,
+    /// Those that are online, lack an available pod and are being updated.
+    pub in_progress: usize,
+    /// Those that are charged to the revision and have not recovered.
+    pub failed: usize,
+    /// Those that are online and outdated with a pod that was broken before.
+    pub broken_before: usize,
+    /// Nodes that failed on the revision's account, those that are gone or recovering included.
+    pub failures: usize,
+    /// How many of these may fail before the revision is stopped; `null` under OTA.
+    pub failure_threshold: Option<usize>,
+    /// Why the guard lets nothing new begin: `FailedByRevision`, `ReplacedTwice` or `Inconclusive`.
+    pub guarded: Option<&'static str>,
     /// Nodes per verdict.
     pub verdicts: BTreeMap<&'static str, usize>,
     /// What the owner should know about the settings, or about the controller.
@@ -143,6 +157,15 @@ impl SetRow {
             allowed: counts.allowed,
             offline: counts.offline,
             offline_outdated: counts.offline_outdated,
+            in_progress: counts.in_progress.saturating_sub(picture.next()),
+            failed: counts.failed,
+            broken_before: counts.broken_before,
+            failures: counts.failures,
+            failure_threshold: rolls.then_some(counts.threshold),
+            guarded: picture.plan.guarded.map(|guarded| match guarded {
+                Guarded::Stopped(stopped) => stopped.word(),
+                Guarded::Inconclusive { .. } => "Inconclusive",
+            }),
             verdicts: verdicts.collect(),
             notes: notes(picture),
             domains: groups::domains(picture),
@@ -228,7 +251,7 @@ fn message(picture: &Picture) -> String {
             }
         }
         State::Progressing => format!(
-            "{} of {targeted} nodes run it, {} of {} slots taken{}{}",
+            "{} of {targeted} nodes run it, {} of {} slots taken{}{}{}",
             updated(picture),
             picture.unavailable(),
             counts.allowed,
@@ -236,7 +259,8 @@ fn message(picture: &Picture) -> String {
                 0 => String::new(),
                 next => format!(", {next} to be replaced now"),
             },
-            offline(counts.offline_outdated) + &opening(picture)
+            offline(counts.offline_outdated) + &opening(picture),
+            inconclusive(picture)
         ),
         State::AwaitingOwners => format!(
             "{} of {targeted} nodes run it; {left} {} to upgrade (OTA){}",
@@ -245,7 +269,10 @@ fn message(picture: &Picture) -> String {
             offline(counts.offline_outdated)
         ),
         State::Behind(_) => behind(picture).to_owned(),
-        State::Stalled(stall) => stalled(stall).to_owned(),
+        State::Stalled(stall) => match picture.plan.guarded {
+            Some(Guarded::Stopped(_)) => stopped(picture, stall),
+            _ => stalled(stall).to_owned(),
+        },
         State::Paused(None) => format!(
             "paused with {left} {} left; goes on after: yurt-ds ctl resume {}",
             plural(left, "node", "nodes"),
@@ -282,9 +309,22 @@ pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'s
     if count == 1 { one } else { many }
 }
 
+/// That nothing new begins for a while.
+fn inconclusive(picture: &Picture) -> String {
+    match picture.plan.guarded {
+        Some(Guarded::Inconclusive { until }) => format!(
+            "; Inconclusive: nodes were lost, and nothing new begins for {} unless they return",
+            age::between(picture.now, until)
+        ),
+        _ => String::new(),
+    }
+}
+
 /// Why it stopped, and the way on.
 fn stalled(stall: Stall) -> &'static str {
     match stall {
+        // The guard alone says that.
+        Stall::ReplacedTwice => "stopped: replacing pods does not help",
         Stall::FailedByRevision => {
             "stopped: the whole budget is held by nodes that turned NotReady after they got this revision; repair them \
              or roll out another template"
@@ -304,6 +344,21 @@ fn stalled(stall: Stall) -> &'static str {
             "stopped: the whole budget is held by new pods that do not become available; look at their readiness"
         }
     }
+}
+
+/// Why the guard stopped it, and the way on.
+fn stopped(picture: &Picture, stall: Stall) -> String {
+    let (key, counts) = (&picture.key, &picture.plan.counts);
+    let why = match stall {
+        Stall::ReplacedTwice => "pods were replaced twice and are outdated again".to_owned(),
+        _ => format!(
+            "{} of {} nodes failed after they got this revision, {} may",
+            counts.failures, counts.targeted, counts.threshold
+        ),
+    };
+    format!(
+        "stopped by the guard: {why}; roll out another template, or go on with: yurt-ds ctl resume {key}"
+    )
 }
 
 fn notes(picture: &Picture) -> Vec<String> {

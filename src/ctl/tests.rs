@@ -258,7 +258,7 @@ async fn why_tells_verdict_holders_and_cure() {
     world.set_image("web:2").await;
     world.replace("n1").await;
     let holder = world.json("why web n1").await;
-    assert_eq!(holder["verdict"], "InProgress");
+    assert_eq!(holder["verdict"], "FailedByRevision");
     assert_eq!(holder["needsAttention"], true);
     assert!(
         text_of(&holder["next"]).contains("rollout undo"),
@@ -477,4 +477,42 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
     );
     drop(silent);
     assert_eq!(world.code("status web").await, Code::Complete);
+}
+
+/// The guard stopped that revision.
+async fn stop(world: &World, revision: &str) {
+    let guard = json!({
+        "type": "Guard", "status": "True", "reason": "FailedByRevision",
+        "message": format!("revision {revision}: failed: n1, n2"),
+    });
+    let patch = Patch::Merge(json!({ "status": { "conditions": [guard] } }));
+    let params = PatchParams::default();
+    let sets = world.sets();
+    sets.patch_status("web", &params, &patch).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn resume_releases_what_the_guard_stopped_and_says_so() {
+    let world = World::with_nodes(2).await;
+    let annotation = async |name: &str| {
+        let set = world.sets().get("web").await.unwrap();
+        let annotations = set.metadata.annotations.unwrap_or_default();
+        annotations
+            .get(&format!("apps.openyurt.io/{name}"))
+            .cloned()
+    };
+    stop(&world, "5d4f8").await;
+    // A pause is ended first, by a word of its own.
+    world.text("pause web").await;
+    let text = world.text("resume web").await;
+    assert!(text.starts_with("default/web is resumed."), "{text}");
+    assert_eq!(annotation("resume").await, None);
+    let text = world.text("resume web").await;
+    let expected = "Revision 5d4f8 goes on: the guard stops it no more, whatever fails (annotation resume). 2 nodes";
+    assert!(text.starts_with(expected), "{text}");
+    assert_eq!(annotation("resume").await.as_deref(), Some("5d4f8"));
+    let text = world.text("resume web").await;
+    assert!(text.contains("nothing was changed"), "{text}");
+    let notes = world.json("status web").await["notes"].to_string();
+    assert!(notes.contains("resume names revision 5d4f8"), "{notes}");
 }

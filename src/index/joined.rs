@@ -45,6 +45,14 @@ impl Joined {
         }
     }
 
+    /// The current revision, as it was when the fleet was made last.
+    pub(super) fn revision(&self) -> Option<&Revision> {
+        match &self.basis.as_ref()?.state {
+            RevisionState::Current(revision) => Some(revision),
+            RevisionState::Behind(_) => None,
+        }
+    }
+
     /// Something happened to all of them.
     pub(super) fn forget(&mut self) {
         self.fleet = None;
@@ -78,6 +86,7 @@ pub(super) fn fleet(
             revision: present.state.clone(),
             replaces: false,
             successions: Successions::new(),
+            record: None,
             nodes: all(key, set, nodes, &present, revisions, now),
         }),
     };
@@ -86,6 +95,7 @@ pub(super) fn fleet(
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     kept.replaces = revisions.len() > 1;
     kept.successions = set.successions(&present.state, revisions);
+    kept.record = set.guard.record(&set.conditions, &present.state);
     kept.revision = match &present.state {
         state
             if met(state)

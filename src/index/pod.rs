@@ -67,6 +67,10 @@ impl PodRecord {
                 number: 0,
                 terminating: meta.deletion_timestamp.is_some(),
                 ready_since,
+                unready_since: match ready {
+                    Some(_) => None,
+                    None => unready_since(before, condition("Ready"), created, now),
+                },
                 started: pod.status.start_time.as_ref().map(|time| time.0),
                 in_place,
                 trouble: trouble(pod, state.as_ref()),
@@ -109,6 +113,23 @@ fn ready_since(
         Some(before) if before.stamped == stamped => before.pod.ready_since.unwrap_or(now),
         Some(_) => now,
         None => stamped.map_or(now, |at| at.max(created).min(now)),
+    }
+}
+
+/// Since when a pod that is not Ready is so, dated as [`ready_since`] is; `None`: since it was made.
+fn unready_since(
+    before: Option<&PodRecord>,
+    ready: Option<&api::Condition>,
+    created: Timestamp,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    match before {
+        Some(before) if before.pod.ready_since.is_some() => Some(now),
+        Some(before) => before.pod.unready_since,
+        None => {
+            let stamped = ready?.last_transition.as_ref()?.0;
+            Some(stamped.max(created).min(now))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::asked::Asked;
+use super::guarded::Guarded;
 use super::joined::{Basis, Joined};
 use super::node::NodeRecord;
 use super::pod::PodRecord;
@@ -15,24 +16,25 @@ use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::{Succession, Successions, Update};
 use crate::core::names::{
-    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
     TEMPLATE_GENERATION_ANNOTATION,
 };
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, number_of};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    NodeName, Pod, PodRevision, PodUid, Predownloading, Reading, ResourceVersion, Revision,
+    NodeName, Pod, PodRevision, PodUid, Predownloading, Reading, Record, ResourceVersion, Revision,
     RevisionState, RollingUpdateType,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
-pub(crate) const OWN_CONDITIONS: [&str; 5] = [
+pub(crate) const OWN_CONDITIONS: [&str; 6] = [
     ROLLOUT_COMPLETE,
     PROGRESSING,
     STALLED,
     PAUSED_CONDITION,
     INVALID_SETTINGS,
+    GUARD,
 ];
 
 /// A DaemonSet.
@@ -67,6 +69,7 @@ pub struct SetRecord {
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
     pub(super) joined: Joined,
+    pub(super) guard: Guarded,
 }
 
 /// How soon a change wants to be looked at.
@@ -208,6 +211,7 @@ impl SetRecord {
             trusted: None,
             confirmed: None,
             joined: Joined::default(),
+            guard: Guarded::default(),
             version: meta
                 .resource_version
                 .as_deref()
@@ -241,6 +245,9 @@ impl SetRecord {
             && self.template_generation == newer.template_generation;
         if same {
             return false;
+        }
+        if self.template_generation != newer.template_generation {
+            self.guard.forget_replaced();
         }
         self.generation = newer.generation;
         self.observed = newer.observed;
@@ -402,6 +409,34 @@ impl SetRecord {
         if let Some(node) = self.places.get(uid) {
             self.joined.touch(node);
         }
+    }
+
+    /// This pod is about to be deleted for the current revision.
+    pub fn begin_replacement(&mut self, uid: &PodUid) {
+        if let Some(node) = self.places.get(uid) {
+            self.guard
+                .begin(uid.clone(), node.clone(), self.joined.revision());
+        }
+    }
+
+    /// That deletion was answered: carried out, or not (as far as known).
+    pub fn end_replacement(&mut self, uid: &PodUid, carried_out: bool) {
+        self.guard.end(uid, carried_out);
+    }
+
+    /// What the guard has to remember, as it was told last.
+    pub fn told(&self) -> Option<Record> {
+        self.guard.known(&self.conditions)
+    }
+
+    /// From now on that is what the guard remembers, whether it shows on the DaemonSet yet or not.
+    pub fn tell(&mut self, record: Option<Record>) {
+        self.guard.tell(record);
+    }
+
+    /// What stands on the DaemonSet counts again: another replica may have told something else.
+    pub fn forget_told(&mut self) {
+        self.guard.forget_told();
     }
 
     /// When the pods have to be listed anew, because a write of ours should have shown by then.

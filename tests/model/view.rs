@@ -54,6 +54,8 @@ impl State {
             revision,
             replaces: revisions.count() > 1,
             successions: Successions::default(),
+            // What the guard remembers is no part of this model: it judges by what it sees.
+            record: None,
             nodes: (0..self.nodes.len())
                 .map(|position| self.node(position, rules))
                 .collect(),
@@ -108,6 +110,7 @@ impl State {
             number: set.numbers[usize::from(pod.template)].into(),
             terminating: pod.terminating || self.view.overlay.contains(&pod.uid),
             ready_since: pod.ready_since.map(at),
+            unready_since: None,
             started: pod.started.map(at),
             in_place: InPlace::default(),
             trouble: is_stuck.then(|| Trouble {

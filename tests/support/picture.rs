@@ -517,6 +517,12 @@ impl Picture {
         newest.and_then(|revision| hash(&revision.metadata))
     }
 
+    /// The hash of the revision with the least number.
+    pub(crate) fn oldest(&self) -> Option<&String> {
+        let oldest = self.revisions().min_by_key(|revision| revision.revision);
+        oldest.and_then(|revision| hash(&revision.metadata))
+    }
+
     /// Whether the DaemonSet as seen is at least as new as what the story wrote.
     pub(crate) fn is_up_to_date(&self) -> bool {
         let meta = self.daemon.as_ref().map(|daemon| &daemon.metadata);

@@ -29,7 +29,7 @@ impl Entry {
     ) -> String {
         let twins = all.filter(|other| other.number() == self.number());
         let before = twins.take_while(|other| other.name != self.name).count();
-        let letter = ["", "b", "c", "d", "e"][before];
+        let letter = ["", "b", "c", "d", "e", "f", "g"][before];
         format!("{}{letter}-{story}", self.number())
     }
 

@@ -5,7 +5,8 @@ use serde_json::json;
 use super::*;
 use crate::api;
 use crate::core::{
-    Counts, Labels, Node, Pod, PodRevision, Progress, Readiness, Revision, Targeting, Trouble,
+    Cause, Counts, Labels, Node, Pod, PodRevision, Progress, Readiness, Revision, Targeting,
+    Trouble,
 };
 use crate::index::{Index, SetKey};
 
@@ -35,6 +36,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         number: 0,
         terminating: false,
         ready_since: None,
+        unready_since: None,
         started: None,
         in_place: Default::default(),
         trouble: trouble.map(|reason| Trouble {
@@ -59,6 +61,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         revision: RevisionState::Current(Revision::from("abc")),
         replaces: true,
         successions: Default::default(),
+        record: None,
         nodes: names.iter().map(node).collect(),
     }
 }
@@ -77,6 +80,8 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         phase,
         opens: None,
         domains: Vec::new(),
+        guarded: None,
+        record: None,
         next_wake: None,
     }
 }
@@ -139,7 +144,10 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         }
         assert_eq!(events(&report), [("RolloutStalled", true)]);
     }
-    let failed = Verdict::FailedByRevision { since: at(0) };
+    let failed = Verdict::FailedByRevision {
+        since: at(0),
+        cause: Cause::NodeLost,
+    };
     let starting = Verdict::InProgress(Progress::Starting);
     let missing = Verdict::InProgress(Progress::Missing { since: None });
     case(
@@ -172,7 +180,13 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
 fn long_lists_of_names_are_cut() {
     let names: Vec<String> = (0..25).map(|number| format!("n{number:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let verdicts = vec![Verdict::FailedByRevision { since: at(0) }; 25];
+    let verdicts = vec![
+        Verdict::FailedByRevision {
+            since: at(0),
+            cause: Cause::NodeLost
+        };
+        25
+    ];
     let plan = plan(Phase::Stalled(Stall::FailedByRevision), verdicts, 1);
     let told = said(&report(Vec::new(), &fleet(&names, None), &plan), STALLED);
     assert!(told.contains("n09 and 15 more"), "{told}");

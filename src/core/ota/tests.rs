@@ -39,6 +39,7 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
         number: 0,
         terminating: false,
         ready_since: None,
+        unready_since: None,
         started: None,
         in_place: Default::default(),
         trouble: None,
@@ -56,6 +57,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        record: None,
         nodes: vec![Node {
             labels: Labels::default(),
             hold: None,

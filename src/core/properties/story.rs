@@ -74,6 +74,9 @@ fn rolling() -> impl Random<Strategy> {
             pause: pause.map(|seconds| Pause::Until(after(now(), seconds))),
             min_ready: Duration::from_secs(min_ready),
             ready_settle: Duration::from_secs(ready_settle),
+            // These stories are about everything else.
+            failure_window: Some(Duration::from_secs(30)),
+            failure_threshold: Some(Share::Percent(100)),
             ..Strategy::of(Mode::AdvancedRollingUpdate)
         },
     )
@@ -297,7 +300,7 @@ proptest! {
         strategy in rolling(), paces in paces(), dies_after in 0..8_i64,
     ) {
         let min_ready = Duration::from_secs(dies_after.unsigned_abs() + 2);
-        let mut telling = Telling::new(Strategy { min_ready, pause: None, ..strategy }, &paces);
+        let mut telling = Telling::new(Strategy { min_ready, pause: None, failure_threshold: None, ..strategy }, &paces);
         telling.happen(Event::Template(1));
         for _ in 0..120 {
             for node in 0..telling.size {

@@ -39,6 +39,7 @@ struct ModelPod {
     created: i64,
     started: Option<i64>,
     ready_since: Option<i64>,
+    unready_since: Option<i64>,
     ready_at: i64,
     gone_at: Option<i64>,
 }
@@ -54,6 +55,8 @@ pub(super) struct World {
     known: BTreeMap<u8, i64>,
     tick: i64,
     next_pod: usize,
+    /// What the guard told, as it stands on the DaemonSet.
+    record: Option<Record>,
     /// How often a pod of each node was deleted by a plan.
     pub(super) replaced: BTreeMap<usize, u32>,
 }
@@ -83,6 +86,7 @@ impl World {
             known: BTreeMap::from([(0, 1)]),
             tick: 0,
             next_pod: paces.len(),
+            record: None,
             replaced: BTreeMap::new(),
         }
     }
@@ -111,7 +115,8 @@ impl World {
         if online {
             pod.ready_at = pod.ready_at.max(tick + to_recover);
         } else {
-            pod.ready_since = None;
+            (pod.ready_since, pod.unready_since) =
+                (None, pod.ready_since.and(Some(tick)).or(pod.unready_since));
         }
     }
 
@@ -134,6 +139,7 @@ impl World {
     pub(super) fn crash(&mut self, node: usize) {
         let ready_at = self.tick + 7;
         if let Some(pod) = &mut self.nodes[node].pod {
+            pod.unready_since = Some(ready_at - 7);
             (pod.ready_since, pod.ready_at) = (None, ready_at);
         }
     }
@@ -181,6 +187,7 @@ impl World {
             revision,
             replaces: self.known.len() > 1,
             successions: Default::default(),
+            record: self.record.clone(),
             nodes: self
                 .nodes
                 .iter()
@@ -191,6 +198,7 @@ impl World {
 
     /// Carries out a plan; panics when it names a pod that is not there.
     pub(super) fn apply(&mut self, plan: &Plan) {
+        self.record = plan.record.clone();
         for action in &plan.actions {
             let Action::Delete(target) = action else {
                 panic!("the model knows no {action:?}");
@@ -222,6 +230,7 @@ impl ModelNode {
         pod.started.get_or_insert(tick);
         if pod.ready_at <= tick && pod.gone_at.is_none() {
             pod.ready_since.get_or_insert(tick);
+            pod.unready_since = None;
         }
     }
 
@@ -255,6 +264,7 @@ impl ModelPod {
             created,
             started: None,
             ready_since: None,
+            unready_since: None,
             ready_at: created + to_start,
             gone_at: None,
         }
@@ -273,6 +283,7 @@ impl ModelPod {
             number: known.get(&self.template).copied().unwrap_or(0),
             terminating: self.gone_at.is_some(),
             ready_since: self.ready_since.map(at),
+            unready_since: self.unready_since.map(at),
             started: self.started.map(at),
             in_place: Default::default(),
             trouble: None,

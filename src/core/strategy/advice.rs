@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::Note;
+use crate::core::fleet::Revision;
 use crate::core::names::{
-    ANNOTATION_PREFIX, IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_DOMAINS,
-    MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE,
-    ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    ANNOTATION_PREFIX, FAILURE_THRESHOLD, FAILURE_WINDOW, IMAGE_PREDOWNLOAD_PARALLELISM,
+    MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, ON_FAILURE, PARTITION,
+    PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE, REPLACE_BROKEN_FIRST, RESUME, ROLLING_UPDATE_TYPE,
+    SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 use crate::core::near::distance;
 
 /// Keys that have an effect.
-const KNOWN: [&str; 15] = [
+const KNOWN: &[&str] = &[
     UPDATE_STRATEGY,
     UPGRADE_STRATEGY,
     MAX_UNAVAILABLE,
@@ -27,6 +29,11 @@ const KNOWN: [&str; 15] = [
     READY_SETTLE,
     TOPOLOGY_KEY,
     MAX_DOMAINS,
+    FAILURE_WINDOW,
+    FAILURE_THRESHOLD,
+    ON_FAILURE,
+    RESUME,
+    REPLACE_BROKEN_FIRST,
 ];
 /// So many slips are named; who makes more of them reads these first.
 const LIMIT: usize = 8;
@@ -40,7 +47,7 @@ pub fn is_setting(key: &str) -> bool {
 
 /// Every setting of ours, in effect or planned.
 pub fn settings() -> impl Iterator<Item = &'static str> {
-    KNOWN.into_iter().chain(NOT_YET)
+    KNOWN.iter().copied().chain(NOT_YET)
 }
 
 /// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to
@@ -52,6 +59,17 @@ pub(super) fn on_keys(annotations: &BTreeMap<String, String>) -> Vec<Note> {
         .take(LIMIT)
         .map(Note::warning)
         .collect()
+}
+
+/// What to know of a `resume` that is not about the current revision.
+pub(super) fn on_resume(resume: &Revision, current: &Revision) -> Option<Note> {
+    (resume != current).then(|| Note {
+        warning: false,
+        text: format!(
+            "{RESUME} names revision {resume}, and the current one is {current}: it has no effect; remove it, or name \
+             that one to go on with it"
+        ),
+    })
 }
 
 fn advice(key: &str) -> Option<String> {

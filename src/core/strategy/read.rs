@@ -14,7 +14,7 @@ use super::RollingUpdateType::InPlaceIfPossible;
 use super::value::{Expected, Flaw, duration, selector};
 use super::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, advice,
-    sequence,
+    failing, sequence,
 };
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE,
@@ -107,6 +107,7 @@ fn read_settings(
     let ready_settle = read_ready_settle(source.annotations);
     let predownload = used_in(mode, read_predownload(source.annotations), None, notes)?;
     let parallelism = read_parallelism(source.annotations, predownload, notes);
+    used_in(mode, failing::reaction(source.annotations), (), notes)?;
     Ok(Strategy {
         mode,
         max_unavailable: used_in(mode, max_unavailable, DEFAULT_MAX_UNAVAILABLE, notes)?,
@@ -134,6 +135,10 @@ fn read_settings(
             RollingUpdateType::Standard,
             notes,
         )?,
+        broken_unlimited: used_in(mode, failing::broken(source.annotations), false, notes)?,
+        failure_window: used_in(mode, failing::window(source.annotations), None, notes)?,
+        failure_threshold: used_in(mode, failing::threshold(source.annotations), None, notes)?,
+        resume: used_in(mode, failing::resume(source.annotations), None, notes)?,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,

@@ -121,6 +121,10 @@ fn nothing_but_the_mode_means_the_defaults() {
         predownload: None,
         topology: None,
         rolling_update_type: RollingUpdateType::Standard,
+        broken_unlimited: false,
+        failure_window: None,
+        failure_threshold: None,
+        resume: None,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);

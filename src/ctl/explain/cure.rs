@@ -6,7 +6,9 @@ use crate::core::in_place::Way;
 use crate::core::names::{
     HOLD, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
 };
-use crate::core::{Mode, Node, Offline, Progress, Stall, Verdict, queue as in_order, stall_of};
+use crate::core::{
+    Cause, Guarded, Mode, Node, Offline, Progress, Stall, Verdict, queue as in_order, stall_of,
+};
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
 
@@ -24,14 +26,8 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::InProgress(progress) => cure_progress(picture, node, verdict, progress),
         Verdict::Budget { .. } => queue(picture, position),
         Verdict::Offline(offline) => cure_offline(picture, node, offline),
-        Verdict::FailedByRevision { .. } => format!(
-            "It keeps a slot of the budget ({} of {} taken). Repair the node, and it counts again as soon as it is \
-             Ready; or roll out another template: kubectl -n {} rollout undo daemonset/{}",
-            picture.plan.counts.unavailable,
-            picture.plan.counts.allowed,
-            picture.key.namespace,
-            picture.key.name
-        ),
+        Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),
+        Verdict::Guarded(guarded) => cure_guarded(picture, guarded),
         Verdict::Paused { until } => {
             let resume = format!("yurt-ds ctl resume {}", picture.key);
             match until {
@@ -82,6 +78,45 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
             None => String::new(),
         },
         Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
+    }
+}
+
+fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
+    let (counts, namespace) = (&picture.plan.counts, &picture.key.namespace);
+    let slot = format!(
+        "It keeps a slot of the budget ({} of {} taken).",
+        counts.unavailable, counts.allowed
+    );
+    let undo = format!(
+        "roll out another template: kubectl -n {namespace} rollout undo daemonset/{}",
+        picture.key.name
+    );
+    let pod = newest(node).map_or("", |pod| pod.name.as_str());
+    match cause {
+        Cause::NodeLost => format!(
+            "{slot} Repair the node, and the slot is free as soon as its pod is available; or {undo}"
+        ),
+        Cause::Crashing => {
+            format!("{slot} Look why: kubectl -n {namespace} logs {pod} --previous; then {undo}")
+        }
+        Cause::NotStarting => format!(
+            "{slot} Correct the image or the template, or {undo}. More about it: kubectl -n {namespace} describe pod {pod}"
+        ),
+    }
+}
+
+fn cure_guarded(picture: &Picture, guarded: Guarded) -> String {
+    let key = &picture.key;
+    match guarded {
+        Guarded::Stopped(_) => format!(
+            "Nothing new begins before another template is rolled out (kubectl -n {} rollout undo daemonset/{}), or \
+             somebody goes on with this one: yurt-ds ctl resume {key}",
+            key.namespace, key.name
+        ),
+        Guarded::Inconclusive { until } => format!(
+            "It goes on by itself in {}, or earlier when these nodes are back.",
+            age::between(picture.now, until)
+        ),
     }
 }
 

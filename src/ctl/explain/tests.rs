@@ -38,6 +38,7 @@ fn pod(name: &str) -> Pod {
         number: 0,
         terminating: false,
         ready_since: Some(at(110)),
+        unready_since: None,
         started: Some(at(101)),
         in_place: Default::default(),
         trouble: None,
@@ -68,6 +69,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        record: None,
         nodes,
     };
     let plan: Plan = decide(&strategy, &fleet, at(NOW));
@@ -160,7 +162,7 @@ fn every_state_of_a_node_has_words() {
     });
     case(
         pulling,
-        "InProgress",
+        "FailedByRevision",
         Some("ImagePullBackOff"),
         "does not start (ImagePullBackOff)",
         "rollout undo daemonset/web",

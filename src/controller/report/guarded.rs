@@ -1,0 +1,58 @@
+//! What the guard says: of a revision that it stopped, and in the condition in which it remembers.
+
+use super::{condition, named};
+use crate::api::Condition;
+use crate::core::names::GUARD;
+use crate::core::{Guarded, NodeName, Plan, Record, Stall};
+
+/// What the guard says of a revision that it stopped.
+pub(super) fn stopped_words(stall: Stall, plan: &Plan, record: &Record) -> String {
+    let way_on = format!(
+        "roll out another template, or go on with it: yurt-ds ctl resume (annotation resume: {})",
+        record.revision
+    );
+    match stall {
+        Stall::ReplacedTwice => format!(
+            "stopped by the guard: the pods on {} were replaced twice for this revision and are outdated again; something \
+             else makes pods of another revision there. Find it, then {way_on}",
+            named(
+                record.replaced_twice.iter().map(NodeName::as_str).collect(),
+                0
+            )
+        ),
+        _ => format!(
+            "stopped by the guard: {} nodes failed after they got this revision ({} may): {}; {way_on}",
+            plan.counts.failures,
+            plan.counts.threshold,
+            named(
+                record.failed.iter().map(NodeName::as_str).collect(),
+                plan.counts.failures.saturating_sub(record.failed.len())
+            )
+        ),
+    }
+}
+
+/// Whether the guard had stopped the revision of `plan` already.
+pub(super) fn is_stopped(told: Option<&Record>, plan: &Plan) -> bool {
+    told.is_some_and(|told| {
+        let same = |record: &Record| record.revision == told.revision;
+        told.stopped.is_some() && plan.record.as_ref().is_some_and(same)
+    })
+}
+
+/// Whether the same stall was told of the same revision, and not that the guard stopped it.
+pub(super) fn same_stall(
+    before: Option<&Condition>,
+    plan: &Plan,
+    reason: &str,
+    same_revision: bool,
+) -> bool {
+    let is_stopped = matches!(plan.guarded, Some(Guarded::Stopped(_)));
+    !is_stopped && same_revision && before.is_some_and(|before| before.reason == reason)
+}
+
+/// The condition in which the guard remembers.
+pub(super) fn sheet(record: &Record) -> Condition {
+    let stopped = record.stopped.is_some();
+    condition(GUARD, stopped, record.reason(), &record.to_string())
+}

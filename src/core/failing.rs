@@ -1,0 +1,57 @@
+//! Whether a pod fails by itself: its containers crash, or cannot be started.
+//!
+//! `CrashLoopBackOff` shows minutes late since Kubernetes 1.35, and not all the time: restarts and terminations are what
+//! a crash is judged by.
+
+use super::fleet::{Node, Pod};
+
+/// Reasons with which a container does not start before somebody mends something (list of ExtendedDaemonSet).
+const UNSTARTABLE: [&str; 11] = [
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ImageInspectError",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "PreStartHookError",
+    "PostStartHookError",
+    "PreCreateHookError",
+];
+
+/// A container that was started again this often is crashing, whatever its reason says.
+const CRASHING_RESTARTS: u32 = 2;
+
+/// In which way a pod fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failing {
+    /// A container ends again and again.
+    Crashes,
+    /// A container cannot be started at all.
+    CannotStart,
+}
+
+impl Failing {
+    /// How this pod fails, if it does.
+    pub(super) fn of(pod: &Pod) -> Option<Self> {
+        let trouble = pod.trouble.as_ref()?;
+        if crashes(pod) >= CRASHING_RESTARTS || &*trouble.reason == "CrashLoopBackOff" {
+            Some(Self::Crashes)
+        } else if UNSTARTABLE.contains(&&*trouble.reason) {
+            Some(Self::CannotStart)
+        } else {
+            None
+        }
+    }
+}
+
+/// How often the container in trouble was started again without anybody asking for it.
+fn crashes(pod: &Pod) -> u32 {
+    pod.trouble.as_ref().map_or(0, |trouble| trouble.restarts)
+}
+
+/// Whether a pod on `node` fails.
+pub(super) fn any_on(node: &Node) -> bool {
+    node.pods.iter().any(|pod| Failing::of(pod).is_some())
+}

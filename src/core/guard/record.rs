@@ -1,0 +1,184 @@
+//! What the guard has to remember, in the form in which it stands on the DaemonSet: a condition of its own.
+//!
+//! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
+//! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; that the revision was
+//! stopped. It is about one revision, and another one begins with an empty sheet.
+//!
+//! ```text
+//! revision 5d4f8: failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
+//! ```
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::core::fleet::{NodeName, Revision};
+use crate::core::verdict::Stopped;
+
+/// Failed nodes that are named; a condition has to stay small, so the others are only counted.
+pub(super) const FAILED_NAMED: usize = 200;
+/// Nodes of [`Record::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
+pub(super) const BROKEN_NAMED: usize = 1000;
+
+const FAILED: &str = "failed: ";
+const BROKEN: &str = "broken before: ";
+const TWICE: &str = "replaced twice: ";
+
+/// What the guard remembers about a revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The revision.
+    pub revision: Revision,
+    /// Why it was stopped, if it was. Only another revision or `resume` ends that.
+    pub stopped: Option<Stopped>,
+    /// Nodes that were charged to it and have not proved since that they run it.
+    pub failed: BTreeSet<NodeName>,
+    /// More of these, whose names are not kept.
+    pub more: usize,
+    /// Nodes whose old pod had been broken for longer than the failure window before it was replaced.
+    pub broken_before: BTreeSet<NodeName>,
+    /// Nodes whose pod we replaced twice for this revision.
+    pub replaced_twice: BTreeSet<NodeName>,
+}
+
+impl Record {
+    /// Nothing is known against the revision.
+    pub fn of(revision: Revision) -> Self {
+        Self {
+            revision,
+            stopped: None,
+            failed: BTreeSet::new(),
+            more: 0,
+            broken_before: BTreeSet::new(),
+            replaced_twice: BTreeSet::new(),
+        }
+    }
+
+    /// Nodes that failed, named or not.
+    pub fn failures(&self) -> usize {
+        self.failed.len() + self.more
+    }
+
+    /// Whether there is anything to remember.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::of(self.revision.clone())
+    }
+
+    /// The reason of the condition, whose status is `True` when the revision was stopped.
+    pub fn reason(&self) -> &'static str {
+        self.stopped.map_or("Watching", Stopped::word)
+    }
+
+    /// Reads a condition back: status `True`?, reason and message. `None`: it is none of ours.
+    pub fn read(status: bool, reason: &str, message: &str) -> Option<Self> {
+        let (revision, parts) = message.strip_prefix("revision ")?.split_once(": ")?;
+        let mut record = Self::of(revision.into());
+        record.stopped = match status {
+            true => Some(Stopped::from_word(reason)?),
+            false => None,
+        };
+        for part in parts.split("; ") {
+            if let Some(names) = part.strip_prefix(FAILED) {
+                (record.failed, record.more) = read_names(names);
+            } else if let Some(names) = part.strip_prefix(BROKEN) {
+                record.broken_before = read_names(names).0;
+            } else if let Some(names) = part.strip_prefix(TWICE) {
+                record.replaced_twice = read_names(names).0;
+            }
+        }
+        Some(record)
+    }
+}
+
+/// Names of nodes have neither spaces nor commas in them.
+fn read_names(text: &str) -> (BTreeSet<NodeName>, usize) {
+    let (names, more) = match text.rsplit_once(" and ") {
+        Some((names, more)) => (names, more.strip_suffix(" more")),
+        None => match text.strip_suffix(" more") {
+            Some(more) => ("", Some(more)),
+            None => (text, None),
+        },
+    };
+    let names = names.split(", ").filter(|name| !name.is_empty());
+    let more = more.and_then(|more| more.parse().ok()).unwrap_or(0);
+    (names.map(NodeName::from).collect(), more)
+}
+
+/// The message of the condition.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "revision {}: ", self.revision)?;
+        let parts = [
+            (FAILED, &self.failed, self.more),
+            (BROKEN, &self.broken_before, 0),
+            (TWICE, &self.replaced_twice, 0),
+        ];
+        let mut separator = "";
+        for (title, names, more) in parts {
+            if names.is_empty() && more == 0 {
+                continue;
+            }
+            let names: Vec<&str> = names.iter().map(NodeName::as_str).collect();
+            write!(f, "{separator}{title}{}", names.join(", "))?;
+            match (names.is_empty(), more) {
+                (_, 0) => {}
+                (true, more) => write!(f, "{more} more")?,
+                (false, more) => write!(f, " and {more} more")?,
+            }
+            separator = "; ";
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> BTreeSet<NodeName> {
+        names.iter().map(|name| NodeName::from(*name)).collect()
+    }
+
+    #[test]
+    fn what_is_written_can_be_read_back() {
+        let empty = Record::of("5d4f8".into());
+        let some = Record {
+            failed: names(&["edge-1", "edge-2.and.more"]),
+            broken_before: names(&["edge-7"]),
+            replaced_twice: names(&["edge-9", "edge-8"]),
+            ..empty.clone()
+        };
+        let many = Record {
+            stopped: Some(Stopped::FailedByRevision),
+            more: 3,
+            ..some.clone()
+        };
+        let nameless = Record {
+            stopped: Some(Stopped::ReplacedTwice),
+            more: 7,
+            ..empty.clone()
+        };
+        for record in [&empty, &some, &many, &nameless] {
+            let message = record.to_string();
+            let read = Record::read(record.stopped.is_some(), record.reason(), &message);
+            assert_eq!(read.as_ref(), Some(record), "{message}");
+        }
+        assert!(empty.is_empty() && !nameless.is_empty());
+        assert_eq!(many.failures(), 5);
+        assert_eq!(
+            many.to_string(),
+            "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \
+             replaced twice: edge-8, edge-9"
+        );
+    }
+
+    #[test]
+    fn what_others_wrote_is_no_record() {
+        for (status, reason, message) in [
+            (true, "FailedByRevision", "something else"),
+            (true, "Unknown", "revision 5d4f8: failed: edge-1"),
+            (false, "", ""),
+        ] {
+            assert_eq!(Record::read(status, reason, message), None);
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What is charged, what is not, and what stops a rollout.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::JUDGED_AFTER;
+use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::{
+    Action, Cause, Fleet, Guarded, Mode, Node, NodeName, Phase, Plan, Pod, Readiness, Record,
+    Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+};
+
+/// Three of ten nodes at a time, and two may fail.
+fn strategy() -> Strategy {
+    Strategy {
+        max_unavailable: Share::Number(3),
+        failure_threshold: Some(Share::Number(2)),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+/// Its new pod was made at 1000; it was lost so many seconds after that.
+fn lost(name: &str, after: i64) -> Node {
+    let since = Some(at(1000 + after));
+    Node {
+        readiness: Readiness::NotReady { since },
+        ..node(name, current(2).made(1000).broken())
+    }
+}
+
+fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
+    Pod {
+        trouble: Some(Trouble {
+            reason: reason.into(),
+            restarts,
+        }),
+        ..pod.broken()
+    }
+}
+
+/// These, and old ones up to ten nodes in all.
+fn beside_old(nodes: Vec<Node>) -> Fleet {
+    let names = (nodes.len()..10).map(|number| format!("z{number}"));
+    let old = names.map(|name| node(&name, old(1)));
+    fleet(nodes.into_iter().chain(old).collect())
+}
+
+fn at_1400(strategy: &Strategy, fleet: &Fleet) -> Plan {
+    decide(strategy, fleet, at(1400))
+}
+
+fn deletions(plan: &Plan) -> usize {
+    let deletes = |action: &&Action| matches!(action, Action::Delete(_));
+    plan.actions.iter().filter(deletes).count()
+}
+
+fn named(record: Option<&Record>) -> Vec<&str> {
+    record.map_or_else(Vec::new, |record| {
+        record.failed.iter().map(NodeName::as_str).collect()
+    })
+}
+
+#[test]
+fn a_node_lost_within_the_window_is_charged_and_one_lost_later_is_not() {
+    #[track_caller]
+    fn case(after: i64, window: Option<u64>, charged: bool) {
+        let strategy = Strategy {
+            failure_window: window.map(Duration::from_secs),
+            ..strategy()
+        };
+        let plan = decide(&strategy, &beside_old(vec![lost("a", after)]), at(9000));
+        let verdict = Verdict::FailedByRevision {
+            since: at(1000 + after),
+            cause: Cause::NodeLost,
+        };
+        assert_eq!(
+            plan.verdicts[0] == verdict,
+            charged,
+            "{:?}",
+            plan.verdicts[0]
+        );
+        assert_eq!(plan.counts.failures, usize::from(charged));
+        assert_eq!(plan.counts.unavailable, 3);
+    }
+    case(300, None, true);
+    case(301, None, false);
+    case(301, Some(400), true);
+    case(100, Some(60), false);
+    case(-1, None, false);
+}
+
+#[test]
+fn more_failures_than_may_be_stop_the_rollout_with_free_slots_left() {
+    let two = at_1400(&strategy(), &beside_old(vec![lost("a", 9), lost("b", 9)]));
+    assert_eq!((two.guarded, deletions(&two)), (None, 1));
+    let many = Strategy {
+        max_unavailable: Share::Number(8),
+        ..strategy()
+    };
+    let nodes = ["a", "b", "c"].map(|name| lost(name, 9)).to_vec();
+    let three = at_1400(&many, &beside_old(nodes));
+    let stopped = Guarded::Stopped(Stopped::FailedByRevision);
+    assert_eq!((three.guarded, deletions(&three)), (Some(stopped), 0));
+    assert_eq!(three.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!(three.verdicts[9], Verdict::Guarded(stopped));
+    assert_eq!(named(three.record.as_ref()), ["a", "b", "c"]);
+}
+
+#[test]
+fn crashes_and_images_that_cannot_be_had_are_failures_too() {
+    #[track_caller]
+    fn case(reason: &str, restarts: u32, expected: Option<Cause>) {
+        let pod = crashing(current(2).made(1000), reason, restarts);
+        let plan = at_1400(&strategy(), &beside_old(vec![node("a", pod)]));
+        let cause = match plan.verdicts[0] {
+            Verdict::FailedByRevision { cause, .. } => Some(cause),
+            _ => None,
+        };
+        assert_eq!(cause, expected, "{reason}, {restarts} restarts");
+        assert_eq!(plan.counts.failures, usize::from(expected.is_some()));
+        // For want of an image nobody is remembered.
+        let remembered = usize::from(expected == Some(Cause::Crashing));
+        assert_eq!(named(plan.record.as_ref()).len(), remembered);
+    }
+    case("Error", 1, None);
+    case("Error", 2, Some(Cause::Crashing));
+    case("CrashLoopBackOff", 1, Some(Cause::Crashing));
+    case("ErrImagePull", 0, Some(Cause::NotStarting));
+    case("CreateContainerConfigError", 0, Some(Cause::NotStarting));
+}
+
+#[test]
+fn a_pod_that_ran_for_long_before_it_crashed_is_no_failure_of_the_revision() {
+    let pod = Pod {
+        unready_since: Some(at(1301)),
+        ..crashing(current(2).made(1000), "Error", 5)
+    };
+    let plan = at_1400(&strategy(), &beside_old(vec![node("a", pod)]));
+    assert_eq!(plan.counts.failures, 0);
+}
+
+#[test]
+fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
+    let fleet = beside_old(vec![lost("a", 9)]);
+    let until = at(1009) + JUDGED_AFTER;
+    let early = decide(&strategy(), &fleet, at(1010));
+    assert_eq!(early.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(deletions(&early), 0);
+    assert_eq!((early.record, early.next_wake), (None, Some(until)));
+    let late = decide(&strategy(), &fleet, until);
+    assert_eq!((late.guarded, deletions(&late)), (None, 2));
+}
+
+#[test]
+fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
+    let away = |name: &str, second| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(second)),
+        },
+        ..node(name, old(1))
+    };
+    let nodes = |second| {
+        let updated = ["a", "b", "c"].map(|name| lost(name, 9));
+        let olds = ["d", "e", "f"].map(|name| away(name, second));
+        beside_old(updated.into_iter().chain(olds).collect())
+    };
+    // Three of three updated ones and three of seven others: too few of the others.
+    let charged = at_1400(&strategy(), &nodes(1020));
+    assert_eq!(
+        charged.guarded,
+        Some(Guarded::Stopped(Stopped::FailedByRevision))
+    );
+    // With twelve more that are updated and well, three of fifteen are less than three of seven.
+    let well = (0..12).map(|number| node(&format!("c{number:02}"), current(2).made(500)));
+    let mut outage = nodes(1020);
+    outage.nodes.extend(well);
+    outage.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let until = at(1309);
+    for now in [1010, 1100, 1308] {
+        let plan = decide(&strategy(), &outage, at(now));
+        let held = Guarded::Inconclusive { until };
+        assert_eq!(
+            (plan.guarded, plan.counts.failures),
+            (Some(held), 0),
+            "{now}"
+        );
+        assert_eq!((deletions(&plan), plan.record), (0, None));
+    }
+    let over = decide(&strategy(), &outage, until);
+    assert_eq!((over.guarded, over.counts.failures), (None, 0));
+    assert_eq!(deletions(&over), 3);
+    // What happened to the others long before or after is another story.
+    let mut apart = nodes(500);
+    apart.nodes.extend(
+        outage
+            .nodes
+            .iter()
+            .filter(|node| node.name.as_str().starts_with('c') && node.name.as_str() != "c")
+            .cloned(),
+    );
+    apart.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(at_1400(&strategy(), &apart).counts.failures, 3);
+}
+
+#[test]
+fn whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago() {
+    let down = |since: i64| Pod {
+        unready_since: Some(at(since)),
+        ..crashing(old(1), "Error", 9)
+    };
+    let nodes = vec![node("a", down(1100)), node("b", down(1101))];
+    let strategy = strategy();
+    let before = at_1400(&strategy, &beside_old(nodes));
+    let record = before.record.expect("something to remember");
+    let names: Vec<&str> = record.broken_before.iter().map(NodeName::as_str).collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(before.next_wake, Some(at(1401)));
+    let nodes = ["a", "b"].map(|name| node(name, crashing(current(2).made(1400), "Error", 3)));
+    let after = Fleet {
+        record: Some(record),
+        ..beside_old(nodes.to_vec())
+    };
+    let plan = decide(&strategy, &after, at(1450));
+    assert_eq!(named(plan.record.as_ref()), ["b"]);
+    assert_eq!((plan.counts.failures, plan.counts.failed), (1, 1));
+}
+
+/// A fleet of which the guard told that so many nodes failed.
+fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
+    Fleet {
+        record: Some(Record {
+            failed: failed.iter().map(|name| NodeName::from(*name)).collect(),
+            stopped,
+            ..Record::of("new".into())
+        }),
+        ..beside_old(nodes)
+    }
+}
+
+#[test]
+fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
+    // Gone: its slot is free, and it is counted.
+    let plan = at_1400(&strategy(), &told(vec![], &["gone-1", "gone-2"], None));
+    assert_eq!((plan.counts.failures, deletions(&plan)), (2, 3));
+    let plan = at_1400(
+        &strategy(),
+        &told(vec![], &["gone-1", "gone-2", "gone-3"], None),
+    );
+    assert_eq!((plan.counts.failures, deletions(&plan)), (3, 0));
+    // Well again, for less than the window, and for as long as that.
+    let recovered = |made: i64| node("a", current(2).made(made));
+    let plan = at_1400(&strategy(), &told(vec![recovered(1200)], &["a"], None));
+    assert_eq!((plan.verdicts[0], plan.counts.failures), (Verdict::Done, 1));
+    assert_eq!(plan.next_wake, Some(at(1510)));
+    let plan = at_1400(&strategy(), &told(vec![recovered(1090)], &["a"], None));
+    assert_eq!((plan.record, plan.counts.failures), (None, 0));
+}
+
+#[test]
+fn a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one() {
+    let fleet = told(vec![], &["a"], Some(Stopped::FailedByRevision));
+    let is_stopped = |strategy: &Strategy, fleet: &Fleet| {
+        let plan = at_1400(strategy, fleet);
+        let stopped = matches!(plan.guarded, Some(Guarded::Stopped(_)));
+        assert_eq!(stopped, deletions(&plan) == 0);
+        stopped
+    };
+    assert!(is_stopped(&strategy(), &fleet));
+    let lenient = Strategy {
+        failure_threshold: Some(Share::Percent(100)),
+        ..strategy()
+    };
+    assert!(is_stopped(&lenient, &fleet));
+    let resume = |hash: &str| Strategy {
+        resume: Some(hash.into()),
+        ..strategy()
+    };
+    assert!(is_stopped(&resume("old"), &fleet));
+    assert!(!is_stopped(&resume("new"), &fleet));
+    let mut next = fleet;
+    next.revision = crate::core::RevisionState::Current("newer".into());
+    assert!(!is_stopped(&strategy(), &next));
+}
+
+#[test]
+fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
+    let twice = |name: &str| Fleet {
+        record: Some(Record {
+            replaced_twice: [NodeName::from(name)].into(),
+            ..Record::of("new".into())
+        }),
+        ..beside_old(vec![node("a", current(2).made(500))])
+    };
+    // It has the current revision by now.
+    assert_eq!(deletions(&at_1400(&strategy(), &twice("a"))), 3);
+    let plan = at_1400(&strategy(), &twice("z5"));
+    assert_eq!(plan.guarded, Some(Guarded::Stopped(Stopped::ReplacedTwice)));
+    assert_eq!(plan.phase, Phase::Stalled(Stall::ReplacedTwice));
+    assert_eq!(deletions(&plan), 0);
+}
+
+#[test]
+fn a_list_of_names_has_an_end_and_the_number_is_kept() {
+    let nodes: Vec<Node> = (0..300)
+        .map(|number| lost(&format!("n{number:03}"), 9))
+        .collect();
+    let mut large = fleet(nodes);
+    large.nodes.push(node("z", old(1)));
+    let strategy = Strategy {
+        failure_threshold: Some(Share::Number(290)),
+        ..strategy()
+    };
+    let plan = at_1400(&strategy, &large);
+    let record = plan.record.expect("a sheet");
+    assert_eq!((record.failed.len(), record.more), (200, 100));
+    assert_eq!(
+        plan.guarded,
+        Some(Guarded::Stopped(Stopped::FailedByRevision))
+    );
+    large.record = Some(record.clone());
+    assert_eq!(at_1400(&strategy, &large).record, Some(record));
+}
+
+#[test]
+fn all_broken_old_pods_go_at_once_where_that_is_asked_for() {
+    let broken = || (0..8).map(|number| node(&format!("a{number}"), old(1).broken()));
+    let mut fleet = fleet(broken().collect());
+    fleet.nodes.push(node("z", old(1)));
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    assert_eq!(deletions(&at_1400(&one, &fleet)), 1);
+    let all = Strategy {
+        broken_unlimited: true,
+        ..one
+    };
+    let plan = at_1400(&all, &fleet);
+    assert_eq!(deletions(&plan), 8);
+    assert_eq!(plan.verdicts[8], Verdict::Budget { broken: false });
+}
+
+#[test]
+fn the_numbers_say_why_pods_are_not_available() {
+    let starting = |name: &str| node(name, current(2).made(1390).broken());
+    let away = node("e", old(1)).away();
+    let nodes = vec![
+        starting("a"),
+        lost("b", 9),
+        node("c", old(1).broken()),
+        node("d", old(1).broken()),
+        away,
+    ];
+    let strategy = Strategy {
+        max_unavailable: Share::Number(3),
+        ..strategy()
+    };
+    let plan = at_1400(&strategy, &beside_old(nodes));
+    assert_eq!(deletions(&plan), 1);
+    let expected = [
+        ("offline", 1),
+        ("in_progress", 2),
+        ("failed", 1),
+        ("broken_before", 1),
+    ];
+    assert_eq!(plan.counts.lacking(), expected);
+    // Of two pods on a node the available one counts, whichever is older.
+    let mut surplus = node("a", current(2).made(1000));
+    for second in [900, 1100] {
+        let other = Pod {
+            name: "other".into(),
+            uid: "other".into(),
+            ..current(2).made(second).broken()
+        };
+        surplus.pods = vec![surplus.pods[0].clone(), other];
+        surplus.pods.sort_by_key(|pod| pod.created);
+        let plan = at_1400(&strategy, &beside_old(vec![surplus.clone()]));
+        assert_eq!(plan.counts.updated, 1);
+        surplus.pods.retain(|pod| pod.name.as_str() == "a");
+    }
+}
+
+#[test]
+fn a_timestamp_may_stand_anywhere() {
+    let mut fleet = beside_old(vec![lost("a", 9)]);
+    fleet.nodes[0].pods[0].created = Timestamp::MAX;
+    assert_eq!(
+        decide(&strategy(), &fleet, Timestamp::MAX).counts.failures,
+        0
+    );
+}

@@ -1,0 +1,102 @@
+//! What the guard told, whether it shows on the DaemonSet yet or not, and which nodes we replaced for a revision.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::api::Condition;
+use crate::core::names::GUARD;
+use crate::core::{NodeName, PodUid, Record, Revision, RevisionState};
+
+/// What is known beside the condition on the DaemonSet.
+#[derive(Debug, Default)]
+pub(super) struct Guarded {
+    told: Told,
+    replaced: Replaced,
+}
+
+/// What was told last; what is written takes a moment to show.
+#[derive(Debug, Default)]
+enum Told {
+    /// Nothing by us: what stands on the DaemonSet counts.
+    #[default]
+    Nothing,
+    /// This, also where the DaemonSet says something else so far.
+    Record(Option<Record>),
+}
+
+/// Deletions that were carried out. The first one per node is only known here, and forgotten with the process; from the
+/// second on the node is in the [`Record`].
+#[derive(Debug, Default)]
+struct Replaced {
+    /// For which revision.
+    revision: Option<Revision>,
+    once: BTreeSet<NodeName>,
+    twice: BTreeSet<NodeName>,
+    /// Deletions without an answer yet.
+    pending: BTreeMap<PodUid, NodeName>,
+}
+
+impl Guarded {
+    /// What has to be remembered now.
+    pub(super) fn record(&self, conditions: &[Condition], state: &RevisionState) -> Option<Record> {
+        let mut record = self.known(conditions);
+        let RevisionState::Current(revision) = state else {
+            return record;
+        };
+        if self.replaced.revision.as_ref() == Some(revision) && !self.replaced.twice.is_empty() {
+            let of_it = record.filter(|record| record.revision == *revision);
+            let mut of_it = of_it.unwrap_or_else(|| Record::of(revision.clone()));
+            of_it
+                .replaced_twice
+                .extend(self.replaced.twice.iter().cloned());
+            record = Some(of_it);
+        }
+        record
+    }
+
+    /// What was told last.
+    pub(super) fn known(&self, conditions: &[Condition]) -> Option<Record> {
+        match &self.told {
+            Told::Record(record) => record.clone(),
+            Told::Nothing => {
+                let told = conditions
+                    .iter()
+                    .find(|condition| condition.kind == GUARD)?;
+                Record::read(told.status == "True", &told.reason, &told.message)
+            }
+        }
+    }
+
+    pub(super) fn tell(&mut self, record: Option<Record>) {
+        self.told = Told::Record(record);
+    }
+
+    pub(super) fn forget_told(&mut self) {
+        self.told = Told::Nothing;
+    }
+
+    /// A pod of this node is about to be deleted for `revision`.
+    pub(super) fn begin(&mut self, uid: PodUid, node: NodeName, revision: Option<&Revision>) {
+        if self.replaced.revision.as_ref() != revision {
+            self.replaced = Replaced {
+                revision: revision.cloned(),
+                ..Replaced::default()
+            };
+        }
+        self.replaced.pending.insert(uid, node);
+    }
+
+    /// That deletion was answered.
+    pub(super) fn end(&mut self, uid: &PodUid, carried_out: bool) {
+        let node = self.replaced.pending.remove(uid).filter(|_| carried_out);
+        if let Some(node) = node
+            && !self.replaced.once.insert(node.clone())
+        {
+            self.replaced.twice.insert(node);
+        }
+    }
+
+    /// The template is another one: a revision that comes back begins anew.
+    pub(super) fn forget_replaced(&mut self) {
+        self.replaced = Replaced::default();
+    }
+}

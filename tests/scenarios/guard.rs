@@ -1,0 +1,286 @@
+//! The guard: nodes that fail on a revision's account, and those that do not (spec/beyond.md §2, wishes 1, 2, 4, 21, 29).
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+use yurt_ds::sim::kubelet::Behaviour;
+
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::player::Stage;
+use crate::support::story::{Scenario, Step, Story, secs};
+use crate::support::suite::scenarios;
+
+/// A container that ends a second after its start, again and again.
+fn crashing() -> Behaviour {
+    Behaviour {
+        crash_after: Some(secs(1)),
+        never_ready: true,
+        ..Behaviour::default()
+    }
+}
+
+/// So many nodes may be down, and so many may fail.
+fn guarded(max_unavailable: usize, threshold: usize) -> Daemon {
+    Daemon::new()
+        .max_unavailable(&max_unavailable.to_string())
+        .annotate("failure-threshold", &threshold.to_string())
+}
+
+/// Six nodes, three at a time, of which one may fail; the new image crashes everywhere.
+fn three_of_six_crash() -> Story {
+    Story::on(6)
+        .with(guarded(3, 1))
+        .allowed(3)
+        .behave(NEW, crashing())
+        .image(NEW)
+        .until(is_stopped())
+        .expect(deletions(3).and(untouched(4..=6)))
+}
+
+fn is_stopped() -> Check {
+    condition("Stalled", "True", "stopped by the guard").and(condition("Guard", "True", "failed: "))
+}
+
+fn is_free() -> Check {
+    not_condition("Stalled").and(not_condition("Guard"))
+}
+
+/// Names the current revision in the annotation `resume`.
+async fn resume(stage: Stage) -> anyhow::Result<()> {
+    let revision = stage.see(|picture| picture.current().cloned()).await;
+    let revision = revision.context("a revision")?;
+    let patch = annotation_patch("resume", Some(&revision));
+    stage.patch_daemon(&patch).await
+}
+
+/// Somebody gives the pod of node 1 the label of the oldest revision.
+async fn relabel(stage: Stage) -> anyhow::Result<()> {
+    let old = stage.see(|picture| picture.oldest().cloned()).await;
+    let pod: Pod = stage.pod_on(1).await?;
+    let name = pod.metadata.name.context("a name")?;
+    let labels = json!({ "controller-revision-hash": old.context("a revision")? });
+    let patch = json!({ "metadata": { "labels": labels } });
+    let pods = stage.api::<Pod>();
+    let patch = kube::api::Patch::Merge(patch);
+    pods.patch(&name, &Default::default(), &patch).await?;
+    Ok(())
+}
+
+scenarios! {
+    fn w02_given_an_image_that_crashes_then_the_rollout_stops_by_itself_and_another_template_releases_it(pace) {
+        three_of_six_crash()
+            .until(one_event("Warning", "stopped by the guard"))
+            .throughout(deletions(3).and(untouched(4..=6)), pace.pick(3600, 8))
+            .image(OLD)
+            .until(converged().and(is_free()))
+            .expect(deletions(6).and(untouched(4..=6)))
+    }
+
+    fn w02_given_an_image_that_cannot_be_pulled_then_the_same(pace) {
+        let missing = Behaviour { image_error: true, ..Behaviour::default() };
+        Story::on(5)
+            .with(guarded(2, 1))
+            .allowed(2)
+            .behave(NEW, missing)
+            .image(NEW)
+            .until(is_stopped_for_want_of_images())
+            .throughout(deletions(2).and(untouched(3..=5)), pace.pick(600, 5))
+            .image(NEWER)
+            .until(converged().and(is_free()))
+    }
+
+    fn w02_given_a_stopped_rollout_then_only_the_hash_of_its_revision_resumes_it(pace) {
+        // The third one keeps its slot until the first two have failed.
+        Story::on(6)
+            .with(guarded(3, 1).min_ready(pace.pick(60, 15)))
+            .allowed(3)
+            .behave_on(1, NEW, crashing())
+            .behave_on(2, NEW, crashing())
+            .image(NEW)
+            .until(is_stopped())
+            .annotate("resume", "5d4f8c9b6d")
+            .until(event("Normal", "it has no effect"))
+            .annotate("failure-threshold", "100%")
+            .throughout(is_stopped().and(deletions(3)).and(untouched(4..=6)), pace.pick(600, 6))
+            .does("resume", resume)
+            .until(replaced(3..=6).and(not_condition("Guard")))
+            .expect(deletions(6))
+    }
+
+    fn w02_given_failures_that_nobody_sees_any_more_then_they_are_counted_also_by_another_controller(pace) {
+        let story = Story::on(5)
+            .with(guarded(1, 1))
+            .behave(NEW, crashing())
+            .image(NEW)
+            .until(condition("Guard", "False", "failed: "))
+            .expect(deletions(1))
+            .step(Step::RemoveNode(1))
+            .controller(false)
+            .wait(2)
+            .controller(true)
+            // Its slot is free, and its failure is not forgotten.
+            .until(is_stopped())
+            .expect(deletions(2).and(untouched(3..=5)))
+            .controller(false)
+            .excuse(2)
+            .delete_pod(2)
+            .controller(true)
+            .throughout(is_stopped().and(untouched(3..=5)), pace.pick(600, 8));
+        Scenario::from(story).alone()
+    }
+
+    fn w02_given_a_stopped_rollout_then_pause_selector_and_partition_neither_release_nor_hide_it(pace) {
+        let pool = |name: &str| json!({ "metadata": { "labels": { "pool": name } } });
+        let mut story = Story::on(6);
+        for node in 1..=4 {
+            story = story.patch_node(node, pool("canary"));
+        }
+        story
+            .with(guarded(2, 0).annotate("selector", "pool=canary").annotate("partition", "1"))
+            .allowed(2)
+            .behave(NEW, crashing())
+            .image(NEW)
+            .until(is_stopped())
+            .expect(deletions(2))
+            .annotate("paused", "true")
+            .until(condition("Paused", "True", "").and(condition("Guard", "True", "failed: ")))
+            .unannotate("paused")
+            .unannotate("selector")
+            .unannotate("partition")
+            .until(is_stopped())
+            .throughout(deletions(2).and(untouched(3..=6)), pace.pick(600, 5))
+            .image(OLD)
+            .until(converged().and(is_free()))
+            .expect(untouched(3..=6))
+    }
+
+    fn w01_given_a_revision_that_takes_its_nodes_down_then_it_is_stopped_and_the_nodes_are_named(pace) {
+        let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
+        Story::on(6)
+            .with(guarded(2, 1).min_ready(45))
+            .allowed(2)
+            .offline([6])
+            .behave(NEW, panics)
+            .image(NEW)
+            .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
+            .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8))
+            .online([6])
+            // Whoever returns is not served by a revision that was stopped.
+            .throughout(deletions(2).and(untouched(3..=6)), pace.pick(600, 8))
+            .image(OLD)
+            .throughout(untouched(3..=6).and(deletions(2)), 3)
+    }
+
+    fn w01_given_an_outage_that_takes_old_and_new_alike_then_nobody_is_charged_and_it_goes_on_by_itself(pace) {
+        let half = || {
+            Story::on(8)
+                .with(guarded(2, 0).annotate("partition", "4").annotate("failure-window", "45s"))
+                .allowed(2)
+                .image(NEW)
+                .until(replaced(1..=4).and(condition("RolloutComplete", "True", "held by partition")))
+                .offline([3, 4, 7, 8])
+                .annotate("partition", "0")
+                .until(condition("RolloutComplete", "False", "it is open whether this revision or the network"))
+                .throughout(untouched(5..=8).and(not_condition("Guard")), pace.pick(20, 5))
+        };
+        let returns = half()
+            .online([3, 4, 7, 8])
+            .until(converged().and(is_free()));
+        let lasts = half()
+            .until(replaced([5, 6]))
+            .expect(untouched([7, 8]).and(is_free()));
+        vec![returns, lasts]
+    }
+
+    fn w21_given_a_node_whose_old_pod_was_broken_for_long_then_its_failure_is_not_charged(pace) {
+        let story = Story::on(4)
+            .with(guarded(2, 0).annotate("failure-window", "5s"))
+            .allowed(2)
+            .behave_on(3, OLD, crashing())
+            .behave_on(3, NEW, crashing())
+            .delete_pod(3)
+            .until(restarting(3))
+            .wait(8)
+            .remember()
+            .image(NEW)
+            .until(replaced([1, 2, 4]))
+            .until(restarting(3))
+            .controller(false)
+            .wait(1)
+            .controller(true)
+            .throughout(not_condition("Guard").and(deletions(4)), pace.pick(600, 8));
+        Scenario::from(story).alone()
+    }
+
+    fn w29_given_a_node_that_is_outdated_again_after_two_replacements_then_it_is_not_replaced_a_third_time(pace) {
+        Story::on(2)
+            .with(Daemon::new().annotate("partition", "1"))
+            .image(NEW)
+            .until(runs_current(1))
+            .does("relabel the new pod", relabel)
+            .until(deletions(2).and(runs_current(1)))
+            .does("relabel it again", relabel)
+            .until(condition("Stalled", "True", "replaced twice").and(condition("Guard", "True", "replaced twice: ")))
+            .throughout(deletions(2), pace.pick(600, 5))
+            .does("resume", resume)
+            .until(deletions(3).and(not_condition("Stalled")))
+    }
+
+    fn w29_given_pods_that_users_delete_then_the_breaker_is_not_concerned(_pace) {
+        Story::on(3)
+            .with(Daemon::new().min_ready(2))
+            .image(NEW)
+            .until(runs_current(1))
+            .excuse(1)
+            .delete_pod(1)
+            .until(replaced([1, 2]))
+            .excuse(2)
+            .delete_pod(2)
+            .until(converged().and(is_free()))
+    }
+
+    fn w04_given_broken_pods_that_may_all_go_at_once_then_they_do_and_the_others_one_by_one(_pace) {
+        let mut story = Story::on(5)
+            .with(Daemon::new().annotate("replace-broken-first", "unlimited"))
+            .allowed(3);
+        for node in 3..=5 {
+            story = story.behave_on(node, OLD, crashing()).delete_pod(node);
+        }
+        for node in 3..=5 {
+            story = story.until(restarting(node));
+        }
+        story
+            .remember()
+            .image(NEW)
+            .until(converged())
+            .expect(deletions(5).and(in_order([3, 4, 5, 1, 2])))
+    }
+
+    fn w04_given_three_changes_within_minreadyseconds_then_the_budget_holds_across_all_of_them(pace) {
+        Story::on(5)
+            .with(Daemon::new().max_unavailable("2").min_ready(pace.pick(30, 10)))
+            .allowed(2)
+            .image(NEW)
+            .until(runs_current(2))
+            .image(NEWER)
+            .until(deletions(4))
+            .image(NEW)
+            .until(converged())
+            .expect(peak(2))
+    }
+
+    fn w03_given_a_reaction_that_is_not_offered_then_nothing_is_touched_and_it_is_said_why(pace) {
+        Story::on(2)
+            .with(Daemon::new().annotate("on-failure", "RevertSpec"))
+            .image(NEW)
+            .until(condition("InvalidSettings", "True", "behind the back of whoever owns it"))
+            .throughout(untouched(1..=2), pace.pick(600, 5))
+            .pod_writes(0)
+    }
+}
+
+/// For want of an image nobody is remembered, and the revision is stopped all the same.
+fn is_stopped_for_want_of_images() -> Check {
+    condition("Stalled", "True", "2 nodes failed").and(condition("Guard", "True", ""))
+}
