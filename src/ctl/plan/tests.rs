@@ -192,6 +192,28 @@ async fn what_blocks_is_told_with_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_update_in_place_is_planned_as_one() {
+    let world = World::with_nodes(3).await;
+    let line = "plan web --set rolling-update-type=InPlaceIfPossible --ends-in 1s";
+    let plan = world.json(&format!("{line} --image web:2")).await;
+    assert_eq!(plan["phase"], "Complete", "{plan}");
+    let manners = |plan: &Value| -> Vec<Value> {
+        let steps = plan["steps"].as_array().unwrap().iter();
+        steps.map(|step| step["manner"].clone()).collect()
+    };
+    assert_eq!(manners(&plan), ["inPlace"; 3], "{plan}");
+    // A variable of a container cannot be changed in a running pod.
+    let env = json!([{ "name": "c", "env": [{ "name": "A", "value": "b" }] }]);
+    let template = json!({ "spec": { "containers": env } });
+    annotate(&world, json!({ "apps.openyurt.io/paused": "true" })).await;
+    world
+        .patch(json!({ "spec": { "template": template } }))
+        .await;
+    let plan = world.json(&format!("{line} --unset paused")).await;
+    assert_eq!(manners(&plan), ["delete"; 3], "{plan}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_that_break_stop_the_plan() {
     let world = World::with_nodes(10).await;
     let plan = world
