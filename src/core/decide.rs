@@ -236,9 +236,9 @@ impl<'a> Draft<'a> {
         let Some(images) = &self.gates.images else {
             return BTreeSet::new();
         };
-        let queue: Vec<usize> = self.queue(false).iter().map(|turn| turn.position).collect();
+        let queue = || self.queue(false).iter().map(|turn| turn.position).collect();
         let (classes, verdicts) = (&self.classes, &self.verdicts);
-        let asking = images.ask(self.fleet, classes, verdicts, self.budget.base, &queue);
+        let asking = images.ask(self.fleet, classes, verdicts, self.budget.base, queue);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
         self.pulls_again = asking.wake;

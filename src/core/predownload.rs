@@ -151,15 +151,15 @@ impl<'a> Images<'a> {
         }
     }
 
-    /// Asks as many nodes as there is room for; `base` nodes take part. `queue` are those that wait for their
-    /// replacement, in the order of it.
+    /// Asks as many nodes as there is room for; `base` nodes take part. `queue` tells those that wait for their
+    /// replacement, in the order of it, which is worked out only where somebody can be asked.
     pub(super) fn ask(
         &self,
         fleet: &Fleet,
         classes: &[Class],
         verdicts: &[Verdict],
         base: usize,
-        queue: &[usize],
+        queue: impl FnOnce() -> Vec<usize>,
     ) -> Asking {
         let limit = self.settings.parallelism.resolve(base);
         let mut asking = Asking::default();
@@ -172,6 +172,11 @@ impl<'a> Images<'a> {
             }
         }
         let mut room = limit.saturating_sub(asking.pulls.len()).min(BATCH);
+        asking.wake = self.next_retry(classes);
+        if room == 0 {
+            return asking;
+        }
+        let queue = queue();
         let unasked = |position: &&usize| self.stands[**position] == Stand::Unasked;
         let due = |position: &&usize| match self.stands[**position] {
             Stand::Failed { retry } => retry <= self.now,
@@ -193,15 +198,17 @@ impl<'a> Images<'a> {
                 anew: self.stands[*position] == Stand::Unasked,
             });
         }
-        let retries = queue.iter().filter_map(|position| {
-            let retry = match self.stands[*position] {
-                Stand::Failed { retry } => retry,
-                _ => return None,
-            };
-            (retry > self.now).then_some(retry)
-        });
-        asking.wake = retries.min();
         asking
+    }
+
+    /// When the next node that failed may be asked again.
+    fn next_retry(&self, classes: &[Class]) -> Option<Timestamp> {
+        let stands = self.stands.iter().zip(classes);
+        let retries = stands.filter_map(|(stand, class)| match (stand, class) {
+            (Stand::Failed { retry }, Class::Outdated { settling: None, .. }) => Some(*retry),
+            _ => None,
+        });
+        retries.filter(|retry| *retry > self.now).min()
     }
 
     /// While all is paused nothing begins and nothing is written; what is under way goes on.

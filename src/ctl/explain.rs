@@ -130,8 +130,8 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             | Verdict::Partition
             | Verdict::NotSelected
             | Verdict::Held { .. }
-            | Verdict::OutOfWindow { .. }
-            | Verdict::PullPending(_) => None,
+            | Verdict::OutOfWindow { .. } => None,
+            Verdict::PullPending(_) => pulls::since(node),
             Verdict::Paused { .. } | Verdict::Invalid | Verdict::NativeControllerBehind => {
                 picture.state_since()
             }

@@ -64,6 +64,11 @@ scenarios! {
             .until_within(converged(), pace.pick(290, 120))
             .until(jobs(0, 4))
             .expect(pulled_at_once(2).and(deletions(4)).and(no_ota_conditions()));
+        // To each pod: the request, the result, the deletion. No kubelet's write comes between them here.
+        let required = match pace {
+            Pace::Virtual => required.pod_writes(3 * 4),
+            Pace::Real => required,
+        };
         // Nobody waits: the first one goes at once, the next ones pull meanwhile.
         let best_effort = pulling(3, "1", "best-effort")
             .behave(NEW, slow)

@@ -1,5 +1,7 @@
 //! Images that a node pulls ahead of its replacement, in words.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::super::age;
 use super::super::picture::Picture;
 use super::newest;
@@ -56,6 +58,13 @@ pub(super) fn aside(picture: &Picture, node: &Node) -> String {
         Some(_) => format!("; its images could not be pulled{}", why(node)),
         None => String::new(),
     }
+}
+
+/// Since when its images are asked for, as far as that is known: only attempts that failed are dated.
+pub(super) fn since(node: &Node) -> Option<Timestamp> {
+    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
+    let failure = image.and_then(|image| image.failure.as_ref());
+    failure.map(|failure| failure.asked)
 }
 
 /// What would change that.
