@@ -207,6 +207,7 @@ fn the_memory_reads_back_what_was_written() {
 /// A fleet of one outdated node whose pod names the revision "old" and this image.
 fn one(image: &str) -> (Strategy, Fleet) {
     let mut fleet = fleet(vec![node("n", old(1))]);
+    fleet.nodes[0].has_images = true;
     let new = changed("/spec/containers/0/image", json!("main:2"));
     fleet.successions = [("old".into(), between(&new))].into();
     let side = Container {
