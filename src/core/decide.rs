@@ -387,8 +387,10 @@ impl<'a> Draft<'a> {
                 available: false, ..
             }
             | Class::Unknown { available: false } => {
-                let since = node.pods.iter().find(|pod| !pod.terminating)?.ready_since?;
-                Some(later(since, self.strategy.min_ready))
+                let pod = node.pods.iter().find(|pod| !pod.terminating)?;
+                let since = pod.ready_since?;
+                // While its image changes no time makes it available.
+                (!pod.in_place.is_under_way()).then(|| later(since, self.strategy.min_ready))
             }
             _ => None,
         };

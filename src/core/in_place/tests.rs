@@ -277,3 +277,19 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
     assert!(matches!(plan.actions.as_slice(), [Action::Delete(_)]));
     assert_eq!(plan.recreates, None);
 }
+
+/// Found by the model checker: the template changes again while the image of a pod changes, and the pod is still Ready.
+#[test]
+fn an_overtaken_update_asks_for_no_wake_that_is_over() {
+    let (strategy, mut fleet) = one("main:1");
+    fleet.nodes[0].pods[0].in_place.update = Some(Update {
+        at: at(20),
+        is_carried_out: false,
+    });
+    let paused = Strategy {
+        pause: Some(crate::core::Pause::Indefinite),
+        ..strategy
+    };
+    let plan = decide(&paused, &fleet, at(100));
+    assert_eq!(plan.next_wake, None, "{:?}", plan.verdicts);
+}
