@@ -1,20 +1,39 @@
 //! How long a decision takes: `cargo bench --bench decide`.
 //!
 //! Four situations of a fleet, each with 1,000, 10,000 and 100,000 nodes of which a fifth is offline: in the middle of a
-//! rollout, at its start, done, and OTA at its start. Prints the median and the best of many runs: on a busy machine the
-//! median tells more about the neighbours.
+//! rollout, at its start, done, and OTA at its start; then the first two with every setting there is, on nodes with labels,
+//! some with a hold or a window of their own. Prints the median and the best of many runs: on a busy machine the median tells
+//! more about the neighbours.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
+use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
+use yurt_ds::core::strategy::{Source, read};
 use yurt_ds::core::{
-    Fleet, Labels, Mode, Node, Pod, PodRevision, Readiness, RevisionState, Share, Strategy,
-    Targeting, decide,
+    Fleet, Hold, Labels, Mode, Node, NodeWindow, Pod, PodRevision, Readiness, Reading,
+    RevisionState, Share, Strategy, Targeting, Windows, decide,
 };
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const RUNS: usize = 31;
+/// Every setting that one DaemonSet can have at once.
+const SETTINGS: [(&str, &str); 12] = [
+    ("update-strategy", "AdvancedRollingUpdate"),
+    ("max-unavailable", "10%"),
+    ("partition", "1%"),
+    ("selector", "pool notin (pool-6)"),
+    ("ready-settle", "1m"),
+    ("min-interval", "5s"),
+    ("ramp-up", "1%"),
+    ("maintenance-window", "Mon-Sun 00:00-24:00 UTC"),
+    ("image-predownload-parallelism", "5%"),
+    ("topology-key", "zone"),
+    ("max-domains", "5"),
+    ("rolling-update-type", "InPlaceIfPossible"),
+];
 /// A moment long after everything in the fleet happened.
 const NOW: i64 = 2_000_000_000;
 
@@ -23,14 +42,22 @@ fn main() {
         "{:<14} {:>9} {:>12} {:>12} {:>12}",
         "situation", "nodes", "median ms", "best ms", "ns per node"
     );
-    for (name, mode, updated) in [
-        ("mid rollout", Mode::AdvancedRollingUpdate, 50),
-        ("first batch", Mode::AdvancedRollingUpdate, 0),
-        ("steady state", Mode::AdvancedRollingUpdate, 100),
-        ("ota announced", Mode::Ota, 0),
+    let rolling = strategy(Mode::AdvancedRollingUpdate);
+    for (name, strategy, updated, is_plain) in [
+        ("mid rollout", rolling.clone(), 50, true),
+        ("first batch", rolling.clone(), 0, true),
+        ("steady state", rolling, 100, true),
+        ("ota announced", strategy(Mode::Ota), 0, true),
+        ("all, mid", every_setting(), 50, false),
+        ("all, first", every_setting(), 0, false),
     ] {
         for size in SIZES {
-            let times = measure(&strategy(mode), &fleet(size, updated));
+            let fleet = fleet(size, updated);
+            let fleet = match is_plain {
+                true => fleet,
+                false => with_everything(fleet),
+            };
+            let times = measure(&strategy, &fleet);
             let [best, median] = [0, RUNS / 2].map(|position| times[position].as_secs_f64());
             println!(
                 "{name:<14} {size:>9} {:>12.3} {:>12.3} {:>12.1}",
@@ -67,6 +94,42 @@ fn strategy(mode: Mode) -> Strategy {
         min_ready: Duration::from_secs(5),
         ..Strategy::of(mode)
     }
+}
+
+/// Every setting at once, as annotations say it.
+fn every_setting() -> Strategy {
+    let annotations =
+        SETTINGS.map(|(name, value)| (format!("{ANNOTATION_PREFIX}{name}"), value.into()));
+    let reading = read(&Source {
+        annotations: &annotations.into(),
+        update_strategy: Some(ON_DELETE),
+        rolling_update_max_unavailable: None,
+        min_ready_seconds: 5,
+    });
+    match reading {
+        Reading::Strategy { strategy, .. } => strategy,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// With labels, and on some nodes a hold or a window.
+fn with_everything(mut fleet: Fleet) -> Fleet {
+    let window = Arc::new(Windows::read("Mon-Fri 22:00-05:00 Europe/Berlin").expect("a window"));
+    for (i, node) in fleet.nodes.iter_mut().enumerate() {
+        let labels = [
+            ("zone", format!("zone-{:02}", i % 20)),
+            ("pool", format!("pool-{}", i % 7)),
+        ];
+        node.labels = labels.into_iter().collect();
+        node.window = i
+            .is_multiple_of(11)
+            .then(|| NodeWindow::Windows(window.clone()));
+        node.hold = i.is_multiple_of(101).then(|| Hold {
+            until: Some(at(NOW + 3_600)),
+            reason: "calibration".into(),
+        });
+    }
+    fleet
 }
 
 /// A fleet of which `updated` percent of the online nodes run the current revision.

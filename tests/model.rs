@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use stateright::{Checker, Model, Property};
 use yurt_ds::core::selector::Selector;
+use yurt_ds::core::strategy::{Predownload, RollingUpdateType, Topology};
 use yurt_ds::core::{Mode, Phase, Share, Stall, Strategy, Verdict};
 
-use self::state::{Ago, Faults, Node, Pod, State, Template};
+use self::state::{Ago, Faults, Node, Pod, State, Template, Violation};
 use self::steps::Step;
 use self::view::TICK;
 
@@ -38,7 +39,7 @@ pub(crate) struct Rules {
     nodes: usize,
     strategy: Strategy,
     faults: Faults,
-    /// How many of the first nodes `selector` selects.
+    /// How many of the first nodes are in zone `a`.
     selected: usize,
     /// Containers of this template crash.
     broken: Option<Template>,
@@ -46,6 +47,8 @@ pub(crate) struct Rules {
     killer: Option<Template>,
     /// Pods stay Ready while their node is lost.
     autonomous: bool,
+    /// By which budget it is judged, if not by its own: a smaller one has to be found exceeded.
+    judged_by: Option<usize>,
 }
 
 impl Rules {
@@ -63,6 +66,7 @@ impl Rules {
             broken: None,
             killer: None,
             autonomous: false,
+            judged_by: None,
         }
     }
 
@@ -78,8 +82,14 @@ impl Rules {
         self.with(|strategy| strategy.selector = Some(zone))
     }
 
+    /// The first nodes are in zone `a`, which `selector` selects, the others in `b`.
+    fn zone_of(&self, position: usize) -> &'static str {
+        if position < self.selected { "a" } else { "b" }
+    }
+
     fn is_selected(&self, position: usize) -> bool {
-        position < self.selected
+        let selector = self.strategy.selector.as_ref();
+        selector.is_none() || self.zone_of(position) == "a"
     }
 
     fn kept(&self, nodes: usize) -> usize {
@@ -88,6 +98,7 @@ impl Rules {
 
     fn allowed(&self) -> usize {
         match self.strategy.max_unavailable {
+            _ if self.judged_by.is_some() => self.judged_by.unwrap_or_default(),
             Share::Number(nodes) => nodes as usize,
             Share::Percent(_) => unreachable!("the model has absolute budgets"),
         }
@@ -99,12 +110,12 @@ impl Rules {
             let age = u32::from(since.unsigned_abs());
             TICK * age >= self.strategy.min_ready
         };
-        !pod.terminating && pod.ready_since.is_some_and(ripe)
+        !pod.terminating && !pod.changing && pod.ready_since.is_some_and(ripe)
     }
 
     /// Whether a pod has started, and will never be Ready.
     fn is_done_for(&self, pod: &Pod) -> bool {
-        self.broken == Some(pod.template) && pod.started.is_some()
+        self.broken == Some(pod.template) && pod.started.is_some() && !pod.changing
     }
 
     /// Whether a node may die of what it runs.
@@ -186,7 +197,7 @@ impl State {
         let excused = |verdict: &Verdict| match verdict {
             Verdict::Done | Verdict::Offline(_) | Verdict::FailedByRevision { .. } => true,
             Verdict::Partition => rules.kept(self.nodes.len()) > 0,
-            Verdict::NotSelected => rules.selected < self.nodes.len(),
+            Verdict::NotSelected => rules.strategy.selector.is_some(),
             Verdict::Paused { .. } => self.set.paused,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
             // A rollout that fails stops, with its budget spent and no more.
@@ -205,9 +216,12 @@ impl State {
     }
 }
 
-/// Explores `rules`, and tells the shortest way to a counterexample.
+/// The shortest way to a state in which something does not hold, and what that is.
+type Counterexample = (&'static str, Vec<(State, Option<Step>)>);
+
+/// Explores `rules`, prints how far that went.
 #[expect(clippy::disallowed_methods, reason = "says how long it took")]
-fn explore(name: &str, rules: Rules) {
+fn search(name: &str, rules: Rules) -> Option<Counterexample> {
     let limit = std::env::var("YURT_DS_MODEL_STATES").ok();
     let limit = limit.map_or(STATES, |text| text.parse().expect("a number of states"));
     let checker = rules.checker().threads(2);
@@ -217,31 +231,34 @@ fn explore(name: &str, rules: Rules) {
     };
     let begin = std::time::Instant::now();
     let checker = checker.spawn_bfs().join();
-    let seen = checker.unique_state_count();
     let extent = match limit {
         0 => "all",
         limit if checker.state_count() < limit => "all",
         _ => "the first",
     };
     println!(
-        "{name}: {extent} {seen} states ({} with repeats), {} steps deep, {:.1} s",
+        "{name}: {extent} {} states ({} with repeats), {} steps deep, {:.1} s",
+        checker.unique_state_count(),
         checker.state_count(),
         checker.max_depth(),
         begin.elapsed().as_secs_f64()
     );
-    for property in [
-        "no violation",
-        "at rest only when converged",
-        "it comes to rest",
-    ] {
-        if let Some(path) = checker.discovery(property) {
-            let steps: Vec<String> = path
-                .into_vec()
-                .into_iter()
-                .map(|(state, step)| format!("{state:?}\n    {step:?}"))
-                .collect();
-            panic!("{name}, {property}:\n{}", steps.join("\n"));
-        }
+    let properties = checker.model().properties().into_iter();
+    let mut found = properties.filter_map(|property| {
+        let path = checker.discovery(property.name)?;
+        Some((property.name, path.into_vec()))
+    });
+    found.next()
+}
+
+/// Explores `rules`, in which everything has to hold.
+fn explore(name: &str, rules: Rules) {
+    if let Some((property, way)) = search(name, rules) {
+        let steps = way
+            .iter()
+            .map(|(state, step)| format!("{state:?}\n    {step:?}"));
+        let steps: Vec<String> = steps.collect();
+        panic!("{name}, {property}:\n{}", steps.join("\n"));
     }
 }
 
@@ -430,4 +447,80 @@ fn five_nodes_hold_as_few() {
         ..templates(1)
     };
     explore("five nodes", Rules::of(5, 2, faults));
+}
+
+#[test]
+fn one_node_too_many_is_noticed() {
+    let rules = Rules {
+        judged_by: Some(1),
+        ..Rules::of(3, 2, templates(1))
+    };
+    let (property, way) = search("too strict a judge", rules).expect("a counterexample");
+    let last = way.last().and_then(|(state, _)| state.violation);
+    assert_eq!(
+        (property, last),
+        ("no violation", Some(Violation::BudgetExceeded))
+    );
+}
+
+#[test]
+fn pods_that_are_updated_in_place_take_slots_until_they_run_the_new_image() {
+    let faults = Faults {
+        losses: 1,
+        restarts: 1,
+        ..templates(2)
+    };
+    let rules = Rules::of(3, 1, faults);
+    explore(
+        "in place",
+        rules.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible),
+    );
+}
+
+#[test]
+fn in_place_is_no_less_safe_with_watches_that_stand_still() {
+    let faults = Faults {
+        freezes: 2,
+        kills: 1,
+        ..templates(2)
+    };
+    let rules = Rules::of(2, 1, faults);
+    explore(
+        "in place, frozen watches",
+        rules.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible),
+    );
+}
+
+#[test]
+fn images_that_are_pulled_ahead_hold_up_nobody_for_ever() {
+    let faults = Faults {
+        losses: 1,
+        restarts: 1,
+        freezes: 1,
+        ..templates(2)
+    };
+    let rules = Rules::of(2, 1, faults).with(|strategy| {
+        strategy.image_predownload_parallelism = Some(Share::Number(1));
+        strategy.predownload = Some(Predownload::Required);
+    });
+    explore("images pulled ahead", rules);
+}
+
+#[test]
+fn one_failure_domain_after_the_other_gets_to_the_end() {
+    let faults = Faults {
+        losses: 1,
+        crashes: 1,
+        ..templates(2)
+    };
+    let rules = Rules {
+        selected: 1,
+        ..Rules::of(3, 2, faults)
+    };
+    let zones = Topology {
+        key: "zone".into(),
+        at_once: 1,
+    };
+    let rules = rules.with(|strategy| strategy.topology = Some(zones));
+    explore("failure domains", rules);
 }

@@ -56,6 +56,10 @@ pub(crate) struct Pod {
     pub(crate) started: Option<Ago>,
     pub(crate) ready_since: Option<Ago>,
     pub(crate) terminating: bool,
+    /// It was updated in place, and its kubelet has not restarted the container yet.
+    pub(crate) changing: bool,
+    /// `PodImageReady`: of which revision the images are asked for, and whether they are there.
+    pub(crate) images: Option<(Template, bool)>,
     /// `PodNeedUpgrade`: its status, and the revision that its message names.
     pub(crate) need_upgrade: Option<(bool, Template)>,
 }
@@ -87,8 +91,15 @@ pub(crate) struct View {
     pub(crate) pods: Option<Vec<Vec<Pod>>>,
     pub(crate) nodes: Option<Vec<(bool, Ago)>>,
     pub(crate) set: Option<Set>,
-    /// Pods that we asked to delete, while that cannot be seen.
-    pub(crate) overlay: Vec<u8>,
+    /// Pods that we asked to delete (or to update in place), while that cannot be seen.
+    pub(crate) overlay: Vec<(u8, Write)>,
+}
+
+/// What we asked for of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Write {
+    Deletion,
+    Renewal,
 }
 
 /// How often each thing may still go wrong.
@@ -217,7 +228,10 @@ impl State {
         for pod in known.chain(seen).flatten() {
             number(&mut pod.uid);
         }
-        self.view.overlay.iter_mut().for_each(number);
+        self.view
+            .overlay
+            .iter_mut()
+            .for_each(|(uid, _)| number(uid));
         self.view.overlay.sort_unstable();
         self.view.overlay.dedup();
     }
@@ -284,7 +298,7 @@ impl State {
         let known = self.nodes.iter().map(|node| &node.pods);
         let seen = self.view.pods.iter().flatten();
         let uids = known.chain(seen).flatten().map(|pod| pod.uid);
-        let uids = uids.chain(self.view.overlay.iter().copied());
+        let uids = uids.chain(self.view.overlay.iter().map(|(uid, _)| *uid));
         uids.max().map_or(0, |most| most + 1)
     }
 
@@ -304,6 +318,11 @@ impl State {
 }
 
 impl Pod {
+    /// Whether its kubelet has to start its container (again).
+    pub(crate) fn is_to_start(&self) -> bool {
+        self.ready_since.is_none() || self.changing
+    }
+
     pub(crate) fn new(template: Template, created: Ago) -> Self {
         Self {
             uid: 0,
@@ -313,6 +332,8 @@ impl Pod {
             started: None,
             ready_since: None,
             terminating: false,
+            changing: false,
+            images: None,
             need_upgrade: None,
         }
     }

@@ -6,8 +6,9 @@
 use yurt_ds::core::{Action, Fleet, Mode, Node, Pause, Plan, Readiness, Strategy, decide};
 
 use super::Rules;
-use super::state::{Pod, State, Template, View, Violation, Watch};
+use super::state::{Pod, State, Template, View, Violation, Watch, Write};
 use super::view::{now, template_of};
+use yurt_ds::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +17,8 @@ pub(crate) enum Step {
     Tick,
     /// A kubelet starts a container (again), and the pod becomes Ready; or, of a broken image, crashes.
     Start(usize, usize),
+    /// A node has pulled the images that it was asked for.
+    Pull(usize, usize),
     /// A pod has ended.
     End(usize, usize),
     /// The native controller observes the template and makes its revision.
@@ -57,8 +60,11 @@ impl State {
             for (p, pod) in node.pods.iter().enumerate() {
                 if node.ready && pod.terminating {
                     steps.push(Step::End(n, p));
-                } else if node.ready && pod.ready_since.is_none() && !rules.is_done_for(pod) {
+                } else if node.ready && pod.is_to_start() && !rules.is_done_for(pod) {
                     steps.push(Step::Start(n, p));
+                }
+                if node.ready && pod.images.is_some_and(|(_, are_there)| !are_there) {
+                    steps.push(Step::Pull(n, p));
                 }
             }
             let alive = node.pods.iter().filter(|pod| !pod.terminating).count();
@@ -139,9 +145,15 @@ impl State {
             Step::Start(n, p) => {
                 let pod = &mut self.nodes[n].pods[p];
                 pod.started.get_or_insert(0);
-                if rules.broken != Some(pod.template) {
-                    pod.ready_since = Some(0);
-                }
+                pod.changing = false;
+                let runs = rules.broken != Some(pod.template);
+                pod.ready_since = runs.then_some(0);
+                let uid = pod.uid;
+                self.outdate(uid);
+            }
+            Step::Pull(n, p) => {
+                let pod = &mut self.nodes[n].pods[p];
+                pod.images = pod.images.map(|(template, _)| (template, true));
                 let uid = pod.uid;
                 self.outdate(uid);
             }
@@ -286,7 +298,7 @@ impl State {
             .iter()
             .position(holds)
             .expect("a pod of the fleet");
-        let replaces = matches!(action, Action::Delete(_));
+        let replaces = action.begins();
         let offline = matches!(fleet.nodes[position].readiness, Readiness::NotReady { .. });
         let current = self.set.wanted;
         let knows = self.view.set.is_none();
@@ -315,11 +327,15 @@ impl State {
         let uid = number(action);
         let mut seen = self.view.pods.iter().flatten().flatten();
         let is_old = seen.any(|pod| pod.uid == uid && pod.changed);
-        if let Action::Delete(_) = action
-            && self.view.pods.is_some()
-        {
-            self.view.overlay.push(uid);
-        }
+        let write = match action {
+            Action::Delete(_) => Some(Write::Deletion),
+            Action::UpdateInPlace { .. } => Some(Write::Renewal),
+            _ => None,
+        };
+        let is_blind = self.view.pods.is_some();
+        self.view
+            .overlay
+            .extend(write.filter(|_| is_blind).map(|write| (uid, write)));
         if is_old {
             return;
         }
@@ -332,10 +348,18 @@ impl State {
         };
         match action {
             Action::Delete(_) => {
-                // A pod that was not available anyway is repaired, not taken down.
-                let pod = &self.nodes[n].pods[p];
-                self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod);
+                self.take_down(n, p, rules);
                 self.terminate(n, p);
+            }
+            Action::UpdateInPlace { renewal, .. } => {
+                self.take_down(n, p, rules);
+                let pod = &mut self.nodes[n].pods[p];
+                (pod.template, pod.changing) = (template_of(&renewal.revision), true);
+                self.outdate(uid);
+            }
+            Action::AskForImages { revision, .. } => {
+                self.nodes[n].pods[p].images = Some((template_of(revision), false));
+                self.outdate(uid);
             }
             Action::SetNeedUpgrade {
                 needed, revision, ..
@@ -343,12 +367,23 @@ impl State {
                 self.nodes[n].pods[p].need_upgrade = Some((*needed, template_of(revision)));
                 self.outdate(uid);
             }
-            Action::UpdateInPlace { .. } | Action::AskForImages { .. } => {}
-            Action::RemoveConditions { .. } => {
-                self.nodes[n].pods[p].need_upgrade = None;
+            Action::RemoveConditions { types, .. } => {
+                let pod = &mut self.nodes[n].pods[p];
+                if types.contains(&POD_NEED_UPGRADE) {
+                    pod.need_upgrade = None;
+                }
+                if types.contains(&POD_IMAGE_READY) {
+                    pod.images = None;
+                }
                 self.outdate(uid);
             }
         }
+    }
+
+    /// We are about to take a pod away. One that was not available anyway is repaired, not taken down.
+    fn take_down(&mut self, n: usize, p: usize, rules: &Rules) {
+        let pod = &self.nodes[n].pods[p];
+        self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod);
     }
 
     /// Targeted nodes on an old revision.

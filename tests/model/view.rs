@@ -1,16 +1,18 @@
 //! From what our controller sees to the [`Fleet`] that the engine judges, as the index would make it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use yurt_ds::core::in_place::{InPlace, Successions};
+use serde_json::json;
+use yurt_ds::core::in_place::{Container, InPlace, Shape, Succession, Successions, Update};
 use yurt_ds::core::{
     Behind, Fleet, Labels, Node, OtaCondition, Pod, PodRevision, Readiness, Revision,
-    RevisionState, Targeting, Trouble,
+    RevisionState, RollingUpdateType, Targeting, Trouble,
 };
 
 use super::Rules;
-use super::state::{self, Ago, Set, State, Template};
+use super::state::{self, Ago, Set, State, Template, Write};
 
 /// How long a tick is: the guard's window is two of them.
 pub(crate) const TICK: Duration = Duration::from_secs(150);
@@ -53,7 +55,7 @@ impl State {
         Fleet {
             revision,
             replaces: revisions.count() > 1,
-            successions: Successions::default(),
+            successions: successions(&set, rules),
             // What the guard remembers is no part of this model: it judges by what it sees.
             record: None,
             nodes: (0..self.nodes.len())
@@ -67,14 +69,11 @@ impl State {
         let seen = self.view.nodes.as_ref().map(|nodes| nodes[position]);
         let (ready, since) = seen.unwrap_or((node.ready, node.since));
         let pods = self.view.pods.as_ref().map(|nodes| &nodes[position]);
-        let zone = if rules.is_selected(position) {
-            "a"
-        } else {
-            "b"
-        };
         Node {
             name: format!("n{position}").into(),
-            labels: [("zone", zone)].into_iter().collect::<Labels>(),
+            labels: [("zone", rules.zone_of(position))]
+                .into_iter()
+                .collect::<Labels>(),
             hold: None,
             window: None,
             targeting: Targeting::Run,
@@ -97,7 +96,7 @@ impl State {
     fn pod(&self, pod: &state::Pod, rules: &Rules) -> Pod {
         let set = self.seen_set();
         let is_stuck = rules.broken == Some(pod.template) && pod.started.is_some();
-        Pod {
+        let mut seen = Pod {
             name: format!("p{}", pod.uid).into(),
             uid: format!("u{}", pod.uid).into(),
             resource_version: "1".into(),
@@ -108,11 +107,16 @@ impl State {
                 _ => PodRevision::Unknown,
             },
             number: set.numbers[usize::from(pod.template)].into(),
-            terminating: pod.terminating || self.view.overlay.contains(&pod.uid),
+            terminating: pod.terminating,
             ready_since: pod.ready_since.map(at),
             unready_since: None,
             started: pod.started.map(at),
-            in_place: InPlace::default(),
+            in_place: InPlace {
+                revision: Some(hash(pod.template)),
+                containers: Arc::new([container(pod.template)]),
+                is_over: false,
+                update: pod.changing.then(under_way),
+            },
             trouble: is_stuck.then(|| Trouble {
                 reason: "CrashLoopBackOff".into(),
                 restarts: 5,
@@ -123,7 +127,67 @@ impl State {
                 waits: !status,
                 failure: None,
             }),
-            image_ready: None,
+            image_ready: pod.images.map(|(template, are_there)| OtaCondition {
+                status: are_there,
+                revision: Some(hash(template)),
+                waits: !are_there,
+                failure: None,
+            }),
+        };
+        for (uid, write) in &self.view.overlay {
+            match write {
+                _ if *uid != pod.uid => {}
+                Write::Deletion => seen.terminating = true,
+                Write::Renewal => {
+                    seen.revision = PodRevision::Current;
+                    seen.in_place.update = Some(under_way());
+                }
+            }
         }
+        seen
     }
+}
+
+fn under_way() -> Update {
+    Update {
+        at: now(),
+        is_carried_out: false,
+    }
+}
+
+fn image(template: Template) -> String {
+    format!("image:{template}")
+}
+
+fn container(template: Template) -> Container {
+    Container {
+        name: "c".into(),
+        image: image(template).into(),
+        reported: image(template).into(),
+        image_id: image(template).into(),
+        restarts: 0,
+        is_init: false,
+    }
+}
+
+/// Templates 0 and 1 differ in their image; 2 also in its environment, so that its pods have to be made anew.
+fn successions(set: &Set, rules: &Rules) -> Successions {
+    if rules.strategy.rolling_update_type == RollingUpdateType::Standard {
+        return Successions::new();
+    }
+    let shape = |template: Template| {
+        let env = json!([{ "name": "A", "value": (template / 2).to_string() }]);
+        Shape::of(&json!({ "spec": { "containers": [
+            { "name": "c", "image": image(template), "env": env }
+        ] } }))
+    };
+    let target = shape(set.wanted);
+    let old = (0..3).filter(|template| *template != set.wanted && set.knows(*template));
+    old.map(|old| {
+        (
+            hash(old),
+            Succession::between(&shape(old), &target, Some("1")),
+        )
+    })
+    .collect()
 }
