@@ -57,7 +57,7 @@ pub enum Verb {
     Why(WhyArgs),
     /// Stop a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),
-    /// End a pause
+    /// End a pause, or let a revision go on that the guard stopped
     Resume(ResumeArgs),
     /// Say what a rollout would do on the live fleet: which nodes, in which order, how long, what blocks
     ///

@@ -105,7 +105,9 @@ impl Report {
             ],
             notices: Vec::new(),
         };
-        let stopped = is_stopped(set.told().as_ref(), plan);
+        let was_paused = find(&set.conditions, PAUSED_CONDITION)
+            .is_some_and(|condition| condition.status == "True");
+        let stopped = !was_paused && is_stopped(set.told().as_ref(), plan);
         let notices = notice(before, plan, stopped, reason, &note)
             .into_iter()
             .collect();

@@ -286,6 +286,18 @@ impl Charges {
         } else {
             None
         };
+        if record.stopped.is_none() && stopped.is_some() {
+            // What it was stopped for is told with it, also when it is over.
+            let failed = fleet.nodes.iter().zip(classes);
+            let failed = failed.filter(|(_, class)| matches!(class, Class::Failed { .. }));
+            let room = FAILED_NAMED.saturating_sub(record.failed.len());
+            let names = failed.map(|(node, _)| &node.name);
+            let names = names
+                .filter(|name| !record.failed.contains(*name))
+                .take(room);
+            let names: Vec<NodeName> = names.cloned().collect();
+            record.failed.extend(names);
+        }
         record.stopped = stopped;
         let gate = match (record.stopped, self.open_until) {
             (Some(stopped), _) => Some(Guarded::Stopped(stopped)),

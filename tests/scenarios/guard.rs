@@ -84,7 +84,7 @@ scenarios! {
             .allowed(2)
             .behave(NEW, missing)
             .image(NEW)
-            .until(is_stopped_for_want_of_images())
+            .until(is_stopped())
             .throughout(deletions(2).and(untouched(3..=5)), pace.pick(600, 5))
             .image(NEWER)
             .until(converged().and(is_free()))
@@ -278,9 +278,4 @@ scenarios! {
             .throughout(untouched(1..=2), pace.pick(600, 5))
             .pod_writes(0)
     }
-}
-
-/// For want of an image nobody is remembered, and the revision is stopped all the same.
-fn is_stopped_for_want_of_images() -> Check {
-    condition("Stalled", "True", "2 nodes failed").and(condition("Guard", "True", ""))
 }

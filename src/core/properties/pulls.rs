@@ -86,7 +86,11 @@ proptest! {
         for (node, _) in asked(&then) {
             let goes_on = matches!(
                 verdict(node),
-                Verdict::Budget { .. } | Verdict::PullPending(_) | Verdict::OutOfWindow { .. } | Verdict::InProgress(_)
+                Verdict::Budget { .. }
+                    | Verdict::PullPending(_)
+                    | Verdict::OutOfWindow { .. }
+                    | Verdict::Guarded(_)
+                    | Verdict::InProgress(_)
             );
             prop_assert!(goes_on, "{:?}", verdict(node));
         }
