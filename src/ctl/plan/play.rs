@@ -303,8 +303,8 @@ impl Player {
     }
 }
 
-/// Whether a node is on its way.
+/// Whether a node is on its way, or somebody is at work for it: pulls its images, answers its hook.
 fn is_moving(picture: &Picture) -> bool {
-    let moving = |verdict: &Verdict| matches!(verdict, Verdict::InProgress(_));
-    picture.plan.verdicts.iter().any(moving)
+    let mut words = picture.plan.verdicts.iter().map(Verdict::word);
+    words.any(|word| ["InProgress", "PullPending", "HookPending"].contains(&word))
 }
