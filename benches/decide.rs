@@ -183,6 +183,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         started: Some(at(NOW - 79_990)),
         in_place: Default::default(),
         trouble: None,
+        exit: yurt_ds::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,
     }

@@ -1,7 +1,8 @@
 //! The one test binary. Contents:
 //!
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, guard, identity, ota, rest,
-//!   prepull, predownload, operations, waves, inplace); each is a test on the embedded cluster, all together play on a real control plane (`real_cluster`).
+//!   prepull, predownload, lifecycle, operations, waves, inplace); each is a test on the embedded cluster, all together
+//!   play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
@@ -35,6 +36,7 @@ mod scenarios {
     pub(crate) mod identity;
     pub(crate) mod inplace;
     pub(crate) mod knobs;
+    pub(crate) mod lifecycle;
     pub(crate) mod operations;
     pub(crate) mod ota;
     pub(crate) mod predownload;

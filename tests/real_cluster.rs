@@ -26,6 +26,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::knobs::ALL,
         scenarios::inplace::ALL,
         scenarios::guard::ALL,
+        scenarios::lifecycle::ALL,
         scenarios::ota::ALL,
         scenarios::rest::ALL,
         scenarios::prepull::ALL,

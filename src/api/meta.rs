@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 
-use crate::core::names::{ANNOTATION_PREFIX, TEMPLATE_GENERATION_ANNOTATION};
+use crate::core::names::{ANNOTATION_PREFIX, LIFECYCLE_TIMESTAMP, TEMPLATE_GENERATION_ANNOTATION};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -20,6 +20,7 @@ struct Slim {
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    finalizers: Option<Vec<String>>,
 }
 
 /// Reads `metadata`, keeping of the annotations only those that the engine knows.
@@ -27,7 +28,9 @@ pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
     let slim = Option::<Slim>::deserialize(deserializer)?.unwrap_or_default();
     let mut annotations = slim.annotations.unwrap_or_default();
     annotations.retain(|key, _| {
-        key.starts_with(ANNOTATION_PREFIX) || key == TEMPLATE_GENERATION_ANNOTATION
+        key.starts_with(ANNOTATION_PREFIX)
+            || key == TEMPLATE_GENERATION_ANNOTATION
+            || key == LIFECYCLE_TIMESTAMP
     });
     Ok(ObjectMeta {
         name: slim.name,
@@ -39,6 +42,7 @@ pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         deletion_timestamp: slim.deletion_timestamp,
         labels: slim.labels,
         annotations: Some(annotations),
+        finalizers: slim.finalizers,
         owner_references: slim.owner_references.map(|references| {
             references
                 .into_iter()

@@ -39,6 +39,15 @@ pub struct PodSpec {
     pub containers: Vec<Container>,
     /// The native controller names the node here before the scheduler binds the pod.
     affinity: Option<Affinity>,
+    /// Conditions that have to be `True` before the pod is Ready.
+    #[serde(deserialize_with = "nullable")]
+    readiness_gates: Vec<ReadinessGate>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReadinessGate {
+    condition_type: String,
 }
 
 /// A container as asked for.
@@ -89,6 +98,12 @@ struct Requirement {
 }
 
 impl PodSpec {
+    /// Whether the pod is Ready only while the condition of this type is `True`.
+    pub fn has_gate(&self, kind: &str) -> bool {
+        let mut gates = self.readiness_gates.iter();
+        gates.any(|gate| gate.condition_type == kind)
+    }
+
     /// The node it runs on, or the one it was made for.
     pub fn target_node(&self) -> Option<&str> {
         let bound = self.node_name.as_deref().filter(|name| !name.is_empty());

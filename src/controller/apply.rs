@@ -16,8 +16,11 @@ use super::metrics::{Metrics, Withheld};
 use crate::api;
 use crate::client::conditions::{image_request, patch_conditions, removal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
-use crate::core::names::{CONTROLLER, POD_IMAGE_READY, POD_NEED_UPGRADE};
-use crate::core::{Action, PodRef, Renewal, StaleImage, message_of};
+use crate::core::names::{
+    CONTROLLER, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
+    POD_NEED_UPGRADE, PREPARING_DELETE,
+};
+use crate::core::{Action, GateWrite, PodRef, Renewal, StaleImage, message_of};
 use crate::index::SetKey;
 
 /// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
@@ -83,6 +86,19 @@ impl Writer {
         match action {
             Action::Delete(pod) => self.delete(key, pod).await,
             Action::UpdateInPlace { pod, renewal } => self.renew(key, pod, renewal, now).await,
+            Action::Mark {
+                pod,
+                preparing,
+                gate,
+            } => {
+                if let Some(gate) = gate {
+                    self.set_gate(key, pod, gate, now).await?;
+                }
+                match preparing {
+                    Some(preparing) => self.set_preparing(key, pod, *preparing, now).await,
+                    None => Ok(()),
+                }
+            }
             Action::SetNeedUpgrade {
                 pod,
                 needed,
@@ -124,6 +140,53 @@ impl Writer {
                     .await
             }
         }
+    }
+
+    /// Writes the condition of the readiness gate of a pod that still is as it was judged: others keep lists of their own
+    /// in its message.
+    async fn set_gate(
+        &self,
+        key: &SetKey,
+        pod: &PodRef,
+        gate: &GateWrite,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let mut condition = json!({
+            "type": KRUISE_POD_READY,
+            "status": if gate.open { "True" } else { "False" },
+            "message": gate.message,
+        });
+        if gate.flips {
+            condition["lastTransitionTime"] = json!(on_the_wire(now));
+        }
+        let version = pod.resource_version.as_str();
+        self.set_condition(key, pod, version, condition)
+            .await
+            .map(drop)
+    }
+
+    /// Marks this pod `PreparingDelete`, or takes that away.
+    async fn set_preparing(
+        &self,
+        key: &SetKey,
+        pod: &PodRef,
+        preparing: bool,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let parameters = PatchParams {
+            field_manager: Some(CONTROLLER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = json!({
+            "metadata": {
+                "uid": pod.uid.as_str(),
+                "labels": { LIFECYCLE_STATE: preparing.then_some(PREPARING_DELETE) },
+                "annotations": { LIFECYCLE_TIMESTAMP: preparing.then(|| on_the_wire(now)) },
+            },
+        });
+        let request = requests::<api::Pod>(&key.namespace);
+        let request = request.patch(pod.name.as_str(), &parameters, &Patch::Merge(&patch));
+        self.send("patch", "pods", request).await.map(drop)
     }
 
     /// Deletes this pod as it was judged, and no other of its name.
@@ -187,7 +250,7 @@ impl Writer {
     }
 
     /// Sets one condition of a pod that still is as it was read; answers with the pod as the API server has it.
-    pub(super) async fn tell_image(
+    pub(super) async fn set_condition(
         &self,
         key: &SetKey,
         pod: &PodRef,

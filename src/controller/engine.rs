@@ -112,12 +112,27 @@ struct SetState {
     patched: BTreeMap<Patched, (Action, Timestamp)>,
 }
 
-/// A pod, and whether conditions were removed from it (or one set).
-type Patched = (PodUid, bool);
+/// A pod, and which part of it was patched.
+type Patched = (PodUid, Part);
+
+/// Parts of a pod that are patched for reasons of their own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    /// Conditions that say something.
+    Set,
+    /// Conditions that are taken away.
+    Removed,
+    /// What it says about its way out.
+    Exit,
+}
 
 fn patched(action: &Action) -> Patched {
-    let removes = matches!(action, Action::RemoveConditions { .. });
-    (action.pod().uid.clone(), removes)
+    let part = match action {
+        Action::RemoveConditions { .. } => Part::Removed,
+        Action::Mark { .. } => Part::Exit,
+        _ => Part::Set,
+    };
+    (action.pod().uid.clone(), part)
 }
 
 impl SetState {
@@ -495,6 +510,10 @@ impl Engine {
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
         let write = match &action {
             Action::Delete(_) => Some(Write::Deletion),
+            Action::Mark {
+                preparing: Some(true),
+                ..
+            } => Some(Write::Preparing),
             Action::UpdateInPlace { renewal, .. } => Some(Write::Renewal(renewal.revision.clone())),
             _ => None,
         };
@@ -658,6 +677,9 @@ impl Engine {
                 match &write {
                     Write::Deletion => {
                         info!(daemonset = %key, pod = %pod.name, "Deleted an outdated pod");
+                    }
+                    Write::Preparing => {
+                        info!(daemonset = %key, pod = %pod.name, "Marked an outdated pod PreparingDelete");
                     }
                     Write::Renewal(revision) => {
                         info!(daemonset = %key, pod = %pod.name, %revision, "Updated a pod in place");

@@ -5,16 +5,21 @@
 
 mod guarded;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use self::guarded::{is_stopped, same_stall, sheet, stopped_words};
 use super::apply::on_the_wire;
 use crate::api::Condition;
 use crate::client::conditions::removal;
+use crate::core::lifecycle::HOOK_PATIENCE;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::{Behind, Fleet, Guarded, Invalid, Phase, Plan, RevisionState, Stall, Verdict};
+use crate::core::{
+    Behind, Fleet, Guarded, Invalid, Phase, Plan, PreDelete, Reading, RevisionState, Stall, Verdict,
+};
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
 
@@ -85,7 +90,7 @@ impl Report {
             RevisionState::Current(revision) => format!("revision {revision}"),
             RevisionState::Behind(_) => "the new revision".to_owned(),
         };
-        let (reason, note) = words(fleet, plan, &revision);
+        let (reason, note) = words(set, fleet, plan, &revision);
         let complete = matches!(plan.phase, Phase::Complete { .. });
         if !complete && before.is_some_and(|before| stays(before, set, plan, &revision, lasting)) {
             return Self {
@@ -159,7 +164,7 @@ fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasti
     }
 }
 
-fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
+fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
     match plan.phase {
         Phase::Complete {
             offline: 0,
@@ -197,7 +202,11 @@ fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
         ),
         Phase::Progressing => (
             "Progressing",
-            format!("{revision}: being rolled out{}", failed(fleet, plan)),
+            format!(
+                "{revision}: being rolled out{}{}",
+                failed(fleet, plan),
+                overdue(set, fleet, plan)
+            ),
         ),
         Phase::Behind(behind) => (
             "NativeControllerBehind",
@@ -205,7 +214,7 @@ fn words(fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
         ),
         Phase::Stalled(stall) => (
             stall_reason(stall),
-            format!("{revision}: {}", stall_words(stall, fleet, plan)),
+            format!("{revision}: {}", stall_words(stall, set, fleet, plan)),
         ),
         Phase::Paused { until: None } => (
             "Paused",
@@ -232,6 +241,33 @@ fn failed(fleet: &Fleet, plan: &Plan) -> String {
     }
 }
 
+/// Whose hooks take too long, and what is awaited there.
+fn overdue(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> String {
+    let is_overdue =
+        |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
+    let names = names_with(fleet, plan, is_overdue);
+    if names.is_empty() {
+        return names;
+    }
+    let hook = match &set.reading {
+        Reading::Strategy { strategy, .. } => strategy.pre_delete.as_ref(),
+        _ => None,
+    };
+    let nodes = fleet.nodes.iter().zip(&plan.verdicts);
+    let waiting = nodes.filter(|(_, verdict)| is_overdue(verdict));
+    let pods = waiting.flat_map(|(node, _)| &node.pods);
+    let awaited = |pod| {
+        hook.into_iter()
+            .flat_map(move |hook: &PreDelete| hook.awaited(pod))
+    };
+    let awaited: BTreeSet<String> = pods.flat_map(|pod| awaited(&pod.exit)).collect();
+    format!(
+        "; preDelete hooks take longer than {} on {names}: look at whoever has to take away {}",
+        humantime::format_duration(HOOK_PATIENCE),
+        Vec::from_iter(awaited).join(", ")
+    )
+}
+
 fn behind_words(behind: Behind) -> &'static str {
     match behind {
         Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
@@ -250,10 +286,11 @@ fn stall_reason(stall: Stall) -> &'static str {
         Stall::ImagesNotPulled => "ImagesNotPulled",
         Stall::PodsNotCreated => "PodsNotCreated",
         Stall::NoProgress => "NoProgress",
+        Stall::HookPending => "HookPending",
     }
 }
 
-fn stall_words(stall: Stall, fleet: &Fleet, plan: &Plan) -> String {
+fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> String {
     let waiting = |verdict: &Verdict| {
         matches!(
             verdict,
@@ -294,6 +331,7 @@ fn stall_words(stall: Stall, fleet: &Fleet, plan: &Plan) -> String {
             "stopped: waiting for the native DaemonSet controller to create pods on {names}; look for a quota or an \
              admission webhook that refuses them (Events with reason FailedCreate)"
         ),
+        Stall::HookPending => format!("stopped{}", overdue(set, fleet, plan)),
         Stall::NoProgress => format!(
             "stopped: the new pods do not become available on {names}; look at their readiness"
         ),
@@ -371,6 +409,7 @@ fn notice(
         Phase::Progressing if plan.counts.outdated > 0 && !(same_reason && same_revision) => {
             (false, "RolloutStarted")
         }
+        Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.

@@ -26,6 +26,8 @@ pub(super) struct Budget {
     pub(super) done: usize,
     /// Nodes being replaced, waiting for a pod, or failed by the revision.
     pub(super) in_flight: usize,
+    /// Those in flight that still have an available pod, because it waits for its hook.
+    pub(super) serving: usize,
     /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
     pub(super) broken: usize,
 }
@@ -42,6 +44,14 @@ impl Budget {
             budget.targeted += usize::from(class.is_targeted());
             budget.base += usize::from(class.is_targeted() && takes_part);
             budget.done += usize::from(takes_part && *class == Class::Done);
+            let serves = matches!(
+                class,
+                Class::Preparing {
+                    available: true,
+                    ..
+                }
+            );
+            budget.serving += usize::from(serves);
             budget.in_flight += usize::from(class.is_in_flight());
             match class {
                 Class::Outdated {
@@ -60,6 +70,12 @@ impl Budget {
     /// Slots that are occupied.
     pub(super) fn used(&self) -> usize {
         self.in_flight + self.broken
+    }
+
+    /// How many of the pods that waited for their hooks and are available may go now. Each has a slot, but slots may have
+    /// become fewer since, or their nodes returned at once.
+    pub(super) fn for_waiting(&self) -> usize {
+        self.allowed.saturating_sub(self.used() - self.serving)
     }
 
     /// How many nodes with a broken old pod may be replaced now: at least one at a time, so that a bad old revision can

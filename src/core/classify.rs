@@ -5,6 +5,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
+use super::lifecycle::Preparing;
+use super::removal;
 use super::scope::Kept;
 use super::strategy::{Mode, Strategy};
 use super::verdict::{Cause, Offline, Progress, Verdict};
@@ -43,6 +45,17 @@ pub(super) enum Class {
         /// Until when the node has to stay Ready before it is touched.
         settling: Option<Timestamp>,
     },
+    /// Runs an outdated pod that is marked to be deleted: occupies budget.
+    Preparing {
+        /// What the mark says.
+        preparing: Preparing,
+        /// Whether that pod is available.
+        available: bool,
+        /// Whether that is for so long that somebody should look.
+        overdue: bool,
+        /// Until when the node has to stay Ready before the pod goes.
+        settling: Option<Timestamp>,
+    },
     /// Runs an outdated pod, and is to keep it.
     Kept(Kept),
     /// Runs a pod of an unknown revision.
@@ -60,7 +73,10 @@ impl Class {
 
     /// Whether the node is on its way to the current revision, or failed on it.
     pub(super) fn is_in_flight(&self) -> bool {
-        matches!(self, Self::InProgress(_) | Self::Failed { .. })
+        matches!(
+            self,
+            Self::InProgress(_) | Self::Preparing { .. } | Self::Failed { .. }
+        )
     }
 
     /// The verdict of a node of which nothing else is known.
@@ -87,6 +103,12 @@ impl Class {
                 ..
             } => Verdict::Offline(Offline::Settling { until }),
             Self::Outdated { available, .. } => Verdict::Budget { broken: !available },
+            Self::Preparing {
+                preparing, overdue, ..
+            } => Verdict::HookPending {
+                since: preparing.since,
+                overdue,
+            },
             Self::Kept(Kept::NotSelected) => Verdict::NotSelected,
             Self::Kept(Kept::Partition) => Verdict::Partition,
             Self::Kept(Kept::Held(until)) => Verdict::Held { until },
@@ -142,10 +164,23 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Time
         }
         (PodRevision::Current, None) => Class::InProgress(Progress::Starting),
         (PodRevision::Unknown, _) => Class::Unknown { available },
-        (PodRevision::Outdated, _) => Class::Outdated {
-            available,
-            settling: settling(strategy, pod, node_ready_since).filter(|until| *until > now),
-        },
+        (PodRevision::Outdated, _) => {
+            let settling = settling(strategy, pod, node_ready_since).filter(|until| *until > now);
+            match pod.exit.preparing {
+                Some(preparing) if strategy.mode == Mode::AdvancedRollingUpdate => {
+                    Class::Preparing {
+                        preparing,
+                        available,
+                        overdue: removal::overdue_at(preparing).is_some_and(|at| at <= now),
+                        settling,
+                    }
+                }
+                _ => Class::Outdated {
+                    available,
+                    settling,
+                },
+            }
+        }
     }
 }
 

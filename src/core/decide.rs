@@ -26,7 +26,7 @@ use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Verdict};
-use super::{guard, in_place, ota, phase};
+use super::{guard, in_place, ota, phase, removal};
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
 ///
@@ -49,6 +49,7 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
         RevisionState::Current(revision) => match strategy.mode {
             Mode::Ota => {
                 draft.actions = ota::announce(fleet, revision);
+                draft.keep_marks_true();
                 draft.pulls = ota::pulls(fleet, revision, false);
                 draft.await_owners()
             }
@@ -62,7 +63,12 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 
 /// What to write to the pods of a DaemonSet that is ours no longer (annotation removed, or not usable for OTA).
 pub fn release(fleet: &Fleet) -> Vec<Action> {
-    ota::withdraw(fleet.nodes.iter().flat_map(|node| &node.pods))
+    let mut actions = ota::withdraw(fleet.nodes.iter().flat_map(|node| &node.pods));
+    let ready = fleet.nodes.iter().filter(|node| node.is_ready());
+    let pods = ready.flat_map(|node| &node.pods);
+    let alive = pods.filter(|pod| !pod.terminating);
+    actions.extend(alive.filter_map(|pod| removal::stay(pod, false)));
+    actions
 }
 
 /// Whether nothing may be replaced at `now`.
@@ -93,6 +99,8 @@ struct Draft<'a> {
     classes: Vec<Class>,
     /// Whether a pod carries a condition of OTA mode.
     announced: bool,
+    /// Whether a pod is marked for its way out, or could be.
+    marked: bool,
     scope: Scope,
     budget: Budget,
     guard: Guard,
@@ -113,9 +121,10 @@ struct Draft<'a> {
 impl<'a> Draft<'a> {
     /// Gives every node the class and verdict that follow from its own state, and looks at every pod just once.
     fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
-        let mut announced = false;
+        let (mut announced, mut marked) = (false, false);
         let class = |node: &Node| {
             announced |= node.pods.iter().any(ota::is_announced);
+            marked |= node.pods.iter().any(removal::is_marked);
             classify(strategy, node, now)
         };
         let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
@@ -141,6 +150,7 @@ impl<'a> Draft<'a> {
             verdicts: classes.iter().map(Class::verdict).collect(),
             classes,
             announced,
+            marked,
         }
     }
 
@@ -162,6 +172,7 @@ impl<'a> Draft<'a> {
                 Class::Done
                     | Class::InProgress(_)
                     | Class::Outdated { .. }
+                    | Class::Preparing { .. }
                     | Class::Kept(_)
                     | Class::Unknown { .. }
             ) {
@@ -201,6 +212,7 @@ impl<'a> Draft<'a> {
 
     /// Replaces what the budget allows, in the stated order.
     fn roll(&mut self) {
+        self.go_on();
         let pace = Pace::of(self.strategy, self.fleet, &self.classes, self.now);
         self.opens = pace.opens.filter(|_| self.is_any_outdated());
         let mut slots = [
@@ -229,6 +241,52 @@ impl<'a> Draft<'a> {
         if self.announced {
             self.withdraw(&asked);
         }
+        self.keep_marks_true();
+    }
+
+    /// Lets the pods go whose hooks are gone; none while the guard holds the revision.
+    fn go_on(&mut self) {
+        if self.guard.gate.is_some() {
+            return;
+        }
+        let mut free = self.budget.for_waiting();
+        for position in 0..self.classes.len() {
+            let Class::Preparing {
+                available,
+                settling: None,
+                ..
+            } = self.classes[position]
+            else {
+                continue;
+            };
+            if !available || free > 0 {
+                self.replace(position);
+            }
+            let goes = self.verdicts[position] == Verdict::InProgress(Progress::Replacing);
+            free = free.saturating_sub(usize::from(available && goes));
+        }
+    }
+
+    /// Takes the marks off the pods that are not on their way out, or not any more.
+    fn keep_marks_true(&mut self) {
+        if !self.marked {
+            return;
+        }
+        let hook = self.strategy.pre_delete.as_ref();
+        let opens = hook.is_some_and(|hook| hook.mark_not_ready);
+        let leaves = |position: usize| {
+            matches!(self.classes[position], Class::Preparing { .. })
+                || matches!(
+                    self.verdicts[position],
+                    Verdict::HookPending { .. } | Verdict::InProgress(Progress::Replacing)
+                )
+        };
+        let nodes = self.fleet.nodes.iter().enumerate();
+        let staying = nodes.filter(|(position, node)| node.is_ready() && !leaves(*position));
+        let pods = staying.flat_map(|(_, node)| &node.pods);
+        let alive = pods.filter(|pod| !pod.terminating);
+        let marks = alive.filter_map(|pod| removal::stay(pod, opens));
+        self.actions.extend(marks.take(BATCH));
     }
 
     /// Has nodes pull ahead that wait for their replacement; says which are asked now.
@@ -299,7 +357,6 @@ impl<'a> Draft<'a> {
         else {
             return;
         };
-        let target = ota::reference(pod);
         let in_place = match in_place::way(self.strategy, self.fleet, pod) {
             Way::InPlace(change) => in_place::renewal(self.fleet, pod, &change),
             Way::Recreate(why) => {
@@ -307,26 +364,32 @@ impl<'a> Draft<'a> {
                 None
             }
         };
-        self.actions.push(match in_place {
-            Some(renewal) => Action::UpdateInPlace {
-                pod: target,
-                renewal,
-            },
-            None => Action::Delete(target),
-        });
-        self.verdicts[position] = Verdict::InProgress(Progress::Replacing);
+        let (action, verdict) = match in_place {
+            Some(renewal) => {
+                let pod = ota::reference(pod);
+                let update = Action::UpdateInPlace { pod, renewal };
+                (Some(update), Verdict::InProgress(Progress::Replacing))
+            }
+            None => removal::leave(self.strategy, pod, self.now),
+        };
+        self.actions.extend(action);
+        self.verdicts[position] = verdict;
     }
 
     /// Whether a targeted node is online, settled and outdated.
     fn is_any_outdated(&self) -> bool {
-        let is_outdated = |class: &Class| matches!(class, Class::Outdated { settling: None, .. });
+        let is_outdated = |class: &Class| {
+            matches!(
+                class,
+                Class::Outdated { settling: None, .. } | Class::Preparing { .. }
+            )
+        };
         self.classes.iter().any(is_outdated)
     }
 
     fn finish(self, phase: Option<Phase>) -> Plan {
         let counts = self.counts();
-        // What begins a replacement comes first.
-        let moving = self.actions.first().is_some_and(Action::begins);
+        let moving = self.actions.iter().any(Action::begins);
         let judged = || {
             let stopped = match self.guard.gate {
                 Some(Guarded::Stopped(stopped)) => Some(stopped),
@@ -372,7 +435,13 @@ impl<'a> Draft<'a> {
 
     /// When nodes change their class by time alone: back for long enough, or available for long enough.
     fn turns(&self) -> impl Iterator<Item = Timestamp> {
-        let turn = |(node, class): (&Node, &Class)| match *class {
+        let available_at = |node: &Node| {
+            let pod = node.pods.iter().find(|pod| !pod.terminating)?;
+            let since = pod.ready_since?;
+            // While its image changes no time makes it available.
+            (!pod.in_place.is_under_way()).then(|| later(since, self.strategy.min_ready))
+        };
+        let turn = move |(node, class): (&Node, &Class)| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
             Class::InProgress(Progress::Surplus) => {
                 let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
@@ -383,15 +452,21 @@ impl<'a> Draft<'a> {
                 settling: Some(until),
                 ..
             } => Some(until),
+            Class::Preparing {
+                preparing,
+                available,
+                overdue,
+                settling,
+            } => {
+                let overdue_at = removal::overdue_at(preparing).filter(|_| !overdue);
+                let available_at = available_at(node).filter(|_| !available);
+                let turns = [overdue_at, available_at, settling];
+                turns.into_iter().flatten().min()
+            }
             Class::Outdated {
                 available: false, ..
             }
-            | Class::Unknown { available: false } => {
-                let pod = node.pods.iter().find(|pod| !pod.terminating)?;
-                let since = pod.ready_since?;
-                // While its image changes no time makes it available.
-                (!pod.in_place.is_under_way()).then(|| later(since, self.strategy.min_ready))
-            }
+            | Class::Unknown { available: false } => available_at(node),
             _ => None,
         };
         self.fleet.nodes.iter().zip(&self.classes).filter_map(turn)
@@ -440,8 +515,12 @@ impl<'a> Draft<'a> {
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,
+                Class::Preparing { .. } => counts.outdated += 1,
                 Class::Outdated { available, .. } => {
-                    let replacing = *verdict == Verdict::InProgress(Progress::Replacing);
+                    let replacing = matches!(
+                        verdict,
+                        Verdict::InProgress(Progress::Replacing) | Verdict::HookPending { .. }
+                    );
                     counts.outdated += 1;
                     counts.unavailable += usize::from(available && replacing);
                     counts.in_progress += usize::from(replacing);

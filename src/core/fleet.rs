@@ -180,6 +180,8 @@ pub struct Pod {
     pub in_place: super::InPlace,
     /// What keeps it from becoming Ready, as far as its containers tell.
     pub trouble: Option<Trouble>,
+    /// What it says about its way out.
+    pub exit: super::Exit,
     /// The pod condition `PodNeedUpgrade`, when present.
     pub need_upgrade: Option<OtaCondition>,
     /// The pod condition `PodImageReady`, when present.

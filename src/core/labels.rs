@@ -1,9 +1,9 @@
-//! The labels of a node: many nodes, few labels each, read often and never changed.
+//! The labels of a node or a pod: many of these, few labels each, read often and never changed.
 
 use std::sync::Arc;
 
 /// Labels in the order of their keys, in one piece: a third of the memory that a map of them takes. Cheap to clone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl Labels {

@@ -16,8 +16,10 @@ pub const PARTITION: &str = "apps.openyurt.io/partition";
 pub const SELECTOR: &str = "apps.openyurt.io/selector";
 /// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
+/// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
+pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 /// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 2] = ["apps.openyurt.io/max-surge", "apps.openyurt.io/lifecycle"];
+pub const NOT_YET: [&str; 1] = ["apps.openyurt.io/max-surge"];
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 /// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].
@@ -84,6 +86,21 @@ pub const PRE_PULL_POD: &str = "apps.openyurt.io/image-pre-pull";
 pub const PRE_PULL_REVISION: &str = "apps.openyurt.io/image-pre-pull-revision";
 /// Annotation of a pre-pull Job: the name of the DaemonSet.
 pub const PRE_PULL_DAEMONSET: &str = "apps.openyurt.io/image-pre-pull-daemonset";
+
+/// The hooks of a `lifecycle`: before a deletion, before an update in place, before the first Ready (Kruise).
+pub const PRE_DELETE: &str = "preDelete";
+/// See [`PRE_DELETE`]; refused for a DaemonSet (Kruise).
+pub const IN_PLACE_UPDATE: &str = "inPlaceUpdate";
+/// See [`PRE_DELETE`]; without effect for a DaemonSet (Kruise).
+pub const PRE_NORMAL: &str = "preNormal";
+/// Pod label: where the pod is in its lifecycle (Kruise).
+pub const LIFECYCLE_STATE: &str = "lifecycle.apps.kruise.io/state";
+/// Value of [`LIFECYCLE_STATE`]: the pod is to be deleted, and waits for its hook (Kruise).
+pub const PREPARING_DELETE: &str = "PreparingDelete";
+/// Pod annotation: since when [`LIFECYCLE_STATE`] is as it is (RFC 3339, Kruise).
+pub const LIFECYCLE_TIMESTAMP: &str = "lifecycle.apps.kruise.io/timestamp";
+/// Readiness gate of a pod, and the condition for it: `False` while anybody in its message keeps the pod not Ready (Kruise).
+pub const KRUISE_POD_READY: &str = "KruisePodReady";
 
 /// DaemonSet condition: every targeted node that is online runs the current revision.
 pub const ROLLOUT_COMPLETE: &str = "RolloutComplete";

@@ -72,7 +72,10 @@ fn unfinished(fleet: &Fleet, classes: &[Class], scope: &Scope) -> Option<i64> {
     let mut least: Option<i64> = None;
     let mut oldest_current: Option<Timestamp> = None;
     for (position, (node, class)) in fleet.nodes.iter().zip(classes).enumerate() {
-        let is_waiting = matches!(class, Class::Outdated { settling: None, .. });
+        let is_waiting = matches!(
+            class,
+            Class::Outdated { settling: None, .. } | Class::Preparing { .. }
+        );
         if !is_waiting && *class != Class::Done {
             continue;
         }

@@ -48,7 +48,11 @@ impl Pace {
                 Class::InProgress(Progress::Terminating),
                 Class::InProgress(Progress::Replacing),
             ];
-            awaited.contains(class) || matches!(class, Class::InProgress(Progress::Missing { .. }))
+            awaited.contains(class)
+                || matches!(
+                    class,
+                    Class::InProgress(Progress::Missing { .. }) | Class::Preparing { .. }
+                )
         };
         let free = opens.is_none() && !classes.iter().any(is_awaited);
         Self {

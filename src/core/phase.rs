@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::classify::later;
 use super::failing;
 use super::fleet::{Fleet, Node, Pod};
+use super::lifecycle::HOOK_PATIENCE;
 use super::plan::{Counts, Phase, Stall};
 use super::verdict::{Cause, Progress, Stopped, Verdict};
 
@@ -40,6 +41,8 @@ fn stuck(
             Cause::NodeLost => Ok(Stall::FailedByRevision),
             Cause::Crashing | Cause::NotStarting => Ok(Stall::PodsDoNotStart),
         },
+        Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
+        Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
         Verdict::InProgress(Progress::Missing { since }) => {
             by_deadline(since, grace, Stall::PodsNotCreated)
         }
@@ -96,7 +99,7 @@ pub(super) fn of_rollout(
     let waiting = |verdict: &Verdict| {
         matches!(
             verdict,
-            Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+            Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
         )
     };
     if !verdicts.iter().any(waiting) && nobody_can_pull(verdicts, counts) {

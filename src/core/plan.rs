@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
+use super::lifecycle::GateWrite;
 use super::verdict::{Guarded, Progress, PullStage, Verdict};
 
 /// What to do now, what every node is told, and when to look again.
@@ -52,7 +53,20 @@ impl Plan {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         of_word(Verdict::PullPending(PullStage::Queued { failed: false })) > 0
             && of_word(Verdict::InProgress(Progress::Replacing)) == 0
+            && !self.awaits_hooks()
             && of_word(Verdict::Budget { broken: false }) == 0
+    }
+
+    fn awaits_hooks(&self) -> bool {
+        let of_hooks = |verdict: &Verdict| matches!(verdict, Verdict::HookPending { .. });
+        self.verdicts.iter().any(of_hooks)
+    }
+
+    /// Whether a pod waits for its hook for so long that somebody should look.
+    pub fn is_hook_overdue(&self) -> bool {
+        let is_overdue =
+            |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
+        self.verdicts.iter().any(is_overdue)
     }
 
     /// Whether nothing moves before a maintenance window opens.
@@ -60,6 +74,7 @@ impl Plan {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         of_word(Verdict::OutOfWindow { opens: None }) > 0
             && of_word(Verdict::InProgress(Progress::Replacing)) == 0
+            && !self.awaits_hooks()
             && of_word(Verdict::Budget { broken: false }) == 0
     }
 }
@@ -75,6 +90,15 @@ pub enum Action {
         pod: PodRef,
         /// What to write.
         renewal: Renewal,
+    },
+    /// Change how the pod is marked for its way out.
+    Mark {
+        /// The pod.
+        pod: PodRef,
+        /// Whether it is to be marked `PreparingDelete`, or that mark to be removed; `None`: neither.
+        preparing: Option<bool>,
+        /// What to write into its readiness gate `KruisePodReady`, before the mark.
+        gate: Option<GateWrite>,
     },
     /// Set the pod condition `PodNeedUpgrade`.
     SetNeedUpgrade {
@@ -114,6 +138,7 @@ impl Action {
         match self {
             Self::Delete(pod)
             | Self::UpdateInPlace { pod, .. }
+            | Self::Mark { pod, .. }
             | Self::SetNeedUpgrade { pod, .. }
             | Self::AskForImages { pod, .. }
             | Self::RemoveConditions { pod, .. } => pod,
@@ -122,7 +147,11 @@ impl Action {
 
     /// Whether it begins the replacement of a pod.
     pub fn begins(&self) -> bool {
-        matches!(self, Self::Delete(_) | Self::UpdateInPlace { .. })
+        match self {
+            Self::Delete(_) | Self::UpdateInPlace { .. } => true,
+            Self::Mark { preparing, .. } => *preparing == Some(true),
+            _ => false,
+        }
     }
 
     /// Whether both would have the same effect, whatever version of the pod they were decided upon.
@@ -135,6 +164,18 @@ impl Action {
                     Self::UpdateInPlace { renewal: a, .. },
                     Self::UpdateInPlace { renewal: b, .. },
                 ) => a.revision == b.revision,
+                (
+                    Self::Mark {
+                        preparing: a,
+                        gate: b,
+                        ..
+                    },
+                    Self::Mark {
+                        preparing: c,
+                        gate: d,
+                        ..
+                    },
+                ) => (a, b) == (c, d),
                 (
                     Self::SetNeedUpgrade {
                         needed: a,
@@ -315,4 +356,6 @@ pub enum Stall {
     PodsNotCreated,
     /// The whole budget is held by nodes that do not become available in time.
     NoProgress,
+    /// The whole budget is held by pods whose preDelete hooks take too long.
+    HookPending,
 }

@@ -79,6 +79,7 @@ fn strategies() -> impl Random<Strategy> {
             option::weighted(0.3, shares()),
             option::weighted(0.5, Just(Predownload::Required)),
         ),
+        option::weighted(0.4, hooks()),
     );
     let guard = (
         option::weighted(0.3, 1..400_u64),
@@ -101,6 +102,7 @@ fn strategies() -> impl Random<Strategy> {
                 window: pace.2,
                 image_predownload_parallelism: pace.3.0,
                 predownload: pace.3.1,
+                pre_delete: pace.4,
                 max_unavailable,
                 partition: partition.unwrap_or(Share::Number(0)),
                 selector: zone.map(|zone| selector(&zone)),
@@ -245,8 +247,9 @@ fn pods() -> impl Random<Pod> {
             option::of(recent()),
         ),
         (revision, prop::bool::weighted(0.15), trouble, conditions),
+        exits(),
     )
-        .prop_map(|((created, started, ready_since, unready), rest)| {
+        .prop_map(|((created, started, ready_since, unready), rest, exit)| {
             let ((revision, number), terminating, trouble, (need_upgrade, image_ready)) = rest;
             Pod {
                 name: "".into(),
@@ -268,10 +271,48 @@ fn pods() -> impl Random<Pod> {
                     reason: reason.into(),
                     restarts,
                 }),
+                exit,
                 need_upgrade,
                 image_ready,
             }
         })
+}
+
+fn exits() -> impl Random<Exit> {
+    let gate = prop_oneof![
+        Just(None),
+        Just(Some((true, ""))),
+        Just(Some((
+            false,
+            r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#
+        ))),
+        Just(Some((false, r#"[{"userAgent":"Drain","key":"x"}]"#))),
+        Just(Some((false, "drained"))),
+    ];
+    let preparing = option::of(recent()).prop_map(|since| Preparing { since });
+    (
+        prop::bool::weighted(0.4),
+        prop::bool::weighted(0.2),
+        option::weighted(0.15, preparing),
+        option::weighted(0.3, gate.prop_map(Gate::read)),
+    )
+        .prop_map(|(label, finalizer, preparing, gate)| Exit {
+            labels: label.then_some(("drain", "true")).into_iter().collect(),
+            finalizers: finalizer.then(|| "x.io/y".into()).into_iter().collect(),
+            preparing,
+            gate,
+        })
+}
+
+fn hooks() -> impl Random<PreDelete> {
+    (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(label, finalizer, mark)| PreDelete {
+        labels: label
+            .then(|| ("drain".into(), "true".into()))
+            .into_iter()
+            .collect(),
+        finalizers: finalizer.then(|| "x.io/y".into()).into_iter().collect(),
+        mark_not_ready: mark,
+    })
 }
 
 fn conditions() -> impl Random<OtaCondition> {
@@ -297,11 +338,7 @@ fn conditions() -> impl Random<OtaCondition> {
 fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     let mut fleet = fleet.clone();
     for action in &plan.actions {
-        let (Action::Delete(target)
-        | Action::UpdateInPlace { pod: target, .. }
-        | Action::SetNeedUpgrade { pod: target, .. }
-        | Action::AskForImages { pod: target, .. }
-        | Action::RemoveConditions { pod: target, .. }) = action;
+        let target = action.pod();
         let mut pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
         let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
         match action {
@@ -312,6 +349,18 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                     at: now(),
                     is_carried_out: renewal.change.images.is_empty(),
                 });
+            }
+            Action::Mark {
+                preparing, gate, ..
+            } => {
+                match preparing {
+                    None => {}
+                    Some(true) => pod.exit.preparing = Some(Preparing { since: Some(now()) }),
+                    Some(false) => pod.exit.preparing = None,
+                }
+                if let Some(gate) = gate {
+                    pod.exit.gate = Some(Gate::read(Some((gate.open, &gate.message))));
+                }
             }
             Action::SetNeedUpgrade {
                 needed,
@@ -372,6 +421,18 @@ fn deleted(plan: &Plan) -> Vec<&PodRef> {
     deleted
 }
 
+/// The pods whose replacement begins with this plan.
+fn begun<'a>(fleet: &Fleet, plan: &'a Plan) -> Vec<&'a PodRef> {
+    let mut begun = Vec::new();
+    for action in &plan.actions {
+        let waited = |pod: &Pod| pod.uid == action.pod().uid && pod.exit.preparing.is_some();
+        if action.begins() && !fleet.nodes.iter().flat_map(|node| &node.pods).any(waited) {
+            begun.push(action.pod());
+        }
+    }
+    begun
+}
+
 fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
     let ripe = |since| later(since, strategy.min_ready) <= now;
     !pod.terminating && pod.ready_since.is_some_and(ripe)
@@ -397,7 +458,8 @@ fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> u
                 verdict,
                 Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. }
             )
-            && !alive.any(|pod| is_available(pod, strategy, now))
+            && (matches!(verdict, Verdict::HookPending { .. })
+                || !alive.any(|pod| is_available(pod, strategy, now)))
     };
     fleet.nodes.iter().zip(&plan.verdicts).filter(lacks).count()
 }
@@ -454,7 +516,7 @@ proptest! {
             let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
             pods.any(|pod| pod.uid == target.uid && is_available(pod, &strategy, now()))
         };
-        let deleted = deleted(&plan);
+        let deleted = begun(&fleet, &plan);
         let of_available = deleted.iter().filter(|target| was_available(target)).count();
         let allowed = plan.counts.allowed;
         prop_assert!(of_available == 0 || lacking <= allowed, "{lacking} of {allowed} lack a pod");
@@ -491,7 +553,7 @@ proptest! {
         if by_word(Verdict::Partition) > 0 {
             prop_assert!(by_word(Verdict::Partition) <= kept);
         }
-        let deleted = deleted(&plan);
+        let (deleted, begun) = (deleted(&plan), begun(&fleet, &plan));
         for node in &fleet.nodes {
             let goes = node.pods.iter().any(|pod| deleted.iter().any(|gone| gone.uid == pod.uid));
             let selector = strategy.selector.as_ref();
@@ -502,7 +564,9 @@ proptest! {
                 _ => strategy.window.as_ref(),
             };
             let open = window.is_none_or(|window| window.at(now()).is_open);
-            prop_assert!(!goes || selected && !held && open);
+            let begins = node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid));
+            prop_assert!(!goes && !begins || selected && !held);
+            prop_assert!(!begins || open);
         }
     }
 
@@ -512,7 +576,7 @@ proptest! {
     ) {
         let strategy = Strategy { min_interval: Duration::from_secs(seconds), ..strategy };
         let plan = decide(&strategy, &fleet, now());
-        let deleted = deleted(&plan);
+        let deleted = begun(&fleet, &plan);
         prop_assert!(deleted.len() <= 1);
         if !deleted.is_empty() {
             let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -531,7 +595,11 @@ proptest! {
         // What waits or is chosen now, and what is done: online, settled and taking part.
         let replacing = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::Replacing);
         let waiting = |verdict: &Verdict| {
-            matches!(verdict, Verdict::Budget { .. } | Verdict::OutOfWindow { .. }) || replacing(verdict)
+            let waits = matches!(
+                verdict,
+                Verdict::Budget { .. } | Verdict::OutOfWindow { .. } | Verdict::HookPending { .. }
+            );
+            waits || replacing(verdict)
         };
         let selected = |node: &Node| {
             let selector = strategy.selector.as_ref();
@@ -556,7 +624,7 @@ proptest! {
             let first = fleet.replaces && (mixed || kept) && Some(pod.number) == greatest;
             (available, !first, std::cmp::Reverse(first.then_some(pod.created)), node.name.clone())
         };
-        let ranks: Vec<_> = deleted(&plan).iter().map(rank).collect();
+        let ranks: Vec<_> = begun(&fleet, &plan).iter().map(rank).collect();
         prop_assert!(ranks.is_sorted(), "{ranks:?}");
     }
 
@@ -574,6 +642,30 @@ proptest! {
         }
         if strategy.mode == Mode::Ota {
             prop_assert_eq!(deleted(&plan), Vec::<&PodRef>::new());
+        }
+    }
+
+    /// spec/advanced-daemonset.md §6.
+    #[test]
+    fn a_hooked_pod_is_never_deleted_and_what_stays_loses_its_mark(
+        strategy in strategies(), fleet in fleets(),
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        let hook = strategy.pre_delete.clone().unwrap_or_default();
+        let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+        for gone in deleted(&plan) {
+            let mut pods = pods.clone();
+            prop_assert!(pods.all(|pod| pod.uid != gone.uid || !hook.hooks(&pod.exit)));
+        }
+        let behind = plan.verdicts.contains(&Verdict::NativeControllerBehind);
+        if is_paused(&strategy, now()) || behind || matches!(plan.phase, Phase::Behind(_)) {
+            return Ok(());
+        }
+        let then = carry_out(&fleet, &plan);
+        for (node, verdict) in then.nodes.iter().zip(&plan.verdicts).filter(|(n, _)| n.is_ready()) {
+            let marked = |pod: &&Pod| !pod.terminating && pod.exit.preparing.is_some();
+            let in_motion = matches!(verdict, Verdict::HookPending { .. });
+            prop_assert!(in_motion || node.pods.iter().find(marked).is_none(), "{verdict:?}");
         }
     }
 
@@ -721,6 +813,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
             started: None,
             in_place: Default::default(),
             trouble: None,
+            exit: Exit::default(),
             need_upgrade: None,
             image_ready: None,
         }],

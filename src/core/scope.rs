@@ -111,7 +111,7 @@ fn keep_partition(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
 /// Whether a targeted node runs an old revision, and would go on doing so if nobody touched it.
 fn is_old(fleet: &Fleet, position: usize, class: &Class) -> bool {
     match class {
-        Class::Outdated { .. } => true,
+        Class::Outdated { .. } | Class::Preparing { .. } => true,
         Class::Offline {
             updated: false,
             terminating: false,

@@ -18,6 +18,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Node, Revision, RevisionState};
+use super::lifecycle::PreDelete;
 use super::selector::Selector;
 use super::window::Windows;
 
@@ -59,6 +60,8 @@ pub struct Strategy {
     pub failure_threshold: Option<Share>,
     /// The revision that goes on although nodes failed after they got it.
     pub resume: Option<Revision>,
+    /// Who has to agree before a pod is deleted; `None`: nobody.
+    pub pre_delete: Option<PreDelete>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -86,6 +89,7 @@ impl Strategy {
             failure_window: None,
             failure_threshold: None,
             resume: None,
+            pre_delete: None,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,

@@ -56,6 +56,7 @@ pub(super) fn old(number: i64) -> Pod {
         started: Some(at(0)),
         in_place: Default::default(),
         trouble: None,
+        exit: crate::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,
     }

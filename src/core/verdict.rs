@@ -9,6 +9,13 @@ pub enum Verdict {
     Done,
     /// On its way: occupies budget until its pod is available.
     InProgress(Progress),
+    /// Its pod is to be deleted, and whoever has to agree to that has not (`lifecycle`): occupies budget.
+    HookPending {
+        /// Since when, as far as the pod says so.
+        since: Option<Timestamp>,
+        /// Whether that is for so long that somebody should look.
+        overdue: bool,
+    },
     /// Outdated; its turn comes when a slot is free.
     Budget {
         /// Its present pod is not available anyway.
@@ -193,7 +200,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 16] = [
+    pub const WORDS: [&'static str; 17] = [
         "Done",
         "InProgress",
         "Budget",
@@ -206,6 +213,7 @@ impl Verdict {
         "Guarded",
         "OutOfWindow",
         "PullPending",
+        "HookPending",
         "AwaitingOwner",
         "NativeControllerBehind",
         "Invalid",
@@ -227,10 +235,11 @@ impl Verdict {
             Self::Guarded(_) => 9,
             Self::OutOfWindow { .. } => 10,
             Self::PullPending(_) => 11,
-            Self::AwaitingOwner => 12,
-            Self::NativeControllerBehind => 13,
-            Self::Invalid => 14,
-            Self::NotTargeted => 15,
+            Self::HookPending { .. } => 12,
+            Self::AwaitingOwner => 13,
+            Self::NativeControllerBehind => 14,
+            Self::Invalid => 15,
+            Self::NotTargeted => 16,
         }
     }
 

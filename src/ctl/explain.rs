@@ -40,6 +40,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
     let (reason, because) = match *verdict {
         Verdict::Done => (None, "runs the current revision".to_owned()),
         Verdict::InProgress(progress) => in_progress(picture, node, progress),
+        Verdict::HookPending { overdue, .. } => hook_pending(picture, node, overdue),
         Verdict::Budget { broken: true } => (
             trouble_word(node),
             format!(
@@ -220,6 +221,39 @@ fn not_in_place(why: Option<Recreate>) -> String {
     })
 }
 
+/// What is still on the pods of a node that has to go first.
+pub(super) fn awaited(picture: &Picture, node: &Node) -> Vec<String> {
+    let Some(hook) = &picture.strategy.pre_delete else {
+        return Vec::new();
+    };
+    let alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive.flat_map(|pod| hook.awaited(&pod.exit)).collect()
+}
+
+fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String>, String) {
+    let (awaited, pod) = (awaited(picture, node), pod_name(node));
+    let because = match awaited.is_empty() {
+        true if picture.is_paused() => {
+            format!(
+                "has its pod{pod} marked PreparingDelete and its hook is gone; the rollout is paused"
+            )
+        }
+        true => {
+            format!("has its pod{pod} marked PreparingDelete and its hook is gone: it goes next")
+        }
+        false => format!(
+            "is to be updated; its pod{pod} waits for its preDelete hook: {}",
+            awaited.join(", ")
+        ),
+    };
+    let overdue = if overdue {
+        "Overdue"
+    } else {
+        "PreparingDelete"
+    };
+    (Some(overdue.into()), because)
+}
+
 fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<String>, String) {
     let (reason, because) = match offline {
         Offline::NotReady { .. } if node.pods.is_empty() => (
@@ -385,6 +419,7 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
         )));
     }
     match *verdict {
+        Verdict::HookPending { .. } => None,
         Verdict::InProgress(_) if !trouble_words(node).is_empty() => Some(1),
         Verdict::InProgress(Progress::Replacing | Progress::Young { .. }) => None,
         Verdict::InProgress(_) => {

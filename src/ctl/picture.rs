@@ -190,9 +190,19 @@ impl Picture {
     pub(super) fn next(&self) -> usize {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let next = nodes.filter(|(node, verdict)| {
-            **verdict == Verdict::InProgress(Progress::Replacing) && self.is_served(node)
+            let begins = match verdict {
+                Verdict::InProgress(Progress::Replacing) => true,
+                Verdict::HookPending { .. } => !is_preparing(node),
+                _ => false,
+            };
+            begins && self.is_served(node)
         });
         next.count()
+    }
+
+    /// Whether nothing may be replaced now.
+    pub(super) fn is_paused(&self) -> bool {
+        crate::core::is_paused(&self.strategy, self.now)
     }
 
     /// Slots of the budget that are taken now.
@@ -244,6 +254,11 @@ impl State {
     pub(super) fn needs_a_person(self) -> bool {
         matches!(self, Self::Stalled(_) | Self::Paused(None) | Self::Invalid)
     }
+}
+
+/// Whether its pod waits for its hook already.
+fn is_preparing(node: &Node) -> bool {
+    node.pods.iter().any(|pod| pod.exit.preparing.is_some())
 }
 
 /// What is done with settings that cannot be used: nothing.
@@ -302,6 +317,7 @@ pub(super) fn verdict_since(
             | Offline::Updated { since },
         ) => since,
         Verdict::FailedByRevision { since, .. } => Some(since),
+        Verdict::HookPending { since, .. } => since,
         _ => None,
     }
 }

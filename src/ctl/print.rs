@@ -29,6 +29,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are outdated; the guard lets nothing new begin",
     "are outdated and wait for their maintenance window",
     "are outdated, and their images are not on the node yet",
+    "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
     "are outdated; their owners decide when to upgrade",
     "wait for the native DaemonSet controller",
     "are outdated and not touched: the settings cannot be used",

@@ -27,7 +27,8 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, Guarded, OutOfWindow, PullPending, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  Held, Guarded, OutOfWindow, PullPending, HookPending, AwaitingOwner, NativeControllerBehind,
+                  Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -342,6 +343,10 @@ fn stalled(stall: Stall) -> &'static str {
         }
         Stall::NoProgress => {
             "stopped: the whole budget is held by new pods that do not become available; look at their readiness"
+        }
+        Stall::HookPending => {
+            "stopped: the whole budget is held by pods whose preDelete hooks take too long; look at whoever has to take \
+             their labels or finalizers away"
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is remembered of a Pod.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -7,12 +8,13 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api;
 use crate::core::in_place::{Container, State};
 use crate::core::names::{
-    IN_PLACE_STATE, POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_FAILED, REVISION_HASH_LABEL,
+    IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
+    POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,
     TEMPLATE_GENERATION_LABEL, WAIT_PULL_IMAGE,
 };
 use crate::core::{
-    InPlace, NodeName, OtaCondition, Pod, PodRevision, PodUid, PullFailure, Revision, Trouble,
-    revision_in,
+    Exit, Gate, InPlace, Labels, NodeName, OtaCondition, Pod, PodRevision, PodUid, Preparing,
+    PullFailure, Revision, Trouble, revision_in,
 };
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
@@ -27,11 +29,32 @@ pub(super) struct PodRecord {
     stamped: Option<Timestamp>,
 }
 
+/// Sets of labels that pods of a DaemonSet carry: the pods of a revision mostly carry the same, kept once.
+#[derive(Debug, Default)]
+pub(super) struct LabelSets(BTreeSet<Labels>);
+
+/// More differ only where every pod has labels of its own; then there is nothing to share.
+const LABEL_SETS: usize = 64;
+
+impl LabelSets {
+    fn share(&mut self, labels: Labels) -> Labels {
+        if let Some(known) = self.0.get(&labels) {
+            return known.clone();
+        }
+        if self.0.len() >= LABEL_SETS {
+            self.0.clear();
+        }
+        self.0.insert(labels.clone());
+        labels
+    }
+}
+
 impl PodRecord {
     /// Reads a pod; `before` is what was known of it.
     pub(super) fn read(
         pod: &api::Pod,
         before: Option<&Self>,
+        label_sets: &mut LabelSets,
         now: Timestamp,
     ) -> Option<(NodeName, Self)> {
         let meta = &pod.metadata;
@@ -74,6 +97,7 @@ impl PodRecord {
                 started: pod.status.start_time.as_ref().map(|time| time.0),
                 in_place,
                 trouble: trouble(pod, state.as_ref()),
+                exit: exit(pod, label_sets),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),
             },
@@ -130,6 +154,42 @@ fn unready_since(
             let stamped = ready?.last_transition.as_ref()?.0;
             Some(stamped.max(created).min(now))
         }
+    }
+}
+
+/// What it says about its way out.
+fn exit(pod: &api::Pod, known: &mut LabelSets) -> Exit {
+    let meta = &pod.metadata;
+    let labels = meta.labels.iter().flatten();
+    let labels = known.share(
+        labels
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect(),
+    );
+    let state = labels.get(LIFECYCLE_STATE);
+    let stamp = || {
+        meta.annotations
+            .as_ref()?
+            .get(LIFECYCLE_TIMESTAMP)?
+            .parse()
+            .ok()
+    };
+    let preparing = (state == Some(PREPARING_DELETE)).then(|| Preparing { since: stamp() });
+    let gate = pod.spec.has_gate(KRUISE_POD_READY).then(|| {
+        let mut conditions = pod.status.conditions.iter();
+        let condition = conditions.find(|condition| condition.kind == KRUISE_POD_READY);
+        Gate::read(condition.map(|found| (found.status == "True", found.message.as_str())))
+    });
+    Exit {
+        labels,
+        finalizers: meta
+            .finalizers
+            .iter()
+            .flatten()
+            .map(|name| name.as_str().into())
+            .collect(),
+        preparing,
+        gate,
     }
 }
 

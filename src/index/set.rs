@@ -10,7 +10,7 @@ use super::asked::Asked;
 use super::guarded::Guarded;
 use super::joined::{Basis, Joined};
 use super::node::NodeRecord;
-use super::pod::PodRecord;
+use super::pod::{LabelSets, PodRecord};
 use crate::api;
 use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
@@ -23,8 +23,8 @@ use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, 
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    NodeName, Pod, PodRevision, PodUid, Predownloading, Reading, Record, ResourceVersion, Revision,
-    RevisionState, RollingUpdateType,
+    NodeName, Pod, PodRevision, PodUid, Predownloading, Preparing, Reading, Record,
+    ResourceVersion, Revision, RevisionState, RollingUpdateType,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
@@ -61,6 +61,7 @@ pub struct SetRecord {
     template_generation: Option<String>,
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
+    label_sets: LabelSets,
     overlay: BTreeMap<PodUid, Overlay>,
     asked: Asked,
     absent: BTreeSet<Revision>,
@@ -101,6 +102,8 @@ pub struct Overlay {
 pub enum Write {
     /// That it goes.
     Deletion,
+    /// That it waits for its hook.
+    Preparing,
     /// That it becomes one of this revision in place.
     Renewal(Revision),
 }
@@ -110,6 +113,7 @@ impl Write {
     fn shows_in(&self, seen: &PodRecord) -> bool {
         match self {
             Self::Deletion => seen.pod.terminating,
+            Self::Preparing => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
             Self::Renewal(revision) => seen.hash.as_deref() == Some(revision.as_str()),
         }
     }
@@ -141,6 +145,10 @@ impl Overlay {
     fn show(&self, pod: &mut Pod) {
         match &self.write {
             Write::Deletion => pod.terminating = true,
+            Write::Preparing => {
+                let since = Some(self.at);
+                pod.exit.preparing.get_or_insert(Preparing { since });
+            }
             Write::Renewal(revision) => {
                 pod.revision = PodRevision::Current;
                 pod.in_place.revision = Some(revision.clone());
@@ -205,6 +213,7 @@ impl SetRecord {
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
+            label_sets: LabelSets::default(),
             overlay: BTreeMap::new(),
             asked: Asked::default(),
             absent: BTreeSet::new(),
@@ -282,7 +291,8 @@ impl SetRecord {
         let before = before
             .and_then(|pods| pods.iter().find(|known| *known.uid() == uid))
             .cloned();
-        let Some((node, record)) = PodRecord::read(pod, before.as_ref(), now) else {
+        let Some((node, record)) = PodRecord::read(pod, before.as_ref(), &mut self.label_sets, now)
+        else {
             return Stir::Nothing;
         };
         if before.as_ref() == Some(&record) {
@@ -290,14 +300,15 @@ impl SetRecord {
         }
         self.asked.settle(&record.pod);
         let settled = self.settle(&record);
-        let stir = match &before {
+        let stir = match before.as_ref() {
             _ if settled => Stir::Soon,
             Some(before) if before.is_alike(&record) => Stir::Nothing,
             before => match (
-                before.as_ref().and_then(PodRecord::ready_since),
+                before.and_then(PodRecord::ready_since),
                 record.ready_since(),
             ) {
                 (None, Some(_)) => Stir::Soon,
+                _ if before.is_some_and(|before| before.pod.exit != record.pod.exit) => Stir::Soon,
                 _ => Stir::Quietly,
             },
         };

@@ -367,6 +367,7 @@ impl State {
                 self.nodes[n].pods[p].need_upgrade = Some((*needed, template_of(revision)));
                 self.outdate(uid);
             }
+            Action::Mark { .. } => {}
             Action::RemoveConditions { types, .. } => {
                 let pod = &mut self.nodes[n].pods[p];
                 if types.contains(&POD_NEED_UPGRADE) {

@@ -117,6 +117,7 @@ impl State {
                 is_over: false,
                 update: pod.changing.then(under_way),
             },
+            exit: Default::default(),
             trouble: is_stuck.then(|| Trouble {
                 reason: "CrashLoopBackOff".into(),
                 restarts: 5,

@@ -1,7 +1,10 @@
 //! The vocabulary of expectations: named predicates over the picture of a story.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
 
 use super::picture::{Picture, condition_of, hash, uid};
 
@@ -308,6 +311,56 @@ fn count_events(picture: &Picture, kind: &str, says: &str) -> i64 {
                 .map_or(1, |series| i64::from(series.count))
         })
         .sum()
+}
+
+/// The pods of these nodes, and no others, are marked `PreparingDelete`, with the time.
+pub(crate) fn preparing(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("preparing on {nodes:?}"), move |picture| {
+        let wanted: BTreeSet<String> = nodes.iter().map(|number| picture.node(*number)).collect();
+        let mut found = BTreeSet::new();
+        for pod in picture
+            .pods()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+        {
+            let labels = pod.metadata.labels.iter().flatten();
+            let state = labels.filter(|(key, _)| *key == "lifecycle.apps.kruise.io/state");
+            let is_marked = state
+                .map(|(_, value)| value)
+                .any(|value| value == "PreparingDelete");
+            let mut notes = pod.metadata.annotations.iter().flatten();
+            let since = notes.find(|(key, _)| *key == "lifecycle.apps.kruise.io/timestamp");
+            let is_dated = since.is_some_and(|(_, at)| at.parse::<Timestamp>().is_ok());
+            demand(is_marked == is_dated, || {
+                format!("marked {is_marked}, dated {since:?}")
+            })?;
+            if is_marked {
+                found.extend(pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
+            }
+        }
+        demand(found == wanted, || format!("{found:?}"))
+    })
+}
+
+/// A condition of the pod on a node.
+pub(crate) fn pod_condition(
+    node: usize,
+    kind: &'static str,
+    status: &'static str,
+    says: &'static str,
+) -> Check {
+    Check::new(
+        format!("{kind}={status} {says:?} on {node}"),
+        move |picture| {
+            let name = picture.node(node);
+            let pod = picture.living(&name).next().ok_or("no pod")?;
+            let found = condition_of(pod, kind).ok_or("absent")?;
+            let message = found.message.as_deref().unwrap_or_default();
+            demand(found.status == status && message.contains(says), || {
+                format!("{found:?}")
+            })
+        },
+    )
 }
 
 /// `PodNeedUpgrade` stands on the pods of these nodes, and names the current revision.

@@ -88,6 +88,18 @@ impl Daemon {
         self
     }
 
+    /// With a label on every new pod.
+    pub(crate) fn pod_label(mut self, key: &str, value: &str) -> Self {
+        self.0["spec"]["template"]["metadata"]["labels"][key] = value.into();
+        self
+    }
+
+    /// With a readiness gate on every new pod.
+    pub(crate) fn gate(mut self, kind: &str) -> Self {
+        self.0["spec"]["template"]["spec"]["readinessGates"] = json!([{ "conditionType": kind }]);
+        self
+    }
+
     /// With another name and the same labels.
     pub(crate) fn renamed(mut self, name: &str) -> Self {
         self.0["metadata"]["name"] = name.into();

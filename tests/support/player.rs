@@ -128,17 +128,21 @@ impl Stage {
     async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
         let written = self.pod_writes().await?.since(self.before);
         let picture = || async { self.monitor.lock().await.picture().describe() };
-        if written.deletions + written.patches > seen {
+        let patches = match story.writes {
+            Writes::Marks => 0,
+            _ => written.patches,
+        };
+        if written.deletions + patches > seen {
             let picture = picture().await;
             return Err(format!(
                 "the controller deleted or patched {} pods, {seen} were seen changing\n{picture}",
-                written.deletions + written.patches
+                written.deletions + patches
             ));
         }
         let superfluous = match story.writes {
             Writes::Deletions => written.others + written.refused,
             Writes::Attempts => written.others,
-            Writes::Conditions => 0,
+            Writes::Conditions | Writes::Marks => 0,
         };
         if superfluous > 0 {
             return Err(format!("superfluous writes to pods: {written:?}"));

@@ -107,6 +107,8 @@ pub(crate) enum Writes {
     Attempts,
     /// Also conditions (OTA).
     Conditions,
+    /// Also these and the marks of pods that wait for their hooks.
+    Marks,
 }
 
 /// A story.

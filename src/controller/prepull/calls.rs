@@ -160,7 +160,7 @@ impl Calls {
             let condition = condition(order, outcome, &name, &self.clock);
             let written = self
                 .writer
-                .tell_image(&order.key, &order.pull.pod, &version, condition)
+                .set_condition(&order.key, &order.pull.pod, &version, condition)
                 .await;
             match written {
                 Ok(pod) => {

@@ -44,6 +44,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
             restarts: 3,
         }),
         need_upgrade: None,
+        exit: crate::core::Exit::default(),
         image_ready: None,
     };
     let node = |name: &&str| Node {

@@ -60,7 +60,10 @@ impl Losses {
                     self.old += 1;
                     self.control.extend(since);
                 }
-                Class::Outdated { .. } | Class::Kept(_) | Class::Unknown { .. } => self.old += 1,
+                Class::Outdated { .. }
+                | Class::Preparing { .. }
+                | Class::Kept(_)
+                | Class::Unknown { .. } => self.old += 1,
                 Class::NotTargeted | Class::NoNode => {}
             }
         }

@@ -43,6 +43,7 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
         started: None,
         in_place: Default::default(),
         trouble: None,
+        exit: crate::core::Exit::default(),
         need_upgrade: Some(condition(
             revision == PodRevision::Outdated,
             Some(announced),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, carry_out, config, deleted, fleets, now, shares, strategies};
+use super::{Random, begun, carry_out, config, deleted, fleets, now, shares, strategies};
 use crate::core::Strategy;
 use crate::core::*;
 
@@ -102,7 +102,7 @@ proptest! {
     ) {
         let strategy = Strategy { predownload: Some(Predownload::Required), ..strategy };
         let plan = decide(&strategy, &fleet, now());
-        for target in deleted(&plan) {
+        for target in begun(&fleet, &plan) {
             let of_node = |node| move |pod| (node, pod);
             let mut pods = fleet.nodes.iter().flat_map(|node: &Node| node.pods.iter().map(of_node(node)));
             let (node, pod) = pods.find(|(_, pod)| pod.uid == target.uid).unwrap();

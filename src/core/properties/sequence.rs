@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, config, deleted, fleets, now, strategies};
+use super::{Random, begun, config, fleets, now, strategies};
 use crate::core::Strategy;
 use crate::core::*;
 
@@ -27,12 +27,15 @@ proptest! {
         let strategy = Strategy { topology: Some(topology.clone()), ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let in_flight = |verdict: &Verdict| {
-            matches!(verdict, Verdict::InProgress(_) | Verdict::FailedByRevision { .. })
+            matches!(
+                verdict,
+                Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
+            )
         };
         let told = fleet.nodes.iter().zip(&plan.verdicts);
         let held = told.filter(|(_, verdict)| in_flight(verdict));
         let held: BTreeSet<&str> = held.map(|(node, _)| topology.domain_of(node)).collect();
-        prop_assert!(deleted(&plan).is_empty() || held.len() <= topology.at_once, "{held:?}");
+        prop_assert!(begun(&fleet, &plan).is_empty() || held.len() <= topology.at_once, "{held:?}");
     }
 
     #[test]
@@ -46,7 +49,10 @@ proptest! {
         };
         let plan = decide(&strategy, &fleet, now());
         let in_flight = |verdict: &Verdict| {
-            matches!(verdict, Verdict::InProgress(_) | Verdict::FailedByRevision { .. })
+            matches!(
+                verdict,
+                Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
+            )
         };
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =

@@ -287,6 +287,7 @@ impl ModelPod {
             started: self.started.map(at),
             in_place: Default::default(),
             trouble: None,
+            exit: Exit::default(),
             need_upgrade: None,
             image_ready: None,
         }

@@ -16,10 +16,12 @@ use super::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, advice,
     failing, sequence,
 };
+use crate::core::lifecycle::PreDelete;
 use crate::core::names::{
-    IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE,
-    PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD,
-    ROLLING_UPDATE_TYPE, SELECTOR, UPDATE_STRATEGY, UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
+    IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL,
+    ON_DELETE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE,
+    ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, ROLLING_UPDATE_TYPE, SELECTOR, UPDATE_STRATEGY,
+    UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
 };
 use crate::core::selector::Selector;
 use crate::core::window::Windows;
@@ -139,6 +141,7 @@ fn read_settings(
         failure_window: used_in(mode, failing::window(source.annotations), None, notes)?,
         failure_threshold: used_in(mode, failing::threshold(source.annotations), None, notes)?,
         resume: used_in(mode, failing::resume(source.annotations), None, notes)?,
+        pre_delete: used_in(mode, read_lifecycle(source.annotations), None, notes)?,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
@@ -298,6 +301,17 @@ fn read_rolling_update_type(
     let text = annotations.get(ROLLING_UPDATE_TYPE);
     text.map_or(Ok(RollingUpdateType::Standard), |text| {
         parse(ROLLING_UPDATE_TYPE, text)
+    })
+}
+
+fn read_lifecycle(annotations: &BTreeMap<String, String>) -> Result<Option<PreDelete>, Invalid> {
+    let Some(text) = annotations.get(LIFECYCLE) else {
+        return Ok(None);
+    };
+    PreDelete::read(text).map_err(|why| Invalid {
+        key: LIFECYCLE.into(),
+        value: quoted(text),
+        why,
     })
 }
 

@@ -125,6 +125,7 @@ fn nothing_but_the_mode_means_the_defaults() {
         failure_window: None,
         failure_threshold: None,
         resume: None,
+        pre_delete: None,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);

@@ -1,10 +1,10 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, explain, newest, pulls, way_of};
+use super::{Explanation, awaited, explain, newest, pulls, way_of};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
 use crate::core::names::{
-    HOLD, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
+    HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
 };
 use crate::core::{
     Cause, Guarded, Mode, Node, Offline, Progress, Stall, Verdict, queue as in_order, stall_of,
@@ -24,6 +24,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
     match *verdict {
         Verdict::Done => "Nothing: it is done.".to_owned(),
         Verdict::InProgress(progress) => cure_progress(picture, node, verdict, progress),
+        Verdict::HookPending { .. } => cure_hook(picture, node),
         Verdict::Budget { .. } => queue(picture, position),
         Verdict::Offline(offline) => cure_offline(picture, node, offline),
         Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),
@@ -171,6 +172,25 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
     }
 }
 
+fn cure_hook(picture: &Picture, node: &Node) -> String {
+    let awaited = awaited(picture, node);
+    if awaited.is_empty() {
+        return match picture.is_paused() {
+            true => format!("It goes on when the pause has ended ({PAUSED})."),
+            false => "The controller deletes it within seconds.".to_owned(),
+        };
+    }
+    let pod = newest(node)
+        .map(|pod| pod.name.as_str())
+        .unwrap_or_default();
+    format!(
+        "Whoever put that on the pod takes it away when the pod may go ({}); it holds a slot until then, and nothing forces \
+         it. To see it: kubectl -n {} get pod {pod} -o yaml. Without the annotation {LIFECYCLE} nobody is waited for.",
+        awaited.join(", "),
+        picture.key.namespace
+    )
+}
+
 fn queue(picture: &Picture, position: usize) -> String {
     let own = &picture.plan.verdicts[position];
     let waits = |other: &usize| matches!(picture.plan.verdicts[*other], Verdict::Budget { .. });
@@ -214,6 +234,7 @@ fn holders(picture: &Picture, asking: usize) -> String {
         matches!(
             verdict,
             Verdict::InProgress(_)
+                | Verdict::HookPending { .. }
                 | Verdict::FailedByRevision { .. }
                 | Verdict::Budget { broken: true }
         )

@@ -42,6 +42,7 @@ fn pod(name: &str) -> Pod {
         started: Some(at(101)),
         in_place: Default::default(),
         trouble: None,
+        exit: crate::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,
     }

@@ -1,0 +1,356 @@
+//! The hook before a pod goes: who has to agree, and what a pod says about its way out.
+//!
+//! `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation (spec/advanced-daemonset.md §6): a pod that
+//! carries one of the listed labels or finalizers is *hooked*. Before such a pod is replaced it is marked
+//! `PreparingDelete`; it goes when whoever put the label or finalizer there has taken it away. Other than in Kruise there
+//! is a way back: a pod that is wanted again loses the mark.
+//!
+//! Pure words and facts; `removal` decides with them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Labels;
+use super::names::{IN_PLACE_UPDATE, PRE_DELETE, PRE_NORMAL};
+
+/// A hook that takes longer is reported. Nothing is forced then: Kruise waits for ever and says nothing.
+pub const HOOK_PATIENCE: Duration = Duration::from_secs(600);
+
+/// What a value of `lifecycle` has to look like.
+const EXPECTED: &str =
+    r#"use JSON such as {"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
+
+/// Who has to agree before a pod of the DaemonSet is deleted by a rollout.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PreDelete {
+    /// A pod with one of these labels, with exactly that value, is hooked.
+    pub labels: BTreeMap<String, String>,
+    /// A pod with one of these finalizers is hooked.
+    pub finalizers: Vec<String>,
+    /// Whether a pod turns not Ready before it waits, if it has the readiness gate for that.
+    pub mark_not_ready: bool,
+}
+
+impl PreDelete {
+    /// Reads the JSON of Kruise's `spec.lifecycle`; `None` when it holds no hook.
+    ///
+    /// # Errors
+    /// Continues the sentence "KEY is VALUE, …".
+    pub fn read(text: &str) -> Result<Option<Self>, String> {
+        let value: Value = serde_json::from_str(text)
+            .map_err(|error| format!("which is no JSON ({error}); {EXPECTED}"))?;
+        let Value::Object(fields) = value else {
+            return Err(format!("which is no JSON object; {EXPECTED}"));
+        };
+        let mut hook = None;
+        for (name, value) in fields {
+            match (name.as_str(), value) {
+                (_, Value::Null) => {}
+                (PRE_DELETE, value) => hook = Some(Self::read_hook(value)?),
+                (IN_PLACE_UPDATE, _) => {
+                    return Err(format!(
+                        "of which {IN_PLACE_UPDATE} is not possible for a DaemonSet (in Kruise neither): a pod that is \
+                         updated in place asks nobody; remove it"
+                    ));
+                }
+                // Kruise accepts it and ignores it.
+                (PRE_NORMAL, _) => {}
+                (other, _) => return Err(unknown(other, "preDelete")),
+            }
+        }
+        Ok(hook)
+    }
+
+    fn read_hook(value: Value) -> Result<Self, String> {
+        let Value::Object(fields) = value else {
+            return Err(format!(
+                "of which {PRE_DELETE} is no JSON object; {EXPECTED}"
+            ));
+        };
+        let mut hook = Self::default();
+        for (name, value) in fields {
+            let wrong =
+                |what: &str| format!("of which {PRE_DELETE}.{name} is not {what}; {EXPECTED}");
+            match (name.as_str(), value) {
+                (_, Value::Null) => {}
+                ("labelsHandler", value) => {
+                    hook.labels = serde_json::from_value(value)
+                        .map_err(|_| wrong("a map of labels with texts as values"))?;
+                }
+                ("finalizersHandler", value) => {
+                    hook.finalizers =
+                        serde_json::from_value(value).map_err(|_| wrong("a list of finalizers"))?;
+                }
+                ("markPodNotReady", value) => {
+                    hook.mark_not_ready =
+                        serde_json::from_value(value).map_err(|_| wrong("true or false"))?;
+                }
+                (other, _) => {
+                    return Err(unknown(
+                        &format!("{PRE_DELETE}.{other}"),
+                        "labelsHandler, finalizersHandler and markPodNotReady",
+                    ));
+                }
+            }
+        }
+        Ok(hook)
+    }
+
+    /// Whether a pod has to be asked for.
+    pub fn hooks(&self, exit: &Exit) -> bool {
+        self.awaited(exit).next().is_some()
+    }
+
+    /// What has to be taken off a pod before it goes: `label example.io/drain=true`, `finalizer example.io/lb`.
+    pub fn awaited<'a>(&'a self, exit: &'a Exit) -> impl Iterator<Item = String> + 'a {
+        let labels = self
+            .labels
+            .iter()
+            .filter(|(key, value)| exit.labels.get(key) == Some(value.as_str()))
+            .map(|(key, value)| format!("label {key}={value}"));
+        let finalizers = self
+            .finalizers
+            .iter()
+            .filter(|listed| exit.finalizers.iter().any(|found| **found == ***listed))
+            .map(|finalizer| format!("finalizer {finalizer}"));
+        labels.chain(finalizers)
+    }
+}
+
+fn unknown(field: &str, known: &str) -> String {
+    format!("which has the unknown field {field}; known is {known}")
+}
+
+/// What a pod says about its way out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exit {
+    /// Its labels.
+    pub labels: Labels,
+    /// Its finalizers.
+    pub finalizers: Vec<Arc<str>>,
+    /// Whether it is marked `PreparingDelete`.
+    pub preparing: Option<Preparing>,
+    /// Its readiness gate `KruisePodReady`; `None` when it has no such gate.
+    pub gate: Option<Gate>,
+}
+
+/// That a pod waits for its hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preparing {
+    /// Since when; `None` when the mark does not say so.
+    pub since: Option<Timestamp>,
+}
+
+/// The condition of the readiness gate `KruisePodReady`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// Whether it is `True`; `None` when nobody has set it.
+    pub status: Option<bool>,
+    /// Who keeps it `False`; `None` when the message is in a form that is not ours to change.
+    pub keys: Option<Vec<GateKey>>,
+}
+
+/// One who keeps a pod not Ready, as Kruise writes it into the message.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GateKey {
+    /// On whose behalf.
+    #[serde(rename = "userAgent")]
+    pub user_agent: String,
+    /// Why.
+    pub key: String,
+}
+
+/// What to write into the condition of the gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GateWrite {
+    /// The new status.
+    pub open: bool,
+    /// The new message.
+    pub message: String,
+    /// Whether the status differs from the present one (then `lastTransitionTime` is set).
+    pub flips: bool,
+}
+
+impl Gate {
+    /// Reads the condition; `None`: there is none.
+    pub fn read(condition: Option<(bool, &str)>) -> Self {
+        let Some((open, message)) = condition else {
+            return Self {
+                status: None,
+                keys: Some(Vec::new()),
+            };
+        };
+        Self {
+            status: Some(open),
+            keys: match message {
+                "" => Some(Vec::new()),
+                json => serde_json::from_str(json).ok(),
+            },
+        }
+    }
+
+    /// Whether our key keeps it shut.
+    pub(super) fn is_ours(&self) -> bool {
+        self.keys.iter().flatten().any(|key| *key == own_key())
+    }
+
+    /// How to shut it with our key; `None` when that is done, or not ours to do.
+    pub(super) fn shut(&self) -> Option<GateWrite> {
+        let mut keys = self.keys.clone()?;
+        if keys.contains(&own_key()) && self.status == Some(false) {
+            return None;
+        }
+        keys.push(own_key());
+        self.write(keys)
+    }
+
+    /// How to take our key off it; `None` when it is not there.
+    pub(super) fn open(&self) -> Option<GateWrite> {
+        let mut keys = self.keys.clone()?;
+        keys.retain(|key| *key != own_key());
+        self.is_ours().then(|| self.write(keys)).flatten()
+    }
+
+    /// How to open it for the first time; `None` when somebody has.
+    pub(super) fn begin(&self) -> Option<GateWrite> {
+        self.status
+            .is_none()
+            .then(|| self.write(Vec::new()))
+            .flatten()
+    }
+
+    /// Only an empty list opens it. The list is sorted as Kruise sorts it: by user agent, then key.
+    fn write(&self, mut keys: Vec<GateKey>) -> Option<GateWrite> {
+        keys.sort();
+        keys.dedup();
+        let open = keys.is_empty();
+        let message = match open {
+            true => String::new(),
+            false => serde_json::to_string(&keys).ok()?,
+        };
+        Some(GateWrite {
+            open,
+            message,
+            flips: self.status != Some(open),
+        })
+    }
+}
+
+/// Kruise's own, so that one of both can undo what the other did.
+fn own_key() -> GateKey {
+    GateKey {
+        user_agent: "Lifecycle".into(),
+        key: "preDeleteHook".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(labels: &[(&str, &str)], finalizers: &[&str]) -> Exit {
+        Exit {
+            labels: labels.iter().copied().collect(),
+            finalizers: finalizers.iter().map(|name| (*name).into()).collect(),
+            ..Exit::default()
+        }
+    }
+
+    /// spec/advanced-daemonset.md §10, scenario 186.
+    #[test]
+    fn a_pod_is_hooked_by_any_listed_finalizer_or_label_with_exactly_that_value() {
+        let text = r#"{"preDelete": {"labelsHandler": {"a": "1", "b": "2"}, "finalizersHandler": ["x.io/y"]}}"#;
+        let hook = PreDelete::read(text).unwrap().unwrap();
+        let case = |exit: Exit, awaited: &[&str]| {
+            assert_eq!(hook.awaited(&exit).collect::<Vec<_>>(), awaited);
+            assert_eq!(hook.hooks(&exit), !awaited.is_empty());
+        };
+        case(exit(&[], &[]), &[]);
+        case(exit(&[("a", "2"), ("c", "1")], &["x.io/z"]), &[]);
+        case(exit(&[("a", "1")], &[]), &["label a=1"]);
+        case(exit(&[], &["k.io/l", "x.io/y"]), &["finalizer x.io/y"]);
+        case(
+            exit(&[("a", "1"), ("b", "2")], &["x.io/y"]),
+            &["label a=1", "label b=2", "finalizer x.io/y"],
+        );
+        assert!(!PreDelete::default().hooks(&exit(&[("a", "1")], &["x.io/y"])));
+    }
+
+    /// spec/advanced-daemonset.md §10, scenarios 109 and 187.
+    #[test]
+    fn a_lifecycle_is_read_as_kruise_writes_it_and_the_error_names_the_field() {
+        let marks = |text: &str| {
+            PreDelete::read(text)
+                .unwrap()
+                .map(|hook| hook.mark_not_ready)
+        };
+        assert_eq!(marks("{}"), None);
+        assert_eq!(marks(r#"{"preDelete": null}"#), None);
+        assert_eq!(marks(r#"{"preDelete": {}}"#), Some(false));
+        assert_eq!(
+            marks(r#"{"preDelete": {"markPodNotReady": true}}"#),
+            Some(true)
+        );
+        assert_eq!(
+            marks(r#"{"preNormal": {"finalizersHandler": ["x"]}}"#),
+            None
+        );
+        let case = |text: &str, says: &str| {
+            let why = PreDelete::read(text).unwrap_err();
+            assert!(why.contains(says), "{text}: {why}");
+        };
+        case("", "which is no JSON");
+        case("[]", "which is no JSON object");
+        case(r#"{"inPlaceUpdate": {}}"#, "inPlaceUpdate is not possible");
+        case(
+            r#"{"postDelete": {}}"#,
+            "unknown field postDelete; known is preDelete",
+        );
+        case(r#"{"preDelete": []}"#, "preDelete is no JSON object");
+        case(
+            r#"{"preDelete": {"labelHandler": {}}}"#,
+            "unknown field preDelete.labelHandler",
+        );
+        case(
+            r#"{"preDelete": {"labelsHandler": {"a": true}}}"#,
+            "preDelete.labelsHandler is not a map of labels",
+        );
+        case(
+            r#"{"preDelete": {"finalizersHandler": "x"}}"#,
+            "preDelete.finalizersHandler is not a list",
+        );
+        case(
+            r#"{"preDelete": {"markPodNotReady": "true"}}"#,
+            "preDelete.markPodNotReady is not true or false",
+        );
+    }
+
+    /// spec/advanced-daemonset.md §10, scenarios 189 and 191.
+    #[test]
+    fn a_gate_is_open_only_while_nobody_keeps_it_shut() {
+        const OWN: &str = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+        const BOTH: &str =
+            r#"[{"userAgent":"Drain","key":"x"},{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+        const OTHER: &str = r#"[{"userAgent":"Drain","key":"x"}]"#;
+        let written = |write: Option<GateWrite>| write.map(|w| (w.open, w.message, w.flips));
+        let says = |open, text: &str, flips| Some((open, text.to_owned(), flips));
+        let gate = |status, message| Gate::read(Some((status, message)));
+        assert_eq!(written(Gate::read(None).begin()), says(true, "", true));
+        assert_eq!(written(gate(false, OTHER).begin()), None);
+        assert_eq!(written(gate(true, "").shut()), says(false, OWN, true));
+        assert_eq!(written(Gate::read(None).shut()), says(false, OWN, true));
+        assert_eq!(written(gate(false, OTHER).shut()), says(false, BOTH, false));
+        assert_eq!(written(gate(false, OWN).shut()), None);
+        assert_eq!(written(gate(false, BOTH).open()), says(false, OTHER, false));
+        assert_eq!(written(gate(false, OWN).open()), says(true, "", true));
+        assert_eq!(written(gate(false, OTHER).open()), None);
+        // What somebody else wrote in a form of its own is left alone.
+        assert_eq!(written(gate(false, "drained").shut()), None);
+        assert_eq!(written(gate(false, "drained").open()), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! How a pod that has its turn leaves: its hook is asked first, then it is deleted.
+//!
+//! ```text
+//! has its turn ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted
+//!                     └────no───────────────────────────────────────────────►┘
+//! ```
+//!
+//! Whoever replaces a pod goes through [`leave`]; whoever keeps one that was on its way goes through [`stay`].
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::later;
+use super::fleet::Pod;
+use super::lifecycle::{HOOK_PATIENCE, Preparing};
+use super::ota::reference;
+use super::plan::Action;
+use super::strategy::Strategy;
+use super::verdict::{Progress, Verdict};
+
+/// What brings `pod` a step further on its way out at `now`, and what its node is told; no action while the hook is
+/// awaited.
+pub(super) fn leave(strategy: &Strategy, pod: &Pod, now: Timestamp) -> (Option<Action>, Verdict) {
+    let hook = strategy.pre_delete.as_ref();
+    let Some(hook) = hook.filter(|hook| hook.hooks(&pod.exit)) else {
+        let delete = Action::Delete(reference(pod));
+        return (Some(delete), Verdict::InProgress(Progress::Replacing));
+    };
+    let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
+    let gate = gate.and_then(|gate| gate.shut());
+    let begins = pod.exit.preparing.is_none();
+    let marks = (begins || gate.is_some()).then(|| Action::Mark {
+        pod: reference(pod),
+        preparing: begins.then_some(true),
+        gate,
+    });
+    let preparing = pod.exit.preparing;
+    let waits = Verdict::HookPending {
+        since: preparing.and_then(|preparing| preparing.since),
+        overdue: preparing.and_then(overdue_at).is_some_and(|at| at <= now),
+    };
+    (marks, waits)
+}
+
+/// When a wait becomes worth a report.
+pub(super) fn overdue_at(preparing: Preparing) -> Option<Timestamp> {
+    preparing.since.map(|since| later(since, HOOK_PATIENCE))
+}
+
+/// Whether a pod carries something of ours about its way out, or could.
+pub(super) fn is_marked(pod: &Pod) -> bool {
+    pod.exit.preparing.is_some() || pod.exit.gate.is_some()
+}
+
+/// What takes our marks off a pod that stays; `None` when it carries none.
+///
+/// `opens` also opens a readiness gate that nobody has opened yet: Kruise's own controller would, but nothing is installed
+/// beside us, and the pod would never be Ready.
+pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
+    let gate = pod.exit.gate.as_ref().and_then(|gate| {
+        let begin = opens.then(|| gate.begin()).flatten();
+        gate.open().or(begin)
+    });
+    let preparing = pod.exit.preparing.is_some().then_some(false);
+    (gate.is_some() || preparing.is_some()).then(|| Action::Mark {
+        pod: reference(pod),
+        preparing,
+        gate,
+    })
+}
