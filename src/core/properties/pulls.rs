@@ -90,6 +90,7 @@ proptest! {
                     | Verdict::PullPending(_)
                     | Verdict::OutOfWindow { .. }
                     | Verdict::Guarded(_)
+                    | Verdict::HookPending { .. }
                     | Verdict::InProgress(_)
             );
             prop_assert!(goes_on, "{:?}", verdict(node));
