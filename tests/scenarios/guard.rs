@@ -229,14 +229,17 @@ scenarios! {
 
     fn w29_given_pods_that_users_delete_then_the_breaker_is_not_concerned(_pace) {
         Story::on(3)
-            .with(Daemon::new().min_ready(2))
+            .with(Daemon::new().annotate("partition", "2"))
             .image(NEW)
-            .until(runs_current(1))
+            .until(replaced([1]))
             .excuse(1)
             .delete_pod(1)
-            .until(replaced([1, 2]))
-            .excuse(2)
-            .delete_pod(2)
+            .until(terminating(1))
+            .until(replaced([1]))
+            .delete_pod(1)
+            .until(terminating(1))
+            .until(replaced([1]))
+            .annotate("partition", "0")
             .until(converged().and(is_free()))
     }
 
