@@ -146,7 +146,7 @@ scenarios! {
             .pod_writes(4)
     }
 
-    fn place_given_a_rollback_in_the_middle_then_it_goes_in_place_too(_pace) {
+    fn stay_given_a_rollback_in_the_middle_then_it_goes_in_place_too(_pace) {
         Story::on(4)
             .with(daemon())
             .behave(NEW, ready_after(8))
@@ -158,7 +158,7 @@ scenarios! {
             .pod_writes(4)
     }
 
-    fn place_given_a_bad_image_then_the_next_revision_mends_the_same_pod(pace) {
+    fn stay_given_a_bad_image_then_the_next_revision_mends_the_same_pod(pace) {
         let missing = Behaviour { image_error: true, ..Behaviour::default() };
         let crashing = Behaviour { crash_after: Some(secs(1)), ..ready_after(5) };
         let mended = |bad: Behaviour| {
@@ -176,7 +176,7 @@ scenarios! {
         vec![mended(missing), mended(crashing)]
     }
 
-    fn place_given_partition_selector_and_pause_then_they_hold_as_for_deletions(pace) {
+    fn stay_given_partition_selector_and_pause_then_they_hold_as_for_deletions(pace) {
         let pool = |name: &str| json!({ "metadata": { "labels": { "pool": name } } });
         Story::on(4)
             .patch_node(1, pool("canary"))
@@ -198,7 +198,7 @@ scenarios! {
             .pod_writes(4)
     }
 
-    fn place_given_images_that_take_long_to_pull_then_they_are_there_before_the_container_stops(pace) {
+    fn stay_given_images_that_take_long_to_pull_then_they_are_there_before_the_container_stops(pace) {
         let slow = pace.pick(120, 10);
         Story::on(3)
             .with(Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible"))
@@ -217,7 +217,7 @@ scenarios! {
             .expect(renewed(1..=3).and(jobs(0, 3)))
     }
 
-    fn place_given_another_spelling_then_nothing_is_touched(pace) {
+    fn stay_given_another_spelling_then_nothing_is_touched(pace) {
         Story::on(2)
             .with(Daemon::new().annotate("rolling-update-type", "inplace"))
             .image(NEW)

@@ -231,6 +231,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
     };
     let strategy = Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
+        image_predownload_parallelism: Some(crate::core::Share::Number(0)),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
     (strategy, fleet)
