@@ -250,7 +250,7 @@ fn overdue(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> String {
         return names;
     }
     let hook = match &set.reading {
-        Reading::Strategy { strategy, .. } => strategy.pre_delete.as_ref(),
+        Reading::Strategy { strategy, .. } => strategy.pre_delete.as_deref(),
         _ => None,
     };
     let nodes = fleet.nodes.iter().zip(&plan.verdicts);

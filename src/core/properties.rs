@@ -79,7 +79,7 @@ fn strategies() -> impl Random<Strategy> {
             option::weighted(0.3, shares()),
             option::weighted(0.5, Just(Predownload::Required)),
         ),
-        option::weighted(0.4, hooks()),
+        option::weighted(0.4, hooks().prop_map(Arc::new)),
     );
     let guard = (
         option::weighted(0.3, 1..400_u64),

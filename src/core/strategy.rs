@@ -61,7 +61,7 @@ pub struct Strategy {
     /// The revision that goes on although nodes failed after they got it.
     pub resume: Option<Revision>,
     /// Who has to agree before a pod is deleted; `None`: nobody.
-    pub pre_delete: Option<PreDelete>,
+    pub pre_delete: Option<Arc<PreDelete>>,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).

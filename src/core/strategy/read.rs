@@ -304,15 +304,18 @@ fn read_rolling_update_type(
     })
 }
 
-fn read_lifecycle(annotations: &BTreeMap<String, String>) -> Result<Option<PreDelete>, Invalid> {
+fn read_lifecycle(
+    annotations: &BTreeMap<String, String>,
+) -> Result<Option<Arc<PreDelete>>, Invalid> {
     let Some(text) = annotations.get(LIFECYCLE) else {
         return Ok(None);
     };
-    PreDelete::read(text).map_err(|why| Invalid {
+    let hook = PreDelete::read(text).map_err(|why| Invalid {
         key: LIFECYCLE.into(),
         value: quoted(text),
         why,
-    })
+    })?;
+    Ok(hook.map(Arc::new))
 }
 
 fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {
