@@ -6,7 +6,7 @@ use yurt_ds::sim::kubelet::Behaviour;
 use super::rest::pulled_in;
 use crate::support::checks::*;
 use crate::support::objects::*;
-use crate::support::story::{Story, Writes, secs};
+use crate::support::story::{Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 
 /// The usual DaemonSet, updated in place, and nothing is pulled ahead: one write per pod.
@@ -129,7 +129,7 @@ scenarios! {
 
     fn place_given_a_controller_that_dies_in_the_middle_then_nobody_is_updated_twice_nor_too_many_at_once(pace) {
         let slow = pace.pick(30, 6);
-        Story::on(4)
+        let story = Story::on(4)
             .with(daemon())
             .behave(NEW, ready_after(slow))
             .image(NEW)
@@ -143,7 +143,8 @@ scenarios! {
             .controller(true)
             .until(complete())
             .expect(renewed(1..=4).and(renewals(4)).and(peak(1)))
-            .pod_writes(4)
+            .pod_writes(4);
+        Scenario::from(story).alone()
     }
 
     fn stay_given_a_rollback_in_the_middle_then_it_goes_in_place_too(_pace) {
