@@ -45,3 +45,55 @@ pub(super) fn patch(pod: &PodRef, renewal: &Renewal, now: Timestamp) -> Value {
     }
     Value::Object(patch)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::core::in_place::{Before, Change};
+
+    #[test]
+    fn one_patch_names_what_changes_and_what_it_rests_on() {
+        let text = |text: &str| Some(text.to_owned());
+        let change = Change {
+            images: [("main".into(), "main:2".into())].into(),
+            labels: [
+                ("gone".to_owned(), None),
+                ("pod-template-generation".to_owned(), text("7")),
+            ]
+            .into(),
+            annotations: [("note".to_owned(), text("new"))].into(),
+            new_finalizers: Vec::new(),
+            old_finalizers: vec!["x/y".to_owned()],
+        };
+        let before = Before {
+            image_id: text("id"),
+            restart_count: 2,
+            superseded: None,
+        };
+        let renewal = Renewal {
+            revision: "bbb".into(),
+            change: Arc::new(change),
+            before: BTreeMap::from([("main".to_owned(), before)]),
+        };
+        let pod = PodRef {
+            name: "agent-x".into(),
+            uid: "uid".into(),
+            resource_version: "9".into(),
+        };
+        let memory = r#"{"lastContainerStatuses":{"main":{"imageID":"id","restartCount":2}},"revision":"bbb","updateTimestamp":"1970-01-01T00:00:00Z"}"#;
+        let expected = json!({
+            "metadata": {
+                "uid": "uid",
+                "resourceVersion": "9",
+                "labels": { "gone": null, "pod-template-generation": "7", "controller-revision-hash": "bbb" },
+                "annotations": { "note": "new", "apps.openyurt.io/inplace-update-state": memory },
+                "$deleteFromPrimitiveList/finalizers": ["x/y"],
+            },
+            "spec": { "containers": [{ "name": "main", "image": "main:2" }] },
+        });
+        assert_eq!(patch(&pod, &renewal, Timestamp::UNIX_EPOCH), expected);
+    }
+}

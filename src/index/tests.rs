@@ -1,5 +1,7 @@
 //! The index, told by objects as they come over the wire.
 
+mod place;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,0 +1,132 @@
+//! Pods that are updated in place, from the wire to the fleet.
+
+use super::*;
+use crate::core::in_place::Recreate;
+
+/// The usual index, of which the template has changed from `v1` to `v2` and is to go in place.
+fn index_in_place() -> Index {
+    let mut index = index();
+    let mut set = set("v2", 2, 2);
+    let annotations = set.metadata.annotations.as_mut().unwrap();
+    let key = "apps.openyurt.io/rolling-update-type";
+    annotations.insert(key.to_owned(), "InPlaceIfPossible".to_owned());
+    index.apply_revision(&revision("bbb", 2, "v2"));
+    index.apply_set(&set);
+    index
+}
+
+/// The pod on n1 after an update in place at 200; so often its container was started again, and this it runs.
+fn updated(restarts: i64, image: &str, state: Value) -> PodWords {
+    let memory = json!({
+        "revision": "bbb",
+        "updateTimestamp": at(200).to_string(),
+        "lastContainerStatuses": { "main": { "imageID": "id-v1", "restartCount": 4 } },
+    });
+    let mut pod = pod("n1", "bbb").ready(10).version("2");
+    pod.0["metadata"]["annotations"] =
+        json!({ "apps.openyurt.io/inplace-update-state": memory.to_string() });
+    pod.0["metadata"]["generation"] = json!(2);
+    pod.0["spec"]["containers"] = json!([{ "name": "main", "image": "v2" }]);
+    pod.0["status"]["observedGeneration"] = json!(2);
+    pod.0["status"]["containerStatuses"] = json!([{
+        "name": "main", "image": image, "imageID": format!("id-{image}"), "restartCount": restarts,
+        "ready": state.get("running").is_some(), "state": state,
+        "lastState": { "terminated": { "exitCode": 137, "reason": "Error" } },
+    }]);
+    pod
+}
+
+#[test]
+fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
+    let mut index = index_in_place();
+    let running = json!({ "running": {} });
+    feed(&mut index, &updated(4, "v1", running.clone()), 201);
+    let told = fleet(&mut index);
+    let pod = &told.nodes[0].pods[0];
+    assert_eq!(pod.revision, PodRevision::Current);
+    assert!(pod.in_place.is_under_way());
+    assert_eq!(pod.revised(), at(200));
+    assert!(told.successions[&"aaa".into()].is_ok());
+    feed(&mut index, &updated(5, "v2", running).version("3"), 203);
+    let told = fleet(&mut index);
+    assert!(!told.nodes[0].pods[0].in_place.is_under_way());
+    assert_eq!(told.nodes[0].pods[0].trouble, None);
+}
+
+#[test]
+fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
+    fn case(pod: &PodWords, expected: Option<(&str, u32)>) {
+        let mut index = index_in_place();
+        feed(&mut index, pod, 201);
+        let fleet = fleet(&mut index);
+        let trouble = fleet.nodes[0].pods[0].trouble.as_ref();
+        assert_eq!(
+            trouble.map(|trouble| (&*trouble.reason, trouble.restarts)),
+            expected
+        );
+    }
+    let ended = json!({ "terminated": { "exitCode": 1, "reason": "Error" } });
+    let waiting = |reason: &str| json!({ "waiting": { "reason": reason } });
+    // Ended by us; crashed by itself, and again.
+    case(&updated(4, "v1", ended.clone()), None);
+    case(&updated(5, "v2", ended.clone()), Some(("Error", 0)));
+    case(&updated(7, "v2", ended), Some(("Error", 2)));
+    // The old one could not be started; the new one cannot be pulled.
+    case(&updated(4, "v1", waiting("CrashLoopBackOff")), None);
+    case(
+        &updated(4, "v1", waiting("ErrImagePull")),
+        Some(("ErrImagePull", 0)),
+    );
+    let mut unseen = updated(4, "v1", waiting("ErrImagePull"));
+    unseen.0["status"]["observedGeneration"] = json!(1);
+    case(&unseen, None);
+}
+
+#[test]
+fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
+    let mut index = index_in_place();
+    let overlay = Overlay {
+        at: at(500),
+        write: Write::Renewal("bbb".into()),
+        doubt: Doubt::Accepted,
+    };
+    let set = index.set_mut(&key()).unwrap();
+    set.lay_over("uid-n1".into(), overlay);
+    let told = fleet(&mut index);
+    let pod = &told.nodes[0].pods[0];
+    assert!(!pod.terminating && pod.in_place.is_under_way());
+    assert_eq!(
+        (pod.revision, pod.revised()),
+        (PodRevision::Current, at(500))
+    );
+    feed(&mut index, &pod_of_old_event(), 501);
+    assert!(fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
+    feed(
+        &mut index,
+        &updated(5, "v2", json!({ "running": {} })).version("4"),
+        502,
+    );
+    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
+}
+
+/// The pod on n1 as it was before the update, in an event that was under way.
+fn pod_of_old_event() -> PodWords {
+    pod("n1", "aaa").ready(11).version("3")
+}
+
+#[test]
+fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
+    let mut index = index_in_place();
+    let mut other: api::ControllerRevision = revision("ccc", 1, "v1");
+    let template = json!({ "spec": { "hostNetwork": true, "containers": [{ "name": "main", "image": "v1" }] } });
+    let shape = crate::core::in_place::Shape::of(&template);
+    other.template.as_mut().unwrap().shape = Arc::new(shape);
+    other.template.as_mut().unwrap().fingerprint =
+        crate::core::revision::TemplateFingerprint::of(&template);
+    index.apply_revision(&other);
+    let told = fleet(&mut index);
+    assert_eq!(told.successions[&"ccc".into()], Err(Recreate::OtherChange));
+    index.apply_set(&set("v2", 3, 3)); // without the annotation
+    assert!(fleet(&mut index).successions.is_empty());
+}
