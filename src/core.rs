@@ -52,6 +52,7 @@ pub mod strategy;
 #[cfg(test)]
 mod testing;
 pub mod verdict;
+mod waves;
 pub mod window;
 
 pub use decide::{decide, is_paused, queue, release};
@@ -67,12 +68,15 @@ pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use opening::NodeWindow;
 pub use ota::{message_of, revision_in};
 pub use phase::stall_of;
-pub use plan::{Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, Wisher};
+pub use plan::{
+    Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, WaveStand, WaveState, Wisher,
+};
 pub use predownload::Predownloading;
 pub use strategy::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, Topology,
+    Waves,
 };
-pub use verdict::{Cause, Guarded, Offline, Progress, PullStage, Stopped, Verdict};
+pub use verdict::{Cause, Guarded, Offline, Progress, PullStage, Stopped, Verdict, WaveShut};
 pub use window::Windows;
 
 #[cfg(test)]

@@ -5,12 +5,13 @@
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
-//! by `pause` and `resume`, and what `eject` takes back. Every outcome has an exit code of its own, [`Code`].
+//! by `pause`, `resume` and `approve`, and what `eject` takes back. Every outcome has an exit code of its own, [`Code`].
 //!
 //! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
 
 mod access;
 mod age;
+mod approve;
 mod code;
 pub mod edge;
 mod eject;
@@ -37,7 +38,7 @@ use clap::CommandFactory;
 
 pub use access::{Access, Trouble};
 pub use code::Code;
-pub use groups::DomainRow;
+pub use groups::{DomainRow, WaveRow};
 pub use row::{NodeRow, PodRow, SetRow};
 pub use screen::Screen;
 pub use why::Answer;
@@ -109,6 +110,7 @@ pub async fn perform(
         Verb::Why(args) => why::why(context, args, screen).await?,
         Verb::Pause(args) => pause::pause(context, args, screen).await?,
         Verb::Resume(args) => pause::resume(context, args, screen).await?,
+        Verb::Approve(args) => approve::approve(context, args, screen).await?,
         Verb::Eject(args) => eject::eject(context, args, screen).await?,
         Verb::Edge(verb) => {
             let edge = Edge::to(verb.server())?.in_namespace(context.namespace.clone());

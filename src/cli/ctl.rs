@@ -65,6 +65,12 @@ pub enum Verb {
     /// the cluster. Offline nodes stay offline. The exit code is that of the state in which the plan ends.
     #[command(after_long_help = Code::plan_help())]
     Plan(PlanArgs),
+    /// Let a wave open, for the revision that is being rolled out
+    ///
+    /// Writes the annotation approved-waves: WAVE@HASH. An approval counts for one revision; the next one has to be approved
+    /// anew.
+    #[command(after_long_help = Code::long_help())]
+    Approve(ApproveArgs),
     /// Hand a DaemonSet back to Kubernetes' own RollingUpdate; no pod is restarted
     ///
     /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one
@@ -188,6 +194,17 @@ pub struct PlanArgs {
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
+}
+
+/// Flags of `yurt-ds ctl approve`.
+#[derive(Clone, Debug, Args)]
+pub struct ApproveArgs {
+    /// The DaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+    /// The wave, as it is called in the annotation waves
+    #[arg(value_name = "WAVE")]
+    pub wave: String,
 }
 
 /// Flags of `yurt-ds ctl eject`.

@@ -500,6 +500,7 @@ mod tests {
             domains: Vec::new(),
             guarded: None,
             record: None,
+            waves: Vec::new(),
             next_wake: None,
         }
     }

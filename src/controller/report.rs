@@ -23,6 +23,9 @@ use crate::core::{
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
 
+/// Reason while nothing moves before a wave opens.
+const WAVE_NOT_OPEN: &str = "WaveNotOpen";
+
 /// Names in one message.
 const NAMED: usize = 10;
 
@@ -199,6 +202,13 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
         Phase::Progressing if plan.is_pull_pending() => (
             "PullPending",
             format!("{revision}: waiting for nodes to pull its images (predownload: required)"),
+        ),
+        Phase::Progressing if plan.awaited().is_some() => (
+            WAVE_NOT_OPEN,
+            match plan.awaited() {
+                Some(why) => format!("{revision}: waiting {}", plan.awaited_words(why)),
+                None => revision.to_owned(),
+            },
         ),
         Phase::Progressing => (
             "Progressing",
@@ -401,8 +411,13 @@ fn notice(
     let (warning, reason) = match plan.phase {
         Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
         Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
+        Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
+        // It goes on: no other rollout began.
         Phase::Progressing
-            if same_revision && before.is_some_and(|before| before.reason == "Inconclusive") =>
+            if same_revision
+                && before.is_some_and(|before| {
+                    ["Inconclusive", WAVE_NOT_OPEN].contains(&before.reason.as_str())
+                }) =>
         {
             return None;
         }

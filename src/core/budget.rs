@@ -8,6 +8,7 @@ use super::classify::Class;
 use super::pace::ramp_up;
 use super::scope::Scope;
 use super::strategy::Strategy;
+use super::waves::Front;
 
 /// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
 /// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
@@ -37,23 +38,23 @@ impl Budget {
     ///
     /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
     /// takes one everywhere, also on a node that was selected a moment ago.
-    pub(super) fn count(classes: &[Class], scope: &Scope, strategy: &Strategy) -> Self {
+    pub(super) fn count(
+        classes: &[Class],
+        scope: &Scope,
+        strategy: &Strategy,
+        front: &Front<'_>,
+    ) -> Self {
         let mut budget = Self::default();
         for (position, class) in classes.iter().enumerate() {
             let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
             budget.targeted += usize::from(class.is_targeted());
             budget.base += usize::from(class.is_targeted() && takes_part);
             budget.done += usize::from(takes_part && *class == Class::Done);
-            let serves = matches!(
-                class,
-                Class::Preparing {
-                    available: true,
-                    ..
-                }
-            );
-            budget.serving += usize::from(serves);
+            budget.serving += usize::from(class.still_serves());
             budget.in_flight += usize::from(class.is_in_flight());
             match class {
+                // Whose wave is not open takes no part yet.
+                Class::Outdated { .. } if front.shut_at(position).is_some() => {}
                 Class::Outdated {
                     available: false,
                     settling: None,

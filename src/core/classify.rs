@@ -79,6 +79,17 @@ impl Class {
         )
     }
 
+    /// Whether the node is in flight and still has an available pod, because it waits for its hook.
+    pub(super) fn still_serves(&self) -> bool {
+        matches!(
+            self,
+            Self::Preparing {
+                available: true,
+                ..
+            }
+        )
+    }
+
     /// The verdict of a node of which nothing else is known.
     pub(super) fn verdict(&self) -> Verdict {
         match *self {

@@ -26,6 +26,7 @@ use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Verdict};
+use super::waves::Front;
 use super::{guard, in_place, ota, phase, removal};
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
@@ -131,7 +132,8 @@ impl<'a> Draft<'a> {
         let charges = guard::charge(strategy, fleet, now, &mut classes);
         let scope = Scope::of(strategy, fleet, now);
         scope.narrow(strategy, fleet, &mut classes);
-        let budget = Budget::count(&classes, &scope, strategy);
+        let front = Front::of(strategy, fleet, &classes, &scope, now);
+        let budget = Budget::count(&classes, &scope, strategy, &front);
         let guard = charges.conclude(strategy, fleet, &classes, &budget, now);
         Self {
             strategy,
@@ -139,7 +141,7 @@ impl<'a> Draft<'a> {
             now,
             budget,
             scope,
-            gates: Gates::of(strategy, fleet, guard.gate, now),
+            gates: Gates::of(strategy, fleet, front, guard.gate, now),
             guard,
             opens: None,
             pulls_again: None,
@@ -213,13 +215,22 @@ impl<'a> Draft<'a> {
     /// Replaces what the budget allows, in the stated order.
     fn roll(&mut self) {
         self.go_on();
-        let pace = Pace::of(self.strategy, self.fleet, &self.classes, self.now);
-        self.opens = pace.opens.filter(|_| self.is_any_outdated());
+        let front = &self.gates.front;
+        let mut pace = Pace::of(self.strategy, self.fleet, &self.classes, front, self.now);
+        let waiting = pace
+            .iter()
+            .enumerate()
+            .filter(|(wave, _)| front.waits(*wave));
+        let opens = waiting.filter_map(|(_, pace)| pace.opens).min();
+        self.opens = opens.filter(|_| self.is_any_outdated());
+        let mut in_wave: Vec<[usize; 2]> = (0..front.count())
+            .map(|wave| front.slots(wave, self.strategy))
+            .collect();
         let mut slots = [
             self.budget.for_broken(self.strategy),
             self.budget.for_available(),
         ];
-        let mut left = BATCH.min(pace.replacements);
+        let mut left = BATCH;
         let queue = match slots {
             [0, 0] if self.strategy.topology.is_none() => Vec::new(),
             _ => self.queue(true),
@@ -230,10 +241,14 @@ impl<'a> Draft<'a> {
             if left == 0 || slots == [0, 0] {
                 break;
             }
-            let slots = &mut slots[usize::from(turn.available)];
-            if *slots > 0 && domains.may_begin(&self.fleet.nodes[turn.position]) {
+            let kind = usize::from(turn.available);
+            let (slots, in_wave) = (&mut slots[kind], &mut in_wave[turn.wave][kind]);
+            let in_time = &mut pace[turn.wave].replacements;
+            let is_free = *slots > 0 && *in_wave > 0 && *in_time > 0;
+            if is_free && domains.may_begin(&self.fleet.nodes[turn.position]) {
                 self.replace(turn.position);
-                (*slots, left) = (*slots - 1, left - 1);
+                (*slots, *in_wave, *in_time) = (*slots - 1, *in_wave - 1, *in_time - 1);
+                left -= 1;
             }
         }
         self.tell_shut();
@@ -250,6 +265,11 @@ impl<'a> Draft<'a> {
             return;
         }
         let mut free = self.budget.for_waiting();
+        let front = &self.gates.front;
+        let share = self.strategy.max_unavailable;
+        let mut in_wave: Vec<usize> = (0..front.count())
+            .map(|wave| front.for_waiting(wave, share))
+            .collect();
         for position in 0..self.classes.len() {
             let Class::Preparing {
                 available,
@@ -259,11 +279,13 @@ impl<'a> Draft<'a> {
             else {
                 continue;
             };
-            if !available || free > 0 {
+            let in_wave = &mut in_wave[self.gates.front.of_node(position)];
+            if !available || free > 0 && *in_wave > 0 {
                 self.replace(position);
             }
             let goes = self.verdicts[position] == Verdict::InProgress(Progress::Replacing);
             free = free.saturating_sub(usize::from(available && goes));
+            *in_wave = in_wave.saturating_sub(usize::from(available && goes));
         }
     }
 
@@ -323,7 +345,8 @@ impl<'a> Draft<'a> {
                 available,
                 settling: None,
             } if !open || self.gates.shut_at(position).is_none() => {
-                Some(order.turn(self.fleet, position, available))
+                let wave = self.gates.front.of_node(position);
+                Some(order.turn(self.fleet, position, wave, available))
             }
             _ => None,
         });
@@ -389,6 +412,10 @@ impl<'a> Draft<'a> {
 
     fn finish(self, phase: Option<Phase>) -> Plan {
         let counts = self.counts();
+        let waves = match phase {
+            Some(Phase::Behind(_)) => Vec::new(),
+            _ => self.gates.front.told(self.strategy.max_unavailable),
+        };
         let moving = self.actions.iter().any(Action::begins);
         let judged = || {
             let stopped = match self.guard.gate {
@@ -419,6 +446,7 @@ impl<'a> Draft<'a> {
             domains: self.domains,
             guarded: self.guard.gate,
             record: self.guard.record,
+            waves,
             next_wake,
         }
     }

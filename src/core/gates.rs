@@ -16,24 +16,30 @@ use super::predownload::Images;
 use super::strategy::Strategy;
 use super::verdict::{Guarded, Verdict};
 
+use super::waves::Front;
+
 /// Every gate, as it is now.
 pub(super) struct Gates<'a> {
     guarded: Option<Guarded>,
+    /// Whose wave is open.
+    pub(super) front: Front<'a>,
     openings: Openings,
     /// `None`: nothing is pulled ahead.
     pub(super) images: Option<Images<'a>>,
 }
 
 impl<'a> Gates<'a> {
-    /// As they are at `now`; `guarded` is what the guard says.
+    /// As they are at `now`; `guarded` is what the guard says, `front` how far the waves have come.
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &'a Fleet,
+        front: Front<'a>,
         guarded: Option<Guarded>,
         now: Timestamp,
     ) -> Self {
         Self {
             guarded,
+            front,
             openings: Openings::of(strategy, fleet, now),
             images: Images::of(strategy, fleet, now),
         }
@@ -44,11 +50,16 @@ impl<'a> Gates<'a> {
         if let Some(guarded) = self.guarded {
             return Some(Verdict::Guarded(guarded));
         }
+        let shut = self.front.shut_at(position);
+        shut.or_else(|| self.out_of_window_at(position))
+            .or_else(|| self.pull_pending_at(position))
+    }
+
+    fn out_of_window_at(&self, position: usize) -> Option<Verdict> {
         let opening = self.openings.at(position);
-        let out_of_window = (!opening.is_open).then_some(Verdict::OutOfWindow {
+        (!opening.is_open).then_some(Verdict::OutOfWindow {
             opens: opening.changes,
-        });
-        out_of_window.or_else(|| self.pull_pending_at(position))
+        })
     }
 
     fn pull_pending_at(&self, position: usize) -> Option<Verdict> {
@@ -58,6 +69,10 @@ impl<'a> Gates<'a> {
 
     /// When time alone changes that, at the earliest.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
-        self.openings.at(position).changes
+        let opening = self.openings.at(position).changes;
+        opening
+            .into_iter()
+            .chain(self.front.changes_at(position))
+            .min()
     }
 }

@@ -19,11 +19,7 @@ pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
 pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 /// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 3] = [
-    "apps.openyurt.io/max-surge",
-    "apps.openyurt.io/waves",
-    "apps.openyurt.io/approved-waves",
-];
+pub const NOT_YET: [&str; 1] = ["apps.openyurt.io/max-surge"];
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 /// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].
@@ -50,6 +46,10 @@ pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
 pub const RESUME: &str = "apps.openyurt.io/resume";
 /// `unlimited`: nodes whose old pod is broken are all replaced at once.
 pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
+/// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`crate::core::strategy::Wave`].
+pub const WAVES: &str = "apps.openyurt.io/waves";
+/// Which waves may open for which revision: `canary@HASH`, separated by commas.
+pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";
 /// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].

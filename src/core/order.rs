@@ -2,10 +2,11 @@
 //!
 //! | rank | what decides | why |
 //! |---|---|---|
-//! | 1 | a broken old pod before an available one | a repair takes nothing away |
-//! | 2 | the unfinished revision before older ones | fix-forward: that revision may be what is broken (spec/beyond.md §2, wish 9) |
-//! | 3 | on the unfinished revision: the pod made last first | it has been looked at the least |
-//! | 4 | the name of the node | somebody has to be first |
+//! | 1 | the wave | late returners of earlier waves are served at once |
+//! | 2 | a broken old pod before an available one | a repair takes nothing away |
+//! | 3 | the unfinished revision before older ones | fix-forward: that revision may be what is broken (spec/beyond.md §2, wish 9) |
+//! | 4 | on the unfinished revision: the pod made last first | it has been looked at the least |
+//! | 5 | the name of the node | somebody has to be first |
 //!
 //! # What is unfinished
 //! Of the revisions that waiting nodes run, the one with the greatest number is unfinished when the fleet itself shows
@@ -32,6 +33,8 @@ pub(super) struct Order {
 /// Where a node stands in the queue: the least is first. Positions in a fleet are in the order of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
+    /// Its wave.
+    pub(super) wave: usize,
     /// Whether its old pod is available.
     pub(super) available: bool,
     /// Whether it never met the unfinished revision.
@@ -53,10 +56,17 @@ impl Order {
     }
 
     /// Where the outdated node at `position` stands.
-    pub(super) fn turn(&self, fleet: &Fleet, position: usize, available: bool) -> Turn {
+    pub(super) fn turn(
+        &self,
+        fleet: &Fleet,
+        position: usize,
+        wave: usize,
+        available: bool,
+    ) -> Turn {
         let pod = living(&fleet.nodes[position]);
         let unfinished = pod.filter(|pod| Some(pod.number) == self.unfinished);
         Turn {
+            wave,
             available,
             untouched: unfinished.is_none(),
             made: Reverse(unfinished.map(|pod| pod.revised())),

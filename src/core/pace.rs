@@ -1,6 +1,6 @@
 //! How fast replacements may follow each other, whatever the budget would allow.
 //!
-//! - `min-interval`: one replacement at a time, and the next not before the newest pod of the current revision is that old
+//! - `min-interval`: in each wave one replacement at a time, and the next not before the newest pod of the current revision is that old
 //!   (spec/beyond.md §2, wish 5).
 //! - `ramp-up`: at first so many nodes at once, then as many as are done: that doubles every round while all goes well, up
 //!   to `max-unavailable` (as ExtendedDaemonSet's slow start).
@@ -13,8 +13,9 @@ use super::classify::{Class, later};
 use super::fleet::{Fleet, Pod, PodRevision};
 use super::strategy::Strategy;
 use super::verdict::Progress;
+use super::waves::Front;
 
-/// What the pace allows now.
+/// What the pace allows a wave now; without waves all nodes are in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
     /// Replacements that may begin now.
@@ -24,24 +25,21 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// What `min-interval` allows at `now`.
+    /// What `min-interval` allows each wave at `now`.
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &Fleet,
         classes: &[Class],
+        front: &Front<'_>,
         now: Timestamp,
-    ) -> Self {
+    ) -> Vec<Self> {
+        let free = Self {
+            replacements: usize::MAX,
+            opens: None,
+        };
         if strategy.min_interval.is_zero() {
-            return Self {
-                replacements: usize::MAX,
-                opens: None,
-            };
+            return vec![free; front.count()];
         }
-        let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
-        let current = pods.filter(|pod| pod.revision == PodRevision::Current);
-        let newest = current.map(Pod::revised).max();
-        let opens = newest.map(|revised| later(revised, strategy.min_interval));
-        let opens = opens.filter(|opens| *opens > now);
         // Its new pod is about to begin a new interval.
         let is_awaited = |class: &Class| {
             let awaited = [
@@ -54,11 +52,24 @@ impl Pace {
                     Class::InProgress(Progress::Missing { .. }) | Class::Preparing { .. }
                 )
         };
-        let free = opens.is_none() && !classes.iter().any(is_awaited);
-        Self {
-            replacements: usize::from(free),
-            opens,
+        let mut newest = vec![None; front.count()];
+        let mut awaits = vec![false; front.count()];
+        for (position, (node, class)) in fleet.nodes.iter().zip(classes).enumerate() {
+            let wave = front.of_node(position);
+            let pods = node.pods.iter();
+            let current = pods.filter(|pod| pod.revision == PodRevision::Current);
+            newest[wave] = newest[wave].max(current.map(Pod::revised).max());
+            awaits[wave] |= is_awaited(class);
         }
+        let pace = |(newest, awaits): (Option<Timestamp>, bool)| {
+            let opens = newest.map(|created| later(created, strategy.min_interval));
+            let opens = opens.filter(|opens| *opens > now);
+            Self {
+                replacements: usize::from(opens.is_none() && !awaits),
+                opens,
+            }
+        };
+        newest.into_iter().zip(awaits).map(pace).collect()
     }
 }
 

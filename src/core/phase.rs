@@ -9,7 +9,7 @@ use super::failing;
 use super::fleet::{Fleet, Node, Pod};
 use super::lifecycle::HOOK_PATIENCE;
 use super::plan::{Counts, Phase, Stall};
-use super::verdict::{Cause, Progress, Stopped, Verdict};
+use super::verdict::{Cause, Progress, Stopped, Verdict, WaveShut};
 
 /// The native controller makes a missing pod within a second or two; past this something refuses it.
 const MISSING_GRACE: Duration = Duration::from_secs(15);
@@ -58,13 +58,20 @@ fn stuck(
     }
 }
 
-/// Whether everybody who is left waits for images that could not be pulled so far.
+/// Whether everybody who is left waits for images that could not be pulled so far, or for a wave of such nodes.
 fn nobody_can_pull(verdicts: &[Verdict], counts: &Counts) -> bool {
-    let failed = verdicts.iter().filter(|verdict| match verdict {
-        Verdict::PullPending(stage) => stage.has_failed(),
-        _ => false,
-    });
-    counts.outdated > 0 && failed.count() == counts.outdated
+    let (mut failed, mut following) = (0, 0);
+    for verdict in verdicts {
+        match verdict {
+            Verdict::PullPending(stage) if stage.has_failed() => failed += 1,
+            Verdict::WaveNotOpen {
+                why: WaveShut::Unfinished { .. },
+                ..
+            } => following += 1,
+            _ => {}
+        }
+    }
+    failed > 0 && failed + following == counts.outdated
 }
 
 /// The phase, and when it would change by time alone.

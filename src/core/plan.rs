@@ -6,7 +6,7 @@ use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
 use super::lifecycle::GateWrite;
-use super::verdict::{Guarded, Progress, PullStage, Verdict};
+use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct Plan {
     ///
     /// [`Fleet::record`]: crate::core::Fleet::record
     pub record: Option<Record>,
+    /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
+    pub waves: Vec<WaveStand>,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }
@@ -69,6 +71,44 @@ impl Plan {
         self.verdicts.iter().any(is_overdue)
     }
 
+    /// What a wave waits for while nothing else moves; `None`: something does, or no wave waits.
+    pub fn awaited(&self) -> Option<WaveShut> {
+        let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
+        let moves = of_word(Verdict::InProgress(Progress::Replacing))
+            + of_word(Verdict::Budget { broken: false })
+            + of_word(Verdict::OutOfWindow { opens: None });
+        let of_verdict = |verdict: &Verdict| match *verdict {
+            Verdict::WaveNotOpen { wave, why } => Some((wave, why)),
+            _ => None,
+        };
+        let waiting = self.verdicts.iter().filter_map(of_verdict);
+        let first = waiting.min_by_key(|(wave, _)| *wave);
+        first
+            .filter(|_| moves == 0 && !self.awaits_hooks())
+            .map(|(_, why)| why)
+    }
+
+    /// What a wave waits for, in words that follow "waiting".
+    pub fn awaited_words(&self, why: WaveShut) -> String {
+        let name = |wave: usize| self.waves.get(wave).map_or("", |stand| &stand.name);
+        match why {
+            WaveShut::Approval { wave } => format!("for the approval of wave {}", name(wave)),
+            WaveShut::Soaking { wave, until } => {
+                format!(
+                    "until {until}: wave {} has to stay well until then",
+                    name(wave)
+                )
+            }
+            WaveShut::Unfinished { wave } => {
+                format!("for wave {}, which is not complete", name(wave))
+            }
+            WaveShut::Charged { wave } => format!(
+                "because a node of wave {} failed after it got this revision",
+                name(wave)
+            ),
+        }
+    }
+
     /// Whether nothing moves before a maintenance window opens.
     pub fn is_out_of_window(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
@@ -77,6 +117,34 @@ impl Plan {
             && !self.awaits_hooks()
             && of_word(Verdict::Budget { broken: false }) == 0
     }
+}
+
+/// How one wave stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaveStand {
+    /// Its name; the last one is called [`REST`](super::strategy::REST).
+    pub name: String,
+    /// Its targeted nodes that take part.
+    pub nodes: usize,
+    /// Those with an available pod of the current revision.
+    pub done: usize,
+    /// Its nodes on their way, or failed by the revision.
+    pub in_flight: usize,
+    /// How many of its nodes may lack an available pod at once, as far as the wave says that.
+    pub allowed: usize,
+    /// What it does.
+    pub state: WaveState,
+}
+
+/// What a wave does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaveState {
+    /// No node that is online is left.
+    Complete,
+    /// Nodes are being replaced.
+    Open,
+    /// It waits.
+    NotOpen(WaveShut),
 }
 
 /// One write to one pod.

@@ -69,6 +69,7 @@ fn strategies() -> impl Random<Strategy> {
         option::weighted(0.3, shares()),
         option::weighted(0.3, zones()),
         option::weighted(0.2, sequence::topologies()),
+        option::weighted(0.2, sequence::waves()),
     );
     let times = (0..60_u64, 0..60_u64);
     let pace = (
@@ -89,10 +90,11 @@ fn strategies() -> impl Random<Strategy> {
     );
     (modes(), shares(), pauses(), times, scope, (pace, guard)).prop_map(
         |(mode, max_unavailable, pause, (min_ready, ready_settle), scope, rest)| {
-            let (partition, zone, topology) = scope;
+            let (partition, zone, topology, waves) = scope;
             let (pace, guard) = rest;
             Strategy {
                 topology,
+                waves,
                 min_interval: Duration::from_secs(pace.0.unwrap_or(0)),
                 ramp_up: pace.1,
                 failure_window: guard.0.map(Duration::from_secs),
@@ -456,7 +458,10 @@ fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> u
             && !settling
             && !matches!(
                 verdict,
-                Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. }
+                Verdict::Partition
+                    | Verdict::NotSelected
+                    | Verdict::Held { .. }
+                    | Verdict::WaveNotOpen { .. }
             )
             && (matches!(verdict, Verdict::HookPending { .. })
                 || !alive.any(|pod| is_available(pod, strategy, now)))
@@ -525,7 +530,7 @@ proptest! {
         let told = plan.counts.unavailable + plan.counts.kept;
         prop_assert!(told >= lacking, "{:?}, counted {lacking}", plan.counts);
         let left = |broken| plan.verdicts.contains(&Verdict::Budget { broken });
-        if deleted.len() < BATCH && strategy.min_interval.is_zero() && strategy.topology.is_none() {
+        if deleted.len() < BATCH && strategy.min_interval.is_zero() && strategy.topology.is_none() && strategy.waves.is_none() {
             prop_assert!(!left(false) || plan.counts.unavailable >= allowed);
             prop_assert!(!left(true) || plan.counts.unavailable >= allowed.max(1));
         }
@@ -574,7 +579,7 @@ proptest! {
     fn replacements_follow_each_other_no_sooner_than_min_interval(
         strategy in strategies(), fleet in fleets(), seconds in 1..300_u64,
     ) {
-        let strategy = Strategy { min_interval: Duration::from_secs(seconds), ..strategy };
+        let strategy = Strategy { min_interval: Duration::from_secs(seconds), waves: None, ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let deleted = begun(&fleet, &plan);
         prop_assert!(deleted.len() <= 1);
@@ -597,7 +602,11 @@ proptest! {
         let waiting = |verdict: &Verdict| {
             let waits = matches!(
                 verdict,
-                Verdict::Budget { .. } | Verdict::OutOfWindow { .. } | Verdict::HookPending { .. }
+                Verdict::Budget { .. }
+                    | Verdict::OutOfWindow { .. }
+                    | Verdict::PullPending(_)
+                    | Verdict::HookPending { .. }
+                    | Verdict::WaveNotOpen { .. }
             );
             waits || replacing(verdict)
         };
@@ -614,15 +623,16 @@ proptest! {
         };
         let old = of(&waiting);
         let greatest = old.iter().map(|pod| pod.number).max();
-        let made = old.iter().filter(|pod| Some(pod.number) == greatest).map(|pod| pod.created).max();
+        let made = old.iter().filter(|pod| Some(pod.number) == greatest).map(|pod| pod.revised()).max();
         let mixed = old.iter().any(|pod| Some(pod.number) < greatest);
-        let kept = of(&|verdict| *verdict == Verdict::Done).iter().any(|pod| Some(pod.created) < made);
+        let kept = of(&|verdict| *verdict == Verdict::Done).iter().any(|pod| Some(pod.revised()) < made);
         let rank = |target: &&PodRef| {
             let node = &fleet.nodes[position(target)];
             let available = node.pods.iter().any(|pod| is_available(pod, &strategy, now()));
             let pod = living(node).unwrap();
             let first = fleet.replaces && (mixed || kept) && Some(pod.number) == greatest;
-            (available, !first, std::cmp::Reverse(first.then_some(pod.created)), node.name.clone())
+            let wave = strategy.waves.as_ref().map_or(0, |waves| waves.of(node));
+            (wave, available, !first, std::cmp::Reverse(first.then_some(pod.revised())), node.name.clone())
         };
         let ranks: Vec<_> = begun(&fleet, &plan).iter().map(rank).collect();
         prop_assert!(ranks.is_sorted(), "{ranks:?}");
@@ -719,6 +729,7 @@ proptest! {
             selector: None,
             min_interval: Duration::ZERO,
             ramp_up: None,
+            waves: None,
             ..strategy
         };
         let mut online = Fleet { replaces: false, ..fleet };

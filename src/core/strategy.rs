@@ -10,6 +10,7 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 mod value;
+mod wave;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use super::window::Windows;
 pub use advice::{is_setting, settings};
 pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
 pub use value::Flaw;
+pub use wave::{Approval, REST, Wave, Waves};
 
 /// The settings of a DaemonSet that is ours, all of them valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct Strategy {
     pub image_predownload_parallelism: Option<Share>,
     /// Whether a replacement waits for the images of its node; `None`: not said.
     pub predownload: Option<Predownload>,
+    /// Pools of nodes that are rolled out one after the other; `None`: all at once.
+    pub waves: Option<Arc<Waves>>,
     /// In how many failure domains something may be under way at once; `None`: in all.
     pub topology: Option<Topology>,
     /// Whether running pods are updated in place where that is possible.
@@ -83,6 +87,7 @@ impl Strategy {
             window: None,
             image_predownload_parallelism: None,
             predownload: None,
+            waves: None,
             topology: None,
             rolling_update_type: RollingUpdateType::Standard,
             broken_unlimited: false,

@@ -46,6 +46,13 @@ pub enum Verdict {
     },
     /// Outdated, and the guard lets nothing new begin.
     Guarded(Guarded),
+    /// Outdated, and its wave is not open.
+    WaveNotOpen {
+        /// The position of its wave.
+        wave: usize,
+        /// What is awaited.
+        why: WaveShut,
+    },
     /// Outdated, and no maintenance window is open.
     OutOfWindow {
         /// When the next one opens; `None`: never, because the Node's own cannot be read.
@@ -171,6 +178,33 @@ impl Stopped {
     }
 }
 
+/// Why a wave is not open. Waves are told by their position in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaveShut {
+    /// A node of that earlier wave failed after it got the current revision.
+    Charged {
+        /// The earlier wave.
+        wave: usize,
+    },
+    /// Not all nodes of that earlier wave that are online are done.
+    Unfinished {
+        /// The earlier wave.
+        wave: usize,
+    },
+    /// That earlier wave is done, and has to stay well until then.
+    Soaking {
+        /// The earlier wave.
+        wave: usize,
+        /// When it is complete.
+        until: Timestamp,
+    },
+    /// Nobody approved that wave (itself, or an earlier one) for the current revision.
+    Approval {
+        /// The wave to approve.
+        wave: usize,
+    },
+}
+
 /// Why a node counts as offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offline {
@@ -200,7 +234,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 17] = [
+    pub const WORDS: [&'static str; 18] = [
         "Done",
         "InProgress",
         "Budget",
@@ -211,6 +245,7 @@ impl Verdict {
         "NotSelected",
         "Held",
         "Guarded",
+        "WaveNotOpen",
         "OutOfWindow",
         "PullPending",
         "HookPending",
@@ -233,13 +268,14 @@ impl Verdict {
             Self::NotSelected => 7,
             Self::Held { .. } => 8,
             Self::Guarded(_) => 9,
-            Self::OutOfWindow { .. } => 10,
-            Self::PullPending(_) => 11,
-            Self::HookPending { .. } => 12,
-            Self::AwaitingOwner => 13,
-            Self::NativeControllerBehind => 14,
-            Self::Invalid => 15,
-            Self::NotTargeted => 16,
+            Self::WaveNotOpen { .. } => 10,
+            Self::OutOfWindow { .. } => 11,
+            Self::PullPending(_) => 12,
+            Self::HookPending { .. } => 13,
+            Self::AwaitingOwner => 14,
+            Self::NativeControllerBehind => 15,
+            Self::Invalid => 16,
+            Self::NotTargeted => 17,
         }
     }
 

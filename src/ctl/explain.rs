@@ -95,6 +95,14 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         ),
         Verdict::Held { until } => (None, held(node, until)),
         Verdict::Guarded(guarded) => guarded_words(picture, guarded),
+        Verdict::WaveNotOpen { wave, why } => (
+            None,
+            format!(
+                "is outdated, and its wave {} waits {}",
+                picture.plan.waves.get(wave).map_or("", |stand| &stand.name),
+                picture.plan.awaited_words(why)
+            ),
+        ),
         Verdict::OutOfWindow { opens } => (None, closed(picture, node, opens)),
         Verdict::PullPending(stage) => pulls::pending(picture, node, stage),
         Verdict::AwaitingOwner => (
@@ -131,6 +139,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             | Verdict::Partition
             | Verdict::NotSelected
             | Verdict::Held { .. }
+            | Verdict::WaveNotOpen { .. }
             | Verdict::OutOfWindow { .. } => None,
             Verdict::PullPending(_) => pulls::since(node),
             Verdict::Paused { .. } | Verdict::Invalid | Verdict::NativeControllerBehind => {

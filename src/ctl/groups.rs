@@ -6,7 +6,79 @@ use serde::Serialize;
 
 use super::picture::Picture;
 use super::table::{Paint, Table};
-use crate::core::Verdict;
+use crate::core::{Verdict, WaveState};
+
+/// A wave.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WaveRow {
+    /// Its name.
+    pub wave: String,
+    /// Its targeted nodes that take part.
+    pub nodes: usize,
+    /// Those with an available pod of the current revision.
+    pub done: usize,
+    /// Its nodes that are under way, wait for a pod, or failed by the revision.
+    pub in_flight: usize,
+    /// How many of its nodes may lack an available pod at once.
+    pub allowed: usize,
+    /// `Complete`, `Open` or `NotOpen`.
+    pub state: &'static str,
+    /// What opens it; `null` when it is open.
+    pub next: Option<String>,
+}
+
+/// The waves of a rollout; none without `waves`.
+pub(super) fn waves(picture: &Picture) -> Vec<WaveRow> {
+    let stands = picture.plan.waves.iter();
+    let row = |stand: &crate::core::WaveStand| {
+        let (state, next) = match stand.state {
+            WaveState::Complete => ("Complete", None),
+            WaveState::Open => ("Open", None),
+            WaveState::NotOpen(why) => ("NotOpen", Some(picture.plan.awaited_words(why))),
+        };
+        WaveRow {
+            wave: stand.name.clone(),
+            nodes: stand.nodes,
+            done: stand.done,
+            in_flight: stand.in_flight,
+            allowed: stand.allowed,
+            state,
+            next: next.map(|next| format!("waits {next}")),
+        }
+    };
+    stands.map(row).collect()
+}
+
+/// What a wave waits for while nothing else moves, to be added to a sentence.
+pub(super) fn awaited(picture: &Picture) -> String {
+    let awaited = picture.plan.awaited();
+    awaited.map_or_else(String::new, |why| {
+        format!("; waiting {}", picture.plan.awaited_words(why))
+    })
+}
+
+/// A table of them.
+pub(super) fn wave_table(rows: &[WaveRow], colour: bool) -> String {
+    let mut table = Table::new(&["WAVE", "NODES", "DONE", "IN FLIGHT", "STATE", "NEXT"]);
+    for row in rows {
+        let plain = |text: String| (text, Paint::Plain);
+        let paint = match row.state {
+            "Complete" => Paint::Good,
+            "Open" => Paint::Busy,
+            _ => Paint::Plain,
+        };
+        table.row(vec![
+            plain(row.wave.clone()),
+            plain(row.nodes.to_string()),
+            plain(row.done.to_string()),
+            plain(format!("{}/{}", row.in_flight, row.allowed)),
+            (row.state.to_owned(), paint),
+            plain(row.next.clone().unwrap_or_else(|| "-".into())),
+        ]);
+    }
+    table.print(colour)
+}
 
 /// One value of `topology-key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
-use super::groups::domain_table;
+use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow, UNREPORTED};
 use super::table::{Paint, Table};
 use crate::cli::ctl::Output;
@@ -27,6 +27,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "keep their outdated pods: selector does not select them",
     "keep their outdated pods: the annotation hold on the Node asks for that",
     "are outdated; the guard lets nothing new begin",
+    "are outdated; their wave is not open",
     "are outdated and wait for their maintenance window",
     "are outdated, and their images are not on the node yet",
     "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
@@ -129,6 +130,13 @@ pub(super) fn report(
     let mut text = head(row, colour, now);
     text.push('\n');
     text.push_str(&classes(row, colour));
+    if !row.waves.is_empty() {
+        text.push_str(&format!(
+            "\n{}\n{}",
+            Paint::Bold.on("Waves", colour),
+            wave_table(&row.waves, colour)
+        ));
+    }
     if !row.domains.is_empty() {
         text.push_str(&format!(
             "\n{}\n{}",

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::age;
 use super::explain::{behind, explain, revision_word, urgency};
-use super::groups::{self, DomainRow};
+use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
 use crate::core::{Guarded, Offline, Stall, Verdict};
 
@@ -20,15 +20,17 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   brokenBefore, failures, failureThreshold, guarded (FailedByRevision, ReplacedTwice,
                   Inconclusive), verdicts (nodes per word), notes,
                   nextWake (when this is judged anew although nothing changes),
-                  domains (empty without topology-key), nodes (only when one DaemonSet is named)
+                  waves (empty without that setting), domains (empty without topology-key),
+                  nodes (only when one DaemonSet is named)
+  of a wave       wave, nodes, done, inFlight, allowed, state (Complete, Open, NotOpen), next
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, Guarded, OutOfWindow, PullPending, HookPending, AwaitingOwner, NativeControllerBehind,
-                  Invalid, NotTargeted";
+                  Held, Guarded, WaveNotOpen, OutOfWindow, PullPending, HookPending, AwaitingOwner,
+                  NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -82,6 +84,8 @@ pub struct SetRow {
     pub verdicts: BTreeMap<&'static str, usize>,
     /// What the owner should know about the settings, or about the controller.
     pub notes: Vec<String>,
+    /// Its waves in their order; empty without `waves`.
+    pub waves: Vec<WaveRow>,
     /// Its failure domains; empty without `topology-key`.
     pub domains: Vec<DomainRow>,
     /// When it is judged anew although nothing changes: a window opens, a pause ends; `null` when time changes nothing.
@@ -169,6 +173,7 @@ impl SetRow {
             }),
             verdicts: verdicts.collect(),
             notes: notes(picture),
+            waves: groups::waves(picture),
             domains: groups::domains(picture),
             next_wake: picture.plan.next_wake.map(age::instant),
             nodes: nodes.then(|| {
@@ -260,7 +265,7 @@ fn message(picture: &Picture) -> String {
                 0 => String::new(),
                 next => format!(", {next} to be replaced now"),
             },
-            offline(counts.offline_outdated) + &opening(picture),
+            offline(counts.offline_outdated) + &opening(picture) + &groups::awaited(picture),
             inconclusive(picture)
         ),
         State::AwaitingOwners => format!(

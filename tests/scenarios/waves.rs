@@ -1,10 +1,12 @@
 //! Who goes before whom: the revision that was overtaken, waves of nodes, one failure domain after the other.
 
+use anyhow::Context as _;
 use serde_json::json;
 
 use crate::support::checks::*;
 use crate::support::objects::*;
-use crate::support::story::{Scenario, Story};
+use crate::support::player::Stage;
+use crate::support::story::{Scenario, Story, secs};
 use crate::support::suite::scenarios;
 use yurt_ds::sim::kubelet::Behaviour;
 
@@ -34,6 +36,22 @@ fn zoned(zones: &[&str]) -> Story {
     let zones = (1..).zip(zones).filter(|(_, zone)| !zone.is_empty());
     zones.fold(story, |story, (node, zone)| {
         story.patch_node(node, json!({ "metadata": { "labels": { "zone": zone } } }))
+    })
+}
+
+/// The canaries, then all others after so many seconds.
+fn canary_first(soak: u64) -> String {
+    format!("[{{name: canary, selector: pool=canary, maxUnavailable: 100%, soak: {soak}s}}]")
+}
+
+/// A fleet whose nodes are in these pools, with these waves, and may all be down at once as far as others say.
+fn pooled(pools: &[&str], waves: &str) -> Story {
+    let daemon = Daemon::new()
+        .max_unavailable("100%")
+        .annotate("waves", waves);
+    let story = Story::on(pools.len()).allowed(pools.len()).with(daemon);
+    (1..).zip(pools).fold(story, |story, (node, pool)| {
+        story.patch_node(node, json!({ "metadata": { "labels": { "pool": pool } } }))
     })
 }
 
@@ -133,6 +151,109 @@ scenarios! {
             .controller(true)
             .until(converged())
             .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
+        Scenario::from(story).alone()
+    }
+
+    /// spec/beyond.md §2, wish 7.
+    fn w07_given_waves_then_a_pool_follows_when_the_one_before_is_done_and_has_soaked(pace) {
+        let soak = pace.pick(120, 8);
+        let plain = pooled(&["field", "canary", "field", "canary"], &canary_first(soak))
+            .image(NEW)
+            .until(replaced([2, 4]))
+            .throughout(untouched([1, 3]), pace.pick(60, 2))
+            .until_within(converged(), 400)
+            .expect(deletions(4).and(group_by_group([vec![2, 4], vec![1, 3]])));
+        // A node that is away keeps no wave from being complete; on its return it is served at once.
+        let away = pooled(&["field", "canary", "field", "canary"], &canary_first(0))
+            .offline([4])
+            .image(NEW)
+            .until(replaced([1, 2, 3]).and(condition("RolloutComplete", "True", "offline: 1")))
+            .expect(group_by_group([vec![2], vec![1, 3]]))
+            .online([4])
+            .until(converged());
+        let unreadable = pooled(&["canary", "field"], "[{name: canary, selector: pool=canary, soak: soon}]")
+            .image(NEW)
+            .until(condition("InvalidSettings", "True", "waves[0].soak is \"soon\""))
+            .throughout(untouched(1..=2), pace.pick(600, 5))
+            .pod_writes(0);
+        vec![plain, away, unreadable]
+    }
+
+    fn w07_given_a_late_returner_then_it_is_served_while_a_later_wave_goes_on(pace) {
+        // The field is under way, one node at a time and slowly, when the canary returns.
+        let slow = Behaviour { ready_after: secs(pace.pick(60, 6)), ..Behaviour::default() };
+        pooled(&["canary", "canary", "field", "field", "field"], &canary_first(0))
+            .behave_on(3, NEW, slow.clone())
+            .behave_on(4, NEW, slow.clone())
+            .behave_on(5, NEW, slow)
+            .annotate("max-unavailable", "1")
+            .offline([2])
+            .image(NEW)
+            .until(replaced([1, 3]))
+            .online([2])
+            .until_within(converged(), 600)
+            .expect(deletions(5).and(group_by_group([vec![1], vec![3], vec![2, 4, 5]])))
+    }
+
+    fn w07_given_a_wave_that_needs_an_approval_then_it_opens_for_the_approved_revision_alone(pace) {
+        let waves = "[{name: canary, selector: pool=canary}, {name: field, selector: {}, approve: manual}]";
+        let approve = |stage: Stage| async move {
+            let hash = stage.see(|picture| picture.current().cloned()).await.context("no revision")?;
+            stage.patch_daemon(&annotation_patch("approved-waves", Some(&format!("field@{hash}")))).await
+        };
+        pooled(&["canary", "field"], waves)
+            .image(NEW)
+            .until(replaced([1]).and(condition("Progressing", "True", "waiting for the approval of wave field")))
+            .throughout(untouched([2]), pace.pick(3600, 5))
+            .annotate("approved-waves", "field@0123456789")
+            .throughout(untouched([2]), pace.pick(600, 5))
+            .does("approve the wave", approve)
+            .until(converged())
+            .expect(deletions(2))
+            .remember()
+            .image(NEWER)
+            .until(replaced([1]).and(condition("Progressing", "True", "waiting for the approval of wave field")))
+            .throughout(untouched([2]), pace.pick(600, 5))
+            .does("approve the wave again", approve)
+            .until(converged())
+    }
+
+    fn w07_given_a_rollback_while_a_wave_waits_then_only_the_first_wave_goes_back(pace) {
+        pooled(&["field", "canary", "field"], &canary_first(3600))
+            .image(NEW)
+            .until(replaced([2]))
+            .throughout(untouched([1, 3]), pace.pick(600, 5))
+            .remember()
+            .image(OLD)
+            .until(replaced([2]).and(converged()))
+            .expect(untouched([1, 3]).and(deletions(1)))
+    }
+
+    fn w07_given_waves_with_partition_selector_and_pause_then_all_of_them_hold(pace) {
+        pooled(&["field", "canary", "field", "canary", "other"], &canary_first(0))
+            .annotate("selector", "pool in (field,canary)")
+            .annotate("partition", "2")
+            .annotate("paused", "true")
+            .image(NEW)
+            .until(condition("Paused", "True", "paused"))
+            .throughout(untouched(1..=5), pace.pick(600, 5))
+            .unannotate("paused")
+            // Who is kept (the last by name) does not depend on waves.
+            .until(replaced(1..=3).and(condition("RolloutComplete", "True", "complete except")))
+            .expect(untouched(4..=5).and(group_by_group([vec![2], vec![1, 3]])))
+    }
+
+    fn w07_given_a_controller_that_restarts_during_a_soak_then_the_soak_goes_on(pace) {
+        let soak = pace.pick(120, 15);
+        let story = pooled(&["field", "canary"], &canary_first(soak))
+            .image(NEW)
+            .until(replaced([2]))
+            .controller(false)
+            .wait(3)
+            .controller(true)
+            .throughout(untouched([1]), pace.pick(60, 3))
+            .until_within(converged(), 400)
+            .expect(deletions(2).and(apart(secs(soak))));
         Scenario::from(story).alone()
     }
 }

@@ -83,6 +83,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         domains: Vec::new(),
         guarded: None,
         record: None,
+        waves: Vec::new(),
         next_wake: None,
     }
 }

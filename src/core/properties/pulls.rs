@@ -92,6 +92,7 @@ proptest! {
                     | Verdict::Guarded(_)
                     | Verdict::HookPending { .. }
                     | Verdict::InProgress(_)
+                    | Verdict::WaveNotOpen { .. }
             );
             prop_assert!(goes_on, "{:?}", verdict(node));
         }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, begun, config, fleets, now, strategies};
+use super::{Random, begun, config, fleets, later, now, shares, strategies};
 use crate::core::Strategy;
+use crate::core::strategy::{Approval, Wave};
 use crate::core::*;
 
 /// Failure domains by the label that every random node has.
@@ -14,6 +17,31 @@ pub(super) fn topologies() -> impl Random<Topology> {
     (1..3_usize).prop_map(|at_once| Topology {
         key: "zone".into(),
         at_once,
+    })
+}
+
+/// Waves over the two zones of random nodes, in either order.
+pub(super) fn waves() -> impl Random<std::sync::Arc<Waves>> {
+    let wave = (option::of(shares()), 0..120_u64, prop::bool::weighted(0.2));
+    let list = vec(wave, 1..3);
+    let approved = vec(("[ab]", prop_oneof!["new", "old"]), 0..3);
+    (list, any::<bool>(), approved).prop_map(|(list, turned, approved)| {
+        let zones = if turned { ["b", "a"] } else { ["a", "b"] };
+        let wave = |((max_unavailable, soak, approve), zone): (_, &str)| Wave {
+            name: zone.into(),
+            selector: super::selector(zone),
+            max_unavailable,
+            soak: std::time::Duration::from_secs(soak),
+            approve,
+        };
+        let approval = |(wave, hash): (String, String)| Approval {
+            wave: wave.as_str().into(),
+            revision: hash.into(),
+        };
+        std::sync::Arc::new(Waves {
+            list: list.into_iter().zip(zones).map(wave).collect(),
+            approved: approved.into_iter().map(approval).collect(),
+        })
     })
 }
 
@@ -66,5 +94,79 @@ proptest! {
         // Nobody waits for a turn that does not come: something is under way, or takes the whole budget.
         let waits = plan.verdicts.iter().any(|verdict| matches!(verdict, Verdict::Budget { .. }));
         prop_assert!(!waits || !held.is_empty() || plan.counts.unavailable >= plan.counts.allowed);
+    }
+
+    #[test]
+    fn nobody_begins_before_the_earlier_waves_are_complete_but_for_late_returners(
+        strategy in strategies(), fleet in fleets(), waves in waves(),
+    ) {
+        let strategy = Strategy { waves: Some(waves.clone()), ..strategy };
+        let plan = decide(&strategy, &fleet, now());
+        let begun = begun(&fleet, &plan);
+        let of = |node: &Node| waves.of(node);
+        for (node, verdict) in fleet.nodes.iter().zip(&plan.verdicts) {
+            let goes = node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid));
+            let shut = matches!(verdict, Verdict::WaveNotOpen { .. });
+            prop_assert!(!goes || !shut);
+            if !goes {
+                continue;
+            }
+            let RevisionState::Current(revision) = &fleet.revision else {
+                return Err(TestCaseError::fail("something begins while the revision is not known"));
+            };
+            for wave in 0..=of(node) {
+                prop_assert!(waves.is_approved(wave, revision), "wave {wave} is not approved");
+            }
+            let earlier = fleet.nodes.iter().zip(&plan.verdicts).filter(|(other, _)| of(other) < of(node));
+            for (other, verdict) in earlier.clone() {
+                let charged = matches!(verdict, Verdict::FailedByRevision { .. });
+                prop_assert!(!charged, "{} is charged", other.name);
+                let selected = strategy.selector.as_ref();
+                let selected = selected.is_none_or(|selector| selector.matches(|key| other.labels.get(key)));
+                let held = other.hold.as_ref().is_some_and(|hold| hold.holds(now()));
+                let begins = matches!(
+                    verdict,
+                    Verdict::Budget { .. } | Verdict::OutOfWindow { .. } | Verdict::PullPending(_)
+                        | Verdict::HookPending { .. } | Verdict::InProgress(_)
+                );
+                let Readiness::Ready { since } = other.readiness else {
+                    continue;
+                };
+                if !begins || !selected || held {
+                    continue;
+                }
+                // It came back when all that were there before had been done for the time of the soak.
+                let soak = waves.list[of(other)].soak;
+                let late = earlier.clone().any(|(done, verdict)| {
+                    let Readiness::Ready { since: there } = done.readiness else {
+                        return false;
+                    };
+                    of(done) == of(other) && *verdict == Verdict::Done && there < since
+                        && done.pods.iter().filter(|pod| !pod.terminating).any(|pod| {
+                            let ready = pod.ready_since.map(|at| later(at, strategy.min_ready));
+                            ready.is_some_and(|at| later(at.max(pod.revised()), soak) < since)
+                        })
+                });
+                prop_assert!(late, "{} begins before {} is done", node.name, other.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wave_keeps_to_its_own_budget(
+        strategy in strategies(), fleet in fleets(), waves in waves(),
+    ) {
+        let strategy = Strategy { waves: Some(waves.clone()), broken_unlimited: false, ..strategy };
+        let plan = decide(&strategy, &fleet, now());
+        let begun = begun(&fleet, &plan);
+        for (wave, stand) in plan.waves.iter().enumerate() {
+            let of_wave = |node: &&Node| waves.of(node) == wave;
+            let goes = |node: &&Node| {
+                node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
+            };
+            let beginning = fleet.nodes.iter().filter(of_wave).filter(goes).count();
+            prop_assert!(beginning == 0 || beginning + stand.in_flight <= stand.allowed.max(1));
+        }
+        prop_assert!(begun.len() <= plan.counts.allowed.max(1));
     }
 }

@@ -14,7 +14,7 @@ use super::RollingUpdateType::InPlaceIfPossible;
 use super::value::{Expected, Flaw, duration, selector};
 use super::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, advice,
-    failing, sequence,
+    failing, sequence, wave,
 };
 use crate::core::lifecycle::PreDelete;
 use crate::core::names::{
@@ -125,6 +125,7 @@ fn read_settings(
         window: used_in(mode, read_window(source.annotations), None, notes)?,
         image_predownload_parallelism: used_in(mode, parallelism, None, notes)?,
         predownload,
+        waves: used_in(mode, wave::read(source.annotations, notes), None, notes)?,
         topology: used_in(
             mode,
             sequence::topology(source.annotations, notes),

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, PARTITION, PAUSED,
-    RAMP_UP, READY_SETTLE, SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    APPROVED_WAVES, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET,
+    PARTITION, PAUSED, RAMP_UP, READY_SETTLE, SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY,
+    UPGRADE_STRATEGY, WAVES,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -119,6 +120,7 @@ fn nothing_but_the_mode_means_the_defaults() {
         window: None,
         image_predownload_parallelism: None,
         predownload: None,
+        waves: None,
         topology: None,
         rolling_update_type: RollingUpdateType::Standard,
         broken_unlimited: false,
@@ -538,6 +540,164 @@ fn failure_domains_have_a_label_key_and_a_count_that_is_not_zero() {
         assert!(invalid.why.starts_with(why), "{invalid}");
     }
     let note = only_note(rolling(&[(MAX_DOMAINS, "2")]));
+    assert!(note.text.contains("has no effect without"), "{}", note.text);
+}
+
+#[test]
+fn waves_are_yaml_or_json_with_selectors_in_either_form() {
+    let yaml = "- name: canary\n  selector: pool=canary\n  maxUnavailable: 50%\n  soak: 30m\n- name: field\n  selector: {matchLabels: {pool: field}}\n  maxUnavailable: 2\n  approve: manual\n";
+    let json = r#"[{"name": "canary", "selector": "pool=canary", "maxUnavailable": "50%", "soak": "30m"},
+        {"name": "field", "selector": {"matchLabels": {"pool": "field"}}, "maxUnavailable": 2, "approve": "manual"}]"#;
+    let read = |text| {
+        without_notes(rolling(&[
+            (WAVES, text),
+            (APPROVED_WAVES, "field@abc, canary@x"),
+        ]))
+    };
+    let waves = read(yaml).waves.unwrap();
+    assert_eq!(read(json).waves.as_ref(), Some(&waves));
+    let [canary, field] = waves.list.as_slice() else {
+        panic!("{waves:?}");
+    };
+    assert_eq!((&*canary.name, canary.approve), ("canary", false));
+    assert_eq!(canary.max_unavailable, Some(Share::Percent(50)));
+    assert_eq!(canary.soak, Duration::from_secs(1800));
+    assert_eq!((&*field.name, field.approve), ("field", true));
+    assert_eq!(field.max_unavailable, Some(Share::Number(2)));
+    let approved: Vec<String> = waves.approved.iter().map(ToString::to_string).collect();
+    assert_eq!(approved, ["field@abc", "canary@x"]);
+    assert_eq!((waves.count(), waves.name(2)), (3, "rest"));
+}
+
+#[test]
+fn a_wave_that_cannot_be_used_is_named_with_its_place_and_field() {
+    let wave =
+        |rest: &str| format!("[{{name: a, selector: {{}}}}, {{name: b, selector: x=y{rest}}}]");
+    let place = |place: &str| format!("{WAVES}{place}");
+    for (text, key, value, why) in [
+        (
+            wave(", soak: long"),
+            place("[1].soak"),
+            "long",
+            "which is not known here; use a duration",
+        ),
+        (
+            wave(", soak: 99d"),
+            place("[1].soak"),
+            "99d",
+            "which is too long; use at most 30days",
+        ),
+        (
+            wave(", maxUnavailable: 0"),
+            place("[1].maxUnavailable"),
+            "0",
+            "which is zero; use a number",
+        ),
+        (
+            wave(", maxUnavailable: 1.5"),
+            place("[1].maxUnavailable"),
+            "1.5",
+            "which is not a whole number",
+        ),
+        (
+            wave(", approve: yes please"),
+            place("[1].approve"),
+            "yes please",
+            "which is not known here; use manual",
+        ),
+        (
+            wave(", maxUnavailble: 1"),
+            place("[1].maxUnavailble"),
+            "1",
+            "and no wave has such a field; maxUnavailable may be meant",
+        ),
+        (
+            "[{name: a, selector: {}}, {name: a, selector: {}}]".into(),
+            place("[1].name"),
+            "a",
+            "which waves[0] is called already",
+        ),
+        (
+            "[{selector: {}}]".into(),
+            place("[0].name"),
+            "",
+            "which is missing; use at most 63",
+        ),
+        (
+            "[{name: rest, selector: {}}]".into(),
+            place("[0].name"),
+            "rest",
+            "which is not known here; use at most 63",
+        ),
+        (
+            "[{name: a}]".into(),
+            place("[0].selector"),
+            "",
+            "which is missing; use a label selector",
+        ),
+        (
+            "[{name: a, selector: \"\"}]".into(),
+            place("[0].selector"),
+            "",
+            "which is empty; use a label selector",
+        ),
+        (
+            "[{name: a, selector: 'a in b'}]".into(),
+            place("[0].selector"),
+            "a in b",
+            "which is not known here; use a label selector",
+        ),
+        (
+            "[canary]".into(),
+            place("[0]"),
+            "canary",
+            "which is not known here; use an object",
+        ),
+        (
+            "[]".into(),
+            place(""),
+            "[]",
+            "which is not known here; use a YAML or JSON list",
+        ),
+        (
+            "canary".into(),
+            place(""),
+            "canary",
+            "which is not known here; use a YAML or JSON list",
+        ),
+        (
+            "".into(),
+            place(""),
+            "",
+            "which is empty; use a YAML or JSON list",
+        ),
+    ] {
+        let invalid = refusal(rolling(&[(WAVES, text.as_str())]));
+        assert_eq!(
+            (invalid.key.as_str(), invalid.value.as_str()),
+            (key.as_str(), value),
+            "{invalid}"
+        );
+        assert!(invalid.why.starts_with(why), "{invalid}");
+    }
+    let broken = refusal(rolling(&[(WAVES, "[{name: a")]));
+    assert!(
+        broken.why.starts_with("which is neither YAML nor JSON ("),
+        "{broken}"
+    );
+    let waves = "[{name: a, selector: {}}]";
+    let invalid = refusal(rolling(&[(WAVES, waves), (APPROVED_WAVES, "a")]));
+    assert_eq!(
+        (invalid.key.as_str(), invalid.value.as_str()),
+        (APPROVED_WAVES, "a")
+    );
+    let note = only_note(rolling(&[(WAVES, waves), (APPROVED_WAVES, "b@1")]));
+    assert!(
+        note.text.contains("names the wave b, which is not one of"),
+        "{}",
+        note.text
+    );
+    let note = only_note(rolling(&[(APPROVED_WAVES, "b@1")]));
     assert!(note.text.contains("has no effect without"), "{}", note.text);
 }
 

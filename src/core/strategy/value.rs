@@ -12,6 +12,8 @@ use crate::core::selector::{Selector, is_label_key};
 /// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
+    /// It is not there.
+    Missing(Expected),
     /// There is nothing in it.
     Empty(Expected),
     /// It starts or ends with white space; nobody guesses what was meant.
@@ -49,11 +51,40 @@ pub enum Expected {
     Count,
     /// A [`RollingUpdateType`].
     RollingUpdateType,
+    /// A list of waves.
+    Waves,
+    /// An entry of it.
+    Wave,
+    /// The name of a wave.
+    WaveName,
+    /// The nodes of a wave.
+    WaveSelector,
+    /// Who lets a wave open.
+    Approve,
+    /// Waves that may open.
+    Approvals,
+}
+
+impl Flaw {
+    /// The same of a value of another kind.
+    pub(super) fn expecting(self, expected: Expected) -> Self {
+        match self {
+            Self::Missing(_) => Self::Missing(expected),
+            Self::Empty(_) => Self::Empty(expected),
+            Self::WhiteSpace(_) => Self::WhiteSpace(expected),
+            Self::Unknown(_) => Self::Unknown(expected),
+            Self::Negative(_) => Self::Negative(expected),
+            Self::Zero(_) => Self::Zero(expected),
+            Self::Fraction(_) => Self::Fraction(expected),
+            Self::TooLong(limit) => Self::TooLong(limit),
+        }
+    }
 }
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Missing(expected) => write!(f, "which is missing; {expected}"),
             Self::Empty(expected) => write!(f, "which is empty; {expected}"),
             Self::WhiteSpace(expected) => {
                 write!(
@@ -87,6 +118,18 @@ impl fmt::Display for Expected {
             Self::LabelKey => {
                 "use the key of a node label such as topology.kubernetes.io/zone"
             }
+            Self::Waves => {
+                "use a YAML or JSON list of {name, selector, maxUnavailable, soak, approve}"
+            }
+            Self::Wave => "use an object with name, selector, maxUnavailable, soak and approve",
+            Self::WaveName => {
+                "use at most 63 letters, digits, -, _ and ., and not rest, which is the name of the last wave"
+            }
+            Self::WaveSelector => {
+                "use a label selector over nodes such as pool=canary, a LabelSelector object, or {} for every node"
+            }
+            Self::Approve => "use manual, or leave it out",
+            Self::Approvals => "use WAVE@HASH such as canary@5d4f8c7b9, separated by commas",
             Self::Count => "use a whole number from 1 upward",
             Self::Selector => {
                 "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector"

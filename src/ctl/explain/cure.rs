@@ -7,7 +7,8 @@ use crate::core::names::{
     HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
 };
 use crate::core::{
-    Cause, Guarded, Mode, Node, Offline, Progress, Stall, Verdict, queue as in_order, stall_of,
+    Cause, Guarded, Mode, Node, Offline, Progress, Stall, Verdict, WaveShut, queue as in_order,
+    stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -57,6 +58,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
             }
         }
         Verdict::PullPending(stage) => pulls::cure(picture, node, stage),
+        Verdict::WaveNotOpen { why, .. } => cure_wave(picture, why),
         Verdict::OutOfWindow { opens } => match opens {
             Some(opens) => format!(
                 "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
@@ -117,6 +119,32 @@ fn cure_guarded(picture: &Picture, guarded: Guarded) -> String {
         Guarded::Inconclusive { until } => format!(
             "It goes on by itself in {}, or earlier when these nodes are back.",
             age::between(picture.now, until)
+        ),
+    }
+}
+
+fn cure_wave(picture: &Picture, why: WaveShut) -> String {
+    let name = |wave: usize| picture.plan.waves.get(wave).map_or("", |stand| &stand.name);
+    match why {
+        WaveShut::Approval { wave } => format!(
+            "When all is well: yurt-ds ctl approve {} {}",
+            picture.key,
+            name(wave)
+        ),
+        WaveShut::Soaking { until, .. } => format!(
+            "It goes on by itself in {}, unless a node of that wave fails.",
+            age::between(picture.now, until)
+        ),
+        WaveShut::Unfinished { wave } => format!(
+            "It goes on when all nodes of wave {} that are online are done: yurt-ds ctl status {}",
+            name(wave),
+            picture.key
+        ),
+        WaveShut::Charged { wave } => format!(
+            "Repair the failed nodes of wave {}, or roll out another template: kubectl -n {} rollout undo daemonset/{}",
+            name(wave),
+            picture.key.namespace,
+            picture.key.name
         ),
     }
 }

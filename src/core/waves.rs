@@ -1,0 +1,276 @@
+//! Waves: pools of nodes that are rolled out one after the other (spec/beyond.md §2, wish 7).
+//!
+//! A node belongs to the first wave whose selector it matches; who matches none is in the last one. A wave opens when every
+//! earlier wave is complete, no node of an earlier wave is charged to the revision, and every wave up to it that asks for it
+//! (`approve: manual`) was approved for this revision. A node in a wave that is not open keeps its pod, and a broken one
+//! there takes no slot: it takes no part yet.
+//!
+//! # When a wave is complete
+//! When all its nodes that are online and take part are done, and have been for the time of `soak`. That rests on two
+//! instants per node and nothing else, so a restart of the controller forgets nothing: since when the node is Ready, and
+//! since when its pod of the current revision is available. Between the two the node *holds* the wave.
+//!
+//! ```text
+//! n1  ├────────── holds ─────────┤ done
+//! n2  ├──── holds ────┤ done
+//! n3                                    (soak)          ├─ returns: holds nothing, the wave was complete ─┤ done
+//! ────────────────────────────────┼──────────────┤ complete
+//! ```
+//!
+//! Holds that overlap, or follow each other within `soak`, form one chain; at the end of the first chain plus `soak` the wave
+//! was complete, and whoever returned after that is a late returner: it is served at once and shuts no later wave. A node
+//! that goes away during the soak and returns begins the soak anew, because whether it failed cannot be known afterwards.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::{Class, later};
+use super::fleet::{Fleet, Node, Readiness, RevisionState};
+use super::plan::{WaveStand, WaveState};
+use super::scope::Scope;
+use super::strategy::{Share, Strategy, Waves};
+use super::verdict::{Verdict, WaveShut};
+
+/// How far the waves have come.
+#[derive(Debug)]
+pub(super) struct Front<'a> {
+    told: Option<&'a Waves>,
+    /// The wave of each node by position in the fleet; empty without waves: all are in the first.
+    members: Vec<usize>,
+    waves: Vec<Tally>,
+}
+
+/// One wave in numbers.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    /// Targeted nodes that take part.
+    base: usize,
+    done: usize,
+    in_flight: usize,
+    /// Those in flight that still have an available pod, because it waits for its hook.
+    serving: usize,
+    broken: usize,
+    /// Online, settled and outdated.
+    outdated: usize,
+    charged: bool,
+    /// When it is or was complete; `Err`: a node holds it.
+    complete: Option<Result<Timestamp, ()>>,
+    shut: Option<WaveShut>,
+}
+
+impl<'a> Front<'a> {
+    /// As it is at `now`.
+    pub(super) fn of(
+        strategy: &'a Strategy,
+        fleet: &Fleet,
+        classes: &[Class],
+        scope: &Scope,
+        now: Timestamp,
+    ) -> Self {
+        let told = strategy.waves.as_deref();
+        let Some(waves) = told else {
+            return Self {
+                told,
+                members: Vec::new(),
+                waves: vec![Tally::default()],
+            };
+        };
+        let mut front = Self {
+            told,
+            members: fleet.nodes.iter().map(|node| waves.of(node)).collect(),
+            waves: vec![Tally::default(); waves.count()],
+        };
+        front.tally(classes, scope);
+        front.judge_completeness(strategy, fleet, classes, scope);
+        front.judge_openness(waves, fleet, now);
+        front
+    }
+
+    /// How many waves there are; one when there are none.
+    pub(super) fn count(&self) -> usize {
+        self.waves.len()
+    }
+
+    /// The wave of the node at `position`.
+    pub(super) fn of_node(&self, position: usize) -> usize {
+        self.members.get(position).copied().unwrap_or(0)
+    }
+
+    /// Why the node at `position` may not begin yet.
+    pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
+        let wave = self.of_node(position);
+        let why = self.waves[wave].shut?;
+        Some(Verdict::WaveNotOpen { wave, why })
+    }
+
+    /// When the wave of the node at `position` opens by time alone.
+    pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
+        match self.waves[self.of_node(position)].shut? {
+            WaveShut::Soaking { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody in an open wave waits for a replacement.
+    pub(super) fn waits(&self, wave: usize) -> bool {
+        self.told.is_none() || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
+    }
+
+    /// How many nodes of a wave with a broken and with an available old pod may be replaced now, as far as the wave
+    /// limits that; `replace-broken-first: unlimited` asks for all the broken ones at once.
+    pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
+        let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
+            return [usize::MAX, usize::MAX];
+        };
+        let allowed = allowed(waves, wave, strategy.max_unavailable, tally.base);
+        let for_broken = match strategy.broken_unlimited {
+            true => usize::MAX,
+            false => allowed.max(1).saturating_sub(tally.in_flight),
+        };
+        let used = tally.in_flight + tally.broken;
+        [for_broken, allowed.saturating_sub(used)]
+    }
+
+    /// How many of the pods of a wave that waited for their hooks and are available may go now, as far as the wave limits
+    /// that.
+    pub(super) fn for_waiting(&self, wave: usize, default: Share) -> usize {
+        let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
+            return usize::MAX;
+        };
+        let used = tally.in_flight + tally.broken - tally.serving;
+        allowed(waves, wave, default, tally.base).saturating_sub(used)
+    }
+
+    /// How each wave stands, for people; empty without waves.
+    pub(super) fn told(&self, default: Share) -> Vec<WaveStand> {
+        let Some(waves) = self.told else {
+            return Vec::new();
+        };
+        let stand = |(position, tally): (usize, &Tally)| WaveStand {
+            name: waves.name(position).to_owned(),
+            nodes: tally.base,
+            done: tally.done,
+            in_flight: tally.in_flight,
+            allowed: allowed(waves, position, default, tally.base),
+            state: match (tally.shut, tally.outdated + tally.in_flight) {
+                (Some(why), _) => WaveState::NotOpen(why),
+                (None, 0) => WaveState::Complete,
+                (None, _) => WaveState::Open,
+            },
+        };
+        self.waves.iter().enumerate().map(stand).collect()
+    }
+
+    fn tally(&mut self, classes: &[Class], scope: &Scope) {
+        for (position, class) in classes.iter().enumerate() {
+            let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
+            let tally = &mut self.waves[self.members[position]];
+            tally.base += usize::from(class.is_targeted() && takes_part);
+            tally.done += usize::from(takes_part && *class == Class::Done);
+            tally.in_flight += usize::from(class.is_in_flight());
+            tally.serving += usize::from(class.still_serves());
+            tally.charged |= matches!(class, Class::Failed { .. });
+            if let Class::Outdated {
+                available,
+                settling: None,
+            } = class
+            {
+                tally.outdated += 1;
+                tally.broken += usize::from(!available);
+            }
+        }
+    }
+
+    /// Finds the end of the first chain of holds of every wave that another one waits for.
+    fn judge_completeness(
+        &mut self,
+        strategy: &Strategy,
+        fleet: &Fleet,
+        classes: &[Class],
+        scope: &Scope,
+    ) {
+        // Who waits for nobody needs to know nothing.
+        let Some(last) = self.waves.iter().rposition(|tally| tally.outdated > 0) else {
+            return;
+        };
+        let mut holds: Vec<Vec<(Timestamp, Option<Timestamp>)>> = vec![Vec::new(); last];
+        for (position, class) in classes.iter().enumerate() {
+            let wave = self.members[position];
+            if wave < last && scope.contains(position) {
+                holds[wave].extend(hold_of(strategy, &fleet.nodes[position], class));
+            }
+        }
+        let waves = strategy.waves.as_deref();
+        for (wave, mut holds) in holds.into_iter().enumerate() {
+            let told = waves.and_then(|waves| waves.list.get(wave));
+            let soak = told.map(|told| told.soak).unwrap_or_default();
+            holds.sort_unstable_by_key(|(from, _)| *from);
+            let mut end: Option<Timestamp> = None;
+            let mut complete = Ok(());
+            for (from, until) in holds {
+                if end.is_some_and(|end| from > later(end, soak)) {
+                    break;
+                }
+                match until {
+                    Some(until) => end = end.max(Some(until)),
+                    None => {
+                        complete = Err(());
+                        break;
+                    }
+                }
+            }
+            let at = end.map_or(Timestamp::MIN, |end| later(end, soak));
+            self.waves[wave].complete = Some(complete.map(|()| at));
+        }
+    }
+
+    fn judge_openness(&mut self, waves: &Waves, fleet: &Fleet, now: Timestamp) {
+        let RevisionState::Current(revision) = &fleet.revision else {
+            return;
+        };
+        // What the waves so far say to those that follow: the first thing that is awaited, and who is charged.
+        let (mut awaited, mut charged) = (None, None);
+        for wave in 0..self.waves.len() {
+            let approval =
+                (!waves.is_approved(wave, revision)).then_some(WaveShut::Approval { wave });
+            awaited = awaited.or(approval);
+            let tally = &mut self.waves[wave];
+            tally.shut = charged.or(awaited);
+            charged = charged.or(tally.charged.then_some(WaveShut::Charged { wave }));
+            awaited = awaited.or(match tally.complete {
+                Some(Err(())) => Some(WaveShut::Unfinished { wave }),
+                Some(Ok(until)) if until > now => Some(WaveShut::Soaking { wave, until }),
+                _ => None,
+            });
+        }
+    }
+}
+
+fn allowed(waves: &Waves, wave: usize, default: Share, base: usize) -> usize {
+    let own = waves.list.get(wave).and_then(|wave| wave.max_unavailable);
+    own.unwrap_or(default).resolve(base)
+}
+
+/// From when to when a node that takes part holds its wave; without an end it still does.
+fn hold_of(
+    strategy: &Strategy,
+    node: &Node,
+    class: &Class,
+) -> Option<(Timestamp, Option<Timestamp>)> {
+    let Readiness::Ready { since } = node.readiness else {
+        return None;
+    };
+    match class {
+        Class::Done => {
+            let pod = node.pods.iter().find(|pod| !pod.terminating)?;
+            let available = later(pod.ready_since?, strategy.min_ready);
+            Some((since, Some(available.max(pod.revised()))))
+        }
+        Class::InProgress(_) | Class::Outdated { .. } | Class::Preparing { .. } => {
+            Some((since, None))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

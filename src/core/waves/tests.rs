@@ -1,0 +1,237 @@
+//! Small fleets with waves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::core::selector::Selector;
+use crate::core::strategy::{Approval, Wave};
+use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::{Action, Mode, Pod, decide};
+
+fn wave(name: &str) -> Wave {
+    Wave {
+        name: name.into(),
+        selector: Selector::from_query(&format!("pool={name}")).unwrap(),
+        max_unavailable: None,
+        soak: Duration::from_secs(100),
+        approve: false,
+    }
+}
+
+fn strategy(list: Vec<Wave>) -> Strategy {
+    Strategy {
+        max_unavailable: Share::Percent(100),
+        waves: Some(Arc::new(Waves {
+            list,
+            approved: Vec::new(),
+        })),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+fn pooled(name: &str, pool: &str, pod: Pod) -> Node {
+    node(name, pod).labelled("pool", pool)
+}
+
+fn since(second: i64, node: Node) -> Node {
+    let since = at(second);
+    Node {
+        readiness: Readiness::Ready { since },
+        ..node
+    }
+}
+
+/// The nodes that are replaced at that second.
+fn replaced(strategy: &Strategy, nodes: &[Node], second: i64) -> Vec<String> {
+    let plan = decide(strategy, &fleet(nodes.to_vec()), at(second));
+    let name = |action: &Action| action.pod().name.to_string();
+    plan.actions.iter().map(name).collect()
+}
+
+/// What the node at `position` is told at that second.
+fn told(strategy: &Strategy, nodes: &[Node], second: i64, position: usize) -> Verdict {
+    decide(strategy, &fleet(nodes.to_vec()), at(second)).verdicts[position]
+}
+
+#[test]
+fn a_wave_waits_for_the_one_before_and_for_its_soak() {
+    let strategy = strategy(vec![wave("canary")]);
+    let nodes = [
+        pooled("n1", "canary", old(1)),
+        pooled("n2", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1"]);
+    let shut = |why| Verdict::WaveNotOpen { wave: 1, why };
+    assert_eq!(
+        told(&strategy, &nodes, 1_000, 1),
+        shut(WaveShut::Unfinished { wave: 0 })
+    );
+    // Available at 1010, so it has to stay well until 1110.
+    let nodes = [
+        pooled("n1", "canary", current(2).made(1_000)),
+        pooled("n2", "field", old(1)),
+    ];
+    let plan = decide(&strategy, &fleet(nodes.to_vec()), at(1_050));
+    let until = at(1_110);
+    assert_eq!(plan.verdicts[1], shut(WaveShut::Soaking { wave: 0, until }));
+    assert_eq!(plan.next_wake, Some(until));
+    assert_eq!(replaced(&strategy, &nodes, 1_109), Vec::<String>::new());
+    assert_eq!(replaced(&strategy, &nodes, 1_110), ["n2"]);
+}
+
+#[test]
+fn who_is_offline_keeps_no_wave_from_being_complete() {
+    let strategy = strategy(vec![wave("canary")]);
+    let nodes = [
+        pooled("n1", "canary", old(1)).away(),
+        pooled("n2", "canary", current(2).made(0)),
+        pooled("n3", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3"]);
+}
+
+#[test]
+fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
+    let strategy = strategy(vec![wave("canary")]);
+    // The canary was complete at 110; the other one returned at 500.
+    let mut nodes = vec![
+        since(500, pooled("n1", "canary", old(1))),
+        pooled("n2", "canary", current(2).made(0)),
+        pooled("n3", "field", old(1)),
+        pooled("n4", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1", "n3", "n4"]);
+    nodes[0] = since(500, pooled("n1", "canary", current(2).made(950)));
+    assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3", "n4"]);
+    // Back during the soak it is no late one: the soak begins anew when it is done.
+    nodes[0] = since(60, pooled("n1", "canary", old(1)));
+    assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1"]);
+    nodes[0] = since(60, pooled("n1", "canary", current(2).made(950)));
+    let why = WaveShut::Soaking {
+        wave: 0,
+        until: at(1_060),
+    };
+    assert_eq!(
+        told(&strategy, &nodes, 1_000, 2),
+        Verdict::WaveNotOpen { wave: 1, why }
+    );
+}
+
+#[test]
+fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
+    let strategy = strategy(vec![Wave {
+        soak: Duration::ZERO,
+        ..wave("canary")
+    }]);
+    let lost = Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1_100)),
+        },
+        ..pooled("n1", "canary", current(2).made(1_000))
+    };
+    let nodes = [
+        lost,
+        pooled("n2", "canary", current(2).made(900)),
+        pooled("n3", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &nodes, 1_150), Vec::<String>::new());
+    let why = WaveShut::Charged { wave: 0 };
+    assert_eq!(
+        told(&strategy, &nodes, 1_150, 2),
+        Verdict::WaveNotOpen { wave: 1, why }
+    );
+}
+
+#[test]
+fn an_approval_counts_for_its_revision_alone_and_stands_before_the_wave() {
+    let list = vec![
+        wave("canary"),
+        Wave {
+            approve: true,
+            soak: Duration::ZERO,
+            ..wave("pilot")
+        },
+    ];
+    let approved = |hash: &str| {
+        let plain = strategy(list.clone());
+        Strategy {
+            waves: Some(Arc::new(Waves {
+                list: list.clone(),
+                approved: vec![Approval {
+                    wave: "pilot".into(),
+                    revision: hash.into(),
+                }],
+            })),
+            ..plain
+        }
+    };
+    let nodes = [
+        pooled("n1", "canary", current(2).made(0)),
+        pooled("n2", "pilot", old(1)),
+        pooled("n3", "field", old(1)),
+    ];
+    let why = WaveShut::Approval { wave: 1 };
+    for strategy in [strategy(list.clone()), approved("older")] {
+        assert_eq!(replaced(&strategy, &nodes, 1_000), Vec::<String>::new());
+        let shut = |wave| Verdict::WaveNotOpen { wave, why };
+        assert_eq!(told(&strategy, &nodes, 1_000, 1), shut(1));
+        assert_eq!(told(&strategy, &nodes, 1_000, 2), shut(2));
+    }
+    assert_eq!(replaced(&approved("new"), &nodes, 1_000), ["n2"]);
+    // Nobody to serve in a wave is no approval of it.
+    let nodes = [nodes[0].clone(), nodes[1].clone().away(), nodes[2].clone()];
+    assert_eq!(
+        replaced(&strategy(list.clone()), &nodes, 1_000),
+        Vec::<String>::new()
+    );
+    assert_eq!(replaced(&approved("new"), &nodes, 1_000), ["n3"]);
+}
+
+#[test]
+fn a_wave_has_its_own_budget_within_that_of_all() {
+    let two = Wave {
+        max_unavailable: Some(Share::Percent(34)),
+        ..wave("canary")
+    };
+    let nodes: Vec<Node> = ["n1", "n2", "n3", "n4"]
+        .map(|name| pooled(name, "canary", old(1)))
+        .into();
+    // 34% of four nodes, rounded up.
+    let own = strategy(vec![two.clone()]);
+    assert_eq!(replaced(&own, &nodes, 1_000), ["n1", "n2"]);
+    let all = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy(vec![two])
+    };
+    assert_eq!(replaced(&all, &nodes, 1_000), ["n1"]);
+}
+
+#[test]
+fn a_broken_pod_in_a_wave_that_is_not_open_takes_no_slot() {
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy(vec![wave("canary")])
+    };
+    let nodes = [
+        pooled("n1", "canary", old(1)),
+        pooled("n2", "field", old(1).broken()),
+    ];
+    assert_eq!(replaced(&one, &nodes, 1_000), ["n1"]);
+}
+
+#[test]
+fn the_interval_is_kept_in_each_wave() {
+    let strategy = Strategy {
+        min_interval: Duration::from_secs(1_000),
+        ..strategy(vec![wave("canary")])
+    };
+    let nodes = [
+        since(1_500, pooled("n1", "canary", old(1))),
+        pooled("n2", "canary", current(2).made(0)),
+        pooled("n3", "field", current(2).made(1_400)),
+        pooled("n4", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &nodes, 2_000), ["n1"]);
+    assert_eq!(replaced(&strategy, &nodes, 2_400), ["n1", "n4"]);
+}

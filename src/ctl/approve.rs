@@ -1,0 +1,246 @@
+//! `ctl approve`: lets a wave open, for the revision that is being rolled out and for no other.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::Context;
+use super::access::Trouble;
+use super::code::Code;
+use super::lookup;
+use super::near::{near, suggestion};
+use super::picture::Picture;
+use super::screen::Screen;
+use crate::cli::ctl::ApproveArgs;
+use crate::client::{Failure, within};
+use crate::core::names::{APPROVED_WAVES, WAVES};
+use crate::core::strategy::{Approval, REST, Waves};
+use crate::core::{Mode, Revision};
+use crate::index::SetKey;
+
+/// Who writes the annotation, for the API server's records.
+const FIELD_MANAGER: &str = "yurt-ds-ctl";
+/// One call to the API server; a person waits for it.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// How often it is looked at again when somebody else wrote between the look and the write.
+const ATTEMPTS: usize = 5;
+
+/// Approves a wave.
+pub(super) async fn approve(
+    context: &Context,
+    args: &ApproveArgs,
+    screen: &mut Screen<'_>,
+) -> Result<(), Trouble> {
+    let access = &context.access;
+    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
+    for _ in 0..ATTEMPTS {
+        // The object before everything else: whatever is newer than it makes the write fail.
+        let doing = format!("read DaemonSet {key}");
+        let set = access.find(&doing, api.get(&key.name)).await?;
+        let set = set.unwrap_or_default(); // where there is none, the next call says so
+        let mut view = lookup::load(access, &key, context.clock.now()).await?;
+        let now = view.loaded;
+        let Some(picture) = Picture::take(&mut view, &key, now) else {
+            return Err(lookup::unmanaged(&key));
+        };
+        let (waves, revision) = judge(&picture, &args.wave)?;
+        if waves
+            .position(&args.wave)
+            .is_some_and(|position| waves.is_approved(position, revision))
+        {
+            let _ = screen.print(&format!(
+                "Wave {} of {key} is approved for revision {revision} already; nothing was changed.\n",
+                args.wave
+            ));
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({ "metadata": {
+            "uid": set.metadata.uid,
+            "resourceVersion": set.metadata.resource_version,
+            "annotations": { APPROVED_WAVES: value(waves, &args.wave, revision) },
+        } }));
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        match within(DEADLINE, api.patch(&key.name, &params, &patch)).await {
+            Ok(_) => {
+                let _ = screen.print(&said(&picture, &args.wave, revision));
+                return Ok(());
+            }
+            Err(error) if error.failure() == Failure::Conflict => {}
+            Err(error) => {
+                return Err(access.explain(&format!("annotate DaemonSet {key}"), &error));
+            }
+        }
+    }
+    Err(Trouble::new(
+        Code::Failed,
+        format!("{key} kept changing while it was looked at; nothing was approved. Try again."),
+    ))
+}
+
+/// The waves and the revision that an approval is about.
+fn judge<'a>(picture: &'a Picture, typed: &str) -> Result<(&'a Waves, &'a Revision), Trouble> {
+    let key = &picture.key;
+    if let Some(invalid) = &picture.invalid {
+        return Err(Trouble::new(
+            Code::Invalid,
+            format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
+        ));
+    }
+    let waves = match &picture.strategy.waves {
+        Some(waves) if picture.strategy.mode == Mode::AdvancedRollingUpdate => waves,
+        _ => return Err(refused(no_waves(key))),
+    };
+    let needs_approval = waves.list.iter().filter(|wave| wave.approve);
+    let names: Vec<&str> = needs_approval.map(|wave| &*wave.name).collect();
+    if !names.contains(&typed) {
+        let list = match names.is_empty() {
+            true => "No wave does: add approve: manual to one.".to_owned(),
+            false => format!("These do: {}.", names.join(", ")),
+        };
+        if waves.position(typed).is_some() {
+            let why = match typed {
+                REST => "is the last one, of nodes that match no other",
+                _ => "opens by itself",
+            };
+            return Err(refused(format!(
+                "Wave {typed} of {key} {why}; it needs no approval. {list}"
+            )));
+        }
+        let known = waves.list.iter().map(|wave| &*wave.name);
+        return Err(Trouble::new(
+            Code::NotFound,
+            format!(
+                "{key} has no wave {typed}.{} {list}",
+                suggestion(&near(typed, known))
+            ),
+        ));
+    }
+    let revision = picture.revision().ok_or_else(|| {
+        refused(format!(
+            "The native DaemonSet controller has not handled the latest change of {key} yet, so it is not known what \
+             would be approved. Try again in a few seconds."
+        ))
+    })?;
+    Ok((waves, revision))
+}
+
+fn no_waves(key: &SetKey) -> String {
+    format!(
+        "{key} has no waves, so there is nothing to approve. The annotation {WAVES} makes some."
+    )
+}
+
+fn refused(text: String) -> Trouble {
+    Trouble::new(Code::Refused, text)
+}
+
+/// What `approved-waves` says then: approvals of other revisions approve nothing any more and go.
+fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
+    let others = waves.approved.iter();
+    let others = others.filter(|other| other.revision == *revision && *other.wave != *wave);
+    let new = Approval {
+        wave: wave.into(),
+        revision: revision.clone(),
+    };
+    let all: Vec<String> = others.chain([&new]).map(ToString::to_string).collect();
+    all.join(",")
+}
+
+fn said(picture: &Picture, wave: &str, revision: &Revision) -> String {
+    let waves = picture.plan.waves.iter();
+    let position = waves.clone().position(|stand| stand.name == wave);
+    let earlier = waves.take(position.unwrap_or(0));
+    let open: Vec<&str> = earlier
+        .filter(|stand| stand.done < stand.nodes)
+        .map(|stand| stand.name.as_str())
+        .collect();
+    let follows = match open.is_empty() {
+        true => "It opens as soon as the waves before it are complete.".to_owned(),
+        false => format!(
+            "It opens when the waves before it are complete; nodes are left in {}.",
+            open.join(", ")
+        ),
+    };
+    format!(
+        "Wave {wave} of {} is approved for revision {revision}. {follows}\nFollow it: yurt-ds ctl status {} --watch\n",
+        picture.key, picture.key
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::ctl::tests::World;
+    use crate::ctl::{Code, Trouble};
+
+    /// One node in the wave `canary`, the rest waits for an approval of the wave `field`.
+    const WAVES: &str =
+        "[{name: canary, selector: pool=canary}, {name: field, selector: {}, approve: manual}]";
+
+    #[tokio::test(start_paused = true)]
+    async fn an_approval_is_one_write_for_one_revision_and_refusals_say_the_way_on() {
+        let world = World::with_nodes(2).await;
+        let Trouble { text, code, .. } = world.trouble("approve web field").await;
+        assert_eq!(code, Code::Refused);
+        assert!(text.contains("has no waves"), "{text}");
+        world
+            .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/waves": WAVES } } }))
+            .await;
+        let before = world.writes();
+        let Trouble { text, code, .. } = world.trouble("approve web feild").await;
+        assert_eq!(code, Code::NotFound);
+        assert!(
+            text.contains("Did you mean field? These do: field."),
+            "{text}"
+        );
+        let Trouble { text, code, .. } = world.trouble("approve web canary").await;
+        assert_eq!(code, Code::Refused);
+        assert!(
+            text.contains("opens by itself; it needs no approval"),
+            "{text}"
+        );
+        assert_eq!(world.writes(), before);
+        world.set_image("web:2").await;
+        let status = world.json("status web").await;
+        assert_eq!(status["waves"][1]["state"], "NotOpen");
+        assert_eq!(
+            status["waves"][1]["next"],
+            "waits for the approval of wave field"
+        );
+        let why = world.text("why web n1").await;
+        assert!(why.contains("WaveNotOpen"), "{why}");
+        assert!(
+            why.contains("yurt-ds ctl approve default/web field"),
+            "{why}"
+        );
+        let writes = world.writes();
+        let said = world.text("approve web field").await;
+        assert!(
+            said.contains("Wave field of default/web is approved for revision"),
+            "{said}"
+        );
+        assert_eq!(world.writes(), writes + 1);
+        let again = world.text("approve web field").await;
+        assert!(again.contains("already; nothing was changed"), "{again}");
+        let status = world.json("status web").await;
+        assert_eq!(status["waves"][1]["state"], "Open");
+        let set = serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap();
+        let revision = status["revision"].as_str().unwrap();
+        assert_eq!(
+            set["metadata"]["annotations"]["apps.openyurt.io/approved-waves"],
+            format!("field@{revision}")
+        );
+        // Another revision: that approval is stale.
+        world.set_image("web:3").await;
+        let status = world.json("status web").await;
+        assert_eq!(status["waves"][1]["state"], "NotOpen");
+    }
+}
