@@ -474,6 +474,11 @@ impl Picture {
             .map(|(name, _)| name)
     }
 
+    /// Whether a node was Ready when it was seen last.
+    pub(crate) fn is_node_ready(&self, name: &str) -> bool {
+        self.nodes.get(name).is_some_and(|seen| seen.ready)
+    }
+
     /// Pods of the story's DaemonSet on a node that are not terminating.
     pub(crate) fn living(&self, node: &str) -> impl Iterator<Item = &Pod> {
         self.pods_on(node)

@@ -210,6 +210,7 @@ impl Stage {
                 for node in nodes {
                     kubelets.set_online(&self.node(*node)).await?;
                 }
+                self.await_return(nodes).await;
             }
             Step::Flap(node, up, down) => kubelets.flap(&self.node(*node), *up, *down).await?,
             Step::RemoveNode(node) => {
@@ -340,6 +341,19 @@ impl Stage {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         bail!("the DaemonSet is still there")
+    }
+
+    /// Waits a moment for nodes to be seen Ready, so that what is expected next is not found true while they are away. They
+    /// are not seen while a story keeps the API server down.
+    async fn await_return(&self, nodes: &[usize]) {
+        let names: Vec<String> = nodes.iter().map(|node| self.node(*node)).collect();
+        for _ in 0..100 {
+            let seen = |picture: &Picture| names.iter().all(|name| picture.is_node_ready(name));
+            if self.see(seen).await {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Kills the replica that holds the Lease.

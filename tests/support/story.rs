@@ -302,8 +302,11 @@ impl Story {
         self.step(Step::Native(runs))
     }
 
-    /// All replicas of the controller die, or it runs again.
-    pub(crate) fn controller(self, runs: bool) -> Self {
+    /// All replicas of the controller die, or it runs again. What it had asked for may be asked for, and refused, once more.
+    pub(crate) fn controller(mut self, runs: bool) -> Self {
+        if self.writes == Writes::Deletions {
+            self.writes = Writes::Attempts;
+        }
         self.step(Step::Controller(runs))
     }
 
