@@ -19,7 +19,7 @@ pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
 pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 /// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 1] = ["apps.openyurt.io/max-surge"];
+pub const NOT_YET: [&str; 2] = ["apps.openyurt.io/max-surge", "apps.openyurt.io/disruption"];
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 /// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].
