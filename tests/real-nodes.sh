@@ -27,7 +27,7 @@ serves() { # DAEMONSET NODE VERSION
 }
 is_stopped() { [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" != True ]; }
 reports() { # DAEMONSET WORDS: what RolloutComplete says
-  kubectl get daemonset "$1" -o 'jsonpath={.status.conditions[?(@.type=="RolloutComplete")].message}' | grep -q "$2"
+  grep -q "$2" <<< "$(kubectl get daemonset "$1" -o 'jsonpath={.status.conditions[?(@.type=="RolloutComplete")].message}')"
 }
 daemonset() { # NAME STRATEGY
   kubectl apply -f - > /dev/null <<END

@@ -66,8 +66,8 @@ serves() { # DAEMONSET NODE VERSION
 }
 both_serve() { local node; for node in "${nodes[@]}"; do serves "$1" "$node" "$2" || return 1; done; } # DAEMONSET VERSION
 says_condition() { # DAEMONSET TYPE STATUS WORDS
-  kubectl get daemonset "$1" -o "jsonpath={.status.conditions[?(@.type==\"$2\")]['status','reason','message']}" |
-    grep -q "^$3 .*$4"
+  grep -q "^$3 .*$4" <<< \
+    "$(kubectl get daemonset "$1" -o "jsonpath={.status.conditions[?(@.type==\"$2\")]['status','reason','message']}")"
 }
 is_complete() { says_condition "$1" RolloutComplete True ": complete"; } # DAEMONSET
 verdict() { # DAEMONSET NODE: its word

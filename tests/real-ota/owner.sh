@@ -50,7 +50,8 @@ hash_of() { # the newest revision of a DaemonSet
 set_image() { kubectl set image "daemonset/$name" "main=$1" > /dev/null; }
 waits_for_owner() { tells "$1" "$name-" "$need_upgrade" "True controllerrevision: $(hash_of "$name")"; } # NODE
 image_is() { tells "$1" "$name-" "$image_ready" "$2"; } # NODE WORDS
-has_image() { ctr -a "${socket[$1]}" -n k8s.io images ls -q | grep -qx "$2"; } # NODE IMAGE
+# Not in a pipe: a grep that found it would end the program before it, and that would count.
+has_image() { grep -qx "$2" <<< "$(ctr -a "${socket[$1]}" -n k8s.io images ls -q)"; } # NODE IMAGE
 requests() { grep -c "GET /v2/$1/" "$dir/registry.log" || true; } # NAME: what the registry was asked
 downloads() { grep -c "GET /v2/$1/blobs/" "$dir/registry.log" || true; }
 no_jobs() { [ -z "$(kubectl get jobs -o name)" ]; }

@@ -79,7 +79,8 @@ in_place() {
   until_true 60 "complete" is_complete place
 }
 has_failing_image() {
-  kubectl get pods -l app=place -o 'jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}' | grep -q -e ErrImagePull -e ImagePullBackOff
+  grep -q -e ErrImagePull -e ImagePullBackOff <<< \
+    "$(kubectl get pods -l app=place -o 'jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}')"
 }
 both_are_new() {
   local node
