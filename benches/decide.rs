@@ -105,6 +105,7 @@ fn every_setting() -> Strategy {
         update_strategy: Some(ON_DELETE),
         rolling_update_max_unavailable: None,
         min_ready_seconds: 5,
+        exclusive: None,
     });
     match reading {
         Reading::Strategy { strategy, .. } => strategy,
@@ -186,5 +187,6 @@ fn pod(i: usize, updated: bool) -> Pod {
         exit: yurt_ds::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,
+        surge: false,
     }
 }

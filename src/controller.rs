@@ -24,6 +24,7 @@ pub mod permissions;
 mod prepull;
 mod report;
 mod restraint;
+mod surge;
 
 use std::sync::Arc;
 

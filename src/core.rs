@@ -49,6 +49,7 @@ pub mod revision;
 mod scope;
 pub mod selector;
 pub mod strategy;
+mod surge;
 #[cfg(test)]
 mod testing;
 pub mod verdict;
@@ -76,6 +77,7 @@ pub use strategy::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, Topology,
     Waves,
 };
+pub use surge::exclusive::Exclusive;
 pub use verdict::{Cause, Guarded, Offline, Progress, PullStage, Stopped, Verdict, WaveShut};
 pub use window::Windows;
 

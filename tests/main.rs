@@ -1,8 +1,8 @@
 //! The one test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, guard, identity, ota, rest,
-//!   prepull, predownload, lifecycle, operations, waves, inplace); each is a test on the embedded cluster, all together
-//!   play on a real control plane (`real_cluster`).
+//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, surge, guard, identity, ota,
+//!   rest, prepull, predownload, lifecycle, operations, waves, inplace); each is a test on the embedded cluster, all
+//!   together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
@@ -43,6 +43,7 @@ mod scenarios {
     pub(crate) mod prepull;
     pub(crate) mod rest;
     pub(crate) mod rolling;
+    pub(crate) mod surge;
     pub(crate) mod waves;
 }
 

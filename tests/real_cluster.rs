@@ -27,6 +27,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::inplace::ALL,
         scenarios::guard::ALL,
         scenarios::lifecycle::ALL,
+        scenarios::surge::ALL,
         scenarios::ota::ALL,
         scenarios::rest::ALL,
         scenarios::prepull::ALL,

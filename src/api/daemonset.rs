@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::meta::{nullable, slim};
+use crate::core::Exclusive;
 use crate::core::eligibility::Scheduling;
 use crate::core::revision::TemplateFingerprint;
 
@@ -47,6 +48,8 @@ pub struct DaemonSetSpec {
     pub template: TemplateFingerprint,
     /// Where its pods belong.
     pub scheduling: Scheduling,
+    /// Why two of its pods cannot run on one node, if so.
+    pub exclusive: Option<Exclusive>,
 }
 
 /// `spec.updateStrategy`.
@@ -86,6 +89,7 @@ impl From<RawSpec> for DaemonSetSpec {
             ),
             template: TemplateFingerprint::of(&raw.template),
             scheduling: Scheduling::from_template(&raw.template),
+            exclusive: Exclusive::of(&raw.template),
         }
     }
 }

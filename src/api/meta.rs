@@ -1,4 +1,5 @@
-//! `metadata` without `managedFields` and without foreign annotations: most of an object's bytes.
+//! `metadata` without `managedFields` and without foreign annotations: most of an object's bytes. Of the owners the
+//! controlling one is kept, and DaemonSets.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +47,9 @@ pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         owner_references: slim.owner_references.map(|references| {
             references
                 .into_iter()
-                .filter(|reference| reference.controller == Some(true))
+                .filter(|reference| {
+                    reference.controller == Some(true) || reference.kind == "DaemonSet"
+                })
                 .collect()
         }),
         ..ObjectMeta::default()

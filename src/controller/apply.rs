@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use super::in_place;
 use super::lease::Leadership;
 use super::metrics::{Metrics, Withheld};
+use super::surge::For;
 use crate::api;
 use crate::client::conditions::{image_request, patch_conditions, removal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
@@ -76,10 +77,16 @@ impl Writer {
         self.slots.close();
     }
 
-    /// Carries out one action on a pod of `key`.
+    /// The client that writes.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Carries out one action on a pod of `key`. Pods are made elsewhere ([`Self::surge`]): a batch of them at once.
     pub(super) async fn act(
         &self,
         key: &SetKey,
+        set: &For,
         action: &Action,
         now: Timestamp,
     ) -> Result<(), Refusal> {
@@ -99,6 +106,10 @@ impl Writer {
                     None => Ok(()),
                 }
             }
+            // The other half follows at once, by itself.
+            Action::Retire { pod, .. } => self.delete(key, pod).await,
+            Action::HandOver(pod) => self.hand_over(key, set, pod).await,
+            Action::Surge { .. } => Ok(()),
             Action::SetNeedUpgrade {
                 pod,
                 needed,
@@ -299,7 +310,7 @@ impl Writer {
     }
 
     /// Sends one request when a slot is free and this replica still leads.
-    async fn send(
+    pub(super) async fn send(
         &self,
         verb: &'static str,
         resource: &'static str,
@@ -326,11 +337,19 @@ impl Writer {
 }
 
 /// Requests for objects of this kind in a namespace.
-fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
+pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Request {
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
 impl Refusal {
+    /// Whether it is certain that nothing happened, and worth trying again as it is.
+    pub(super) fn is_certain(&self) -> bool {
+        !matches!(
+            self.failure(),
+            Some(Failure::Conflict | Failure::Gone | Failure::Unreachable)
+        )
+    }
+
     /// What it means; `None` when nothing was sent.
     pub(super) fn failure(&self) -> Option<Failure> {
         match self {

@@ -28,6 +28,7 @@ use super::permissions;
 use super::prepull::{Puller, Wishes};
 use super::report::{Notice, Report};
 use super::restraint::Restraint;
+use super::surge::{For, Made, Wanted};
 use crate::client::Failure;
 use crate::clock::Clock;
 use crate::core::{
@@ -100,6 +101,8 @@ struct SetState {
     /// Whether writes to its pods, and reports on it, have to wait because some failed.
     pods: Restraint,
     reports: Restraint,
+    /// The same for pods that are made beside others: a quota that refuses those must hold up nothing else.
+    surges: Restraint,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
     /// The report that was sent last, and when: it takes a moment to show.
@@ -124,12 +127,15 @@ enum Part {
     Removed,
     /// What it says about its way out.
     Exit,
+    /// The pod that is made beside it.
+    Beside,
 }
 
 fn patched(action: &Action) -> Patched {
     let part = match action {
         Action::RemoveConditions { .. } => Part::Removed,
         Action::Mark { .. } => Part::Exit,
+        Action::Surge { .. } => Part::Beside,
         _ => Part::Set,
     };
     (action.pod().uid.clone(), part)
@@ -159,7 +165,10 @@ impl SetState {
 /// An answer that the loop waited for.
 enum Done {
     Replaced(SetKey, PodRef, Write, Result<(), Refusal>),
+    /// The old pod is deleted; what became of handing over its successor.
+    Retired(SetKey, PodRef, PodUid, Result<(), Refusal>),
     Patched(SetKey, PodUid, Result<(), Refusal>),
+    Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
     Reported(SetKey, Result<(), Refusal>),
     Looked(SetKey, Looked),
 }
@@ -498,18 +507,92 @@ impl Engine {
             }
             return;
         }
+        let surges_held = state.surges.holds(now);
+        let mut wanted = Vec::new();
         for action in state.without_repetition(actions, now) {
-            self.start(key, action, now);
+            match action {
+                Action::Surge { .. } if surges_held.is_some() => {}
+                Action::Surge {
+                    ref node,
+                    ref beside,
+                    ref revision,
+                } => {
+                    wanted.push(Wanted {
+                        node: node.clone(),
+                        beside: beside.clone(),
+                        revision: revision.clone(),
+                    });
+                    let state = self.state.sets.entry(key.clone()).or_default();
+                    state.patched.insert(patched(&action), (action, now));
+                }
+                action => self.start(key, action, now),
+            }
         }
+        self.surge(key, wanted);
         let state = self.state.sets.entry(key.clone()).or_default();
         let sent = state.patched.values().map(|(_, at)| *at).min();
         let unseen = sent.and_then(|at| at.checked_add(UNSEEN).ok());
-        state.wake = state.wake.into_iter().chain(unseen).min();
+        let again = unseen.into_iter().chain(surges_held);
+        state.wake = state.wake.into_iter().chain(again).min();
+    }
+
+    /// Makes pods beside others.
+    fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>) {
+        let Some(set) = self.parts.feed.index.set(key).map(For::of) else {
+            return;
+        };
+        if wanted.is_empty() {
+            return;
+        }
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
+        let (writer, key) = (self.parts.writer.clone(), key.clone());
+        self.state.done.spawn(async move {
+            let made = writer.surge(&key, &set, &wanted).await;
+            Done::Surged(key, wanted, made)
+        });
+    }
+
+    /// Takes in the pods that were made: they count from now on, whenever the watch tells of them. One that exists already,
+    /// or may, is asked for again when it should long have shown.
+    fn note_surged(
+        &mut self,
+        key: &SetKey,
+        wanted: &[Wanted],
+        made: Result<Vec<Made>, Refusal>,
+        now: Timestamp,
+    ) {
+        let answers = match made {
+            Ok(answers) => answers,
+            Err(refusal) => vec![Err(refusal)],
+        };
+        for (wanted, answer) in wanted.iter().zip(answers) {
+            let result = match answer {
+                Ok(pod) => {
+                    info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Made a pod beside an old one");
+                    if let (Some(pod), Some(set)) = (pod, self.parts.feed.index.set_mut(key)) {
+                        set.apply_pod(&pod, now);
+                    }
+                    Ok(())
+                }
+                Err(refusal) => Err(refusal),
+            };
+            if let Some(state) = self.state.sets.get_mut(key) {
+                state.surges.note(&result, now);
+                let unsent = result.as_ref().is_err_and(Refusal::is_certain);
+                state
+                    .patched
+                    .retain(|(pod, _), _| !unsent || *pod != wanted.beside.uid);
+            }
+            self.note_refusal(key, &result);
+        }
     }
 
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
+        let Some(whom) = self.parts.feed.index.set(key).map(For::of) else {
+            return;
+        };
         let write = match &action {
-            Action::Delete(_) => Some(Write::Deletion),
+            Action::Delete(_) | Action::Retire { .. } => Some(Write::Deletion),
             Action::Mark {
                 preparing: Some(true),
                 ..
@@ -546,9 +629,18 @@ impl Engine {
                 .patched
                 .insert(patched(&action), (action.clone(), now));
         }
+        if let Action::Retire { successor, .. } = &action {
+            let follows = Action::HandOver(successor.clone());
+            state.patched.insert(patched(&follows), (follows, now));
+        }
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.state.done.spawn(async move {
-            let result = writer.act(&key, &action, now).await;
+            let result = writer.act(&key, &whom, &action, now).await;
+            if let (Action::Retire { pod, successor }, Ok(())) = (&action, &result) {
+                // At once, before the old pod is gone.
+                let handed = writer.hand_over(&key, &whom, successor).await;
+                return Done::Retired(key, pod.clone(), successor.uid.clone(), handed);
+            }
             match write {
                 Some(write) => Done::Replaced(key, action.pod().clone(), write, result),
                 None => Done::Patched(key, action.pod().uid.clone(), result),
@@ -625,6 +717,16 @@ impl Engine {
                 self.note_answer(&key, &result, now);
                 key
             }
+            Done::Retired(key, pod, successor, handed) => {
+                self.note_replaced(&key, &pod, Write::Deletion, &Ok(()), now);
+                if handed.is_err()
+                    && let Some(state) = self.state.sets.get_mut(&key)
+                {
+                    state.patched.retain(|(pod, _), _| *pod != successor);
+                }
+                self.note_answer(&key, &handed, now);
+                key
+            }
             Done::Patched(key, uid, result) => {
                 if result.is_err()
                     && let Some(state) = self.state.sets.get_mut(&key)
@@ -637,6 +739,10 @@ impl Engine {
                     set.lift_request(&uid);
                 }
                 self.note_answer(&key, &result, now);
+                key
+            }
+            Done::Surged(key, wanted, made) => {
+                self.note_surged(&key, &wanted, made, now);
                 key
             }
             Done::Reported(key, result) => {
@@ -741,7 +847,7 @@ impl Engine {
             Failure::Forbidden => {
                 let note = format!(
                     "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
-                     (manifests/base/rbac), or look for an admission webhook that denies it"
+                     (manifests/base/rbac), or look for a quota or an admission webhook that denies it"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
                 let notice = Notice {

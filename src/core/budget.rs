@@ -29,6 +29,12 @@ pub(super) struct Budget {
     pub(super) in_flight: usize,
     /// Those in flight that still have an available pod, because it waits for its hook.
     pub(super) serving: usize,
+    /// `max-surge` for these, as far as `ramp-up` has come.
+    pub(super) surge: usize,
+    /// Nodes with a pod that we made beside another one.
+    pub(super) surging: usize,
+    /// Nodes that failed by the revision: they keep a slot of either kind.
+    pub(super) failed: usize,
     /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
     pub(super) broken: usize,
 }
@@ -51,10 +57,18 @@ impl Budget {
             budget.base += usize::from(class.is_targeted() && takes_part);
             budget.done += usize::from(takes_part && *class == Class::Done);
             budget.serving += usize::from(class.still_serves());
-            budget.in_flight += usize::from(class.is_in_flight());
+            budget.failed += usize::from(matches!(class, Class::Failed { .. }));
             match class {
                 // Whose wave is not open takes no part yet.
                 Class::Outdated { .. } if front.shut_at(position).is_some() => {}
+                Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {
+                    budget.in_flight += 1;
+                }
+                Class::Surging(pair) => {
+                    budget.surging += 1;
+                    budget.broken += usize::from(!pair.served && pair.broken);
+                    budget.in_flight += usize::from(!pair.served && !pair.broken);
+                }
                 Class::Outdated {
                     available: false,
                     settling: None,
@@ -63,8 +77,10 @@ impl Budget {
                 _ => {}
             }
         }
-        let allowed = strategy.max_unavailable.resolve(budget.base);
-        budget.allowed = ramp_up(strategy, budget.base, allowed, budget.done);
+        let ramp = |limit| ramp_up(strategy, budget.base, limit, budget.done);
+        let allowed = ramp(strategy.max_unavailable.resolve(budget.base));
+        let surge = ramp(strategy.max_surge.resolve(budget.base));
+        (budget.allowed, budget.surge) = (allowed, surge);
         budget
     }
 
@@ -80,14 +96,21 @@ impl Budget {
     }
 
     /// How many nodes with a broken old pod may be replaced now: at least one at a time, so that a bad old revision can
-    /// be repaired, and never the whole fleet in one moment of weakness (k/k#123232).
+    /// be repaired, and never the whole fleet in one moment of weakness (k/k#123232). With surge that is the way to
+    /// repair one.
     ///
     /// `replace-broken-first: unlimited` asks for all of them at once.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
         if strategy.broken_unlimited {
             return usize::MAX;
         }
-        self.allowed.max(1).saturating_sub(self.in_flight)
+        let least = usize::from(self.surge == 0);
+        self.allowed.max(least).saturating_sub(self.in_flight)
+    }
+
+    /// On how many nodes a second pod may be made now.
+    pub(super) fn for_surge(&self) -> usize {
+        self.surge.saturating_sub(self.surging + self.failed)
     }
 
     /// How many nodes with an available old pod may be replaced now.

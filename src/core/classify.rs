@@ -9,6 +9,7 @@ use super::lifecycle::Preparing;
 use super::removal;
 use super::scope::Kept;
 use super::strategy::{Mode, Strategy};
+use super::surge::{self, Pair};
 use super::verdict::{Cause, Offline, Progress, Verdict};
 
 /// The class of a node.
@@ -20,7 +21,7 @@ pub(super) enum Class {
     NoNode,
     /// NotReady.
     Offline {
-        /// Holds a pod of the current revision that is not terminating.
+        /// Holds a pod of the current revision that is not terminating, and was not made beside another one.
         updated: bool,
         /// Holds a pod that is terminating.
         terminating: bool,
@@ -36,6 +37,8 @@ pub(super) enum Class {
     },
     /// On its way, or waiting for the native controller: occupies budget.
     InProgress(Progress),
+    /// Has a pod that we made beside another one.
+    Surging(Pair),
     /// Runs an available pod of the current revision.
     Done,
     /// Runs an outdated pod.
@@ -75,7 +78,7 @@ impl Class {
     pub(super) fn is_in_flight(&self) -> bool {
         matches!(
             self,
-            Self::InProgress(_) | Self::Preparing { .. } | Self::Failed { .. }
+            Self::InProgress(_) | Self::Surging(_) | Self::Preparing { .. } | Self::Failed { .. }
         )
     }
 
@@ -88,6 +91,15 @@ impl Class {
                 ..
             }
         )
+    }
+
+    /// Whether the node is charged to the current revision.
+    pub(super) fn is_failed(&self) -> bool {
+        match self {
+            Self::Failed { .. } => true,
+            Self::Surging(pair) => pair.failed.is_some(),
+            _ => false,
+        }
     }
 
     /// The verdict of a node of which nothing else is known.
@@ -108,6 +120,7 @@ impl Class {
             Self::Offline { since, .. } => Verdict::Offline(Offline::NotReady { since }),
             Self::Failed { since, cause } => Verdict::FailedByRevision { since, cause },
             Self::InProgress(progress) => Verdict::InProgress(progress),
+            Self::Surging(pair) => pair.failed_or(Verdict::InProgress(pair.progress)),
             Self::Done => Verdict::Done,
             Self::Outdated {
                 settling: Some(until),
@@ -136,6 +149,9 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, now: Timestamp) -> Clas
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,
     };
+    if let Some(pair) = Pair::of(node, strategy.min_ready, now) {
+        return with_surge(strategy, node, pair, ready_since, now);
+    }
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     match (alive.next(), alive.next()) {
         (None, _) if node.pods.is_empty() => Class::InProgress(Progress::Missing {
@@ -147,12 +163,31 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, now: Timestamp) -> Clas
     }
 }
 
+/// A node that returned a moment ago is left alone with both of its pods, too.
+fn with_surge(
+    strategy: &Strategy,
+    node: &Node,
+    pair: Pair,
+    node_ready_since: Timestamp,
+    now: Timestamp,
+) -> Class {
+    let old = surge::alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
+    match old.map(|old| single(strategy, old, node_ready_since, now)) {
+        Some(
+            settling @ Class::Outdated {
+                settling: Some(_), ..
+            },
+        ) => settling,
+        _ => Class::Surging(pair),
+    }
+}
+
 fn offline(node: &Node, since: Option<Timestamp>) -> Class {
     Class::Offline {
         updated: node
             .pods
             .iter()
-            .any(|pod| !pod.terminating && pod.revision == PodRevision::Current),
+            .any(|pod| !pod.terminating && !pod.surge && pod.revision == PodRevision::Current),
         terminating: node.pods.iter().any(|pod| pod.terminating),
         since,
     }

@@ -16,7 +16,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::budget::{BATCH, Budget};
 use super::classify::{Class, classify, later};
 use super::domains::Domains;
-use super::fleet::{Behind, Fleet, Node, Pod, PodRevision, RevisionState};
+use super::fleet::{Behind, Fleet, Node, Pod, PodRevision, PodUid, RevisionState};
 use super::gates::Gates;
 use super::guard::Guard;
 use super::in_place::{Recreate, Way};
@@ -27,7 +27,7 @@ use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Verdict};
 use super::waves::Front;
-use super::{guard, in_place, ota, phase, removal};
+use super::{guard, in_place, ota, phase, removal, surge};
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
 ///
@@ -49,7 +49,8 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
         }
         RevisionState::Current(revision) => match strategy.mode {
             Mode::Ota => {
-                draft.actions = ota::announce(fleet, revision);
+                draft.actions = surge::release(fleet);
+                draft.actions.extend(ota::announce(fleet, revision));
                 draft.keep_marks_true();
                 draft.pulls = ota::pulls(fleet, revision, false);
                 draft.await_owners()
@@ -62,9 +63,11 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     }
 }
 
-/// What to write to the pods of a DaemonSet that is ours no longer (annotation removed, or not usable for OTA).
+/// What to write to the pods of a DaemonSet that is ours no longer (annotation removed, or not under `OnDelete`): what OTA
+/// mode left behind goes, and so does every pod that was made beside another one, unless it is all there is.
 pub fn release(fleet: &Fleet) -> Vec<Action> {
-    let mut actions = ota::withdraw(fleet.nodes.iter().flat_map(|node| &node.pods));
+    let mut actions = surge::release(fleet);
+    actions.extend(ota::withdraw(fleet.nodes.iter().flat_map(surge::own)));
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());
     let pods = ready.flat_map(|node| &node.pods);
     let alive = pods.filter(|pod| !pod.terminating);
@@ -90,6 +93,65 @@ pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
         .into_iter()
         .map(|turn| turn.position)
         .collect()
+}
+
+/// How the pod of a node is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// It is deleted, and the native controller makes the next one.
+    Delete,
+    /// The next one is made beside it.
+    Surge,
+}
+
+/// How many more nodes may be replaced now, and how.
+struct Slots {
+    broken: usize,
+    available: usize,
+    surge: usize,
+}
+
+impl Slots {
+    fn of(budget: &Budget, strategy: &Strategy) -> Self {
+        Self {
+            broken: budget.for_broken(strategy),
+            available: budget.for_available(),
+            surge: budget.for_surge(),
+        }
+    }
+
+    /// What a wave limits by its own `max-unavailable`; `max-surge` is one for all.
+    fn of_wave([broken, available]: [usize; 2]) -> Self {
+        Self {
+            broken,
+            available,
+            surge: usize::MAX,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        [self.broken, self.available, self.surge] == [0; 3]
+    }
+
+    /// The slot of a node whose old pod is available or not, where its wave has one too: a broken one has nothing to lose
+    /// and is deleted, as far as `max-unavailable` goes; an available one gets its successor first, as far as `max-surge`
+    /// goes.
+    fn take(&mut self, in_wave: &mut Self, available: bool) -> Option<Manner> {
+        let pairs = match available {
+            true => [
+                (&mut self.surge, &mut in_wave.surge, Manner::Surge),
+                (&mut self.available, &mut in_wave.available, Manner::Delete),
+            ],
+            false => [
+                (&mut self.broken, &mut in_wave.broken, Manner::Delete),
+                (&mut self.surge, &mut in_wave.surge, Manner::Surge),
+            ],
+        };
+        let mut pairs = pairs.into_iter();
+        let (slots, in_wave, manner) = pairs.find(|(all, wave, _)| **all > 0 && **wave > 0)?;
+        (*slots, *in_wave) = (*slots - 1, *in_wave - 1);
+        Some(manner)
+    }
 }
 
 /// A plan in the making.
@@ -173,6 +235,7 @@ impl<'a> Draft<'a> {
                 class,
                 Class::Done
                     | Class::InProgress(_)
+                    | Class::Surging(_)
                     | Class::Outdated { .. }
                     | Class::Preparing { .. }
                     | Class::Kept(_)
@@ -214,6 +277,7 @@ impl<'a> Draft<'a> {
 
     /// Replaces what the budget allows, in the stated order.
     fn roll(&mut self) {
+        self.go_on_beside();
         self.go_on();
         let front = &self.gates.front;
         let mut pace = Pace::of(self.strategy, self.fleet, &self.classes, front, self.now);
@@ -223,31 +287,28 @@ impl<'a> Draft<'a> {
             .filter(|(wave, _)| front.waits(*wave));
         let opens = waiting.filter_map(|(_, pace)| pace.opens).min();
         self.opens = opens.filter(|_| self.is_any_outdated());
-        let mut in_wave: Vec<[usize; 2]> = (0..front.count())
-            .map(|wave| front.slots(wave, self.strategy))
+        let mut in_wave: Vec<Slots> = (0..front.count())
+            .map(|wave| Slots::of_wave(front.slots(wave, self.strategy)))
             .collect();
-        let mut slots = [
-            self.budget.for_broken(self.strategy),
-            self.budget.for_available(),
-        ];
-        let mut left = BATCH;
-        let queue = match slots {
-            [0, 0] if self.strategy.topology.is_none() => Vec::new(),
+        let mut slots = Slots::of(&self.budget, self.strategy);
+        let mut left = BATCH.saturating_sub(self.actions.len());
+        let queue = match slots.is_empty() {
+            true if self.strategy.topology.is_none() => Vec::new(),
             _ => self.queue(true),
         };
         let domains = Domains::of(self.strategy, self.fleet, &self.classes, &queue);
         self.domains = domains.names();
         for turn in queue {
-            if left == 0 || slots == [0, 0] {
+            if left == 0 || slots.is_empty() {
                 break;
             }
-            let kind = usize::from(turn.available);
-            let (slots, in_wave) = (&mut slots[kind], &mut in_wave[turn.wave][kind]);
-            let in_time = &mut pace[turn.wave].replacements;
-            let is_free = *slots > 0 && *in_wave > 0 && *in_time > 0;
-            if is_free && domains.may_begin(&self.fleet.nodes[turn.position]) {
-                self.replace(turn.position);
-                (*slots, *in_wave, *in_time) = (*slots - 1, *in_wave - 1, *in_time - 1);
+            let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
+            if *in_time > 0
+                && domains.may_begin(&self.fleet.nodes[turn.position])
+                && let Some(manner) = slots.take(in_wave, turn.available)
+            {
+                self.replace(turn.position, manner);
+                *in_time -= 1;
                 left -= 1;
             }
         }
@@ -257,6 +318,34 @@ impl<'a> Draft<'a> {
             self.withdraw(&asked);
         }
         self.keep_marks_true();
+    }
+
+    /// What is under way beside old pods goes on, whatever keeps others from beginning. An old pod that may go now is
+    /// asked for first, as any other is.
+    fn go_on_beside(&mut self) {
+        for position in 0..self.classes.len() {
+            if self.actions.len() >= BATCH {
+                break; // the rest follows when these are done
+            }
+            let node = &self.fleet.nodes[position];
+            let actions = match self.classes[position] {
+                Class::Surging(pair) => match (pair.step, surge::alive(node)) {
+                    (surge::Step::Retire, Some(old)) => {
+                        let (leave, verdict) = removal::leave(self.strategy, old, self.now);
+                        if let Verdict::HookPending { .. } = verdict {
+                            self.verdicts[position] = pair.failed_or(verdict);
+                            leave.into_iter().collect()
+                        } else {
+                            pair.actions(node)
+                        }
+                    }
+                    _ => pair.actions(node),
+                },
+                Class::NotTargeted | Class::NoNode => surge::leave(node),
+                _ => continue,
+            };
+            self.actions.extend(actions);
+        }
     }
 
     /// Lets the pods go whose hooks are gone; none while the guard holds the revision.
@@ -281,7 +370,7 @@ impl<'a> Draft<'a> {
             };
             let in_wave = &mut in_wave[self.gates.front.of_node(position)];
             if !available || free > 0 && *in_wave > 0 {
-                self.replace(position);
+                self.replace(position, Manner::Delete);
             }
             let goes = self.verdicts[position] == Verdict::InProgress(Progress::Replacing);
             free = free.saturating_sub(usize::from(available && goes));
@@ -300,15 +389,21 @@ impl<'a> Draft<'a> {
             matches!(self.classes[position], Class::Preparing { .. })
                 || matches!(
                     self.verdicts[position],
-                    Verdict::HookPending { .. } | Verdict::InProgress(Progress::Replacing)
+                    Verdict::HookPending { .. }
+                        | Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
                 )
         };
+        let deleted: BTreeSet<&PodUid> = (self.actions.iter())
+            .filter(|action| matches!(action, Action::Delete(_)))
+            .map(|action| &action.pod().uid)
+            .collect();
         let nodes = self.fleet.nodes.iter().enumerate();
         let staying = nodes.filter(|(position, node)| node.is_ready() && !leaves(*position));
         let pods = staying.flat_map(|(_, node)| &node.pods);
-        let alive = pods.filter(|pod| !pod.terminating);
+        let alive = pods.filter(|pod| !pod.terminating && !deleted.contains(&pod.uid));
         let marks = alive.filter_map(|pod| removal::stay(pod, opens));
-        self.actions.extend(marks.take(BATCH));
+        let marks: Vec<Action> = marks.take(BATCH).collect();
+        self.actions.extend(marks);
     }
 
     /// Has nodes pull ahead that wait for their replacement; says which are asked now.
@@ -365,21 +460,34 @@ impl<'a> Draft<'a> {
         };
         let nodes = self.fleet.nodes.iter().enumerate();
         let kept = nodes.filter(|(position, _)| {
-            self.verdicts[*position] != Verdict::InProgress(Progress::Replacing)
+            !matches!(
+                self.verdicts[*position],
+                Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
+            )
         });
         let pods =
-            kept.flat_map(|(position, node)| node.pods.iter().map(move |pod| (position, pod)));
+            kept.flat_map(|(position, node)| surge::own(node).map(move |pod| (position, pod)));
         let pods = pods.map(|(position, pod)| (pod, keeps_image(position, pod)));
         let withdrawn = ota::withdraw_but_images(pods);
         self.actions.extend(withdrawn);
     }
 
-    fn replace(&mut self, position: usize) {
-        let mut pods = self.fleet.nodes[position].pods.iter();
+    fn replace(&mut self, position: usize, manner: Manner) {
+        let node = &self.fleet.nodes[position];
+        let mut pods = node.pods.iter();
         let Some(pod) = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated)
         else {
             return;
         };
+        if let (Manner::Surge, RevisionState::Current(revision)) = (manner, &self.fleet.revision) {
+            self.actions.push(Action::Surge {
+                node: node.name.clone(),
+                beside: ota::reference(pod),
+                revision: revision.clone(),
+            });
+            self.verdicts[position] = Verdict::InProgress(Progress::SurgeStarting);
+            return;
+        }
         let in_place = match in_place::way(self.strategy, self.fleet, pod) {
             Way::InPlace(change) => in_place::renewal(self.fleet, pod, &change),
             Way::Recreate(why) => {
@@ -404,7 +512,9 @@ impl<'a> Draft<'a> {
         let is_outdated = |class: &Class| {
             matches!(
                 class,
-                Class::Outdated { settling: None, .. } | Class::Preparing { .. }
+                Class::Outdated { settling: None, .. }
+                    | Class::Preparing { .. }
+                    | Class::Surging(_)
             )
         };
         self.classes.iter().any(is_outdated)
@@ -476,6 +586,7 @@ impl<'a> Draft<'a> {
                 let ripe = pods.map(|since| later(since, self.strategy.min_ready));
                 ripe.filter(|at| *at > self.now).min()
             }
+            Class::Surging(pair) => pair.turn,
             Class::Outdated {
                 settling: Some(until),
                 ..
@@ -520,6 +631,7 @@ impl<'a> Draft<'a> {
             ..Counts::default()
         };
         counts.unavailable = self.budget.used();
+        (counts.surging, counts.surge_allowed) = (self.budget.surging, self.budget.surge);
         for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
             counts.by_word[verdict.index()] += 1;
             counts.updated += usize::from(match class {
@@ -543,12 +655,14 @@ impl<'a> Draft<'a> {
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,
-                Class::Preparing { .. } => counts.outdated += 1,
+                Class::Preparing { .. } | Class::Surging(_) => counts.outdated += 1,
                 Class::Outdated { available, .. } => {
                     let replacing = matches!(
                         verdict,
                         Verdict::InProgress(Progress::Replacing) | Verdict::HookPending { .. }
                     );
+                    let surging = *verdict == Verdict::InProgress(Progress::SurgeStarting);
+                    counts.surging += usize::from(surging);
                     counts.outdated += 1;
                     counts.unavailable += usize::from(available && replacing);
                     counts.in_progress += usize::from(replacing);

@@ -51,7 +51,9 @@ fn crashes(pod: &Pod) -> u32 {
     pod.trouble.as_ref().map_or(0, |trouble| trouble.restarts)
 }
 
-/// Whether a pod on `node` fails.
+/// Whether a pod on `node` fails; of those with a pod that was made beside another one, whether that does.
 pub(super) fn any_on(node: &Node) -> bool {
-    node.pods.iter().any(|pod| Failing::of(pod).is_some())
+    let surges = node.pods.iter().any(|pod| pod.surge);
+    let mut pods = node.pods.iter().filter(|pod| pod.surge == surges);
+    pods.any(|pod| pod.surge && pod.in_place.is_over || Failing::of(pod).is_some())
 }

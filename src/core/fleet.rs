@@ -186,6 +186,8 @@ pub struct Pod {
     pub need_upgrade: Option<OtaCondition>,
     /// The pod condition `PodImageReady`, when present.
     pub image_ready: Option<OtaCondition>,
+    /// Whether we made it beside another pod (`max-surge`), and the DaemonSet does not control it yet.
+    pub surge: bool,
 }
 
 /// Which revision a pod runs (spec/openyurt-upgrade-model.md §4.2, step 6).

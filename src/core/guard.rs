@@ -52,7 +52,11 @@ pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
 pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usize) -> usize {
     match strategy.failure_threshold {
         Some(share) => share.resolve(targeted),
-        None => strategy.max_unavailable.resolve(base).max(1),
+        None => {
+            let shares = [strategy.max_unavailable, strategy.max_surge];
+            let [unavailable, surge] = shares.map(|share| share.resolve(base));
+            unavailable.max(surge).max(1)
+        }
     }
 }
 
@@ -154,10 +158,11 @@ impl Court<'_> {
     /// New pods that crash or cannot be started.
     fn judge_pods(&mut self, classes: &mut [Class]) {
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
-            let is_new = matches!(
-                class,
-                Class::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. })
-            );
+            let is_new = match class {
+                Class::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. }) => true,
+                Class::Surging(pair) => pair.progress == Progress::SurgeStarting,
+                _ => false,
+            };
             if !is_new || self.record.broken_before.contains(&node.name) {
                 continue;
             }
@@ -170,7 +175,11 @@ impl Court<'_> {
                 Some(Failing::CannotStart) => Cause::NotStarting,
             };
             self.charge(&node.name, cause == Cause::Crashing);
-            *class = Class::Failed { since, cause };
+            match class {
+                // The old pod serves, and the two go on as before.
+                Class::Surging(pair) => pair.failed = Some((since, cause)),
+                _ => *class = Class::Failed { since, cause },
+            }
         }
     }
 
@@ -289,7 +298,7 @@ impl Charges {
         if record.stopped.is_none() && stopped.is_some() {
             // What it was stopped for is told with it, also when it is over.
             let failed = fleet.nodes.iter().zip(classes);
-            let failed = failed.filter(|(_, class)| matches!(class, Class::Failed { .. }));
+            let failed = failed.filter(|(_, class)| class.is_failed());
             let room = FAILED_NAMED.saturating_sub(record.failed.len());
             let names = failed.map(|(node, _)| &node.name);
             let names = names

@@ -8,6 +8,8 @@ pub const UPDATE_STRATEGY: &str = "apps.openyurt.io/update-strategy";
 pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
 /// Integer or percent of the targeted nodes; see [`crate::core::Strategy`] (OpenYurt, ACK Edge).
 pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
+/// On how many targeted nodes (integer or percent) a new pod is made beside the old one at once (KEP, Kruise).
+pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
 /// `true`, `false`, or an RFC 3339 time until which the pause holds (KEP "RollingUpdate enhancement", Kruise).
 pub const PAUSED: &str = "apps.openyurt.io/paused";
 /// Integer or percent of the targeted nodes (rounded down) that keep the old revision (KEP, Kruise).
@@ -19,7 +21,7 @@ pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
 pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 /// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 2] = ["apps.openyurt.io/max-surge", "apps.openyurt.io/disruption"];
+pub const NOT_YET: [&str; 1] = ["apps.openyurt.io/disruption"];
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 /// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].
@@ -69,6 +71,8 @@ pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 /// Pod and ControllerRevision label: the hash of the revision (Kubernetes).
 pub const REVISION_HASH_LABEL: &str = "controller-revision-hash";
 
+/// Reason of a pod condition `PodScheduled` that is `False`: the node has no room for it (Kubernetes).
+pub const UNSCHEDULABLE: &str = "Unschedulable";
 /// Pod condition: `True` when a newer revision waits for the owner of the node (OpenYurt).
 pub const POD_NEED_UPGRADE: &str = "PodNeedUpgrade";
 /// Pod condition: state of the image pre-pull (OpenYurt).

@@ -8,6 +8,7 @@ use super::classify::later;
 use super::failing;
 use super::fleet::{Fleet, Node, Pod};
 use super::lifecycle::HOOK_PATIENCE;
+use super::names::UNSCHEDULABLE;
 use super::plan::{Counts, Phase, Stall};
 use super::verdict::{Cause, Progress, Stopped, Verdict, WaveShut};
 
@@ -36,6 +37,8 @@ fn stuck(
         at => Err(at),
     };
     let revised = node.pods.iter().map(Pod::revised).max();
+    let made = node.pods.iter().filter(|pod| pod.surge);
+    let made = made.map(|pod| pod.created).max();
     match *verdict {
         Verdict::FailedByRevision { cause, .. } => match cause {
             Cause::NodeLost => Ok(Stall::FailedByRevision),
@@ -46,16 +49,28 @@ fn stuck(
         Verdict::InProgress(Progress::Missing { since }) => {
             by_deadline(since, grace, Stall::PodsNotCreated)
         }
-        Verdict::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. })
-            if failing::any_on(node) =>
-        {
-            Ok(Stall::PodsDoNotStart)
-        }
+        Verdict::InProgress(
+            Progress::Starting | Progress::UpdatingInPlace { .. } | Progress::SurgeStarting,
+        ) if failing::any_on(node) => Ok(Stall::PodsDoNotStart),
+        Verdict::InProgress(Progress::SurgeStarting) => match unscheduled_since(node) {
+            Some(since) => by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart),
+            None => by_deadline(made, PROGRESS_DEADLINE, Stall::NoProgress),
+        },
         Verdict::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. }) => {
             by_deadline(revised, PROGRESS_DEADLINE, Stall::NoProgress)
         }
         _ => Err(None),
     }
+}
+
+/// Since when a pod beside the old one waits for room on its node.
+fn unscheduled_since(node: &Node) -> Option<Timestamp> {
+    let made = node.pods.iter().filter(|pod| pod.surge);
+    let waits = |pod: &&Pod| {
+        let trouble = pod.trouble.as_ref();
+        trouble.is_some_and(|trouble| *trouble.reason == *UNSCHEDULABLE)
+    };
+    made.filter(waits).map(|pod| pod.created).min()
 }
 
 /// Whether everybody who is left waits for images that could not be pulled so far, or for a wave of such nodes.

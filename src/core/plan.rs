@@ -168,6 +168,25 @@ pub enum Action {
         /// What to write into its readiness gate `KruisePodReady`, before the mark.
         gate: Option<GateWrite>,
     },
+    /// Make a pod of `revision` on `node`, beside the one that is there (`max-surge`). It is found again by the name that
+    /// follows from the two: made twice, it is refused the second time.
+    Surge {
+        /// The node.
+        node: NodeName,
+        /// The pod that is there.
+        beside: PodRef,
+        /// What the new one runs.
+        revision: Revision,
+    },
+    /// Delete the pod, then hand its successor over to the DaemonSet.
+    Retire {
+        /// The old pod.
+        pod: PodRef,
+        /// The one that was made beside it.
+        successor: PodRef,
+    },
+    /// Make the DaemonSet the controller of this pod, which was made beside another one.
+    HandOver(PodRef),
     /// Set the pod condition `PodNeedUpgrade`.
     SetNeedUpgrade {
         /// The pod.
@@ -201,22 +220,29 @@ pub enum Action {
 }
 
 impl Action {
-    /// The pod that it is about.
+    /// The pod that it is about; for a pod that is to be made, the one beside it.
     pub fn pod(&self) -> &PodRef {
         match self {
             Self::Delete(pod)
             | Self::UpdateInPlace { pod, .. }
             | Self::Mark { pod, .. }
+            | Self::HandOver(pod)
+            | Self::Surge { beside: pod, .. }
+            | Self::Retire { pod, .. }
             | Self::SetNeedUpgrade { pod, .. }
             | Self::AskForImages { pod, .. }
             | Self::RemoveConditions { pod, .. } => pod,
         }
     }
 
-    /// Whether it begins the replacement of a pod.
+    /// Whether it is a step of the replacement of a pod.
     pub fn begins(&self) -> bool {
         match self {
-            Self::Delete(_) | Self::UpdateInPlace { .. } => true,
+            Self::Delete(_)
+            | Self::UpdateInPlace { .. }
+            | Self::Surge { .. }
+            | Self::Retire { .. }
+            | Self::HandOver(_) => true,
             Self::Mark { preparing, .. } => *preparing == Some(true),
             _ => false,
         }
@@ -227,7 +253,11 @@ impl Action {
         let uid = |action: &Self| action.pod().uid.clone();
         uid(self) == uid(other)
             && match (self, other) {
-                (Self::Delete(_), Self::Delete(_)) => true,
+                (Self::Delete(_), Self::Delete(_)) | (Self::HandOver(_), Self::HandOver(_)) => true,
+                (Self::Surge { revision: a, .. }, Self::Surge { revision: b, .. }) => a == b,
+                (Self::Retire { successor: a, .. }, Self::Retire { successor: b, .. }) => {
+                    a.uid == b.uid
+                }
                 (
                     Self::UpdateInPlace { renewal: a, .. },
                     Self::UpdateInPlace { renewal: b, .. },
@@ -329,6 +359,10 @@ pub struct Counts {
     pub allowed: usize,
     /// Targeted nodes that occupy budget after this plan.
     pub unavailable: usize,
+    /// How many nodes may have a second pod at once (`max-surge`), resolved for `base`.
+    pub surge_allowed: usize,
+    /// Nodes with a pod that we made beside another one, after this plan.
+    pub surging: usize,
     /// Targeted nodes that are online with an available pod of the current revision, also beside another pod.
     pub updated: usize,
     /// Targeted nodes that are online and lack an available pod because they are being updated, this plan's included.

@@ -8,6 +8,7 @@ mod guarded;
 mod pulls;
 mod sequence;
 mod story;
+mod surge;
 mod world;
 
 use std::sync::Arc;
@@ -276,6 +277,7 @@ fn pods() -> impl Random<Pod> {
                 exit,
                 need_upgrade,
                 image_ready,
+                surge: false,
             }
         })
 }
@@ -363,6 +365,9 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 if let Some(gate) = gate {
                     pod.exit.gate = Some(Gate::read(Some((gate.open, &gate.message))));
                 }
+            }
+            Action::Surge { .. } | Action::Retire { .. } | Action::HandOver(_) => {
+                panic!("nothing surges here: {action:?}")
             }
             Action::SetNeedUpgrade {
                 needed,
@@ -827,6 +832,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
             exit: Exit::default(),
             need_upgrade: None,
             image_ready: None,
+            surge: false,
         }],
     };
     let mut fleet = Fleet {

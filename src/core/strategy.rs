@@ -7,6 +7,7 @@ mod advice;
 mod failing;
 mod read;
 mod sequence;
+mod surge;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -35,6 +36,8 @@ pub struct Strategy {
     pub mode: Mode,
     /// How many targeted nodes may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
     pub max_unavailable: Share,
+    /// On how many targeted nodes a new pod may be made beside the old one at once; zero: on none.
+    pub max_surge: Share,
     /// How many of the targeted nodes (percentages are rounded down) keep the old revision.
     pub partition: Share,
     /// Which nodes take part, by their labels; `None`: all.
@@ -80,6 +83,7 @@ impl Strategy {
         Self {
             mode,
             max_unavailable: DEFAULT_MAX_UNAVAILABLE,
+            max_surge: Share::Number(0),
             partition: Share::Number(0),
             selector: None,
             min_interval: Duration::ZERO,

@@ -59,6 +59,7 @@ pub(super) fn old(number: i64) -> Pod {
         exit: crate::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,
+        surge: false,
     }
 }
 

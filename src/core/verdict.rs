@@ -96,6 +96,17 @@ pub enum Progress {
     },
     /// It has more than one pod; the native controller removes the surplus.
     Surplus,
+    /// A new pod was made beside the old one (`max-surge`), and is not Ready.
+    SurgeStarting,
+    /// The new pod beside the old one is Ready, but not yet for `minReadySeconds`.
+    SurgeYoung {
+        /// When it will be available.
+        available_at: Timestamp,
+    },
+    /// The new pod beside the old one is available: the old one goes, and the DaemonSet takes the new one over.
+    SurgeTakingOver,
+    /// The pod that was made beside the old one is not wanted any more, and goes.
+    SurgeLeaving,
 }
 
 /// How far the images of a node are that waits for them.

@@ -49,6 +49,8 @@ struct Tally {
     /// Those in flight that still have an available pod, because it waits for its hook.
     serving: usize,
     broken: usize,
+    /// Those with a second pod beside the old one.
+    surging: usize,
     /// Online, settled and outdated.
     outdated: usize,
     charged: bool,
@@ -124,7 +126,10 @@ impl<'a> Front<'a> {
         let allowed = allowed(waves, wave, strategy.max_unavailable, tally.base);
         let for_broken = match strategy.broken_unlimited {
             true => usize::MAX,
-            false => allowed.max(1).saturating_sub(tally.in_flight),
+            false => {
+                let least = usize::from(strategy.max_surge.is_zero());
+                allowed.max(least).saturating_sub(tally.in_flight)
+            }
         };
         let used = tally.in_flight + tally.broken;
         [for_broken, allowed.saturating_sub(used)]
@@ -149,9 +154,9 @@ impl<'a> Front<'a> {
             name: waves.name(position).to_owned(),
             nodes: tally.base,
             done: tally.done,
-            in_flight: tally.in_flight,
+            in_flight: tally.in_flight.max(tally.surging),
             allowed: allowed(waves, position, default, tally.base),
-            state: match (tally.shut, tally.outdated + tally.in_flight) {
+            state: match (tally.shut, tally.outdated + tally.in_flight + tally.surging) {
                 (Some(why), _) => WaveState::NotOpen(why),
                 (None, 0) => WaveState::Complete,
                 (None, _) => WaveState::Open,
@@ -166,9 +171,16 @@ impl<'a> Front<'a> {
             let tally = &mut self.waves[self.members[position]];
             tally.base += usize::from(class.is_targeted() && takes_part);
             tally.done += usize::from(takes_part && *class == Class::Done);
-            tally.in_flight += usize::from(class.is_in_flight());
             tally.serving += usize::from(class.still_serves());
-            tally.charged |= matches!(class, Class::Failed { .. });
+            tally.charged |= class.is_failed();
+            match class {
+                Class::Surging(pair) => {
+                    tally.surging += 1;
+                    tally.broken += usize::from(!pair.served && pair.broken);
+                    tally.in_flight += usize::from(!pair.served && !pair.broken);
+                }
+                _ => tally.in_flight += usize::from(class.is_in_flight()),
+            }
             if let Class::Outdated {
                 available,
                 settling: None,
@@ -265,9 +277,10 @@ fn hold_of(
             let available = later(pod.ready_since?, strategy.min_ready);
             Some((since, Some(available.max(pod.revised()))))
         }
-        Class::InProgress(_) | Class::Outdated { .. } | Class::Preparing { .. } => {
-            Some((since, None))
-        }
+        Class::InProgress(_)
+        | Class::Surging(_)
+        | Class::Outdated { .. }
+        | Class::Preparing { .. } => Some((since, None)),
         _ => None,
     }
 }

@@ -296,9 +296,13 @@ impl Standing {
     }
 }
 
-/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero.
+/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero; then surge is
+/// what is kept.
 fn native(strategy: &Strategy) -> Value {
-    json!({ "maxUnavailable": native_share(strategy.max_unavailable) })
+    match strategy.max_surge.is_zero() {
+        true => json!({ "maxUnavailable": native_share(strategy.max_unavailable) }),
+        false => json!({ "maxSurge": native_share(strategy.max_surge), "maxUnavailable": 0 }),
+    }
 }
 
 /// The API server takes no more than 100 %.

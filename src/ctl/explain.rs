@@ -186,6 +186,10 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
                 picture.strategy.min_ready.as_secs()
             ),
         ),
+        Progress::SurgeStarting
+        | Progress::SurgeYoung { .. }
+        | Progress::SurgeTakingOver
+        | Progress::SurgeLeaving => surging(picture, node, progress),
         Progress::Surplus => (
             Some("Surplus".into()),
             format!(
@@ -235,12 +239,17 @@ pub(super) fn awaited(picture: &Picture, node: &Node) -> Vec<String> {
     let Some(hook) = &picture.strategy.pre_delete else {
         return Vec::new();
     };
-    let alive = node.pods.iter().filter(|pod| !pod.terminating);
+    let alive = node
+        .pods
+        .iter()
+        .filter(|pod| !pod.terminating && !pod.surge);
     alive.flat_map(|pod| hook.awaited(&pod.exit)).collect()
 }
 
 fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String>, String) {
-    let (awaited, pod) = (awaited(picture, node), pod_name(node));
+    let awaited = awaited(picture, node);
+    let leaving = node.pods.iter().find(|pod| pod.exit.preparing.is_some());
+    let pod = leaving.map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
     let because = match awaited.is_empty() {
         true if picture.is_paused() => {
             format!(
@@ -261,6 +270,44 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
         "PreparingDelete"
     };
     (Some(overdue.into()), because)
+}
+
+/// About a node with a second pod that was made beside the old one.
+fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
+    let made = node.pods.iter().filter(|pod| pod.surge);
+    let name = |pod: &Pod| format!(" {}", pod.name);
+    let made = made.map(name).next().unwrap_or_default();
+    let (reason, because) = match progress {
+        Progress::SurgeYoung { available_at } => (
+            "SurgeYoung",
+            format!(
+                "has a new pod{made} beside the old one, which goes when the new one counts as available, in {} \
+                 (minReadySeconds: {})",
+                age::between(picture.now, available_at),
+                picture.strategy.min_ready.as_secs()
+            ),
+        ),
+        Progress::SurgeTakingOver => (
+            "SurgeTakingOver",
+            format!("has a new pod{made} that serves; the old one goes now"),
+        ),
+        Progress::SurgeLeaving => (
+            "SurgeLeaving",
+            format!("has a second pod{made} that is not wanted any more, and goes"),
+        ),
+        _ if made.is_empty() => (
+            "SurgeStarting",
+            "has its turn: a new pod is to be made beside the old one now".to_owned(),
+        ),
+        _ => (
+            "SurgeStarting",
+            format!(
+                "has a new pod{made} beside the old one, which serves until the new one is available{}",
+                trouble_words(node)
+            ),
+        ),
+    };
+    (Some(reason.into()), because)
 }
 
 fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<String>, String) {
@@ -430,7 +477,9 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
     match *verdict {
         Verdict::HookPending { .. } => None,
         Verdict::InProgress(_) if !trouble_words(node).is_empty() => Some(1),
-        Verdict::InProgress(Progress::Replacing | Progress::Young { .. }) => None,
+        Verdict::InProgress(
+            Progress::Replacing | Progress::Young { .. } | Progress::SurgeYoung { .. },
+        ) => None,
         Verdict::InProgress(_) => {
             let since = verdict_since(node, verdict, picture.first_look)?;
             let old = picture.now.as_second() - since.as_second() > OLD_SECONDS;

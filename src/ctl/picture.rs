@@ -309,8 +309,16 @@ pub(super) fn verdict_since(
             since.filter(|since| *since != first_look)
         }
         Verdict::InProgress(Progress::UpdatingInPlace { since }) => Some(since),
-        Verdict::InProgress(Progress::Starting | Progress::Surplus) => Some(newest?.revised()),
-        Verdict::InProgress(Progress::Young { .. }) => newest?.ready_since,
+        Verdict::InProgress(
+            Progress::Starting
+            | Progress::Surplus
+            | Progress::SurgeStarting
+            | Progress::SurgeTakingOver
+            | Progress::SurgeLeaving,
+        ) => Some(newest?.revised()),
+        Verdict::InProgress(Progress::Young { .. } | Progress::SurgeYoung { .. }) => {
+            newest?.ready_since
+        }
         Verdict::Offline(
             Offline::NotReady { since }
             | Offline::Terminating { since }

@@ -10,7 +10,7 @@ use crate::core::in_place::{Container, State};
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,
-    TEMPLATE_GENERATION_LABEL, WAIT_PULL_IMAGE,
+    TEMPLATE_GENERATION_LABEL, UNSCHEDULABLE, WAIT_PULL_IMAGE,
 };
 use crate::core::{
     Exit, Gate, InPlace, Labels, NodeName, OtaCondition, Pod, PodRevision, PodUid, Preparing,
@@ -50,9 +50,11 @@ impl LabelSets {
 }
 
 impl PodRecord {
-    /// Reads a pod; `before` is what was known of it.
+    /// Reads a pod that the DaemonSet controls, or that we made beside such a one (`surge`); `before` is what was known of
+    /// it.
     pub(super) fn read(
         pod: &api::Pod,
+        surge: bool,
         before: Option<&Self>,
         label_sets: &mut LabelSets,
         now: Timestamp,
@@ -96,10 +98,14 @@ impl PodRecord {
                 },
                 started: pod.status.start_time.as_ref().map(|time| time.0),
                 in_place,
-                trouble: trouble(pod, state.as_ref()),
+                trouble: trouble(pod, state.as_ref()).or_else(|| {
+                    let scheduled = condition("PodScheduled").filter(|_| surge);
+                    scheduled.and_then(unscheduled)
+                }),
                 exit: exit(pod, label_sets),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),
+                surge,
             },
             hash,
             generation: label(TEMPLATE_GENERATION_LABEL),
@@ -218,6 +224,15 @@ fn failure(condition: &api::Condition) -> Option<PullFailure> {
             .map_or(failed, |time| time.0),
         failed,
         why: why.into(),
+    })
+}
+
+/// A pod beside another one needs room for both.
+fn unscheduled(condition: &api::Condition) -> Option<Trouble> {
+    let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
+    waits.then(|| Trouble {
+        reason: UNSCHEDULABLE.into(),
+        restarts: 0,
     })
 }
 

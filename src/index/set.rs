@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::asked::Asked;
@@ -16,8 +17,8 @@ use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::{Succession, Successions, Update};
 use crate::core::names::{
-    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
-    TEMPLATE_GENERATION_ANNOTATION,
+    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REVISION_HASH_LABEL, ROLLOUT_COMPLETE,
+    STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, number_of};
 use crate::core::selector::Selector;
@@ -40,6 +41,8 @@ pub(crate) const OWN_CONDITIONS: [&str; 6] = [
 /// A DaemonSet.
 #[derive(Debug)]
 pub struct SetRecord {
+    /// Its name.
+    pub name: Arc<str>,
     /// Its UID.
     pub uid: Arc<str>,
     /// `metadata.generation`.
@@ -172,6 +175,15 @@ impl Doubt {
     }
 }
 
+/// Who controls a pod.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// The DaemonSet itself.
+    DaemonSet,
+    /// One of its revisions: we made it, beside another one.
+    Surge,
+}
+
 pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -189,6 +201,7 @@ impl SetRecord {
                 .as_ref()
                 .and_then(|block| block.get("maxUnavailable")),
             min_ready_seconds: i64::try_from(set.spec.min_ready.as_secs()).unwrap_or(i64::MAX),
+            exclusive: set.spec.exclusive.as_ref(),
         });
         let own = |condition: &&api::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
         let annotation = |key| {
@@ -198,6 +211,7 @@ impl SetRecord {
                 .cloned()
         };
         Self {
+            name: meta.name.as_deref().unwrap_or_default().into(),
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             generation: meta.generation.unwrap_or_default(),
             observed: set.status.observed_generation.unwrap_or_default(),
@@ -271,27 +285,40 @@ impl SetRecord {
         true
     }
 
-    /// Takes in a pod; one that this DaemonSet does not control is forgotten.
-    pub fn apply_pod(&mut self, pod: &api::Pod, now: Timestamp) -> Stir {
-        let controller = pod
-            .metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .find(|owner| owner.controller == Some(true));
-        if controller.is_none_or(|owner| *owner.uid != *self.uid) {
-            return pod
-                .metadata
-                .uid
-                .as_deref()
-                .map_or(Stir::Nothing, |uid| self.delete_pod(uid));
+    /// Whose pod it is, as far as this DaemonSet is concerned.
+    ///
+    /// A pod of ours is controlled by a ControllerRevision and names the DaemonSet as a second owner. That reference goes
+    /// when the DaemonSet is deleted without its pods; then the name of the revision tells whose it was.
+    fn whose(&self, meta: &ObjectMeta) -> Option<Whose> {
+        let owners = || meta.owner_references.iter().flatten();
+        let controller = owners().find(|owner| owner.controller == Some(true))?;
+        if *controller.uid == *self.uid {
+            return Some(Whose::DaemonSet);
         }
+        let label = |key| meta.labels.as_ref()?.get(key).map(String::as_str);
+        let own = owners().any(|owner| *owner.uid == *self.uid);
+        let was_own = || {
+            let hash = label(REVISION_HASH_LABEL).unwrap_or_default();
+            let others = owners().any(|owner| owner.kind == "DaemonSet");
+            !others && controller.name == format!("{}-{hash}", self.name)
+        };
+        (controller.kind == "ControllerRevision" && (own || was_own())).then_some(Whose::Surge)
+    }
+
+    /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
+    pub fn apply_pod(&mut self, pod: &api::Pod, now: Timestamp) -> Stir {
+        let Some(whose) = self.whose(&pod.metadata) else {
+            let uid = pod.metadata.uid.as_deref();
+            return uid.map_or(Stir::Nothing, |uid| self.delete_pod(uid));
+        };
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         let before = self.places.get(&uid).and_then(|node| self.pods.get(node));
         let before = before
             .and_then(|pods| pods.iter().find(|known| *known.uid() == uid))
             .cloned();
-        let Some((node, record)) = PodRecord::read(pod, before.as_ref(), &mut self.label_sets, now)
+        let surge = whose == Whose::Surge;
+        let Some((node, record)) =
+            PodRecord::read(pod, surge, before.as_ref(), &mut self.label_sets, now)
         else {
             return Stir::Nothing;
         };
@@ -470,6 +497,11 @@ impl SetRecord {
     /// Whether the greatest revision of the present generation is trusted without comparing templates.
     pub fn trusts_greatest(&self) -> bool {
         self.trusted == Some(self.generation)
+    }
+
+    /// The value of the label `pod-template-generation` of a pod that is made now.
+    pub fn template_generation(&self) -> Option<&str> {
+        self.template_generation.as_deref()
     }
 
     /// Whether the native controller has handled the present generation.

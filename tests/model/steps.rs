@@ -367,7 +367,10 @@ impl State {
                 self.nodes[n].pods[p].need_upgrade = Some((*needed, template_of(revision)));
                 self.outdate(uid);
             }
-            Action::Mark { .. } => {}
+            Action::Mark { .. }
+            | Action::Surge { .. }
+            | Action::Retire { .. }
+            | Action::HandOver(_) => {}
             Action::RemoveConditions { types, .. } => {
                 let pod = &mut self.nodes[n].pods[p];
                 if types.contains(&POD_NEED_UPGRADE) {

@@ -134,6 +134,7 @@ impl State {
                 waits: !are_there,
                 failure: None,
             }),
+            surge: false,
         };
         for (uid, write) in &self.view.overlay {
             match write {

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
-use super::picture::{Picture, condition_of, hash, uid};
+use super::picture::{Picture, condition_of, hash, is_spare, uid};
 
 type Predicate = dyn Fn(&Picture) -> Result<(), String> + Send + Sync;
 
@@ -151,8 +152,44 @@ pub(crate) fn untouched(nodes: impl IntoIterator<Item = usize>) -> Check {
 }
 
 fn is_same(picture: &Picture, node: &str) -> bool {
-    let present = picture.living(node).next().map(|pod| uid(&pod.metadata));
-    present.as_ref() == picture.remembered(node)
+    let mut present = picture.living(node).map(|pod| uid(&pod.metadata));
+    let remembered = picture.remembered(node);
+    remembered.is_some_and(|remembered| present.any(|uid| uid == *remembered))
+}
+
+/// So many pods stand beside others now.
+pub(crate) fn spares(expected: usize) -> Check {
+    Check::new(format!("{expected} pods beside others"), move |picture| {
+        let living = |pod: &&Pod| pod.metadata.deletion_timestamp.is_none();
+        let found = picture.pods().filter(living).filter(|pod| is_spare(pod));
+        let found = found.count();
+        demand(found == expected, || format!("{found}"))
+    })
+}
+
+/// At most so many pods stood beside others at once since the story remembered.
+pub(crate) fn most_spares(expected: usize) -> Check {
+    Check::new(
+        format!("{expected} pods beside others at most"),
+        move |picture| {
+            let found = picture.most_spares;
+            demand(found == expected, || format!("{found}"))
+        },
+    )
+}
+
+/// The old pods of these nodes are there and serve, and beside each stands one of the current revision.
+pub(crate) fn beside_each_other(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("two pods on {nodes:?}"), move |picture| {
+        for node in nodes.iter().map(|number| picture.node(*number)) {
+            let mut made = picture.living(&node).filter(|pod| is_spare(pod));
+            let current = made.any(|pod| hash(&pod.metadata) == picture.current());
+            let fits = current && is_same(picture, &node);
+            demand(fits, || format!("{node} has not"))?;
+        }
+        Ok(())
+    })
 }
 
 /// So many deletions by the controller since the story remembered.

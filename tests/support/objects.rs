@@ -76,6 +76,18 @@ impl Daemon {
         self
     }
 
+    /// With this `revisionHistoryLimit`.
+    pub(crate) fn history_limit(mut self, revisions: u64) -> Self {
+        self.0["spec"]["revisionHistoryLimit"] = revisions.into();
+        self
+    }
+
+    /// With these ports of its container.
+    pub(crate) fn ports(mut self, ports: Value) -> Self {
+        self.0["spec"]["template"]["spec"]["containers"][0]["ports"] = ports;
+        self
+    }
+
     /// The native controller replaces the pods.
     pub(crate) fn native_rolling_update(mut self) -> Self {
         self.0["spec"]["updateStrategy"] = json!({ "type": "RollingUpdate" });

@@ -41,6 +41,11 @@ pub(crate) struct Picture {
     pub(crate) renewals: Vec<Deletion>,
     /// A pod may go only if an agent was asked to replace it.
     pub(crate) only_wished: bool,
+    /// A node that has an available pod has one at every moment, as long as it is Ready.
+    pub(crate) always_served: bool,
+    /// Pods beside others that were seen going, and the most that were there at once.
+    pub(crate) spares_gone: usize,
+    pub(crate) most_spares: usize,
     /// Nodes whose pods went because an agent was asked to replace them, in the order in which that was seen.
     pub(crate) granted: Vec<String>,
     clock: Clock,
@@ -59,6 +64,7 @@ pub(crate) struct Picture {
     made_jobs: BTreeSet<String>,
     pulled_at_once: usize,
     disrupted: BTreeSet<String>,
+    served: BTreeSet<String>,
     broke: BTreeMap<String, Timestamp>,
 }
 
@@ -90,6 +96,10 @@ impl Picture {
             deletions: Vec::new(),
             renewals: Vec::new(),
             only_wished: false,
+            always_served: false,
+            spares_gone: 0,
+            most_spares: 0,
+            served: BTreeSet::new(),
             granted: Vec::new(),
             clock,
             slack,
@@ -151,6 +161,7 @@ impl Picture {
         self.made_jobs.clear();
         self.pulled_at_once = 0;
         self.peak = 0;
+        (self.spares_gone, self.most_spares) = (0, 0);
     }
 
     /// When `PodNeedUpgrade` had flipped on a node's pod at the remembered moment.
@@ -297,6 +308,37 @@ impl Picture {
         {
             self.disrupted.remove(&node);
         }
+        self.look_at_service();
+    }
+
+    /// Takes in what a change of a pod means for those that its node serves.
+    pub(crate) fn look_at_service(&mut self) {
+        let spares = self.pods.values().filter(|pod| is_spare(pod));
+        let living = spares.filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        self.most_spares = self.most_spares.max(living.count());
+        if !self.always_served {
+            return;
+        }
+        let now = self.clock.now();
+        let online: BTreeSet<String> = self.online().cloned().collect();
+        let left = |node: &String| {
+            let excused = self.excused.contains(node);
+            online.contains(node) && !excused && !self.has_available(node, now)
+        };
+        let left: Vec<String> = self
+            .served
+            .iter()
+            .filter(|node| left(node))
+            .cloned()
+            .collect();
+        for node in left {
+            self.violations
+                .push(format!("at {now} {node} had no available pod"));
+        }
+        let served = online
+            .into_iter()
+            .filter(|node| self.has_available(node, now));
+        self.served = served.collect();
     }
 
     /// Forgets a pod; one that was not seen terminating was deleted in this moment.
@@ -313,6 +355,7 @@ impl Picture {
             let now = self.clock.now();
             self.judge(&before, node.as_deref(), Some(&before), now);
         }
+        self.look_at_service();
     }
 
     fn judge(&mut self, pod: &Pod, node: Option<&str>, before: Option<&Pod>, at: Timestamp) {
@@ -335,6 +378,10 @@ impl Picture {
             return;
         }
         if owner.is_some_and(|owner| owner.kind == "Job") {
+            return;
+        }
+        if is_spare(pod) {
+            self.spares_gone += 1;
             return;
         }
         if self.wished.remove(&uid(&pod.metadata)) {
@@ -382,7 +429,7 @@ impl Picture {
 
     /// Deletions and updates in place since the story remembered.
     pub(crate) fn replacements(&self) -> usize {
-        self.deletions.len() + self.renewals.len()
+        self.deletions.len() + self.renewals.len() + self.spares_gone
     }
 
     fn judge_place(&mut self, pod: &str, node: &str) {
@@ -492,7 +539,10 @@ impl Picture {
             .into_iter()
             .flatten()
             .filter_map(|uid| self.pods.get(uid))
-            .filter(|pod| controller_of(&pod.metadata).is_some_and(|owner| owner.name == DAEMON))
+            .filter(|pod| {
+                let controller = controller_of(&pod.metadata);
+                controller.is_some_and(|owner| owner.name == DAEMON) || is_spare(pod)
+            })
     }
 
     /// All pods in the story's namespace.
@@ -622,6 +672,8 @@ impl Picture {
     fn line(&self, pod: &Pod) -> String {
         let state = match pod.metadata.deletion_timestamp {
             Some(_) => "terminating",
+            None if is_spare(pod) && self.is_available_now(pod) => "beside, available",
+            None if is_spare(pod) => "beside, unavailable",
             None if self.is_available_now(pod) => "available",
             None => "unavailable",
         };
@@ -674,6 +726,15 @@ fn runs_its_images(pod: &Pod) -> bool {
         of_name.map(|asked| asked.image.as_deref() == Some(&status.image))
     });
     pairs.all(|same| same)
+}
+
+/// Whether the controller made it beside another pod of the story's DaemonSet, which does not control it yet.
+pub(crate) fn is_spare(pod: &Pod) -> bool {
+    let revision = hash(&pod.metadata).map(|hash| format!("{DAEMON}-{hash}"));
+    let controller = controller_of(&pod.metadata);
+    controller.is_some_and(|owner| {
+        owner.kind == "ControllerRevision" && Some(&owner.name) == revision.as_ref()
+    })
 }
 
 /// A condition of a pod.

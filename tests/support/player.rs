@@ -71,6 +71,7 @@ impl Stage {
         );
         let mut picture = Picture::new(name, story.allowed, slack, world.clock.clone());
         picture.only_wished = story.only_wished;
+        picture.always_served = story.always_served;
         let monitor = Monitor::start(client, picture);
         let stage = Self {
             world: world.clone(),
@@ -128,21 +129,21 @@ impl Stage {
     async fn judge(&self, story: &Story, seen: usize) -> Result<(), String> {
         let written = self.pod_writes().await?.since(self.before);
         let picture = || async { self.monitor.lock().await.picture().describe() };
-        let patches = match story.writes {
-            Writes::Marks => 0,
-            _ => written.patches,
+        // Marking a pod, or handing it over, is no replacement.
+        let replaced = match story.writes {
+            Writes::Marks | Writes::Surges => written.deletions,
+            _ => written.deletions + written.patches,
         };
-        if written.deletions + patches > seen {
+        if replaced > seen {
             let picture = picture().await;
             return Err(format!(
-                "the controller deleted or patched {} pods, {seen} were seen changing\n{picture}",
-                written.deletions + patches
+                "the controller deleted or patched {replaced} pods, {seen} were seen changing\n{picture}"
             ));
         }
         let superfluous = match story.writes {
             Writes::Deletions => written.others + written.refused,
             Writes::Attempts => written.others,
-            Writes::Conditions | Writes::Marks => 0,
+            Writes::Conditions | Writes::Marks | Writes::Surges => 0,
         };
         if superfluous > 0 {
             return Err(format!("superfluous writes to pods: {written:?}"));

@@ -109,6 +109,8 @@ pub(crate) enum Writes {
     Conditions,
     /// Also these and the marks of pods that wait for their hooks.
     Marks,
+    /// Also pods that are made, and handed over.
+    Surges,
 }
 
 /// A story.
@@ -119,6 +121,8 @@ pub(crate) struct Story {
     pub(crate) writes: Writes,
     /// A pod may go only if an agent was asked to replace it.
     pub(crate) only_wished: bool,
+    /// A node that has an available pod has one at every moment, as long as it is Ready.
+    pub(crate) always_served: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -185,6 +189,7 @@ impl Story {
             allowed: 1,
             writes: Writes::Deletions,
             only_wished: false,
+            always_served: false,
             steps: Vec::new(),
         }
     }
@@ -210,6 +215,12 @@ impl Story {
     /// A pod may go only if an agent was asked to replace it.
     pub(crate) fn only_wished(mut self) -> Self {
         self.only_wished = true;
+        self
+    }
+
+    /// A node that has an available pod has one at every moment, as long as it is Ready.
+    pub(crate) fn always_served(mut self) -> Self {
+        self.always_served = true;
         self
     }
 

@@ -46,6 +46,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         need_upgrade: None,
         exit: crate::core::Exit::default(),
         image_ready: None,
+        surge: false,
     };
     let node = |name: &&str| Node {
         name: (*name).into(),

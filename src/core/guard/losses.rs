@@ -27,9 +27,7 @@ impl Losses {
         let mut losses = Self::default();
         for (position, class) in classes.iter().enumerate() {
             let Class::Offline {
-                updated: true,
-                since: Some(since),
-                ..
+                since: Some(since), ..
             } = *class
             else {
                 continue;
@@ -44,18 +42,18 @@ impl Losses {
             losses
                 .suspects
                 .sort_by_key(|(position, since)| (*since, *position));
-            losses.hear(classes);
+            losses.hear(fleet, classes);
         }
         losses
     }
 
-    fn hear(&mut self, classes: &[Class]) {
-        for class in classes {
+    fn hear(&mut self, fleet: &Fleet, classes: &[Class]) {
+        for (node, class) in fleet.nodes.iter().zip(classes) {
             match *class {
-                Class::Offline { updated: true, .. }
-                | Class::Done
-                | Class::Failed { .. }
-                | Class::InProgress(_) => self.updated += 1,
+                Class::Offline { .. } if new_pod(node).is_some() => self.updated += 1,
+                Class::Done | Class::Failed { .. } | Class::Surging(_) | Class::InProgress(_) => {
+                    self.updated += 1
+                }
                 Class::Offline { since, .. } => {
                     self.old += 1;
                     self.control.extend(since);

@@ -130,6 +130,46 @@ fn crashes_and_images_that_cannot_be_had_are_failures_too() {
     case("CreateContainerConfigError", 0, Some(Cause::NotStarting));
 }
 
+/// The old pod of such a node serves: it occupies a place among those that surge, and none of `max-unavailable`.
+#[test]
+fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
+    let beside = |threshold| {
+        let strategy = Strategy {
+            max_unavailable: Share::Number(0),
+            max_surge: Share::Number(2),
+            failure_threshold: threshold,
+            ..strategy()
+        };
+        let pair = |name: &str| {
+            let new = Pod {
+                uid: format!("{name}-new").into(),
+                surge: true,
+                ..crashing(current(2).made(1300), "Error", 3)
+            };
+            let mut pair = node(name, old(1));
+            pair.pods.push(new);
+            pair
+        };
+        at_1400(&strategy, &beside_old(vec![pair("a")]))
+    };
+    let plan = beside(None);
+    let failed = Verdict::FailedByRevision {
+        since: at(1300),
+        cause: Cause::Crashing,
+    };
+    assert_eq!((plan.verdicts[0], plan.counts.threshold), (failed, 2));
+    assert_eq!((plan.counts.failures, plan.counts.unavailable), (1, 0));
+    assert_eq!((plan.guarded, deletions(&plan)), (None, 0));
+    let surges = |action: &&Action| matches!(action, Action::Surge { .. });
+    assert_eq!(plan.actions.iter().filter(surges).count(), 1);
+    let stopped = beside(Some(Share::Number(0)));
+    assert_eq!(
+        (stopped.guarded, stopped.actions.len()),
+        (Some(Guarded::Stopped(Stopped::FailedByRevision)), 0)
+    );
+    assert_eq!(named(stopped.record.as_ref()), ["a"]);
+}
+
 #[test]
 fn a_pod_that_ran_for_long_before_it_crashed_is_no_failure_of_the_revision() {
     let pod = Pod {

@@ -50,6 +50,7 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
             false,
         )),
         image_ready: image,
+        surge: false,
     }
 }
 

@@ -290,6 +290,7 @@ impl ModelPod {
             exit: Exit::default(),
             need_upgrade: None,
             image_ready: None,
+            surge: false,
         }
     }
 }

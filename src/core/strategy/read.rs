@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::RollingUpdateType::InPlaceIfPossible;
+use super::surge::{self, Shares};
 use super::value::{Expected, Flaw, duration, selector};
 use super::{
     Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, advice,
@@ -24,12 +25,18 @@ use crate::core::names::{
     UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
 };
 use crate::core::selector::Selector;
+use crate::core::surge::exclusive::Exclusive;
 use crate::core::window::Windows;
 
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
 pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
 /// A longer interval is more likely a wrong unit: a thousand nodes would take years.
 const MIN_INTERVAL_LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// What may be missing or there twice when nothing is set.
+const WITHOUT_SURGE: Shares = Shares {
+    max_unavailable: DEFAULT_MAX_UNAVAILABLE,
+    max_surge: NOTHING,
+};
 /// `partition` when nothing is set.
 const NOTHING: Share = Share::Number(0);
 /// `ready-settle` when nothing is set: a little less than the default time after which a silent node is NotReady.
@@ -52,6 +59,8 @@ pub struct Source<'a> {
     pub rolling_update_max_unavailable: Option<&'a Value>,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i64,
+    /// Why two pods of the template cannot run on one node, if so.
+    pub exclusive: Option<&'a Exclusive>,
 }
 
 /// Reads the settings of a DaemonSet.
@@ -79,8 +88,12 @@ fn read_mode(
 ) -> Option<Result<Mode, Invalid>> {
     let old = annotations.get(UPGRADE_STRATEGY);
     let Some(text) = annotations.get(UPDATE_STRATEGY) else {
-        let mode = parse(UPGRADE_STRATEGY, old?);
-        if let Ok(mode) = mode {
+        let mode: Result<Mode, Invalid> = parse(UPGRADE_STRATEGY, old?);
+        if let (Ok(mode), Some(old)) = (&mode, old) {
+            let mode = match surge::is_surging(old) {
+                true => old.clone(),
+                false => mode.to_string(),
+            };
             notes.push(Note::advice(format!(
                 "{UPGRADE_STRATEGY} is an old key; use {UPDATE_STRATEGY}: {mode} instead"
             )));
@@ -105,14 +118,19 @@ fn read_settings(
     notes: &mut Vec<Note>,
 ) -> Result<Strategy, Invalid> {
     require_on_delete(source.update_strategy)?;
-    let max_unavailable = read_max_unavailable(source, mode, notes);
+    let shares = surge::read(source, mode, notes);
+    let Shares {
+        max_unavailable,
+        max_surge,
+    } = used_in(mode, shares, WITHOUT_SURGE, notes)?;
     let ready_settle = read_ready_settle(source.annotations);
     let predownload = used_in(mode, read_predownload(source.annotations), None, notes)?;
     let parallelism = read_parallelism(source.annotations, predownload, notes);
     used_in(mode, failing::reaction(source.annotations), (), notes)?;
     Ok(Strategy {
         mode,
-        max_unavailable: used_in(mode, max_unavailable, DEFAULT_MAX_UNAVAILABLE, notes)?,
+        max_unavailable,
+        max_surge,
         partition: used_in(mode, read_partition(source.annotations), NOTHING, notes)?,
         selector: used_in(mode, read_selector(source.annotations), None, notes)?,
         min_interval: used_in(
@@ -181,7 +199,8 @@ fn require_on_delete(update_strategy: Option<&str>) -> Result<(), Invalid> {
     })
 }
 
-fn read_max_unavailable(
+/// Without surge.
+pub(super) fn read_max_unavailable(
     source: &Source<'_>,
     mode: Mode,
     notes: &mut Vec<Note>,

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    APPROVED_WAVES, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET,
-    PARTITION, PAUSED, RAMP_UP, READY_SETTLE, SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY,
-    UPGRADE_STRATEGY, WAVES,
+    APPROVED_WAVES, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE, MAX_UNAVAILABLE, MIN_INTERVAL,
+    NOT_YET, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY,
+    UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -32,6 +32,7 @@ fn read_with(
         update_strategy,
         rolling_update_max_unavailable: left_over,
         min_ready_seconds: 0,
+        exclusive: None,
     })
 }
 
@@ -111,6 +112,7 @@ fn nothing_but_the_mode_means_the_defaults() {
     let expected = Strategy {
         mode: Mode::AdvancedRollingUpdate,
         max_unavailable: Share::Percent(10),
+        max_surge: Share::Number(0),
         pause: None,
         min_ready: Duration::ZERO,
         partition: Share::Number(0),
@@ -184,7 +186,7 @@ fn an_unknown_mode_is_named_with_its_cure() {
     assert_eq!(
         refusal(read_annotations(&[(UPDATE_STRATEGY, "BlueGreen")])).to_string(),
         "apps.openyurt.io/update-strategy is \"BlueGreen\", which is not known here; \
-         use AdvancedRollingUpdate (or its alias auto) or OTA"
+         use AdvancedRollingUpdate (or its alias auto), SurgingRollingUpdate or OTA"
     );
     let old = refusal(read_annotations(&[(UPGRADE_STRATEGY, "BlueGreen")]));
     assert_eq!(old.key, UPGRADE_STRATEGY);
@@ -429,6 +431,7 @@ fn min_ready_seconds_is_kept_within_sane_bounds() {
             update_strategy: Some("OnDelete"),
             rolling_update_max_unavailable: None,
             min_ready_seconds: seconds,
+            exclusive: None,
         });
         assert_eq!(
             without_notes(reading).min_ready,
@@ -740,7 +743,7 @@ fn slips_of_the_pen_are_named_with_what_was_meant() {
         ("pause", PAUSED),
         ("ready-setle", READY_SETTLE),
         ("upgrade-stratgy", UPGRADE_STRATEGY),
-        ("max-surges", NOT_YET[0]),
+        ("max-surges", MAX_SURGE),
     ];
     for (name, meant) in cases {
         let key = format!("apps.openyurt.io/{name}");
@@ -810,4 +813,118 @@ fn a_pause_until_a_time_keeps_the_instant() {
         Pause::parse(&until.to_string()),
         Ok(Some(Pause::Until(until)))
     );
+}
+
+/// The table of `strategy/surge.rs`.
+#[test]
+fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
+    #[track_caller]
+    fn case(surge: Option<&str>, unavailable: Option<&str>, expected: (Share, Share)) {
+        let settings = [(MAX_SURGE, surge), (MAX_UNAVAILABLE, unavailable)];
+        let settings: Vec<_> = settings
+            .iter()
+            .filter_map(|(key, value)| value.map(|value| (*key, value)))
+            .collect();
+        let strategy = without_notes(rolling(&settings));
+        assert_eq!((strategy.max_surge, strategy.max_unavailable), expected);
+    }
+    use Share::{Number, Percent};
+    case(None, Some("0"), (Number(0), Percent(10)));
+    case(Some("0"), None, (Number(0), Percent(10)));
+    case(Some("0%"), Some("2"), (Percent(0), Number(2)));
+    case(Some("1"), None, (Number(1), Number(0)));
+    case(Some("25%"), Some("0"), (Percent(25), Number(0)));
+    case(Some("1"), Some("0%"), (Number(1), Percent(0)));
+    case(Some("1"), Some("20%"), (Number(1), Percent(20)));
+    let left_over = json!(5);
+    let reading = read_with(
+        &[(UPDATE_STRATEGY, "auto"), (MAX_SURGE, "1")],
+        Some("OnDelete"),
+        Some(&left_over),
+    );
+    assert_eq!(without_notes(reading).max_unavailable, Number(0));
+    let invalid = refusal(rolling(&[(MAX_SURGE, "0"), (MAX_UNAVAILABLE, "0%")]));
+    assert_eq!(
+        invalid.to_string(),
+        "apps.openyurt.io/max-surge is \"0\", and apps.openyurt.io/max-unavailable is zero too, so nothing could ever be \
+         replaced; set one of the two to 1 or more, or remove one"
+    );
+    let invalid = refusal(rolling(&[
+        (MAX_SURGE, "1"),
+        (ROLLING_UPDATE_TYPE, "InPlaceIfPossible"),
+    ]));
+    assert!(
+        invalid.to_string().contains("remove one of the two"),
+        "{invalid}"
+    );
+    let invalid = refusal(rolling(&[(MAX_SURGE, "-1")]));
+    assert_eq!(
+        (invalid.key.as_str(), invalid.value.as_str()),
+        (MAX_SURGE, "-1")
+    );
+}
+
+#[test]
+fn surging_rolling_update_is_a_rolling_update_with_a_surge_of_one() {
+    for text in ["SurgingRollingUpdate", "surgingrollingupdate"] {
+        let strategy = without_notes(read_annotations(&[(UPDATE_STRATEGY, text)]));
+        assert_eq!(strategy.mode, Mode::AdvancedRollingUpdate);
+        assert_eq!(strategy.max_surge, Share::Number(1));
+        assert_eq!(strategy.max_unavailable, Share::Number(0));
+    }
+    let surging =
+        |extra: (&str, &str)| read_annotations(&[(UPDATE_STRATEGY, "SurgingRollingUpdate"), extra]);
+    let strategy = without_notes(surging((MAX_SURGE, "10%")));
+    assert_eq!(strategy.max_surge, Share::Percent(10));
+    let invalid = refusal(surging((MAX_SURGE, "0")));
+    assert!(invalid.to_string().contains("which is zero"), "{invalid}");
+    let old = only_note(read_annotations(&[(
+        UPGRADE_STRATEGY,
+        "SurgingRollingUpdate",
+    )]));
+    assert!(
+        old.text.contains("update-strategy: SurgingRollingUpdate"),
+        "{}",
+        old.text
+    );
+}
+
+#[test]
+fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says_why() {
+    fn case(settings: &[(&str, &str)]) -> (Strategy, Vec<Note>) {
+        let annotations = settings
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()));
+        let annotations: BTreeMap<String, String> = annotations.collect();
+        settings_of(&annotations)
+    }
+    fn settings_of(annotations: &BTreeMap<String, String>) -> (Strategy, Vec<Note>) {
+        let exclusive = crate::core::Exclusive::HostPort(8080);
+        settings(read(&Source {
+            annotations,
+            update_strategy: Some("OnDelete"),
+            rolling_update_max_unavailable: None,
+            min_ready_seconds: 0,
+            exclusive: Some(&exclusive),
+        }))
+    }
+    let (strategy, notes) = case(&[(UPDATE_STRATEGY, "auto"), (MAX_SURGE, "2")]);
+    assert_eq!(
+        (strategy.max_surge, strategy.max_unavailable),
+        (Share::Number(0), Share::Number(1))
+    );
+    let warning = Note {
+        warning: true,
+        text: "apps.openyurt.io/max-surge is 2, but hostPort 8080 can be used by one pod of a node: old pods are deleted \
+               before their successors start (apps.openyurt.io/max-unavailable: 1)"
+            .into(),
+    };
+    assert_eq!(notes, [warning]);
+    let (strategy, _) = case(&[
+        (UPDATE_STRATEGY, "SurgingRollingUpdate"),
+        (MAX_UNAVAILABLE, "30%"),
+    ]);
+    assert_eq!(strategy.max_unavailable, Share::Percent(30));
+    let (_, notes) = case(&[(UPDATE_STRATEGY, "auto")]);
+    assert_eq!(notes, []);
 }

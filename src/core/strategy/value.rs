@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::surge::is_surging;
 use super::{Mode, Pause, Predownload, RollingUpdateType, Share};
 use crate::core::selector::{Selector, is_label_key};
 
@@ -108,7 +109,9 @@ impl fmt::Display for Flaw {
 impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Mode => "use AdvancedRollingUpdate (or its alias auto) or OTA",
+            Self::Mode => {
+"use AdvancedRollingUpdate (or its alias auto), SurgingRollingUpdate or OTA"
+},
             Self::Share => "use a number of nodes such as 3 or a percentage such as 10%",
             Self::Pause => {
                 "use true, false, or the time until which to pause such as 2030-01-31T18:00:00Z"
@@ -158,11 +161,12 @@ impl Mode {
 impl FromStr for Mode {
     type Err = Flaw;
 
-    /// Any letter case; `auto` is an exact synonym of `AdvancedRollingUpdate`.
+    /// Any letter case; `auto` is an exact synonym of `AdvancedRollingUpdate`, and `SurgingRollingUpdate` one with another
+    /// default of `max-surge`.
     fn from_str(text: &str) -> Result<Self, Flaw> {
         let text = bare(text, Expected::Mode)?;
         let is = |word: &str| text.eq_ignore_ascii_case(word);
-        if is("AdvancedRollingUpdate") || is("auto") {
+        if is("AdvancedRollingUpdate") || is("auto") || is_surging(text) {
             Ok(Self::AdvancedRollingUpdate)
         } else if is("OTA") {
             Ok(Self::Ota)

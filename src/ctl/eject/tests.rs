@@ -90,6 +90,38 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_surge_is_handed_back_as_one() {
+    let world = World::with_nodes(2).await;
+    let case = async |unavailable: Option<&str>, surge: &str, native: Value, words: &str| {
+        let annotations = json!({
+            "apps.openyurt.io/update-strategy": "AdvancedRollingUpdate",
+            "apps.openyurt.io/max-surge": surge,
+            "apps.openyurt.io/max-unavailable": unavailable,
+        });
+        let strategy = json!({ "type": "OnDelete", "rollingUpdate": null });
+        world
+            .patch(json!({
+                "metadata": { "annotations": annotations },
+                "spec": { "updateStrategy": strategy },
+            }))
+            .await;
+        tokio::time::sleep(A_MOMENT).await;
+        let said = world.text("eject web").await;
+        assert!(said.contains(words), "{words}: {said}");
+        let after = set(&world).await;
+        assert_eq!(
+            after["spec"]["updateStrategy"]["rollingUpdate"], native,
+            "{after}"
+        );
+    };
+    let native = json!({ "maxSurge": "25%", "maxUnavailable": 0 });
+    let words = "RollingUpdate with maxSurge 25% and maxUnavailable 0.";
+    case(None, "25%", native.clone(), words).await;
+    // Kubernetes takes one of the two.
+    case(Some("1"), "25%", native, words).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn outdated_nodes_are_a_reason_to_refuse() {
     let world = World::with_nodes(3).await;
     let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;

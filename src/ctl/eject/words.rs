@@ -2,13 +2,19 @@
 
 use super::{Standing, native};
 use crate::core::names::{
-    ANNOTATION_PREFIX, MAX_UNAVAILABLE, PAUSED, UPDATE_STRATEGY, UPGRADE_STRATEGY,
+    ANNOTATION_PREFIX, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
 use crate::core::{Mode, Share};
 use crate::ctl::row::plural;
 
 /// Settings that have an equivalent, or mean nothing any more.
-const CARRIED: [&str; 4] = [UPDATE_STRATEGY, UPGRADE_STRATEGY, MAX_UNAVAILABLE, PAUSED];
+const CARRIED: [&str; 5] = [
+    UPDATE_STRATEGY,
+    UPGRADE_STRATEGY,
+    MAX_SURGE,
+    MAX_UNAVAILABLE,
+    PAUSED,
+];
 
 impl Standing {
     /// Why it is refused while pods are outdated, and the ways on.
@@ -69,7 +75,12 @@ impl Standing {
     }
 
     fn budget(&self) -> String {
-        match self.picture.strategy.max_unavailable {
+        let strategy = &self.picture.strategy;
+        let share = match strategy.max_surge.is_zero() {
+            true => strategy.max_unavailable,
+            false => strategy.max_surge,
+        };
+        match share {
             Share::Number(nodes) => format!("{nodes} {}", plural(nodes as usize, "node", "nodes")),
             share @ Share::Percent(_) => format!("{share} of the nodes"),
         }

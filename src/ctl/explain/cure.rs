@@ -86,10 +86,16 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
 
 fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let (counts, namespace) = (&picture.plan.counts, &picture.key.namespace);
-    let slot = format!(
-        "It keeps a slot of the budget ({} of {} taken).",
-        counts.unavailable, counts.allowed
-    );
+    let slot = match node.pods.iter().any(|pod| pod.surge) {
+        true => format!(
+            "It keeps a slot of max-surge ({} in all).",
+            counts.surge_allowed
+        ),
+        false => format!(
+            "It keeps a slot of the budget ({} of {} taken).",
+            counts.unavailable, counts.allowed
+        ),
+    };
     let undo = format!(
         "roll out another template: kubectl -n {namespace} rollout undo daemonset/{}",
         picture.key.name
@@ -196,6 +202,27 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
             }
         }
         Progress::Young { .. } => "Nothing to do: its slot is free then.".to_owned(),
+        Progress::SurgeStarting if node.pods.iter().any(|pod| pod.surge) => {
+            let look = format!("kubectl -n {namespace} describe pod {pod}");
+            match stall_of(node, verdict, picture.now) {
+                None => format!("Nothing to do, unless it lasts: {look}"),
+                Some(_) => format!(
+                    "Nothing is down. Correct the image or the template, make room on the node for two pods, or go back: \
+                     kubectl -n {namespace} rollout undo daemonset/{}. More about it: {look}",
+                    picture.key.name
+                ),
+            }
+        }
+        Progress::SurgeStarting => {
+            "The controller makes a new pod beside the old one, and deletes the old one when the new one is available. \
+             If this answer stays the same for more than a few seconds, no controller is at work, or a quota or an \
+             admission webhook refuses the pod: look for its Events"
+                .to_owned()
+        }
+        Progress::SurgeYoung { .. } => "Nothing to do: the old pod goes then.".to_owned(),
+        Progress::SurgeTakingOver | Progress::SurgeLeaving => {
+            "Nothing to do, unless it lasts.".to_owned()
+        }
         Progress::Surplus => "Nothing to do, unless it lasts.".to_owned(),
     }
 }

@@ -45,6 +45,7 @@ fn pod(name: &str) -> Pod {
         exit: crate::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,
+        surge: false,
     }
 }
 

@@ -214,6 +214,17 @@ async fn an_update_in_place_is_planned_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_surge_is_planned_as_one() {
+    let world = World::with_nodes(3).await;
+    let line = "plan web --image web:2 --set max-surge=1 --ends-in 1s";
+    let plan = world.json(line).await;
+    assert_eq!(plan["phase"], "Complete", "{plan}");
+    let steps = plan["steps"].as_array().unwrap();
+    let manners: Vec<&Value> = steps.iter().map(|step| &step["manner"]).collect();
+    assert_eq!(manners, ["surge"; 3], "{plan}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn nodes_that_break_stop_the_plan() {
     let world = World::with_nodes(10).await;
     let plan = world

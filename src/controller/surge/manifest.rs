@@ -1,0 +1,285 @@
+//! The pod beside an old one, as the native controller would have made it, but for its owners and its name.
+//!
+//! - Owners: the ControllerRevision controls it, so the native controller lets it be. The DaemonSet is a second owner
+//!   that does not control: should the revision be collected meanwhile (`revisionHistoryLimit: 0`, a second change of the
+//!   template), the garbage collector only takes that reference away instead of the pod, and the native controller
+//!   adopts what is left. When the DaemonSet is deleted both owners go, and the pod with them.
+//! - Name: it follows from the old pod and the revision, so that one pod never gets two successors of one revision,
+//!   whoever asks twice. It sorts before every name that the API server generates: of two pods of the same second the
+//!   native controller keeps the first by name, and that has to be ours.
+
+use serde_json::{Map, Value, json};
+
+use super::For;
+use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+use crate::core::revision::TemplateFingerprint;
+use crate::core::{NodeName, PodUid, Revision};
+use crate::index::SetKey;
+
+/// A name is also a label of the pod's host name, and labels have at most 63 characters.
+const LONGEST: usize = 63;
+/// Sorts before every character of a generated suffix (`bcdfghjklmnpqrstvwxz2456789`).
+const FIRST: char = '0';
+/// Hexadecimal digits after it.
+const DIGITS: usize = 9;
+
+/// The revision that pods are made from.
+pub(super) struct Origin<'a> {
+    key: &'a SetKey,
+    set: &'a For,
+    revision: &'a Revision,
+    name: &'a str,
+    uid: &'a str,
+    template: &'a Value,
+}
+
+impl<'a> Origin<'a> {
+    /// What has to be known of a ControllerRevision; `None` when it is not the one that was decided upon.
+    pub(super) fn read(
+        object: &'a Value,
+        set: &'a For,
+        key: &'a SetKey,
+        revision: &'a Revision,
+    ) -> Option<Self> {
+        let meta = &object["metadata"];
+        let template = object.pointer("/data/spec/template")?;
+        let owners = meta["ownerReferences"].as_array()?;
+        let is_ours = owners.iter().any(|owner| owner["uid"] == *set.uid);
+        let is_expected = set
+            .template
+            .is_none_or(|expected| expected == TemplateFingerprint::of(template));
+        let lives = meta["deletionTimestamp"].is_null();
+        (is_ours && is_expected && lives).then_some(Self {
+            key,
+            set,
+            revision,
+            name: meta["name"].as_str()?,
+            uid: meta["uid"].as_str()?,
+            template,
+        })
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.key.namespace
+    }
+}
+
+/// A reference that makes something the controller of what carries it. It does not hold up a deletion in the foreground:
+/// that would need the permission to update its finalizers.
+pub(super) fn controlled_by(kind: &str, name: &str, uid: &str) -> Value {
+    json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true })
+}
+
+/// The pod for `node`, beside the one of that UID.
+pub(super) fn manifest(origin: &Origin<'_>, node: &NodeName, beside: &PodUid) -> Value {
+    let (key, meta) = (origin.key, &origin.template["metadata"]);
+    let mut labels = object(&meta["labels"]);
+    labels.insert(
+        REVISION_HASH_LABEL.to_owned(),
+        origin.revision.as_str().into(),
+    );
+    if let Some(generation) = &origin.set.template_generation {
+        labels.insert(
+            TEMPLATE_GENERATION_LABEL.to_owned(),
+            generation.as_str().into(),
+        );
+    }
+    let mut spec = origin.template["spec"].clone();
+    pin(&mut spec, node.as_str());
+    tolerate(&mut spec);
+    let belongs_to = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "name": &*key.name, "uid": origin.set.uid,
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name(&key.name, origin.revision, beside),
+            "generateName": format!("{}-", key.name),
+            "namespace": &*key.namespace,
+            "labels": labels,
+            "annotations": meta["annotations"],
+            "finalizers": meta["finalizers"],
+            "ownerReferences": [
+                controlled_by("ControllerRevision", origin.name, origin.uid),
+                belongs_to,
+            ],
+        },
+        "spec": spec,
+    })
+}
+
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+fn name(daemonset: &str, revision: &Revision, beside: &PodUid) -> String {
+    let room = LONGEST - DIGITS - 2;
+    let mut head: String = daemonset.chars().take_while(char::is_ascii).collect();
+    head.truncate(room);
+    let text = format!("{}/{}", beside.as_str(), revision.as_str());
+    let digest = fnv(text.as_bytes()) & ((1 << (4 * DIGITS)) - 1);
+    format!("{head}-{FIRST}{digest:0DIGITS$x}")
+}
+
+/// FNV-1a with 64 bits: two of a thousand old pods share 36 bits of it once in a hundred thousand rollouts, and then one of
+/// them waits for the other.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Restricts the pod to one node; the scheduler binds it there. Preferences of the template stay.
+fn pin(spec: &mut Value, node: &str) {
+    let field = json!({ "key": "metadata.name", "operator": "In", "values": [node] });
+    let mut affinity = object(&spec["affinity"]);
+    let mut of_node = object(&affinity.remove("nodeAffinity").unwrap_or_default());
+    of_node.insert(
+        "requiredDuringSchedulingIgnoredDuringExecution".to_owned(),
+        json!({ "nodeSelectorTerms": [{ "matchFields": [field] }] }),
+    );
+    affinity.insert("nodeAffinity".to_owned(), of_node.into());
+    spec["affinity"] = affinity.into();
+}
+
+/// What a pod of a DaemonSet tolerates beyond its template (spec/openyurt-upgrade-model.md §8).
+const TOLERATED: [(&str, &str); 6] = [
+    ("not-ready", "NoExecute"),
+    ("unreachable", "NoExecute"),
+    ("disk-pressure", "NoSchedule"),
+    ("memory-pressure", "NoSchedule"),
+    ("pid-pressure", "NoSchedule"),
+    ("unschedulable", "NoSchedule"),
+];
+/// The same on the node's own network.
+const TOLERATED_ON_HOST_NETWORK: (&str, &str) = ("network-unavailable", "NoSchedule");
+
+/// An equal toleration of the template is replaced: one with a time limit would end the pod.
+fn tolerate(spec: &mut Value) {
+    let host_network = (spec["hostNetwork"] == true).then_some(TOLERATED_ON_HOST_NETWORK);
+    let mut tolerations = spec["tolerations"].as_array().cloned().unwrap_or_default();
+    for (name, effect) in TOLERATED.into_iter().chain(host_network) {
+        let key = format!("node.kubernetes.io/{name}");
+        tolerations.retain(|present| {
+            !(present["key"] == *key
+                && present["operator"] == "Exists"
+                && present["effect"] == *effect)
+        });
+        tolerations.push(json!({ "key": key, "operator": "Exists", "effect": effect }));
+    }
+    spec["tolerations"] = tolerations.into();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin<'a>(set: &'a For, key: &'a SetKey, revision: &'a Value) -> Option<Origin<'a>> {
+        static HASH: std::sync::OnceLock<Revision> = std::sync::OnceLock::new();
+        let hash = HASH.get_or_init(|| "7f9f6846dc".into());
+        Origin::read(revision, set, key, hash)
+    }
+
+    fn revision() -> Value {
+        json!({
+            "metadata": {
+                "name": "agent-7f9f6846dc", "uid": "r1",
+                "ownerReferences": [{ "kind": "DaemonSet", "uid": "d1", "controller": true }],
+            },
+            "data": { "spec": { "template": {
+                "$patch": "replace",
+                "metadata": { "labels": { "app": "agent" }, "annotations": { "a": "b" } },
+                "spec": {
+                    "containers": [{ "name": "agent", "image": "agent:2", "fieldOfTheFuture": { "x": 1 } }],
+                    "hostNetwork": true,
+                    "affinity": {
+                        "podAntiAffinity": { "p": 1 },
+                        "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [7],
+                                          "requiredDuringSchedulingIgnoredDuringExecution": "old" },
+                    },
+                    "tolerations": [
+                        { "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
+                          "tolerationSeconds": 5 },
+                        { "key": "gpu", "operator": "Exists" },
+                    ],
+                },
+            } } },
+        })
+    }
+
+    fn set(template: Option<&Value>) -> For {
+        For {
+            uid: "d1".into(),
+            template_generation: Some("4".into()),
+            template: template.map(TemplateFingerprint::of),
+        }
+    }
+
+    #[test]
+    fn the_pod_is_the_native_controllers_but_for_owners_and_name() {
+        let (set, key, revision) = (set(None), SetKey::new("shop", "agent"), revision());
+        let origin = origin(&set, &key, &revision).expect("the revision fits");
+        let pod = manifest(&origin, &"n1".into(), &"u1".into());
+        let meta = &pod["metadata"];
+        assert_eq!(
+            meta["labels"],
+            json!({ "app": "agent", "controller-revision-hash": "7f9f6846dc", "pod-template-generation": "4" })
+        );
+        assert_eq!(meta["annotations"], json!({ "a": "b" }));
+        assert_eq!(meta["generateName"], "agent-");
+        assert_eq!(
+            meta["ownerReferences"],
+            json!([
+                { "apiVersion": "apps/v1", "kind": "ControllerRevision", "name": "agent-7f9f6846dc", "uid": "r1",
+                  "controller": true },
+                { "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "d1" },
+            ])
+        );
+        let spec = &pod["spec"];
+        assert_eq!(spec["containers"][0]["fieldOfTheFuture"], json!({ "x": 1 }));
+        let affinity = &spec["affinity"];
+        assert_eq!(affinity["podAntiAffinity"], json!({ "p": 1 }));
+        let of_node = &affinity["nodeAffinity"];
+        assert_eq!(
+            of_node["preferredDuringSchedulingIgnoredDuringExecution"],
+            json!([7])
+        );
+        let terms = &of_node["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+        assert_eq!(
+            *terms,
+            json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n1"] }] }])
+        );
+        let tolerations = spec["tolerations"].as_array().expect("a list");
+        assert_eq!(tolerations.len(), 8);
+        assert!(
+            tolerations
+                .iter()
+                .all(|one| one["tolerationSeconds"].is_null())
+        );
+    }
+
+    #[test]
+    fn a_revision_that_is_another_one_makes_no_pod() {
+        let (key, object) = (SetKey::new("shop", "agent"), revision());
+        let template = &object["data"]["spec"]["template"];
+        assert!(origin(&set(Some(template)), &key, &object).is_some());
+        let other = json!({ "spec": { "containers": [] } });
+        assert!(origin(&set(Some(&other)), &key, &object).is_none());
+        let mut foreign = object.clone();
+        foreign["metadata"]["ownerReferences"][0]["uid"] = "d2".into();
+        assert!(origin(&set(Some(template)), &key, &foreign).is_none());
+    }
+
+    #[test]
+    fn the_name_follows_from_the_old_pod_and_the_revision_and_sorts_first() {
+        let of = |set: &str, revision: &str, pod: &str| name(set, &revision.into(), &pod.into());
+        let one = of("agent", "r1", "u1");
+        assert_eq!(one, of("agent", "r1", "u1"));
+        assert_ne!(one, of("agent", "r2", "u1"));
+        assert_ne!(one, of("agent", "r1", "u2"));
+        assert_eq!(one.len(), "agent-".len() + 1 + DIGITS);
+        assert!(one.as_str() < "agent-22222", "{one}");
+        assert_eq!(of(&"a".repeat(200), "r1", "u1").len(), LONGEST);
+    }
+}

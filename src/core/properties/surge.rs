@@ -1,0 +1,446 @@
+//! A second pod beside the old one, in random stories: whatever is killed, and at whichever write we die, no node that is
+//! served stops being so because of us or of the native controller, and everything ends with one pod per node.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::{Random, after, config, now};
+use crate::core::Strategy;
+use crate::core::*;
+
+/// Something that happens at a tick.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Template(u8),
+    /// Somebody deletes a pod of a node: the first or the second one.
+    Kill(usize, usize),
+    Offline(usize),
+    Online(usize),
+    Taint(usize),
+    Untaint(usize),
+    /// We die at our next write but so many: before or after it was carried out, for so many ticks.
+    Die(usize, bool, i64),
+    NativeStops(i64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owner {
+    Set,
+    Revision(u8),
+}
+
+#[derive(Clone, Debug)]
+struct ModelPod {
+    name: String,
+    template: u8,
+    owner: Owner,
+    created: i64,
+    ready_at: i64,
+    gone_at: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+struct ModelNode {
+    pods: Vec<ModelPod>,
+    online: Option<i64>,
+    targeted: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    to_start: i64,
+    to_terminate: i64,
+}
+
+struct World {
+    strategy: Strategy,
+    paces: Vec<Pace>,
+    nodes: Vec<ModelNode>,
+    wanted: u8,
+    observed: u8,
+    tick: i64,
+    made: usize,
+    /// Writes until we die, and what then.
+    dies: Option<(usize, bool, i64)>,
+    away_until: i64,
+    native_until: i64,
+    last: Option<Plan>,
+}
+
+/// Events stop here.
+const END: i64 = 120;
+
+impl World {
+    fn new(strategy: Strategy, paces: Vec<Pace>) -> Self {
+        let pod = |node: usize| ModelPod {
+            name: format!("a-x{node}"),
+            template: 0,
+            owner: Owner::Set,
+            created: -1000,
+            ready_at: -900,
+            gone_at: None,
+        };
+        let node = |node| ModelNode {
+            pods: vec![pod(node)],
+            online: Some(-5000),
+            targeted: true,
+        };
+        Self {
+            nodes: (0..paces.len()).map(node).collect(),
+            strategy,
+            paces,
+            wanted: 0,
+            observed: 0,
+            tick: 0,
+            made: 0,
+            dies: None,
+            away_until: 0,
+            native_until: 0,
+            last: None,
+        }
+    }
+
+    fn now(&self) -> k8s_openapi::jiff::Timestamp {
+        after(now(), self.tick)
+    }
+
+    fn is_served(&self, node: usize) -> bool {
+        let min_ready = self.strategy.min_ready.as_secs().cast_signed();
+        let serves =
+            |pod: &ModelPod| pod.gone_at.is_none() && self.tick >= pod.ready_at + min_ready;
+        self.nodes[node].pods.iter().any(serves)
+    }
+
+    /// Does something to a node that must not end its service.
+    fn gently(
+        &mut self,
+        node: usize,
+        what: &str,
+        deed: impl FnOnce(&mut Self),
+    ) -> Result<(), TestCaseError> {
+        let before = (self.nodes[node].clone(), self.is_served(node));
+        deed(self);
+        let watched = self.nodes[node].online.is_some() && self.nodes[node].targeted;
+        prop_assert!(
+            !watched || !before.1 || self.is_served(node),
+            "{what} left node {node} without an available pod at {}: {:?}",
+            self.tick,
+            before.0
+        );
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) {
+        let (tick, size) = (self.tick, self.nodes.len());
+        match event {
+            Event::Template(template) => self.wanted = template,
+            Event::Kill(node, pod) => {
+                let node = node % size;
+                let gone_at = tick + self.paces[node].to_terminate;
+                if let Some(pod) = self.nodes[node].pods.get_mut(pod) {
+                    pod.gone_at.get_or_insert(gone_at);
+                }
+            }
+            Event::Offline(node) => self.nodes[node % size].online = None,
+            Event::Online(node) => {
+                self.nodes[node % size].online.get_or_insert(tick);
+            }
+            Event::Taint(node) => self.nodes[node % size].targeted = false,
+            Event::Untaint(node) => self.nodes[node % size].targeted = true,
+            Event::Die(writes, before, ticks) => self.dies = Some((writes, before, ticks)),
+            Event::NativeStops(ticks) => self.native_until = tick + ticks,
+        }
+    }
+
+    fn pass(&mut self) -> Result<(), TestCaseError> {
+        self.tick += 1;
+        let tick = self.tick;
+        for node in self.nodes.iter_mut().filter(|node| node.online.is_some()) {
+            node.pods
+                .retain(|pod| pod.gone_at.is_none_or(|gone_at| gone_at > tick));
+        }
+        if tick >= self.native_until {
+            self.native()?;
+        }
+        if tick >= self.away_until {
+            self.decide()?;
+        }
+        Ok(())
+    }
+
+    /// The native controller: revisions (of which it keeps no old ones), adoption, missing pods, surplus.
+    fn native(&mut self) -> Result<(), TestCaseError> {
+        let tick = self.tick;
+        self.observed = self.wanted;
+        let used: Vec<u8> = (self.nodes.iter().flat_map(|node| &node.pods))
+            .filter(|pod| pod.owner == Owner::Set)
+            .map(|pod| pod.template)
+            .chain([self.wanted])
+            .collect();
+        for node in 0..self.nodes.len() {
+            for pod in &mut self.nodes[node].pods {
+                // The collector takes the reference away, then it is adopted.
+                if matches!(&pod.owner, Owner::Revision(of) if !used.contains(of)) {
+                    pod.owner = Owner::Set;
+                }
+            }
+            let targeted = self.nodes[node].targeted;
+            let own = self.nodes[node]
+                .pods
+                .iter()
+                .filter(|pod| pod.owner == Owner::Set);
+            if own.clone().count() == 0 && targeted {
+                let name = format!("a-y{}", self.made);
+                self.make(node, name, self.wanted, Owner::Set);
+                continue;
+            }
+            let mut alive: Vec<_> = own.filter(|pod| pod.gone_at.is_none()).collect();
+            alive.sort_by_key(|pod| (pod.created, pod.name.clone()));
+            let surplus: Vec<String> = alive.iter().skip(1).map(|pod| pod.name.clone()).collect();
+            for name in surplus {
+                let gone_at = tick + self.paces[node].to_terminate;
+                self.gently(node, "the native controller", |world| {
+                    world.end(node, &name, gone_at);
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, node: usize, name: String, template: u8, owner: Owner) {
+        self.made += 1;
+        self.nodes[node].pods.push(ModelPod {
+            name,
+            template,
+            owner,
+            created: self.tick,
+            ready_at: self.tick + self.paces[node].to_start,
+            gone_at: None,
+        });
+    }
+
+    fn end(&mut self, node: usize, name: &str, gone_at: i64) {
+        let mut pods = self.nodes[node].pods.iter_mut();
+        if let Some(pod) = pods.find(|pod| pod.name == name) {
+            pod.gone_at.get_or_insert(gone_at);
+        }
+    }
+
+    fn decide(&mut self) -> Result<(), TestCaseError> {
+        let plan = decide(&self.strategy, &self.fleet(), self.now());
+        for action in &plan.actions {
+            let name = action.pod().name.to_string();
+            let holds = |node: &ModelNode| node.pods.iter().any(|pod| pod.name == name);
+            let node = self.nodes.iter().position(holds).expect("the pod is there");
+            let gone_at = self.tick + self.paces[node].to_terminate;
+            let writes: Vec<Write> = match action {
+                Action::Delete(_) => vec![Write::End(name)],
+                Action::HandOver(_) => vec![Write::HandOver(name)],
+                Action::Retire { successor, .. } => {
+                    vec![
+                        Write::End(name),
+                        Write::HandOver(successor.name.to_string()),
+                    ]
+                }
+                Action::Surge { .. } => vec![Write::Make],
+                other => panic!("the model knows no {other:?}"),
+            };
+            for write in writes {
+                let dies = self.dies.is_some_and(|(left, _, _)| left == 0);
+                if let Some((left, ..)) = &mut self.dies {
+                    *left = left.saturating_sub(1);
+                }
+                if dies && let Some((_, true, _)) = self.dies {
+                    return self.die();
+                }
+                self.gently(node, "our write", |world| world.write(node, write, gone_at))?;
+                if dies {
+                    return self.die();
+                }
+            }
+        }
+        self.last = Some(plan);
+        Ok(())
+    }
+
+    fn die(&mut self) -> Result<(), TestCaseError> {
+        let ticks = self.dies.take().map_or(0, |(_, _, ticks)| ticks);
+        self.away_until = self.tick + ticks;
+        self.last = None;
+        Ok(())
+    }
+
+    fn write(&mut self, node: usize, write: Write, gone_at: i64) {
+        match write {
+            Write::End(name) => self.end(node, &name, gone_at),
+            Write::HandOver(name) => {
+                let mut pods = self.nodes[node].pods.iter_mut();
+                if let Some(pod) = pods.find(|pod| pod.name == name) {
+                    pod.owner = Owner::Set;
+                }
+            }
+            Write::Make => {
+                let name = format!("a-0{}", self.made);
+                self.make(node, name, self.wanted, Owner::Revision(self.wanted));
+            }
+        }
+    }
+
+    fn spares(&self) -> usize {
+        let online = self.nodes.iter().filter(|node| node.online.is_some());
+        let pods = online.flat_map(|node| &node.pods);
+        pods.filter(|pod| pod.owner != Owner::Set).count()
+    }
+
+    fn fleet(&self) -> Fleet {
+        let node = |(number, node): (usize, &ModelNode)| Node {
+            name: format!("n{number:02}").into(),
+            labels: Labels::default(),
+            hold: None,
+            window: None,
+            has_images: false,
+            targeting: match node.targeted {
+                true => Targeting::Run,
+                false => Targeting::Keep,
+            },
+            readiness: match node.online {
+                Some(since) => Readiness::Ready {
+                    since: after(now(), since),
+                },
+                None => Readiness::NotReady { since: None },
+            },
+            pods: node.pods.iter().map(|pod| self.view(pod)).collect(),
+            podless_since: node.pods.is_empty().then(|| self.now()),
+        };
+        Fleet {
+            revision: match self.observed == self.wanted {
+                true => RevisionState::Current(format!("h{}", self.wanted).into()),
+                false => RevisionState::Behind(Behind::NotObserved),
+            },
+            replaces: true,
+            successions: Default::default(),
+            record: None,
+            nodes: self.nodes.iter().enumerate().map(node).collect(),
+        }
+    }
+
+    fn view(&self, pod: &ModelPod) -> Pod {
+        let at = |tick: i64| after(now(), tick);
+        Pod {
+            name: pod.name.clone().into(),
+            uid: pod.name.clone().into(),
+            resource_version: "1".into(),
+            created: at(pod.created),
+            revision: match pod.template == self.wanted {
+                true => PodRevision::Current,
+                false => PodRevision::Outdated,
+            },
+            number: i64::from(pod.template) + 1,
+            terminating: pod.gone_at.is_some(),
+            ready_since: (pod.ready_at <= self.tick).then(|| at(pod.ready_at)),
+            started: Some(at(pod.created)),
+            trouble: None,
+            exit: Default::default(),
+            need_upgrade: None,
+            image_ready: None,
+            in_place: Default::default(),
+            unready_since: None,
+            surge: pod.owner != Owner::Set,
+        }
+    }
+}
+
+/// One request.
+enum Write {
+    End(String),
+    HandOver(String),
+    Make,
+}
+
+fn events() -> impl Random<Vec<(i64, Event)>> {
+    let node = || 0..8_usize;
+    let event = prop_oneof![
+        4 => (0..3_u8).prop_map(Event::Template),
+        3 => (node(), 0..2_usize).prop_map(|(node, pod)| Event::Kill(node, pod)),
+        2 => node().prop_map(Event::Offline),
+        3 => node().prop_map(Event::Online),
+        1 => node().prop_map(Event::Taint),
+        2 => node().prop_map(Event::Untaint),
+        6 => (0..4_usize, any::<bool>(), 1..20_i64).prop_map(|(n, b, t)| Event::Die(n, b, t)),
+        1 => (1..20_i64).prop_map(Event::NativeStops),
+    ];
+    vec((1..END, event), 0..30)
+}
+
+fn paces() -> impl Random<Vec<Pace>> {
+    let pace = (0..6_i64, 0..4_i64).prop_map(|(to_start, to_terminate)| Pace {
+        to_start,
+        to_terminate,
+    });
+    vec(pace, 1..8)
+}
+
+fn surging() -> impl Random<Strategy> {
+    let min_ready = option::of(0..5_u64);
+    (super::shares(), min_ready, 0..10_u64).prop_map(|(max_surge, min_ready, settle)| Strategy {
+        max_surge,
+        max_unavailable: Share::Number(0),
+        min_ready: std::time::Duration::from_secs(min_ready.unwrap_or(0)),
+        ready_settle: std::time::Duration::from_secs(settle),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Invariants 5 and 7.
+    #[test]
+    fn with_surge_no_served_node_is_ever_left_alone_and_every_story_ends_well(
+        strategy in surging(), paces in paces(), events in events(),
+    ) {
+        let mut world = World::new(strategy, paces);
+        while world.tick < END {
+            let tick = world.tick;
+            for (_, event) in events.iter().filter(|(at, _)| *at == tick) {
+                world.happen(*event);
+            }
+            world.pass()?;
+        }
+        for node in 0..world.nodes.len() {
+            world.happen(Event::Online(node));
+            world.happen(Event::Untaint(node));
+        }
+        world.dies = None;
+        for _ in 0..60 + 40 * world.nodes.len() {
+            world.pass()?;
+        }
+        let plan = world.last.as_ref().expect("decided");
+        prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
+        prop_assert_eq!(&plan.actions, &[]);
+        prop_assert_eq!(world.spares(), 0);
+        prop_assert!(world.nodes.iter().all(|node| node.pods.len() == 1));
+    }
+
+    /// Without faults: as many at once as asked for and not one more, and nobody replaced twice.
+    #[test]
+    fn with_surge_so_many_nodes_have_two_pods_and_not_one_more(
+        strategy in surging(), paces in paces(),
+    ) {
+        let mut world = World::new(strategy, paces);
+        world.happen(Event::Template(1));
+        let size = world.nodes.len();
+        let allowed = world.strategy.max_surge.resolve(size);
+        let mut most = 0;
+        for _ in 0..60 + 40 * size {
+            world.pass()?;
+            most = most.max(world.spares());
+        }
+        prop_assert_eq!(most, allowed);
+        prop_assert_eq!(world.made, size);
+        let plan = world.last.as_ref().expect("decided");
+        prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
+    }
+}

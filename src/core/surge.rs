@@ -1,0 +1,279 @@
+//! A second pod beside the old one: what becomes of the two (`max-surge`).
+//!
+//! ```text
+//! old pod ───────────────────────────────► deleted once the new one is available ──► gone
+//!         made beside it: new pod ─► starting ─► available ─────► handed over to the DaemonSet
+//! ```
+//!
+//! The native controller keeps the oldest of several pods that it owns on a node, and does not surge under `OnDelete`.
+//! So the new pod belongs to the DaemonSet's ControllerRevision until the old one is terminating; only then is it handed
+//! over. Everything that has to be remembered for that is in the two pods: whatever happened between two looks, a
+//! restart of ours included, the table of [`step`] says how it goes on.
+//!
+//! Nobody here judges pods of a revision that is not known: the fleet as a whole is held until it is.
+
+pub(crate) mod exclusive;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::later;
+use super::fleet::{Fleet, Node, Pod, PodRevision, Readiness, Targeting};
+use super::ota::reference;
+use super::plan::Action;
+use super::verdict::{Cause, Progress, Verdict};
+
+/// A new pod that failed for good (evicted, refused by its kubelet) stays this long before the next one is made, so that
+/// a node where it cannot run does not see one after the other.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The pods of the DaemonSet itself on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Own {
+    /// There is none.
+    None,
+    /// Those that are there are terminating.
+    Leaving,
+    /// One of an older revision.
+    Outdated { available: bool },
+    /// One of the current revision; `younger` than the pod that we made, so that the native controller would remove this
+    /// one of the two.
+    Current { available: bool, younger: bool },
+    /// More than one; the native controller is about to remove all but one.
+    Several,
+}
+
+/// The pod that we made beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spare {
+    /// Not Ready.
+    Starting,
+    /// Ready, but not yet for `minReadySeconds`.
+    Young { available_at: Timestamp },
+    /// Ready for long enough.
+    Available,
+    /// Of a revision that is current no longer.
+    Outdated { ready: bool },
+    /// Failed or ended for good; from then on there may be another one.
+    Ended { again: Timestamp },
+    /// Terminating.
+    Leaving,
+}
+
+/// What is done with the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing yet.
+    Wait,
+    /// The DaemonSet's own pod is deleted, then the new one is handed over.
+    Retire,
+    /// The new one is handed over to the DaemonSet.
+    HandOver,
+    /// The new one is deleted.
+    Remove,
+}
+
+/// The state of a node with a pod that we made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// What is done now.
+    pub(super) step: Step,
+    /// In words.
+    pub(super) progress: Progress,
+    /// Whether one of the two is available.
+    pub(super) served: bool,
+    /// Whether the DaemonSet's own pod is outdated, and not available.
+    pub(super) broken: bool,
+    /// When time alone changes that.
+    pub(super) turn: Option<Timestamp>,
+    /// Since when, and in which way, the new pod fails on the revision's account; the guard says so.
+    pub(super) failed: Option<(Timestamp, Cause)>,
+}
+
+/// What to do, for every pair.
+///
+/// | own pod ╲ our pod | starting | young | available | outdated, not Ready | outdated, Ready | ended | terminating |
+/// |---|---|---|---|---|---|---|---|
+/// | none | hand over | hand over | hand over | remove | hand over | remove | wait |
+/// | terminating | hand over | hand over | hand over | remove | hand over | remove | wait |
+/// | outdated, broken | wait | wait | **retire** | remove | **retire** | remove after a minute | wait |
+/// | outdated, available | wait | wait | **retire** | remove | remove | remove after a minute | wait |
+/// | current, available | remove | remove | remove | remove | remove | remove | wait |
+/// | current, not available, younger | hand over | hand over | hand over | remove | wait | remove | wait |
+/// | current, not available, older | remove | wait | wait | remove | wait | remove | wait |
+/// | several | wait | wait | wait | wait | wait | wait | wait |
+///
+/// Why: without an own pod (somebody deleted it, we died after deleting it, its node was drained) the native controller
+/// makes one as soon as the old one is gone; ours takes that place, and should the native controller have been faster,
+/// its pod is younger and is the one that it removes. A rollback makes ours outdated: it goes, the serving one stays.
+/// Where ours is all that serves, it stays until there is something better.
+fn step(own: Own, spare: Spare, now: Timestamp) -> Step {
+    match (own, spare) {
+        (Own::Several, _) | (_, Spare::Leaving) => Step::Wait,
+        (Own::Outdated { .. }, Spare::Ended { again }) if again > now => Step::Wait,
+        (_, Spare::Ended { .. } | Spare::Outdated { ready: false }) => Step::Remove,
+        (
+            Own::Current {
+                available: true, ..
+            },
+            _,
+        ) => Step::Remove,
+        (Own::None | Own::Leaving, _) => Step::HandOver,
+        (Own::Outdated { available: false }, Spare::Outdated { .. }) => Step::Retire,
+        (Own::Outdated { available: true }, Spare::Outdated { .. }) => Step::Remove,
+        (Own::Outdated { .. }, Spare::Available) => Step::Retire,
+        (Own::Outdated { .. }, Spare::Starting | Spare::Young { .. }) => Step::Wait,
+        (Own::Current { .. }, Spare::Outdated { .. }) => Step::Wait,
+        (Own::Current { younger: true, .. }, _) => Step::HandOver,
+        (Own::Current { .. }, Spare::Starting) => Step::Remove,
+        (Own::Current { .. }, Spare::Young { .. } | Spare::Available) => Step::Wait,
+    }
+}
+
+/// The pod of ours on this node that matters: those of which it has more than one are superfluous.
+pub(super) fn spare(node: &Node) -> Option<&Pod> {
+    let made = || node.pods.iter().filter(|pod| pod.surge);
+    let rank = |pod: &&Pod| {
+        let current = pod.revision == PodRevision::Current;
+        (
+            pod.terminating,
+            pod.in_place.is_over,
+            !current,
+            pod.ready_since.is_none(),
+        )
+    };
+    made().min_by_key(rank)
+}
+
+/// The DaemonSet's own pods on this node.
+pub(super) fn own(node: &Node) -> impl Iterator<Item = &Pod> {
+    node.pods.iter().filter(|pod| !pod.surge)
+}
+
+/// The DaemonSet's own pod that serves, or should: alive, and the only one.
+pub(super) fn alive(node: &Node) -> Option<&Pod> {
+    let mut alive = own(node).filter(|pod| !pod.terminating);
+    alive.next().filter(|_| alive.next().is_none())
+}
+
+impl Pair {
+    /// The pair of a node that is online; `None` when there is no pod of ours.
+    pub(super) fn of(node: &Node, min_ready: Duration, now: Timestamp) -> Option<Self> {
+        let made = spare(node)?;
+        let available_at = |pod: &Pod| pod.ready_since.map(|since| later(since, min_ready));
+        let available = |pod: &Pod| available_at(pod).is_some_and(|at| at <= now);
+        let spare = match (made.revision, available_at(made)) {
+            _ if made.terminating => Spare::Leaving,
+            _ if made.in_place.is_over => Spare::Ended {
+                again: later(made.created, AGAIN),
+            },
+            (PodRevision::Outdated, ready) => Spare::Outdated {
+                ready: ready.is_some(),
+            },
+            (_, Some(at)) if at <= now => Spare::Available,
+            (_, Some(available_at)) => Spare::Young { available_at },
+            (_, None) => Spare::Starting,
+        };
+        let age = |pod: &Pod| (pod.created, pod.name.clone());
+        let mut pods = own(node).filter(|pod| !pod.terminating);
+        let own = match (pods.next(), pods.next()) {
+            (None, _) if own(node).next().is_none() => Own::None,
+            (None, _) => Own::Leaving,
+            (Some(_), Some(_)) => Own::Several,
+            (Some(pod), None) if pod.revision == PodRevision::Current => Own::Current {
+                available: available(pod),
+                younger: age(pod) > age(made),
+            },
+            (Some(pod), None) => Own::Outdated {
+                available: available(pod),
+            },
+        };
+        let step = step(own, spare, now);
+        let in_time = |pod: &Pod| available_at(pod).filter(|at| *at > now);
+        let turn = match spare {
+            Spare::Ended { again } => Some(again).filter(|again| *again > now),
+            _ => None,
+        };
+        let alive = node.pods.iter().filter(|pod| !pod.terminating);
+        Some(Self {
+            step,
+            progress: progress(step, spare),
+            served: alive.clone().any(available),
+            broken: own == Own::Outdated { available: false },
+            turn: alive.filter_map(in_time).chain(turn).min(),
+            failed: None,
+        })
+    }
+
+    /// What is said of the node: that its new pod fails, or else this.
+    pub(super) fn failed_or(&self, otherwise: Verdict) -> Verdict {
+        match self.failed {
+            Some((since, cause)) => Verdict::FailedByRevision { since, cause },
+            None => otherwise,
+        }
+    }
+
+    /// What to write now.
+    pub(super) fn actions(&self, node: &Node) -> Vec<Action> {
+        let mut actions = superfluous(node);
+        let made = spare(node);
+        actions.extend(match (self.step, made) {
+            (Step::HandOver, Some(made)) => Some(Action::HandOver(reference(made))),
+            (Step::Remove, Some(made)) => Some(Action::Delete(reference(made))),
+            (Step::Retire, Some(made)) => alive(node).map(|old| Action::Retire {
+                pod: reference(old),
+                successor: reference(made),
+            }),
+            _ => None,
+        });
+        actions
+    }
+}
+
+/// What is said of it.
+fn progress(step: Step, spare: Spare) -> Progress {
+    match (step, spare) {
+        (Step::Remove, _) | (_, Spare::Leaving | Spare::Outdated { .. }) => Progress::SurgeLeaving,
+        (Step::Retire | Step::HandOver, _) | (Step::Wait, Spare::Available) => {
+            Progress::SurgeTakingOver
+        }
+        (Step::Wait, Spare::Young { available_at }) => Progress::SurgeYoung { available_at },
+        (Step::Wait, Spare::Starting | Spare::Ended { .. }) => Progress::SurgeStarting,
+    }
+}
+
+/// Of several pods of ours on a node all but one go: two of our replicas may have made one each.
+fn superfluous(node: &Node) -> Vec<Action> {
+    let kept = spare(node).map(|pod| &pod.uid);
+    let made = node.pods.iter().filter(|pod| pod.surge && !pod.terminating);
+    made.filter(|pod| Some(&pod.uid) != kept)
+        .map(|pod| Action::Delete(reference(pod)))
+        .collect()
+}
+
+/// What to write about pods of ours on nodes where no pod belongs (any more): the native controller removes its own pod
+/// or leaves it, and does not know ours.
+pub(super) fn leave(node: &Node) -> Vec<Action> {
+    let mut actions = superfluous(node);
+    let Some(made) = spare(node).filter(|made| !made.terminating) else {
+        return actions;
+    };
+    let serves = own(node).any(|pod| !pod.terminating && !pod.in_place.is_over);
+    match (node.readiness, node.targeting) {
+        // What ran there goes with the node; what never did would wait for it for ever.
+        (Readiness::Gone, _) if made.started.is_some() => {}
+        (Readiness::Gone, _) | (_, Targeting::No) => actions.push(Action::Delete(reference(made))),
+        _ if serves || made.in_place.is_over => actions.push(Action::Delete(reference(made))),
+        _ => actions.push(Action::HandOver(reference(made))),
+    }
+    actions
+}
+
+/// What to write so that nothing of ours is left in a fleet that is not rolled out (by us) any more.
+pub(super) fn release(fleet: &Fleet) -> Vec<Action> {
+    let made = fleet.nodes.iter().filter(|node| spare(node).is_some());
+    made.flat_map(leave).collect()
+}

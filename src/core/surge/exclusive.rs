@@ -1,0 +1,171 @@
+//! What of a pod template cannot be there twice on one node: then a pod has to go before its successor can start.
+//!
+//! Read from the template alone. Whether a PersistentVolumeClaim may be mounted by two pods is not in it but in the
+//! claim, which the controller has no permission to read; a claim that is not mounted read-only is taken for one that
+//! may not.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::core::selector::Selector;
+
+/// Why two pods of a template cannot run on one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exclusive {
+    /// A container has this `hostPort`.
+    HostPort(u64),
+    /// The pod has the node's network, and a container this port.
+    HostNetworkPort(u64),
+    /// A volume is this PersistentVolumeClaim.
+    Claim(String),
+    /// A volume is a disk that is attached to one pod, of this kind.
+    Disk(&'static str),
+    /// The template names this node itself.
+    NodeName(String),
+    /// Its own `podAntiAffinity` keeps a second pod off the node.
+    AntiAffinity,
+}
+
+/// Kinds of volumes that are a disk, unless mounted read-only (Kubernetes, `NoDiskConflict`).
+const DISKS: [&str; 4] = ["awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"];
+
+impl Exclusive {
+    /// The first such thing in `template`.
+    pub fn of(template: &Value) -> Option<Self> {
+        let spec = &template["spec"];
+        port(spec)
+            .or_else(|| volume(spec))
+            .or_else(|| node_name(spec))
+            .or_else(|| anti_affinity(template))
+    }
+}
+
+impl fmt::Display for Exclusive {
+    /// Continues the sentence "… because".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HostPort(port) => write!(f, "hostPort {port} can be used by one pod of a node"),
+            Self::HostNetworkPort(port) => write!(
+                f,
+                "port {port} of the node's network (hostNetwork) can be used by one pod of a node"
+            ),
+            Self::Claim(claim) => write!(
+                f,
+                "the volume of PersistentVolumeClaim {claim} may be for one pod only (mount it readOnly if it is not)"
+            ),
+            Self::Disk(kind) => write!(f, "a volume of type {kind} can be used by one pod"),
+            Self::NodeName(node) => write!(f, "spec.nodeName of the template is {node}"),
+            Self::AntiAffinity => {
+                f.write_str("the podAntiAffinity of the template keeps a second pod off the node")
+            }
+        }
+    }
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn port(spec: &Value) -> Option<Exclusive> {
+    let containers = items(&spec["containers"]).chain(items(&spec["initContainers"]));
+    let mut ports = containers.flat_map(|container| items(&container["ports"]));
+    let host_network = spec["hostNetwork"] == true;
+    ports.find_map(|port| {
+        let number = |key: &str| port[key].as_u64().filter(|number| *number > 0);
+        match host_network {
+            true => number("containerPort").map(Exclusive::HostNetworkPort),
+            false => number("hostPort").map(Exclusive::HostPort),
+        }
+    })
+}
+
+fn volume(spec: &Value) -> Option<Exclusive> {
+    items(&spec["volumes"]).find_map(|volume| {
+        let claim = &volume["persistentVolumeClaim"];
+        if claim.is_object() && claim["readOnly"] != true {
+            let name = claim["claimName"].as_str().unwrap_or_default();
+            return Some(Exclusive::Claim(name.to_owned()));
+        }
+        let is_disk = |kind: &&str| volume[*kind].is_object() && volume[*kind]["readOnly"] != true;
+        DISKS.into_iter().find(is_disk).map(Exclusive::Disk)
+    })
+}
+
+fn node_name(spec: &Value) -> Option<Exclusive> {
+    let name = spec["nodeName"].as_str().filter(|name| !name.is_empty())?;
+    Some(Exclusive::NodeName(name.to_owned()))
+}
+
+/// Whatever the topology is, a node lies in it together with itself. A term that only speaks of other namespaces is rare
+/// enough to be taken for one that speaks of this one.
+fn anti_affinity(template: &Value) -> Option<Exclusive> {
+    let required = "requiredDuringSchedulingIgnoredDuringExecution";
+    let labels = &template["metadata"]["labels"];
+    let mut terms = items(&template["spec"]["affinity"]["podAntiAffinity"][required]);
+    let meets_itself = |term: &Value| {
+        let selector = Selector::from_json(&term["labelSelector"]).ok();
+        selector.is_some_and(|selector| selector.matches(|key| labels[key].as_str()))
+    };
+    terms.any(meets_itself).then_some(Exclusive::AntiAffinity)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_two_pods_of_a_node_cannot_share_is_found_in_the_template() {
+        #[track_caller]
+        fn case(spec: Value, expected: Option<Exclusive>) {
+            let template = json!({ "metadata": { "labels": { "app": "agent" } }, "spec": spec });
+            assert_eq!(Exclusive::of(&template), expected, "{spec}");
+        }
+        let container = |ports: Value| json!([{ "name": "main", "image": "a:1", "ports": ports }]);
+        case(json!({ "containers": container(json!([])) }), None);
+        case(
+            json!({ "containers": container(json!([{ "containerPort": 80 }])) }),
+            None,
+        );
+        case(
+            json!({ "containers": container(json!([{ "containerPort": 80, "hostPort": 8080 }])) }),
+            Some(Exclusive::HostPort(8080)),
+        );
+        case(
+            json!({ "hostNetwork": true, "containers": container(json!([{ "containerPort": 80 }])) }),
+            Some(Exclusive::HostNetworkPort(80)),
+        );
+        case(
+            json!({ "hostNetwork": true, "containers": container(json!([])) }),
+            None,
+        );
+        case(
+            json!({ "volumes": [{ "name": "a", "emptyDir": {} },
+                                { "name": "b", "persistentVolumeClaim": { "claimName": "data" } }] }),
+            Some(Exclusive::Claim("data".into())),
+        );
+        case(
+            json!({ "volumes": [{ "persistentVolumeClaim": { "claimName": "data", "readOnly": true } }] }),
+            None,
+        );
+        case(
+            json!({ "volumes": [{ "iscsi": { "iqn": "x" } }] }),
+            Some(Exclusive::Disk("iscsi")),
+        );
+        case(
+            json!({ "nodeName": "n1" }),
+            Some(Exclusive::NodeName("n1".into())),
+        );
+        let anti = |selector: Value| {
+            json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+                { "topologyKey": "kubernetes.io/hostname", "labelSelector": selector },
+            ] } } })
+        };
+        let app = |name: &str| json!({ "matchLabels": { "app": name } });
+        case(anti(app("agent")), Some(Exclusive::AntiAffinity));
+        case(anti(app("other")), None);
+        case(anti(Value::Null), None);
+    }
+}

@@ -1,0 +1,396 @@
+//! `max-surge`: a new pod beside the old one, and no moment without an available one.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
+use yurt_ds::sim::kubelet::Behaviour;
+
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::player::Stage;
+use crate::support::story::{Scenario, Story, Writes, secs};
+use crate::support::suite::scenarios;
+use crate::support::world::Moment;
+
+/// A DaemonSet with this `max-surge` and no `max-unavailable`.
+fn surging(surge: &str) -> Daemon {
+    let daemon = Daemon::new().without("max-unavailable");
+    daemon.annotate("max-surge", surge)
+}
+
+/// So many nodes with such a DaemonSet, none of which may ever be without an available pod.
+fn fleet(nodes: usize, surge: &str) -> Story {
+    Story::on(nodes)
+        .with(surging(surge))
+        .allowed(0)
+        .writing(Writes::Surges)
+        .always_served()
+}
+
+/// Pods of this image never become Ready.
+fn never_ready() -> Behaviour {
+    Behaviour {
+        never_ready: true,
+        ..Behaviour::default()
+    }
+}
+
+/// Pods of this image take so many seconds to become Ready.
+fn slow(seconds: u64) -> Behaviour {
+    Behaviour {
+        ready_after: Duration::from_secs(seconds),
+        ..Behaviour::default()
+    }
+}
+
+/// All is done, and nobody was without a pod.
+fn ends_well(story: Story) -> Story {
+    story
+        .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+        .expect(spares(0).and(peak(0)))
+}
+
+fn killed_at(number: usize, moment: Moment) -> Story {
+    let story = fleet(3, "1")
+        .does("lie in wait for a write", move |stage| async move {
+            stage.world.backend.kill_at(number, moment)
+        })
+        .image(NEW);
+    ends_well(story)
+}
+
+/// Nothing of the DaemonSet is left.
+async fn all_gone(stage: Stage) -> anyhow::Result<()> {
+    let pods: Api<Pod> = stage.api();
+    for _ in 0..600 {
+        if pods.list(&ListParams::default()).await?.items.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    anyhow::bail!("there are pods left")
+}
+
+/// Takes the label off the old pod of node 1 for which it waits.
+async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
+    let node = stage.node(1);
+    let old = stage
+        .see(|picture| picture.remembered(&node).cloned())
+        .await;
+    let pods: Api<Pod> = stage.api();
+    let listed = pods.list(&ListParams::default()).await?.items;
+    let found = listed.into_iter().find(|pod| pod.metadata.uid == old);
+    let name = found.and_then(|pod| pod.metadata.name);
+    let patch = json!({ "metadata": { "labels": { "example.io/drain": null } } });
+    let patch = Patch::Merge(patch);
+    pods.patch(
+        &name.context("the old pod")?,
+        &PatchParams::default(),
+        &patch,
+    )
+    .await?;
+    Ok(())
+}
+
+scenarios! {
+    /// advanced-daemonset.md §10, scenario 7; writes: one to make, one to delete, one to hand over.
+    fn s97_given_max_surge_then_the_old_pod_goes_only_after_the_new_one_is_available(pace) {
+        let plain = ends_well(fleet(4, "1").image(NEW))
+            .expect(deletions(4).and(most_spares(1)))
+            .pod_writes(12)
+            .quiet(3600, 10);
+        let all = Story { daemon: surging("100%").min_ready(4), ..fleet(4, "100%") }
+            .image(NEW)
+            .until(beside_each_other(1..=4));
+        let all = ends_well(all).expect(deletions(4).and(most_spares(4)));
+        let named = Story {
+            daemon: Daemon::new().without("max-unavailable").strategy("SurgingRollingUpdate"),
+            ..fleet(3, "1")
+        };
+        let named = ends_well(named.image(NEW)).expect(deletions(3).and(most_spares(1)));
+        let rounded_up = ends_well(fleet(4, "30%").image(NEW)).expect(most_spares(2));
+        // The second round begins with pods that were handed over.
+        let twice = ends_well(fleet(2, "1").image(NEW)).remember().image(NEWER);
+        let twice = ends_well(twice).expect(deletions(2));
+        let _ = pace;
+        vec![plain, all, named, rounded_up, twice]
+    }
+
+    fn su01_given_a_new_pod_that_never_becomes_ready_then_the_old_one_serves_and_a_rollback_takes_the_new_one(pace) {
+        let stuck = || fleet(3, "2")
+            .behave(NEW, never_ready())
+            .image(NEW)
+            .until(beside_each_other(1..=2))
+            .throughout(untouched(1..=3).and(most_spares(2)), pace.pick(300, 5));
+        let rollback = stuck()
+            .image(OLD)
+            .until(spares(0).and(condition("RolloutComplete", "True", ": complete")))
+            .expect(untouched(1..=3).and(deletions(0)));
+        let forward = ends_well(stuck().image(NEWER)).expect(deletions(3));
+        vec![rollback, forward]
+    }
+
+    fn su02_given_paused_in_the_middle_then_both_pods_stay_and_it_goes_on_afterwards(pace) {
+        let story = fleet(3, "1")
+            .behave(NEW, slow(pace.pick(60, 8)))
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .annotate("paused", "true")
+            .until(condition("Paused", "True", ""))
+            .throughout(untouched(1..=3).and(spares(1)), pace.pick(600, 12))
+            .unannotate("paused");
+        ends_well(story).expect(deletions(3))
+    }
+
+    fn su03_given_it_is_taken_back_or_the_mode_changes_then_the_new_pods_go_and_the_old_ones_stay(pace) {
+        let stuck = || fleet(3, "2")
+            .behave(NEW, never_ready())
+            .image(NEW)
+            .until(beside_each_other(1..=2));
+        let both = |surge: &str, unavailable: &str| {
+            let name = |name: &str| format!("{FAMILY}/{name}");
+            json!({ "metadata": { "annotations": { name("max-surge"): surge, name("max-unavailable"): unavailable } } })
+        };
+        let stays = |story: Story| story.until(spares(0)).throughout(untouched(1..=3), pace.pick(600, 5));
+        let gone = stays(stuck().unannotate("update-strategy"));
+        let ota = stays(stuck().annotate("update-strategy", "OTA"));
+        // What is under way goes on beside the old pods, and nothing new does.
+        let zero = Story { always_served: false, ..stuck() }
+            .allowed(1)
+            .patch(both("0", "1"))
+            .until(deletions(1))
+            .throughout(untouched(1..=2).and(spares(2)), pace.pick(60, 4));
+        // Bad settings: nothing is written at all.
+        let invalid = stuck().remember().annotate("max-surge", "many")
+            .until(condition("InvalidSettings", "True", "apps.openyurt.io/max-surge is \"many\""))
+            .throughout(untouched(1..=3).and(spares(2)), pace.pick(600, 5))
+            .pod_writes(0)
+            .patch(both("0", "0%"))
+            .until(condition("InvalidSettings", "True", "nothing could ever be replaced"));
+        vec![gone, ota, zero, invalid]
+    }
+
+    fn su04_given_the_old_pod_deleted_by_somebody_then_the_new_one_takes_its_place(pace) {
+        let story = Story { always_served: false, ..fleet(2, "1") }
+            .behave(NEW, slow(pace.pick(60, 8)))
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .does("delete the old pod", |stage| async move {
+                let node = stage.node(1);
+                let old = stage.see(|picture| picture.remembered(&node).cloned()).await;
+                let old = old.expect("an old pod");
+                stage.excuse(&old).await;
+                let pods: Api<Pod> = stage.api();
+                let name = pods.list(&ListParams::default()).await?.items.into_iter()
+                    .find(|pod| pod.metadata.uid.as_ref() == Some(&old))
+                    .and_then(|pod| pod.metadata.name);
+                pods.delete(&name.expect("it is there"), &DeleteParams::default()).await?;
+                Ok(())
+            });
+        story.until(converged()).expect(spares(0).and(at_most_deletions(2)))
+    }
+
+    fn su05_given_a_node_offline_in_the_middle_then_the_others_go_on_and_it_is_finished_on_return(pace) {
+        let case = |surge: &str, window: &str| {
+            let daemon = surging(surge).annotate("failure-window", window);
+            let story = Story { always_served: false, daemon, ..fleet(4, surge) }
+                .behave_on(1, NEW, slow(pace.pick(60, 8)))
+                .image(NEW)
+                .until(beside_each_other([1]))
+                .wait(3)
+                .offline([1])
+                .until(replaced(2..=4))
+                .online([1]);
+            ends_well(story.until(deletions(4).and(spares(0))))
+        };
+        // Not the revision's fault: no slot is held. Charged to it: one of two is.
+        vec![case("1", "1s"), case("2", "5m")]
+    }
+
+    fn su06_given_partition_and_selector_then_only_those_nodes_surge(pace) {
+        let pool = json!({ "metadata": { "labels": { "pool": "canary" } } });
+        let selected = Story { daemon: surging("100%").annotate("selector", "pool=canary"), ..fleet(4, "1") }
+            .patch_node(2, pool.clone())
+            .patch_node(3, pool)
+            .image(NEW)
+            .until(replaced(2..=3))
+            .throughout(untouched([1, 4]).and(most_spares(2)), pace.pick(600, 5))
+            .unannotate("selector");
+        let kept = Story { daemon: surging("2").annotate("partition", "2"), ..fleet(4, "2") }
+            .image(NEW)
+            .until(replaced(1..=2).and(condition("RolloutComplete", "True", "held by partition: 2")))
+            .throughout(untouched(3..=4), pace.pick(600, 5))
+            .annotate("partition", "0");
+        // A node that leaves the rollout while it has two pods is finished.
+        let leaves = Story { daemon: surging("1").annotate("selector", "pool!=out"), ..fleet(3, "1") }
+            .behave(NEW, slow(pace.pick(30, 6)))
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .patch_node(1, json!({ "metadata": { "labels": { "pool": "out" } } }))
+            .until(replaced(1..=3));
+        vec![ends_well(selected), ends_well(kept), leaves]
+    }
+
+    fn su07_given_broken_old_pods_then_they_are_replaced_beside_too_within_the_surge(_pace) {
+        let story = fleet(4, "2")
+            .behave_on(3, OLD, never_ready())
+            .delete_pod(3)
+            .until(Check::new("broken", |picture| {
+                let node = picture.node(3);
+                let mut living = picture.living(&node);
+                match living.any(|pod| !picture.is_available_now(pod)) {
+                    true => Ok(()),
+                    false => Err("not yet".into()),
+                }
+            }));
+        let story = Story { always_served: false, ..story }.image(NEW);
+        story.until(converged()).expect(spares(0).and(most_spares(2)))
+    }
+
+    fn su08_given_a_template_that_cannot_be_there_twice_then_pods_are_deleted_first_and_one_event_says_why(pace) {
+        let ports = json!([{ "containerPort": 80, "hostPort": 8080 }]);
+        Story::on(3)
+            .with(surging("2").ports(ports))
+            .image(NEW)
+            .until(converged())
+            .expect(deletions(3).and(peak(1)).and(most_spares(0)))
+            .throughout(one_event("Warning", "hostPort 8080 can be used by one pod of a node"), pace.pick(600, 5))
+    }
+
+    fn su09_given_both_budgets_then_both_are_used(_pace) {
+        let daemon = surging("1").max_unavailable("1").min_ready(3);
+        Story::on(6)
+            .with(daemon)
+            .writing(Writes::Surges)
+            .image(NEW)
+            .until(converged())
+            .expect(spares(0).and(peak(1)).and(most_spares(1)))
+    }
+
+    /// The revision that controls new pods is collected, and takes none of them along.
+    fn su10_given_a_history_of_no_revisions_and_fast_changes_then_nobody_is_without_a_pod(pace) {
+        let story = Story { daemon: surging("2").history_limit(0), ..fleet(4, "2") }
+            .behave(NEW, slow(pace.pick(20, 4)))
+            .image(NEW)
+            .until(beside_each_other(1..=2))
+            .image(NEWER)
+            .until(beside_each_other(1..=2))
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .image(NEWER);
+        ends_well(story)
+    }
+
+    fn su11_given_the_daemonset_deleted_in_the_middle_then_every_pod_is_collected(_pace) {
+        let stuck = || Story { always_served: false, ..fleet(3, "2") }
+            .behave(NEW, never_ready())
+            .image(NEW)
+            .until(beside_each_other(1..=2));
+        let delete = |params: fn() -> DeleteParams| move |stage: Stage| async move {
+            let daemons: Api<DaemonSet> = stage.api();
+            let uid = daemons.get(DAEMON).await?.metadata.uid.unwrap_or_default();
+            stage.excuse(&uid).await;
+            daemons.delete(DAEMON, &params()).await?;
+            all_gone(stage).await
+        };
+        vec![
+            stuck().does("delete it in the background", delete(DeleteParams::background)),
+            stuck().does("delete it in the foreground", delete(DeleteParams::foreground)),
+        ]
+    }
+
+    fn su12_given_the_daemonset_made_anew_over_its_orphans_then_it_goes_on(pace) {
+        let story = Story { always_served: false, ..fleet(3, "1") }
+            .behave(NEW, slow(pace.pick(60, 10)))
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .does("delete it alone", |stage| async move {
+                stage.delete_daemon(&DeleteParams { propagation_policy: Some(kube::api::PropagationPolicy::Orphan), ..DeleteParams::default() }).await
+            })
+            .does("make it anew", |stage| async move {
+                stage.create_daemon(&surging("1").image(NEW)).await
+            });
+        story.until(converged()).expect(spares(0))
+    }
+
+    fn su13_given_the_native_controller_down_between_the_steps_then_its_pod_is_the_one_that_goes(pace) {
+        let story = fleet(2, "1")
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .native(false)
+            .wait(pace.pick(60, 6))
+            .native(true);
+        Scenario::from(ends_well(story)).alone()
+    }
+
+    fn su14_given_a_quota_that_refuses_the_new_pods_then_the_old_ones_serve_and_it_goes_on_when_lifted(pace) {
+        use crate::support::story::Step;
+        let story = fleet(3, "1")
+            .step(Step::RefusePods(true))
+            .image(NEW)
+            .throughout(untouched(1..=3), pace.pick(300, 8))
+            .step(Step::RefusePods(false));
+        ends_well(story)
+    }
+
+    /// Invariant 7, for every write there is.
+    fn su15_given_the_controller_killed_at_any_write_then_it_converges_and_nobody_is_without_a_pod(pace) {
+        let moments = [Moment::Before, Moment::After];
+        let writes = pace.pick(16, 8);
+        let stories = (1..=writes).flat_map(|number| moments.map(|moment| killed_at(number, moment)));
+        Scenario::from(stories.collect::<Vec<_>>()).alone()
+    }
+
+    fn su16_given_two_replicas_and_the_leader_lost_then_the_other_goes_on(_pace) {
+        let story = fleet(4, "2")
+            .does("two replicas", |stage| async move { stage.world.backend.two_replicas() })
+            .image(NEW)
+            .until(Check::new("pods beside others", |picture| match picture.most_spares {
+                0 => Err("none".into()),
+                _ => Ok(()),
+            }))
+            .does("kill the leader", |stage| async move { stage.kill_leader().await });
+        Scenario::from(ends_well(story)).alone()
+    }
+
+    fn su17_given_a_hook_then_the_old_pod_is_asked_when_the_new_one_is_available_and_goes_afterwards(pace) {
+        const HOOK: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
+        let waiting = || {
+            let daemon = surging("1").annotate("lifecycle", HOOK).pod_label("example.io/drain", "true");
+            Story { daemon, ..fleet(2, "1") }
+                .image(NEW)
+                .until(preparing([1]))
+                .throughout(untouched(1..=2).and(spares(1)).and(preparing([1])), pace.pick(300, 6))
+        };
+        let released = ends_well(
+            waiting()
+                .does("take the hook off the old pod", take_hook_off)
+                .until(replaced([1]).and(preparing([2])))
+                .unannotate("lifecycle"),
+        );
+        // The way back: the new pod goes, the old one loses its mark.
+        let back = waiting()
+            .image(OLD)
+            .until(spares(0).and(preparing([])).and(condition("RolloutComplete", "True", ": complete")))
+            .expect(untouched(1..=2).and(deletions(0)));
+        vec![released.expect(deletions(2)), back]
+    }
+
+    fn su18_given_a_new_pod_that_crashes_then_the_revision_is_stopped_and_the_old_pods_serve(pace) {
+        let crashing = Behaviour { crash_after: Some(secs(1)), ..never_ready() };
+        let daemon = surging("2").annotate("failure-threshold", "0");
+        Story { daemon, ..fleet(4, "2") }
+            .behave(NEW, crashing)
+            .image(NEW)
+            .until(condition("Stalled", "True", "stopped by the guard").and(condition("Guard", "True", "failed: ")))
+            .throughout(untouched(1..=4).and(spares(2)), pace.pick(300, 5))
+            .image(OLD)
+            .until(spares(0).and(not_condition("Stalled")).and(condition("RolloutComplete", "True", ": complete")))
+            .expect(untouched(1..=4).and(deletions(0)))
+    }
+}
