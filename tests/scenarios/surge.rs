@@ -393,4 +393,18 @@ scenarios! {
             .until(spares(0).and(not_condition("Stalled")).and(condition("RolloutComplete", "True", ": complete")))
             .expect(untouched(1..=4).and(deletions(0)))
     }
+
+    fn su19_given_waves_then_only_the_open_one_surges_and_the_next_opens_when_it_is_handed_over(pace) {
+        let waves = "[{name: canary, selector: pool=canary, maxUnavailable: 100%}]";
+        let daemon = surging("100%").annotate("waves", waves);
+        let story = Story { daemon, ..fleet(4, "100%") }
+            .patch_node(3, json!({ "metadata": { "labels": { "pool": "canary" } } }))
+            .behave(NEW, slow(pace.pick(60, 8)))
+            .image(NEW)
+            .until(beside_each_other([3]))
+            .throughout(spares(1).and(untouched(1..=4)), pace.pick(30, 3))
+            .until(beside_each_other([1, 2, 4]))
+            .until(replaced([3]));
+        ends_well(story).expect(deletions(4))
+    }
 }
