@@ -35,7 +35,7 @@ use crate::core::{
     Action, Behind, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Revision,
     RevisionState, decide, release,
 };
-use crate::index::{Doubt, Overlay, SetKey, Stir, Write};
+use crate::index::{Doubt, Overlay, SetKey, SetRecord, Stir, Write};
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
 
@@ -375,7 +375,9 @@ impl Engine {
                 self.parts.metrics.forget(&key.namespace, &key.name);
                 let actions = release(&fleet);
                 self.wish(key, Vec::new());
-                let report = actions.is_empty().then(Report::of_nothing); // last, as it ends our interest
+                let set = self.parts.feed.index.set(key);
+                let is_over = actions.is_empty() && !set.is_some_and(SetRecord::is_in_doubt);
+                let report = is_over.then(Report::of_nothing); // last, as it ends our interest
                 self.write(key, actions, report, now);
             }
         }

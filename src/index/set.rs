@@ -477,6 +477,12 @@ impl SetRecord {
         self.guard.forget_told();
     }
 
+    /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
+    pub fn is_in_doubt(&self) -> bool {
+        let mut doubts = self.overlay.values().map(|overlay| &overlay.doubt);
+        doubts.any(|doubt| *doubt != Doubt::Accepted)
+    }
+
     /// When the pods have to be listed anew, because a write of ours should have shown by then.
     pub fn overlay_due(&self) -> Option<Timestamp> {
         let due = |overlay: &Overlay| later(overlay.at, overlay.doubt.patience());

@@ -11,7 +11,7 @@ use yurt_ds::sim::dice::mix;
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
-use crate::support::story::{Scenario, Story, Writes};
+use crate::support::story::{NO_FAULT_POINTS, Scenario, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::{Moment, is_read};
 
@@ -93,9 +93,6 @@ async fn mend(stage: Stage) -> anyhow::Result<()> {
     stage.world.backend.mend();
     Ok(())
 }
-
-/// Why faults in single requests are no part of a run on a real cluster.
-const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
 
 scenarios! {
     fn s89_given_the_updater_killed_at_any_write_and_restarted_then_converges_budget_never_exceeded(pace) {

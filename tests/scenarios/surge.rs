@@ -1,5 +1,7 @@
 //! `max-surge`: a new pod beside the old one, and no moment without an available one.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -8,12 +10,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
+use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::kubelet::Behaviour;
 
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
-use crate::support::story::{Scenario, Story, Writes, secs};
+use crate::support::story::{NO_FAULT_POINTS, Scenario, Story, Writes, secs};
 use crate::support::suite::scenarios;
 use crate::support::world::Moment;
 
@@ -53,6 +56,19 @@ fn ends_well(story: Story) -> Story {
     story
         .until(converged().and(condition("RolloutComplete", "True", ": complete")))
         .expect(spares(0).and(peak(0)))
+}
+
+/// The first deletion of each pod is refused, as if the pod had changed in the meantime.
+fn refuses_once() -> impl Fn(&RequestInfo) -> Fault + Send + Sync {
+    let refused = Mutex::new(BTreeSet::new());
+    move |request| {
+        let is_deletion = (request.verb.as_str(), request.resource.as_str()) == ("delete", "pods");
+        let mut refused = refused.lock().expect("nobody panics while refusing");
+        match is_deletion && refused.insert(request.name.clone()) {
+            true => Fault::Status(409, None),
+            false => Fault::Pass,
+        }
+    }
 }
 
 fn killed_at(number: usize, moment: Moment) -> Story {
@@ -406,5 +422,19 @@ scenarios! {
             .until(beside_each_other([1, 2, 4]))
             .until(replaced([3]));
         ends_well(story).expect(deletions(4))
+    }
+
+    fn su20_given_a_removal_refused_while_it_is_taken_back_then_it_is_asked_for_again(_pace) {
+        let story = fleet(3, "2")
+            .behave(NEW, never_ready())
+            .image(NEW)
+            .until(beside_each_other(1..=2))
+            .does("refuse one removal of each pod", |stage| async move {
+                stage.world.backend.fault(Box::new(refuses_once()))
+            })
+            .unannotate("update-strategy")
+            .until(spares(0))
+            .expect(untouched(1..=3));
+        Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 }

@@ -16,6 +16,9 @@ use super::checks::Check;
 use super::objects::{Daemon, annotation_patch, image_patch};
 use super::player::Stage;
 
+/// Why faults in single requests are no part of a run on a real cluster.
+pub(crate) const NO_FAULT_POINTS: &str = "there is nothing between a real API server and the controller that could delay or break single requests";
+
 /// How fast time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
