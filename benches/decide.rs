@@ -2,7 +2,7 @@
 //!
 //! Four situations of a fleet, each with 1,000, 10,000 and 100,000 nodes of which a fifth is offline: in the middle of a
 //! rollout, at its start, done, and OTA at its start; then the first two with every setting there is, on nodes with labels,
-//! some with a hold or a window of their own. Prints the median and the best of many runs: on a busy machine the median tells
+//! some with a hold or a window of their own, one in a hundred with a new pod that fails. Prints the median and the best of many runs: on a busy machine the median tells
 //! more about the neighbours.
 
 use std::hint::black_box;
@@ -14,13 +14,13 @@ use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use yurt_ds::core::strategy::{Source, read};
 use yurt_ds::core::{
     Fleet, Hold, Labels, Mode, Node, NodeWindow, Pod, PodRevision, Readiness, Reading,
-    RevisionState, Share, Strategy, Targeting, Windows, decide,
+    RevisionState, Share, Strategy, Targeting, Trouble, Windows, decide,
 };
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 const RUNS: usize = 31;
-/// Every setting that one DaemonSet can have at once.
-const SETTINGS: [(&str, &str); 12] = [
+/// Every setting that one DaemonSet can have at once, and then one of the two that exclude each other.
+const SETTINGS: [(&str, &str); 17] = [
     ("update-strategy", "AdvancedRollingUpdate"),
     ("max-unavailable", "10%"),
     ("partition", "1%"),
@@ -32,8 +32,21 @@ const SETTINGS: [(&str, &str); 12] = [
     ("image-predownload-parallelism", "5%"),
     ("topology-key", "zone"),
     ("max-domains", "5"),
-    ("rolling-update-type", "InPlaceIfPossible"),
+    (
+        "lifecycle",
+        r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#,
+    ),
+    ("waves", WAVES),
+    ("failure-window", "1h"),
+    ("failure-threshold", "20%"),
+    ("on-failure", "Stop"),
+    ("replace-broken-first", "unlimited"),
 ];
+const IN_PLACE: (&str, &str) = ("rolling-update-type", "InPlaceIfPossible");
+const SURGE: (&str, &str) = ("max-surge", "5%");
+/// Two pools, one after the other, then the rest; the second is open.
+const WAVES: &str = r#"[{"name": "canary", "selector": "pool=pool-0", "maxUnavailable": "50%"},
+    {"name": "field", "selector": "pool in (pool-1, pool-2, pool-3)", "soak": "10m"}]"#;
 /// A moment long after everything in the fleet happened.
 const NOW: i64 = 2_000_000_000;
 
@@ -48,8 +61,10 @@ fn main() {
         ("first batch", rolling.clone(), 0, true),
         ("steady state", rolling, 100, true),
         ("ota announced", strategy(Mode::Ota), 0, true),
-        ("all, mid", every_setting(), 50, false),
-        ("all, first", every_setting(), 0, false),
+        ("all, mid", every_setting(IN_PLACE), 50, false),
+        ("all, first", every_setting(IN_PLACE), 0, false),
+        ("surge, mid", every_setting(SURGE), 50, false),
+        ("surge, first", every_setting(SURGE), 0, false),
     ] {
         for size in SIZES {
             let fleet = fleet(size, updated);
@@ -97,11 +112,12 @@ fn strategy(mode: Mode) -> Strategy {
 }
 
 /// Every setting at once, as annotations say it.
-fn every_setting() -> Strategy {
+fn every_setting(and: (&str, &str)) -> Strategy {
+    let settings = SETTINGS.into_iter().chain([and]);
     let annotations =
-        SETTINGS.map(|(name, value)| (format!("{ANNOTATION_PREFIX}{name}"), value.into()));
+        settings.map(|(name, value)| (format!("{ANNOTATION_PREFIX}{name}"), value.into()));
     let reading = read(&Source {
-        annotations: &annotations.into(),
+        annotations: &annotations.collect(),
         update_strategy: Some(ON_DELETE),
         rolling_update_max_unavailable: None,
         min_ready_seconds: 5,
@@ -125,6 +141,16 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
         node.window = i
             .is_multiple_of(11)
             .then(|| NodeWindow::Windows(window.clone()));
+        for pod in &mut node.pods {
+            pod.exit.labels = [("example.io/drain", "true")].into_iter().collect();
+            if i.is_multiple_of(100) && pod.revision == PodRevision::Current {
+                (pod.created, pod.ready_since) = (at(NOW - 600), None);
+                pod.trouble = Some(Trouble {
+                    reason: "CrashLoopBackOff".into(),
+                    restarts: 5,
+                });
+            }
+        }
         node.hold = i.is_multiple_of(101).then(|| Hold {
             until: Some(at(NOW + 3_600)),
             reason: "calibration".into(),

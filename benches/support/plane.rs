@@ -70,6 +70,9 @@ impl Plane {
             requests.all += usize::from(verb != "watch");
             requests.writes += usize::from(is_write);
             requests.deletions += usize::from(verb == "delete");
+            let to_pods = is_write && entry["objectRef"]["resource"] == "pods";
+            requests.to_pods += usize::from(to_pods);
+            requests.creations += usize::from(to_pods && verb == "create");
         }
         Ok(requests)
     }
@@ -92,6 +95,10 @@ pub(crate) struct Requests {
     pub(crate) writes: usize,
     /// Deletions among them.
     pub(crate) deletions: usize,
+    /// Writes to pods among them, deletions included.
+    pub(crate) to_pods: usize,
+    /// Those of them that make a pod.
+    pub(crate) creations: usize,
 }
 
 impl Sub for Requests {
@@ -102,6 +109,8 @@ impl Sub for Requests {
             all: self.all - before.all,
             writes: self.writes - before.writes,
             deletions: self.deletions - before.deletions,
+            to_pods: self.to_pods - before.to_pods,
+            creations: self.creations - before.creations,
         }
     }
 }
