@@ -18,6 +18,7 @@ mod measure;
 mod play;
 mod print;
 mod row;
+mod slim;
 #[cfg(test)]
 mod tests;
 

@@ -12,7 +12,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::change::Change;
-use super::live::{Live, is_kept};
+use super::live::Live;
+use super::slim::{self, is_kept};
 use crate::core::names::ANNOTATION_PREFIX;
 use crate::core::revision::TemplateFingerprint;
 use crate::ctl::access::Trouble;
@@ -55,7 +56,7 @@ impl Fleet {
             patch["metadata"]["annotations"] = json!(change.settings);
         }
         let (online, offline) = live.nodes.iter().partition(|node| node.is_ready());
-        let named = |nodes: Vec<&super::live::Node>| -> Vec<NodeSpec> {
+        let named = |nodes: Vec<&slim::Node>| -> Vec<NodeSpec> {
             let names = nodes.iter().filter_map(|node| node.metadata.name.clone());
             names.map(NodeSpec::named).collect()
         };
@@ -101,7 +102,7 @@ fn of(version: &str, kind: &str, object: &impl serde::Serialize) -> Value {
     value
 }
 
-fn pod(pod: &super::live::Pod) -> Value {
+fn pod(pod: &slim::Pod) -> Value {
     let mut value = of("v1", "Pod", pod);
     value["spec"]["restartPolicy"] = json!("Always");
     value

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::live::Pod;
+use super::slim::Pod;
 
 /// A pod that became Ready later than this after its container started was not slow: its node was away meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(600);
