@@ -165,6 +165,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
         replaces: true,
         successions: Default::default(),
+        way_back: Default::default(),
         record: None,
         nodes: (0..size).map(|i| node(i, i * 37 % 100 < updated)).collect(),
     }

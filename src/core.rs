@@ -45,6 +45,7 @@ mod predownload;
 #[cfg(test)]
 mod properties;
 mod removal;
+pub mod revert;
 pub mod revision;
 mod scope;
 pub mod selector;
@@ -73,12 +74,15 @@ pub use plan::{
     Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, WaveStand, WaveState, Wisher,
 };
 pub use predownload::Predownloading;
+pub use revert::{Past, Reversal, WayBack};
 pub use strategy::{
-    Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, Topology,
-    Waves,
+    Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType, Share,
+    Strategy, Topology, Waves,
 };
 pub use surge::exclusive::Exclusive;
-pub use verdict::{Cause, Guarded, Offline, Progress, PullStage, Stopped, Verdict, WaveShut};
+pub use verdict::{
+    Cause, Guarded, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
+};
 pub use window::Windows;
 
 #[cfg(test)]

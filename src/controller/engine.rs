@@ -599,13 +599,18 @@ impl Engine {
                 preparing: Some(true),
                 ..
             } => Some(Write::Preparing),
-            Action::UpdateInPlace { renewal, .. } => Some(Write::Renewal(renewal.revision.clone())),
+            Action::UpdateInPlace { renewal, .. } => Some(Write::Renewal {
+                to: renewal.revision.clone(),
+                from: renewal.reverts.clone(),
+            }),
             _ => None,
         };
         if let Some(write) = write.clone()
             && let Some(set) = self.parts.feed.index.set_mut(key)
         {
-            set.begin_replacement(&action.pod().uid);
+            if !matches!(&write, Write::Renewal { from: Some(_), .. }) {
+                set.begin_replacement(&action.pod().uid);
+            }
             set.lay_over(
                 action.pod().uid.clone(),
                 Overlay {
@@ -789,7 +794,10 @@ impl Engine {
                     Write::Preparing => {
                         info!(daemonset = %key, pod = %pod.name, "Marked an outdated pod PreparingDelete");
                     }
-                    Write::Renewal(revision) => {
+                    Write::Renewal { to, from: Some(_) } => {
+                        info!(daemonset = %key, pod = %pod.name, revision = %to, "Took a pod back in place");
+                    }
+                    Write::Renewal { to: revision, .. } => {
                         info!(daemonset = %key, pod = %pod.name, %revision, "Updated a pod in place");
                     }
                 }

@@ -17,6 +17,7 @@ pub(super) fn patch(pod: &PodRef, renewal: &Renewal, now: Timestamp) -> Value {
     let state = State {
         revision: renewal.revision.to_string(),
         update_timestamp: Time(now),
+        reverted_from: renewal.reverts.as_ref().map(ToString::to_string),
         last_container_statuses: renewal.before.clone(),
     };
     let mut labels = json!(change.labels);
@@ -77,6 +78,7 @@ mod tests {
             revision: "bbb".into(),
             change: Arc::new(change),
             before: BTreeMap::from([("main".to_owned(), before)]),
+            reverts: None,
         };
         let pod = PodRef {
             name: "agent-x".into(),

@@ -120,6 +120,7 @@ pub struct Metrics {
     unavailable: Family<DaemonSet, Gauge>,
     updated: Family<DaemonSet, Gauge>,
     charged: Family<DaemonSet, Gauge>,
+    reverted: Family<DaemonSet, Gauge>,
     lacking: Family<LackingIn, Gauge>,
     writes: Family<WriteOf, Counter>,
     withheld: Family<Reason, Counter>,
@@ -174,6 +175,11 @@ impl Metrics {
                 r,
                 "charged",
                 "Nodes that failed on the current revision's account, those that are gone or recovering included",
+            ),
+            reverted: gauges(
+                r,
+                "reverted",
+                "Online nodes whose pod was taken back from the revision that the guard stopped, or is being so",
             ),
             lacking: gauges(
                 r,
@@ -270,6 +276,7 @@ impl Metrics {
         set(&self.unavailable, &key, number(plan.counts.unavailable));
         set(&self.updated, &key, number(plan.counts.updated));
         set(&self.charged, &key, number(plan.counts.failures));
+        set(&self.reverted, &key, number(plan.counts.reverted));
         for (reason, count) in plan.counts.lacking() {
             self.lacking
                 .get_or_create(&key.lacking(reason))
@@ -297,7 +304,7 @@ impl Metrics {
         }
     }
 
-    fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 9] {
+    fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 10] {
         [
             &self.complete,
             &self.stalled,
@@ -308,6 +315,7 @@ impl Metrics {
             &self.unavailable,
             &self.updated,
             &self.charged,
+            &self.reverted,
         ]
     }
 
@@ -500,6 +508,7 @@ mod tests {
             domains: Vec::new(),
             guarded: None,
             record: None,
+            reversal: None,
             waves: Vec::new(),
             next_wake: None,
         }

@@ -4,12 +4,14 @@
 //! controller repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
 
 mod guarded;
+mod reverted;
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use self::guarded::{is_stopped, same_stall, sheet, stopped_words};
+use self::reverted::{reversal, reversal_words};
 use super::apply::on_the_wire;
 use crate::api::Condition;
 use crate::client::conditions::removal;
@@ -116,9 +118,8 @@ impl Report {
         let was_paused = find(&set.conditions, PAUSED_CONDITION)
             .is_some_and(|condition| condition.status == "True");
         let stopped = !was_paused && is_stopped(set.told().as_ref(), plan);
-        let notices = notice(before, plan, stopped, reason, &note)
-            .into_iter()
-            .collect();
+        let told = notice(before, plan, stopped, reason, &note);
+        let notices = told.into_iter().chain(reversal(before, plan)).collect();
         Self { notices, ..report }
     }
 
@@ -309,7 +310,7 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
     };
     let names = names_with(fleet, plan, waiting);
     if let (Some(Guarded::Stopped(_)), Some(record)) = (plan.guarded, &plan.record) {
-        return stopped_words(stall, plan, record);
+        return stopped_words(stall, plan, record) + &reversal_words(plan);
     }
     match stall {
         Stall::FailedByRevision => {

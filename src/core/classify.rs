@@ -235,7 +235,11 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Time
 /// A node that was Ready before the pod started did not go away meanwhile: nothing to settle.
 ///
 /// Under OTA nothing is replaced that an absence could interrupt.
-fn settling(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp) -> Option<Timestamp> {
+pub(super) fn settling(
+    strategy: &Strategy,
+    pod: &Pod,
+    node_ready_since: Timestamp,
+) -> Option<Timestamp> {
     let lived_through = pod.started.unwrap_or(pod.created) < node_ready_since;
     let replaces = strategy.mode == Mode::AdvancedRollingUpdate;
     (replaces && lived_through).then(|| later(node_ready_since, strategy.ready_settle))

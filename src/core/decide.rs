@@ -23,11 +23,12 @@ use super::in_place::{Recreate, Way};
 use super::order::{Order, Turn};
 use super::pace::Pace;
 use super::plan::{Action, Counts, Phase, Plan, Pull};
+use super::revert::Reversal;
 use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
-use super::verdict::{Cause, Guarded, Progress, Verdict};
+use super::verdict::{Cause, Guarded, Progress, Revert, Verdict};
 use super::waves::Front;
-use super::{guard, in_place, ota, phase, removal, surge};
+use super::{guard, in_place, ota, phase, removal, revert, surge};
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
 ///
@@ -179,6 +180,10 @@ struct Draft<'a> {
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
     verdicts: Vec<Verdict>,
+    /// How far a stopped revision is taken back.
+    reversal: Option<Reversal>,
+    /// When time alone adds somebody to those who are taken back.
+    reverts_again: Option<Timestamp>,
 }
 
 impl<'a> Draft<'a> {
@@ -192,6 +197,7 @@ impl<'a> Draft<'a> {
         };
         let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
         let charges = guard::charge(strategy, fleet, now, &mut classes);
+        revert::mark(strategy, fleet, &mut classes);
         let scope = Scope::of(strategy, fleet, now);
         scope.narrow(strategy, fleet, &mut classes);
         let front = Front::of(strategy, fleet, &classes, &scope, now);
@@ -211,6 +217,8 @@ impl<'a> Draft<'a> {
             actions: Vec::new(),
             recreates: None,
             pulls: Vec::new(),
+            reversal: None,
+            reverts_again: None,
             verdicts: classes.iter().map(Class::verdict).collect(),
             classes,
             announced,
@@ -279,6 +287,7 @@ impl<'a> Draft<'a> {
     fn roll(&mut self) {
         self.go_on_beside();
         self.go_on();
+        self.take_back();
         let front = &self.gates.front;
         let mut pace = Pace::of(self.strategy, self.fleet, &self.classes, front, self.now);
         let waiting = pace
@@ -378,6 +387,66 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Takes pods back that have the revision which the guard stopped.
+    fn take_back(&mut self) {
+        let revert::Turns {
+            turns,
+            reversal,
+            again,
+        } = revert::turns(
+            self.strategy,
+            self.fleet,
+            &self.classes,
+            &self.scope,
+            self.now,
+        );
+        (self.reversal, self.reverts_again) = (reversal, again);
+        if self.reversal.is_none() {
+            return;
+        }
+        let front = &self.gates.front;
+        let mut in_wave: Vec<usize> = (0..front.count())
+            .map(|wave| front.slots(wave, self.strategy)[1])
+            .collect();
+        let mut free = self.budget.for_available();
+        let order = Order::of(self.fleet, &self.classes, &self.scope);
+        let available = turns.iter().filter(|turn| turn.is_available());
+        let queue = available.map(|turn| {
+            let wave = front.of_node(turn.position);
+            order.turn(self.fleet, turn.position, wave, true)
+        });
+        let queue: Vec<Turn> = queue.collect();
+        let domains = Domains::of(self.strategy, self.fleet, &self.classes, &queue);
+        for turn in turns {
+            if self.actions.len() >= BATCH {
+                break; // the rest follows when these are done
+            }
+            let node = &self.fleet.nodes[turn.position];
+            if turn.is_available() {
+                self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
+                let in_wave = &mut in_wave[self.gates.front.of_node(turn.position)];
+                let opening = self.gates.opening_at(turn.position);
+                let may_begin = opening.is_open && domains.may_begin(node);
+                if !may_begin || free == 0 || *in_wave == 0 {
+                    let again = self.reverts_again.into_iter();
+                    self.reverts_again = again.chain(opening.changes).min();
+                    continue;
+                }
+                (free, *in_wave) = (free - 1, *in_wave - 1);
+                self.budget.in_flight += 1;
+            }
+            let pod = node.pods.iter().find(|pod| !pod.terminating);
+            let Some(pod) = pod.map(ota::reference) else {
+                continue;
+            };
+            let progress = Progress::Reverting { since: self.now };
+            self.classes[turn.position] = Class::InProgress(progress);
+            self.verdicts[turn.position] = Verdict::InProgress(progress);
+            let renewal = turn.renewal;
+            self.actions.push(Action::UpdateInPlace { pod, renewal });
+        }
+    }
+
     /// Takes the marks off the pods that are not on their way out, or not any more.
     fn keep_marks_true(&mut self) {
         if !self.marked {
@@ -426,7 +495,11 @@ impl<'a> Draft<'a> {
             if matches!(class, Class::Outdated { settling: None, .. })
                 && let Some(verdict) = self.gates.shut_at(position)
             {
-                self.verdicts[position] = verdict;
+                let is_back = revert::is_back(self.strategy, self.fleet, position);
+                self.verdicts[position] = match is_back {
+                    true => Verdict::Revert(Revert::Done),
+                    false => verdict,
+                };
             }
         }
     }
@@ -529,7 +602,11 @@ impl<'a> Draft<'a> {
         let moving = self.actions.iter().any(Action::begins);
         let judged = || {
             let stopped = match self.guard.gate {
-                Some(Guarded::Stopped(stopped)) => Some(stopped),
+                Some(Guarded::Stopped(stopped))
+                    if counts.outdated > 0 || self.reversal.is_some() =>
+                {
+                    Some(stopped)
+                }
                 _ => None,
             };
             let about = (self.fleet, self.verdicts.as_slice(), stopped);
@@ -544,6 +621,7 @@ impl<'a> Draft<'a> {
             .chain(self.pulls_again)
             .chain(self.guard.changes)
             .chain(self.gate_changes())
+            .chain(self.reverts_again)
             .min();
         Plan {
             actions: self.actions,
@@ -556,6 +634,7 @@ impl<'a> Draft<'a> {
             domains: self.domains,
             guarded: self.guard.gate,
             record: self.guard.record,
+            reversal: self.reversal,
             waves,
             next_wake,
         }
@@ -605,6 +684,7 @@ impl<'a> Draft<'a> {
             Class::Outdated {
                 available: false, ..
             }
+            | Class::InProgress(Progress::Reverting { .. })
             | Class::Unknown { available: false } => available_at(node),
             _ => None,
         };
@@ -650,7 +730,12 @@ impl<'a> Draft<'a> {
                     counts.offline += lost;
                     counts.lost += lost;
                 }
-                Class::InProgress(_) => counts.in_progress += 1,
+                Class::InProgress(progress) => {
+                    let is_back = matches!(progress, Progress::Reverting { .. });
+                    counts.in_progress += 1;
+                    counts.outdated += usize::from(is_back);
+                    counts.reverted += usize::from(is_back);
+                }
                 Class::Kept(_) => counts.kept += 1,
                 Class::Outdated {
                     settling: Some(_), ..
@@ -663,6 +748,7 @@ impl<'a> Draft<'a> {
                     );
                     let surging = *verdict == Verdict::InProgress(Progress::SurgeStarting);
                     counts.surging += usize::from(surging);
+                    counts.reverted += usize::from(*verdict == Verdict::Revert(Revert::Done));
                     counts.outdated += 1;
                     counts.unavailable += usize::from(available && replacing);
                     counts.in_progress += usize::from(replacing);

@@ -71,6 +71,8 @@ pub struct Fleet {
     pub replaces: bool,
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
     pub successions: super::in_place::Successions,
+    /// How pods of the current revision get back to older ones, where somebody asked for that.
+    pub way_back: super::WayBack,
     /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
     pub record: Option<super::Record>,
     /// Every node that should run a pod or holds one, sorted by name, each name once.

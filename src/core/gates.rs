@@ -15,6 +15,7 @@ use super::opening::Openings;
 use super::predownload::Images;
 use super::strategy::Strategy;
 use super::verdict::{Guarded, Verdict};
+use super::window::Opening;
 
 use super::waves::Front;
 
@@ -56,10 +57,15 @@ impl<'a> Gates<'a> {
     }
 
     fn out_of_window_at(&self, position: usize) -> Option<Verdict> {
-        let opening = self.openings.at(position);
+        let opening = self.opening_at(position);
         (!opening.is_open).then_some(Verdict::OutOfWindow {
             opens: opening.changes,
         })
+    }
+
+    /// How the maintenance window of the node at `position` is.
+    pub(super) fn opening_at(&self, position: usize) -> Opening {
+        self.openings.at(position)
     }
 
     fn pull_pending_at(&self, position: usize) -> Option<Verdict> {

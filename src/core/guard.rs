@@ -30,7 +30,8 @@ use super::budget::Budget;
 use super::classify::{Class, later};
 use super::failing::Failing;
 use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision, Readiness, RevisionState};
-use super::strategy::{Mode, Strategy};
+use super::revert;
+use super::strategy::{Mode, OnFailure, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Stopped};
 use losses::Losses;
 use record::{BROKEN_NAMED, FAILED_NAMED};
@@ -116,6 +117,7 @@ pub(super) fn charge(
     court.judge_losses(classes);
     court.judge_pods(classes);
     court.acquit(classes);
+    court.heed_taken_back();
     court.adjourn()
 }
 
@@ -223,6 +225,21 @@ impl Court<'_> {
         }
     }
 
+    /// A pod that was taken back from this revision a moment ago tells of a stop that this view does not show yet.
+    fn heed_taken_back(&mut self) {
+        if self.record.stopped.is_some() {
+            return;
+        }
+        let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
+        let is_back = |pod: &&Pod| {
+            pod.revision == PodRevision::Outdated
+                && pod.in_place.reverted_from.as_ref() == Some(&self.record.revision)
+        };
+        if let Some(last) = pods.filter(is_back).map(Pod::revised).max() {
+            self.leave_open(later(last, JUDGED_AFTER));
+        }
+    }
+
     fn leave_open(&mut self, until: Timestamp) {
         if until > self.now {
             self.charges.open_until = self.charges.open_until.max(Some(until));
@@ -278,17 +295,21 @@ impl Charges {
         let broken = self.note_broken(failure_window(strategy), fleet, classes, now);
         let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
         record.broken_before.extend(broken.into_iter().take(room));
-        // A revision is stopped when there is something to save from it.
+        // A revision is stopped when there is something to save from it, or somebody to take back.
         let waits = |class: &Class| matches!(class, Class::Outdated { settling: None, .. });
         let mut waiting = fleet
             .nodes
             .iter()
             .zip(classes)
             .filter(|(_, class)| waits(class));
+        let reverts = strategy.on_failure == OnFailure::RevertInPlace;
+        let mut failed = classes.iter().filter(|class| class.is_failed());
         let loops = |node: &Node| record.replaced_twice.contains(&node.name);
         let stopped = if record.stopped.is_some() {
             record.stopped
-        } else if failures > threshold && waiting.next().is_some() {
+        } else if failures > threshold
+            && (waiting.next().is_some() || reverts && failed.next().is_some())
+        {
             Some(Stopped::FailedByRevision)
         } else if !record.replaced_twice.is_empty() && waiting.any(|(node, _)| loops(node)) {
             Some(Stopped::ReplacedTwice)
@@ -308,6 +329,9 @@ impl Charges {
             record.failed.extend(names);
         }
         record.stopped = stopped;
+        if reverts && stopped == Some(Stopped::FailedByRevision) && record.before.is_none() {
+            record.before = revert::before(fleet);
+        }
         let gate = match (record.stopped, self.open_until) {
             (Some(stopped), _) => Some(Guarded::Stopped(stopped)),
             (None, Some(until)) => Some(Guarded::Inconclusive { until }),

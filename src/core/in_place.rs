@@ -37,6 +37,8 @@ pub struct InPlace {
     pub is_over: bool,
     /// The last update in place that we asked for.
     pub update: Option<Update>,
+    /// The stopped revision that this update took it back from; `None`: it did not.
+    pub reverted_from: Option<Revision>,
 }
 
 /// An update in place.
@@ -87,11 +89,27 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
     match found {
         None => Way::Recreate(Some(Recreate::UnknownRevision)),
         Some(Err(why)) => Way::Recreate(Some(*why)),
-        Some(Ok(_)) if pod.in_place.is_over => Way::Recreate(Some(Recreate::Over)),
-        Some(Ok(succession)) if !pod.in_place.runs(&succession.images) => {
-            Way::Recreate(Some(Recreate::OtherImages))
-        }
-        Some(Ok(succession)) => Way::InPlace(succession.change.clone()),
+        Some(Ok(succession)) => match applicable(succession, pod) {
+            Ok(change) => Way::InPlace(change.clone()),
+            Err(why) => Way::Recreate(Some(why)),
+        },
+    }
+}
+
+/// What `succession` changes in `pod`.
+///
+/// # Errors
+/// Why that is not possible in this pod.
+pub(super) fn applicable<'a>(
+    succession: &'a Succession,
+    pod: &Pod,
+) -> Result<&'a Arc<Change>, Recreate> {
+    if pod.in_place.is_over {
+        Err(Recreate::Over)
+    } else if !pod.in_place.runs(&succession.images) {
+        Err(Recreate::OtherImages)
+    } else {
+        Ok(&succession.change)
     }
 }
 
@@ -100,11 +118,17 @@ pub(super) fn renewal(fleet: &Fleet, pod: &Pod, change: &Arc<Change>) -> Option<
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;
     };
-    Some(Renewal {
+    Some(renewal_to(revision, &pod.in_place, change))
+}
+
+/// What to write into a pod so that it becomes one of `revision`.
+pub(super) fn renewal_to(revision: &Revision, pod: &InPlace, change: &Arc<Change>) -> Renewal {
+    Renewal {
         revision: revision.clone(),
         change: change.clone(),
-        before: state::before(change, &pod.in_place),
-    })
+        before: state::before(change, pod),
+        reverts: None,
+    }
 }
 
 /// An update in place, to be written.
@@ -116,6 +140,8 @@ pub struct Renewal {
     pub change: Arc<Change>,
     /// What the containers were like before, for the pod's own memory.
     pub before: std::collections::BTreeMap<String, Before>,
+    /// The stopped revision that the pod is taken back from; `None`: it gets the current one.
+    pub reverts: Option<Revision>,
 }
 
 impl InPlace {

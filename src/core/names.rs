@@ -42,7 +42,7 @@ pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
 pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
 /// How many nodes (integer or percent of the targeted nodes) may fail before a revision is stopped.
 pub const FAILURE_THRESHOLD: &str = "apps.openyurt.io/failure-threshold";
-/// What happens when a revision is stopped: `Stop`.
+/// What happens when a revision is stopped: `Stop` or `RevertInPlace`.
 pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
 /// The hash of the revision that is to go on although it was stopped.
 pub const RESUME: &str = "apps.openyurt.io/resume";

@@ -91,7 +91,8 @@ fn nobody_can_pull(verdicts: &[Verdict], counts: &Counts) -> bool {
 
 /// The phase, and when it would change by time alone.
 ///
-/// It is about nodes with their verdicts, and whether the guard stopped the revision. `moving` tells that this plan
+/// It is about nodes with their verdicts, and whether the guard stopped the revision while there is something to save from
+/// it. `moving` tells that this plan
 /// replaces something.
 pub(super) fn of_rollout(
     (fleet, verdicts, stopped): (&Fleet, &[Verdict], Option<Stopped>),
@@ -108,7 +109,7 @@ pub(super) fn of_rollout(
             None,
         );
     }
-    if let Some(stopped) = stopped.filter(|_| counts.outdated > 0) {
+    if let Some(stopped) = stopped {
         let stall = match stopped {
             Stopped::FailedByRevision => Stall::FailedByRevision,
             Stopped::ReplacedTwice => Stall::ReplacedTwice,

@@ -6,6 +6,7 @@ use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
 use super::lifecycle::GateWrite;
+use super::revert::Reversal;
 use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 /// What to do now, what every node is told, and when to look again.
@@ -34,6 +35,8 @@ pub struct Plan {
     ///
     /// [`Fleet::record`]: crate::core::Fleet::record
     pub record: Option<Record>,
+    /// How far the revision that the guard stopped is taken back; `None`: nobody asked for that, or it was not stopped.
+    pub reversal: Option<Reversal>,
     /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
     pub waves: Vec<WaveStand>,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
@@ -261,7 +264,7 @@ impl Action {
                 (
                     Self::UpdateInPlace { renewal: a, .. },
                     Self::UpdateInPlace { renewal: b, .. },
-                ) => a.revision == b.revision,
+                ) => (&a.revision, &a.reverts) == (&b.revision, &b.reverts),
                 (
                     Self::Mark {
                         preparing: a,
@@ -385,6 +388,9 @@ pub struct Counts {
     pub kept: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
+    /// Targeted nodes that are online and whose pod was taken back, or is being so, from the revision that the guard
+    /// stopped.
+    pub reverted: usize,
     /// Nodes per word of [`Verdict::WORDS`].
     pub by_word: [usize; Verdict::WORDS.len()],
 }

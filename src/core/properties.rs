@@ -6,6 +6,7 @@
 
 mod guarded;
 mod pulls;
+mod revert;
 mod sequence;
 mod story;
 mod surge;
@@ -175,6 +176,7 @@ fn fleets() -> impl Random<Fleet> {
             revision,
             replaces,
             successions: Default::default(),
+            way_back: Default::default(),
             record,
             nodes,
         }
@@ -348,7 +350,12 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
         match action {
             Action::Delete(_) => pod.terminating = true,
             Action::UpdateInPlace { renewal, .. } => {
-                pod.revision = PodRevision::Current;
+                pod.revision = match renewal.reverts {
+                    None => PodRevision::Current,
+                    Some(_) => PodRevision::Outdated,
+                };
+                pod.in_place.revision = Some(renewal.revision.clone());
+                pod.in_place.reverted_from = renewal.reverts.clone();
                 pod.in_place.update = Some(in_place::Update {
                     at: now(),
                     is_carried_out: renewal.change.images.is_empty(),
@@ -839,6 +846,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        way_back: Default::default(),
         record: None,
         nodes: (0..2 * BATCH + 1).map(node).collect(),
     };

@@ -4,7 +4,8 @@
 //! on a Node keeps that one out for a while (spec/beyond.md §2, wish 11). The first two are
 //! settings of the KEP "RollingUpdate enhancement" and of Kruise's Advanced DaemonSet, and mean the same here
 //! (spec/advanced-daemonset.md §4.3): a cap on what is touched. A pod that somebody else deletes comes back with the
-//! current revision, and nothing ever goes back to an old one.
+//! current revision, and nothing goes back to an old one, unless the guard stopped the
+//! current one (`revert`).
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -65,6 +65,8 @@ pub struct Strategy {
     pub failure_window: Option<Duration>,
     /// How many targeted nodes may fail before the revision is stopped; `None`: as many as `max_unavailable`.
     pub failure_threshold: Option<Share>,
+    /// What happens to nodes that have a revision when it is stopped.
+    pub on_failure: OnFailure,
     /// The revision that goes on although nodes failed after they got it.
     pub resume: Option<Revision>,
     /// Who has to agree before a pod is deleted; `None`: nobody.
@@ -97,6 +99,7 @@ impl Strategy {
             broken_unlimited: false,
             failure_window: None,
             failure_threshold: None,
+            on_failure: OnFailure::Stop,
             resume: None,
             pre_delete: None,
             pause: None,
@@ -132,6 +135,15 @@ pub enum RollingUpdateType {
     Standard,
     /// It is changed in place where only images and metadata differ, see [`super::in_place`].
     InPlaceIfPossible,
+}
+
+/// What happens to the nodes that have a revision when the guard stops it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Nothing.
+    Stop,
+    /// Their pods are taken back to the revision before in place, see [`super::revert`].
+    RevertInPlace,
 }
 
 /// An absolute number, or a percentage of the targeted nodes.

@@ -3,8 +3,12 @@
 //! Every node has been Ready for ever, every pod was made at 0 and is Ready ten seconds after that.
 
 use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
 
-use super::{Fleet, Labels, Node, Pod, PodRevision, Readiness, RevisionState, Targeting};
+use super::in_place::{Container, Shape, Succession};
+use super::{
+    Fleet, Labels, Node, Past, Pod, PodRevision, Readiness, RevisionState, Targeting, WayBack,
+};
 
 /// So many seconds after the beginning of time.
 pub(super) fn at(second: i64) -> Timestamp {
@@ -17,6 +21,7 @@ pub(super) fn fleet(nodes: Vec<Node>) -> Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        way_back: Default::default(),
         record: None,
         nodes,
     }
@@ -71,7 +76,53 @@ pub(super) fn current(number: i64) -> Pod {
     }
 }
 
+/// The template of the revision `name`: one container, whose image has that name.
+fn template(name: &str) -> serde_json::Value {
+    json!({ "spec": { "containers": [{ "name": "main", "image": name }] } })
+}
+
+/// From `new` to these revisions, the oldest first, in place.
+pub(super) fn way_back(to: &[&str]) -> WayBack {
+    let past = |name: &str| {
+        let shapes = ["new", name].map(|name| Shape::of(&template(name)));
+        Succession::between(&shapes[0], &shapes[1], None)
+    };
+    let revisions = (1..).zip(to).map(|(number, name)| {
+        let succession = past(name);
+        ((*name).into(), Past { number, succession })
+    });
+    WayBack {
+        stands: true,
+        revisions: revisions.collect(),
+    }
+}
+
 impl Pod {
+    /// Of the revision of this name, and running its image.
+    pub(super) fn named(mut self, revision: &str) -> Self {
+        self.in_place.revision = Some(revision.into());
+        let container = Container {
+            name: "main".into(),
+            image: revision.into(),
+            reported: revision.into(),
+            image_id: revision.into(),
+            restarts: 0,
+            is_init: false,
+        };
+        self.in_place.containers = [container].into();
+        self
+    }
+
+    /// Taken back in place from the revision `new` at that second, and not carried out yet.
+    pub(super) fn taken_back(mut self, second: i64) -> Self {
+        self.in_place.reverted_from = Some("new".into());
+        self.in_place.update = Some(super::in_place::Update {
+            at: at(second),
+            is_carried_out: false,
+        });
+        self
+    }
+
     /// Made at that second, Ready ten seconds later.
     pub(super) fn made(self, second: i64) -> Self {
         Self {

@@ -46,6 +46,8 @@ pub enum Verdict {
     },
     /// Outdated, and the guard lets nothing new begin.
     Guarded(Guarded),
+    /// Its pod is taken back to the revision before the one that the guard stopped (`on-failure: RevertInPlace`).
+    Revert(Revert),
     /// Outdated, and its wave is not open.
     WaveNotOpen {
         /// The position of its wave.
@@ -84,6 +86,11 @@ pub enum Progress {
     },
     /// Its pod is being updated in place: the kubelet has not started the new containers yet.
     UpdatingInPlace {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Its pod is taken back in place to the revision before the one that the guard stopped, and is not available yet.
+    Reverting {
         /// Since when.
         since: Timestamp,
     },
@@ -189,6 +196,15 @@ impl Stopped {
     }
 }
 
+/// How far a pod is taken back that had the revision which the guard stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revert {
+    /// It has that revision and is available: its turn comes when a slot is free.
+    Pending,
+    /// It has the revision before again, and keeps it.
+    Done,
+}
+
 /// Why a wave is not open. Waves are told by their position in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaveShut {
@@ -245,7 +261,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 18] = [
+    pub const WORDS: [&'static str; 19] = [
         "Done",
         "InProgress",
         "Budget",
@@ -256,6 +272,7 @@ impl Verdict {
         "NotSelected",
         "Held",
         "Guarded",
+        "Revert",
         "WaveNotOpen",
         "OutOfWindow",
         "PullPending",
@@ -279,14 +296,15 @@ impl Verdict {
             Self::NotSelected => 7,
             Self::Held { .. } => 8,
             Self::Guarded(_) => 9,
-            Self::WaveNotOpen { .. } => 10,
-            Self::OutOfWindow { .. } => 11,
-            Self::PullPending(_) => 12,
-            Self::HookPending { .. } => 13,
-            Self::AwaitingOwner => 14,
-            Self::NativeControllerBehind => 15,
-            Self::Invalid => 16,
-            Self::NotTargeted => 17,
+            Self::Revert(_) => 10,
+            Self::WaveNotOpen { .. } => 11,
+            Self::OutOfWindow { .. } => 12,
+            Self::PullPending(_) => 13,
+            Self::HookPending { .. } => 14,
+            Self::AwaitingOwner => 15,
+            Self::NativeControllerBehind => 16,
+            Self::Invalid => 17,
+            Self::NotTargeted => 18,
         }
     }
 

@@ -9,7 +9,8 @@ mod tests;
 use k8s_openapi::jiff::Timestamp;
 
 pub(super) use cure::{cure, not_targeted};
-use guarded::{failed, guarded_words};
+pub(super) use guarded::reversal_words;
+use guarded::{failed, guarded_words, revert_words, reverting};
 
 use super::age;
 use super::picture::{Picture, State, verdict_since};
@@ -17,7 +18,8 @@ use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
 use crate::core::selector::Selector;
 use crate::core::{
-    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Verdict, stall_of,
+    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert, Verdict,
+    stall_of,
 };
 
 /// Why one node is where it is.
@@ -95,6 +97,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         ),
         Verdict::Held { until } => (None, held(node, until)),
         Verdict::Guarded(guarded) => guarded_words(picture, guarded),
+        Verdict::Revert(revert) => revert_words(picture, node, revert),
         Verdict::WaveNotOpen { wave, why } => (
             None,
             format!(
@@ -134,7 +137,9 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         since: match verdict {
             // These hold as long as the rollout is in its state.
             Verdict::Budget { .. } | Verdict::AwaitingOwner => picture.incomplete_since(),
-            Verdict::Guarded(Guarded::Stopped(_)) => picture.state_since(),
+            Verdict::Guarded(Guarded::Stopped(_)) | Verdict::Revert(Revert::Pending) => {
+                picture.state_since()
+            }
             Verdict::Guarded(Guarded::Inconclusive { .. })
             | Verdict::Partition
             | Verdict::NotSelected
@@ -167,6 +172,7 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
             Some("UpdatingInPlace".into()),
             format!("has its turn: its pod{pod} gets its new images in place"),
         ),
+        Progress::Reverting { .. } => reverting(picture, node),
         Progress::Starting => {
             let reason = trouble_word(node).unwrap_or_else(|| "Starting".into());
             let because = match trouble_words(node) {

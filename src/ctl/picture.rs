@@ -11,8 +11,8 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Behind, Fleet, Invalid, Mode, Node, Note, Pause, Phase, Plan, Progress, Reading, Revision,
-    RevisionState, Stall, Strategy, Verdict, decide,
+    Behind, Fleet, Invalid, Mode, Node, Note, Pause, Phase, Plan, PodRevision, Progress, Reading,
+    Revert, Revision, RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey};
 
@@ -192,6 +192,7 @@ impl Picture {
         let next = nodes.filter(|(node, verdict)| {
             let begins = match verdict {
                 Verdict::InProgress(Progress::Replacing) => true,
+                Verdict::InProgress(Progress::Reverting { .. }) => has_current(node),
                 Verdict::HookPending { .. } => !is_preparing(node),
                 _ => false,
             };
@@ -256,6 +257,12 @@ impl State {
     }
 }
 
+/// Whether its pod is of the current revision.
+fn has_current(node: &Node) -> bool {
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive.any(|pod| pod.revision == PodRevision::Current)
+}
+
 /// Whether its pod waits for its hook already.
 fn is_preparing(node: &Node) -> bool {
     node.pods.iter().any(|pod| pod.exit.preparing.is_some())
@@ -308,7 +315,10 @@ pub(super) fn verdict_since(
         Verdict::InProgress(Progress::Missing { since }) => {
             since.filter(|since| *since != first_look)
         }
-        Verdict::InProgress(Progress::UpdatingInPlace { since }) => Some(since),
+        Verdict::InProgress(
+            Progress::UpdatingInPlace { since } | Progress::Reverting { since },
+        ) => Some(since),
+        Verdict::Revert(Revert::Done) => Some(newest?.revised()),
         Verdict::InProgress(
             Progress::Starting
             | Progress::Surplus

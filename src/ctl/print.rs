@@ -27,6 +27,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "keep their outdated pods: selector does not select them",
     "keep their outdated pods: the annotation hold on the Node asks for that",
     "are outdated; the guard lets nothing new begin",
+    "run the revision before the one that the guard stopped again, or wait for that",
     "are outdated; their wave is not open",
     "are outdated and wait for their maintenance window",
     "are outdated, and their images are not on the node yet",

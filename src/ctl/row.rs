@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 use super::age;
-use super::explain::{behind, explain, revision_word, urgency};
+use super::explain::{behind, explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
 use crate::core::{Guarded, Offline, Stall, Verdict};
@@ -29,7 +29,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, Guarded, WaveNotOpen, OutOfWindow, PullPending, HookPending, AwaitingOwner,
+                  Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, AwaitingOwner,
                   NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
@@ -366,8 +366,9 @@ fn stopped(picture: &Picture, stall: Stall) -> String {
             counts.failures, counts.targeted, counts.threshold
         ),
     };
+    let back = reversal_words(picture);
     format!(
-        "stopped by the guard: {why}; roll out another template, or go on with: yurt-ds ctl resume {key}"
+        "stopped by the guard: {why}{back}; roll out another template, or go on with: yurt-ds ctl resume {key}"
     )
 }
 

@@ -57,13 +57,15 @@ impl Guarded {
     pub(super) fn known(&self, conditions: &[Condition]) -> Option<Record> {
         match &self.told {
             Told::Record(record) => record.clone(),
-            Told::Nothing => {
-                let told = conditions
-                    .iter()
-                    .find(|condition| condition.kind == GUARD)?;
-                Record::read(told.status == "True", &told.reason, &told.message)
-            }
+            Told::Nothing => on_daemonset(conditions),
         }
+    }
+
+    /// Whether it stands on the DaemonSet that the revision was stopped, and what it is taken back to.
+    pub(super) fn stands(&self, conditions: &[Condition]) -> bool {
+        let stop = |record: Record| (record.revision, record.stopped, record.before);
+        let seen = on_daemonset(conditions).map(stop);
+        seen.is_some() && seen == self.known(conditions).map(stop)
     }
 
     pub(super) fn tell(&mut self, record: Option<Record>) {
@@ -99,4 +101,11 @@ impl Guarded {
     pub(super) fn forget_replaced(&mut self) {
         self.replaced = Replaced::default();
     }
+}
+
+/// What stands on the DaemonSet.
+fn on_daemonset(conditions: &[Condition]) -> Option<Record> {
+    let mut conditions = conditions.iter();
+    let told = conditions.find(|condition| condition.kind == GUARD)?;
+    Record::read(told.status == "True", &told.reason, &told.message)
 }

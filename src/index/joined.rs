@@ -16,6 +16,7 @@ use crate::core::in_place::Successions;
 use crate::core::revision::RevisionFacts;
 use crate::core::{
     Behind, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState, Targeting,
+    WayBack,
 };
 
 /// The fleet as it was made last, and what happened since.
@@ -86,6 +87,7 @@ pub(super) fn fleet(
             revision: present.state.clone(),
             replaces: false,
             successions: Successions::new(),
+            way_back: WayBack::default(),
             record: None,
             nodes: all(key, set, nodes, &present, revisions, now),
         }),
@@ -95,6 +97,7 @@ pub(super) fn fleet(
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     kept.replaces = revisions.len() > 1;
     kept.successions = set.successions(&present.state, revisions);
+    kept.way_back = set.way_back(&present.state, revisions);
     kept.record = set.guard.record(&set.conditions, &present.state);
     kept.revision = match &present.state {
         state

@@ -24,8 +24,8 @@ use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, 
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    NodeName, Pod, PodRevision, PodUid, Predownloading, Preparing, Reading, Record,
-    ResourceVersion, Revision, RevisionState, RollingUpdateType,
+    NodeName, OnFailure, Past, Pod, PodRevision, PodUid, Predownloading, Preparing, Reading,
+    Record, ResourceVersion, Revision, RevisionState, RollingUpdateType, WayBack,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
@@ -108,7 +108,12 @@ pub enum Write {
     /// That it waits for its hook.
     Preparing,
     /// That it becomes one of this revision in place.
-    Renewal(Revision),
+    Renewal {
+        /// The revision.
+        to: Revision,
+        /// The stopped revision that it is taken back from; `None`: the new one is the current one.
+        from: Option<Revision>,
+    },
 }
 
 impl Write {
@@ -117,7 +122,7 @@ impl Write {
         match self {
             Self::Deletion => seen.pod.terminating,
             Self::Preparing => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
-            Self::Renewal(revision) => seen.hash.as_deref() == Some(revision.as_str()),
+            Self::Renewal { to, .. } => seen.hash.as_deref() == Some(to.as_str()),
         }
     }
 }
@@ -152,9 +157,13 @@ impl Overlay {
                 let since = Some(self.at);
                 pod.exit.preparing.get_or_insert(Preparing { since });
             }
-            Write::Renewal(revision) => {
-                pod.revision = PodRevision::Current;
-                pod.in_place.revision = Some(revision.clone());
+            Write::Renewal { to, from } => {
+                pod.revision = match from {
+                    None => PodRevision::Current,
+                    Some(_) => PodRevision::Outdated,
+                };
+                pod.in_place.revision = Some(to.clone());
+                pod.in_place.reverted_from = from.clone();
                 pod.in_place.update = Some(Update {
                     at: self.at,
                     is_carried_out: false,
@@ -634,6 +643,31 @@ impl SetRecord {
         let old = revisions.iter().filter(|known| known.hash != *target);
         let between = |old: &RevisionFacts| Succession::between(&old.shape, &new.shape, generation);
         old.map(|old| (old.hash.clone(), between(old))).collect()
+    }
+
+    /// How pods of the current revision get back to older ones, where somebody asked for that.
+    pub(super) fn way_back(&self, state: &RevisionState, revisions: &[RevisionFacts]) -> WayBack {
+        let asked = match &self.reading {
+            Reading::Strategy { strategy, .. } => strategy.on_failure == OnFailure::RevertInPlace,
+            Reading::NotOurs | Reading::Invalid(_) => false,
+        };
+        let RevisionState::Current(current) = state else {
+            return WayBack::default();
+        };
+        let current = revisions.iter().find(|known| known.hash == *current);
+        let Some(current) = current.filter(|_| asked) else {
+            return WayBack::default();
+        };
+        let older = revisions.iter().filter(|known| known.hash != current.hash);
+        // Nobody knows the generation of an older template any more, and the present one would be a lie.
+        let past = |old: &RevisionFacts| Past {
+            number: old.number,
+            succession: Succession::between(&current.shape, &old.shape, None),
+        };
+        WayBack {
+            stands: self.guard.stands(&self.conditions),
+            revisions: older.map(|old| (old.hash.clone(), past(old))).collect(),
+        }
     }
 
     /// The images of the current revision, where it matters who has them.

@@ -31,6 +31,8 @@ pub(crate) struct Example {
 pub(crate) enum Step {
     /// `image`: the image of the first container changes.
     Image,
+    /// `crashes`: from now on containers with a changed image crash.
+    Crashes,
     /// `annotate: NAME=VALUE` or `annotate: NAME-`: an annotation of the DaemonSet is set or removed. `{revision}` in the
     /// value stands for the hash of the present revision.
     Annotate(String, Option<String>),
@@ -127,8 +129,10 @@ pub(crate) fn is_daemon_set(object: &Value) -> bool {
 
 impl Step {
     fn read(text: &str) -> Option<Self> {
-        if text == "image" {
-            return Some(Self::Image);
+        match text {
+            "image" => return Some(Self::Image),
+            "crashes" => return Some(Self::Crashes),
+            _ => {}
         }
         let (verb, rest) = text.split_once(": ")?;
         let rest = rest.trim();
@@ -159,7 +163,7 @@ fn a_page_is_read_as_the_index_says() {
     let page = Page::read(
         "partition.md",
         "# `partition`\n\n```yaml\nkind: DaemonSet\n---\nkind: Node\n```\n\n<!-- expect: RolloutComplete=True \"kept: 1\" -->\n\
-         <!-- annotate: partition=0 -->\n<!-- annotate: paused- -->\n<!-- expect: converged -->\n\n```yaml\nkind: Node\n```\n",
+         <!-- annotate: partition=0 -->\n<!-- annotate: paused- -->\n<!-- crashes -->\n<!-- expect: converged -->\n\n```yaml\nkind: Node\n```\n",
     );
     assert_eq!(page.title, "# `partition`");
     let [first, second] = page.examples.as_slice() else {
@@ -172,6 +176,7 @@ fn a_page_is_read_as_the_index_says() {
         condition,
         Step::Annotate("partition".into(), Some("0".into())),
         Step::Annotate("paused".into(), None),
+        Step::Crashes,
         Step::Converged,
     ];
     assert_eq!(first.steps, expected);

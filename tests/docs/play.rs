@@ -19,6 +19,7 @@ use yurt_ds::core::strategy::{Reading, Source, read};
 use yurt_ds::sim::kubelet::{NodeSpec, Offline};
 
 use super::page::{Example, Step, is_daemon_set};
+use crate::scenarios::guard::crashing;
 use crate::support::embedded;
 use crate::support::world::World;
 
@@ -94,6 +95,7 @@ impl Stage {
         let kubelets = &self.world.kubelets;
         match step {
             Step::Image => self.change_image().await,
+            Step::Crashes => kubelets.behaviour("*-next", crashing()).await,
             Step::Annotate(name, value) => self.annotate(name, value.as_deref()).await,
             Step::Offline(node) => kubelets.set_offline(node, Offline::MARKED).await,
             Step::Online(node) => kubelets.set_online(node).await,

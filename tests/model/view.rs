@@ -56,6 +56,7 @@ impl State {
             revision,
             replaces: revisions.count() > 1,
             successions: successions(&set, rules),
+            way_back: Default::default(),
             // What the guard remembers is no part of this model: it judges by what it sees.
             record: None,
             nodes: (0..self.nodes.len())
@@ -116,6 +117,7 @@ impl State {
                 containers: Arc::new([container(pod.template)]),
                 is_over: false,
                 update: pod.changing.then(under_way),
+                reverted_from: None,
             },
             exit: Default::default(),
             trouble: is_stuck.then(|| Trouble {

@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::*;
 use crate::api;
+use crate::core::in_place::Recreate;
 use crate::core::{
-    Cause, Counts, Labels, Node, Pod, PodRevision, Progress, Readiness, Revision, Targeting,
-    Trouble,
+    Cause, Counts, Labels, Node, NodeName, Pod, PodRevision, Progress, Readiness, Record, Reversal,
+    Revision, Stopped, Targeting, Trouble,
 };
 use crate::index::{Index, SetKey};
 
@@ -63,6 +64,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         revision: RevisionState::Current(Revision::from("abc")),
         replaces: true,
         successions: Default::default(),
+        way_back: Default::default(),
         record: None,
         nodes: names.iter().map(node).collect(),
     }
@@ -84,6 +86,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         domains: Vec::new(),
         guarded: None,
         record: None,
+        reversal: None,
         waves: Vec::new(),
         next_wake: None,
     }
@@ -365,4 +368,70 @@ fn a_daemonset_that_left_keeps_nothing_of_ours() {
         condition(STALLED, false, "NotStalled", ""),
     ];
     assert_eq!(Report::of_nothing().difference(&before, at(0)).len(), 2);
+}
+
+/// The reasons of Events and what they end with, each told once while it goes on.
+#[test]
+fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() {
+    let fleet = fleet(&["a", "b"], None);
+    let told = |reversal: Reversal| {
+        let stopped = Guarded::Stopped(Stopped::FailedByRevision);
+        let record = Record {
+            stopped: Some(Stopped::FailedByRevision),
+            before: Some("old".into()),
+            ..Record::of("abc".into())
+        };
+        Plan {
+            guarded: Some(stopped),
+            record: Some(record),
+            reversal: Some(reversal),
+            ..plan(Phase::Stalled(Stall::FailedByRevision), vec![], 1)
+        }
+    };
+    let names = |names: &[&str]| names.iter().map(|name| NodeName::from(*name)).collect();
+    let begins = told(Reversal {
+        to: Some("old".into()),
+        under_way: names(&["a", "b"]),
+        ..Reversal::default()
+    });
+    let goes_on = told(Reversal {
+        under_way: names(&["b"]),
+        done: names(&["a"]),
+        ..begins.reversal.clone().unwrap()
+    });
+    let over = told(Reversal {
+        under_way: vec![],
+        done: names(&["a", "b"]),
+        ..begins.reversal.clone().unwrap()
+    });
+    let impossible = told(Reversal {
+        under_way: vec![],
+        stuck: names(&["a"]),
+        why: Some(Recreate::OtherChange),
+        ..begins.reversal.clone().unwrap()
+    });
+    let of_it = |report: &Report| {
+        let mut notices = report.notices.iter();
+        let found = notices.find(|notice| notice.reason != "RolloutStalled");
+        found.map(|notice| (notice.reason, notice.warning, notice.note.clone()))
+    };
+    let first = report(vec![], &fleet, &begins);
+    assert!(said(&first, STALLED).contains("pods that have it are taken back in place to old"));
+    let (reason, warning, note) = of_it(&first).unwrap();
+    assert_eq!((reason, warning), ("Reverting", false));
+    assert!(note.ends_with(": a, b"), "{note}");
+    let second = report(first.conditions.clone(), &fleet, &goes_on);
+    assert_eq!(of_it(&second), None);
+    assert_eq!(said(&second, STALLED), said(&first, STALLED));
+    let last = report(second.conditions, &fleet, &over);
+    let (reason, warning, note) = of_it(&last).unwrap();
+    assert_eq!((reason, warning), ("Reverted", false));
+    assert!(note.ends_with(": a, b"), "{note}");
+    let refused = report(first.conditions, &fleet, &impossible);
+    let (reason, warning, note) = of_it(&refused).unwrap();
+    assert_eq!((reason, warning), ("NotReverted", true));
+    assert!(
+        note.contains("more than images") && note.ends_with(": a"),
+        "{note}"
+    );
 }

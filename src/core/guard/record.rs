@@ -5,7 +5,7 @@
 //! stopped. It is about one revision, and another one begins with an empty sheet.
 //!
 //! ```text
-//! revision 5d4f8: failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
+//! revision 5d4f8: back to: 8c1a2; failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
 //! ```
 
 use std::collections::BTreeSet;
@@ -19,6 +19,7 @@ pub(super) const FAILED_NAMED: usize = 200;
 /// Nodes of [`Record::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
 pub(super) const BROKEN_NAMED: usize = 1000;
 
+const BACK: &str = "back to: ";
 const FAILED: &str = "failed: ";
 const BROKEN: &str = "broken before: ";
 const TWICE: &str = "replaced twice: ";
@@ -30,6 +31,8 @@ pub struct Record {
     pub revision: Revision,
     /// Why it was stopped, if it was. Only another revision or `resume` ends that.
     pub stopped: Option<Stopped>,
+    /// The revision that its pods are taken back to, chosen when it was stopped (`on-failure: RevertInPlace`).
+    pub before: Option<Revision>,
     /// Nodes that were charged to it and have not proved since that they run it.
     pub failed: BTreeSet<NodeName>,
     /// More of these, whose names are not kept.
@@ -46,6 +49,7 @@ impl Record {
         Self {
             revision,
             stopped: None,
+            before: None,
             failed: BTreeSet::new(),
             more: 0,
             broken_before: BTreeSet::new(),
@@ -77,7 +81,9 @@ impl Record {
             false => None,
         };
         for part in parts.split("; ") {
-            if let Some(names) = part.strip_prefix(FAILED) {
+            if let Some(before) = part.strip_prefix(BACK) {
+                record.before = Some(before.into());
+            } else if let Some(names) = part.strip_prefix(FAILED) {
                 (record.failed, record.more) = read_names(names);
             } else if let Some(names) = part.strip_prefix(BROKEN) {
                 record.broken_before = read_names(names).0;
@@ -113,6 +119,10 @@ impl fmt::Display for Record {
             (TWICE, &self.replaced_twice, 0),
         ];
         let mut separator = "";
+        if let Some(before) = &self.before {
+            write!(f, "{BACK}{before}")?;
+            separator = "; ";
+        }
         for (title, names, more) in parts {
             if names.is_empty() && more == 0 {
                 continue;
@@ -157,7 +167,16 @@ mod tests {
             more: 7,
             ..empty.clone()
         };
-        for record in [&empty, &some, &many, &nameless] {
+        let bare = Record {
+            stopped: Some(Stopped::FailedByRevision),
+            before: Some("8c1a2".into()),
+            ..empty.clone()
+        };
+        let back = Record {
+            before: bare.before.clone(),
+            ..many.clone()
+        };
+        for record in [&empty, &some, &many, &nameless, &bare, &back] {
             let message = record.to_string();
             let read = Record::read(record.stopped.is_some(), record.reason(), &message);
             assert_eq!(read.as_ref(), Some(record), "{message}");

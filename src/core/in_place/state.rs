@@ -21,6 +21,9 @@ pub struct State {
     pub revision: String,
     /// When we asked for that.
     pub update_timestamp: Time,
+    /// The stopped revision that the pod was taken back from; absent: it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverted_from: Option<String>,
     /// By container what it was like before: those whose images were changed, and those that had been restarted.
     #[serde(default)]
     pub last_container_statuses: BTreeMap<String, Before>,

@@ -105,6 +105,7 @@ fn state(image_id: &str) -> State {
     State {
         revision: "new".into(),
         update_timestamp: Time(at(100)),
+        reverted_from: None,
         last_container_statuses: [("main".into(), before)].into(),
     }
 }
@@ -228,6 +229,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
         containers: [main, side, injected].into(),
         is_over: false,
         update: None,
+        reverted_from: None,
     };
     let strategy = Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,

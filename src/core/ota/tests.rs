@@ -59,6 +59,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        way_back: Default::default(),
         record: None,
         nodes: vec![Node {
             labels: Labels::default(),

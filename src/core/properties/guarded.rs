@@ -25,6 +25,7 @@ pub(super) fn records() -> impl Random<Record> {
         let names = |names: BTreeSet<String>| names.into_iter().map(NodeName::from).collect();
         Record {
             stopped,
+            before: (lists.0.len() > 2).then(|| "old".into()),
             failed: names(lists.0),
             broken_before: names(lists.1),
             replaced_twice: names(lists.2),

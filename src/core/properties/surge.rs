@@ -321,6 +321,7 @@ impl World {
             },
             replaces: true,
             successions: Default::default(),
+            way_back: Default::default(),
             record: None,
             nodes: self.nodes.iter().enumerate().map(node).collect(),
         }

@@ -187,6 +187,7 @@ impl World {
             revision,
             replaces: self.known.len() > 1,
             successions: Default::default(),
+            way_back: Default::default(),
             record: self.record.clone(),
             nodes: self
                 .nodes

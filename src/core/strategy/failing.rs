@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::read::{invalid, parse, quoted};
 use super::value::duration;
-use super::{Invalid, Share};
+use super::{Invalid, OnFailure, Share};
 use crate::core::fleet::Revision;
 use crate::core::names::{
     FAILURE_THRESHOLD, FAILURE_WINDOW, ON_FAILURE, REPLACE_BROKEN_FIRST, RESUME,
@@ -46,19 +46,19 @@ pub(super) fn broken(annotations: &Annotations) -> Result<bool, Invalid> {
     }
 }
 
-/// `on-failure`, of which there is one way so far.
-pub(super) fn reaction(annotations: &Annotations) -> Result<(), Invalid> {
+/// `on-failure`.
+pub(super) fn reaction(annotations: &Annotations) -> Result<OnFailure, Invalid> {
     let Some(text) = annotations.get(ON_FAILURE) else {
-        return Ok(());
+        return Ok(OnFailure::Stop);
     };
     let why = match text.as_str() {
-        "Stop" => return Ok(()),
+        "Stop" => return Ok(OnFailure::Stop),
+        "RevertInPlace" => return Ok(OnFailure::RevertInPlace),
         "RevertSpec" => {
-            "which is not offered: it would change the template behind the back of whoever owns it; use Stop, and go \
-             back with kubectl rollout undo"
+            "which is not offered: it would change the template behind the back of whoever owns it; use RevertInPlace, \
+             which takes the pods back and leaves the template alone, or Stop, and go back with kubectl rollout undo"
         }
-        "RevertInPlace" => "which this version cannot do; use Stop",
-        _ => "which is not known here; use Stop",
+        _ => "which is not known here; use Stop or RevertInPlace",
     };
     Err(refused(ON_FAILURE, text, why))
 }

@@ -14,8 +14,8 @@ use super::RollingUpdateType::InPlaceIfPossible;
 use super::surge::{self, Shares};
 use super::value::{Expected, Flaw, duration, selector};
 use super::{
-    Invalid, Mode, Note, Pause, Predownload, Reading, RollingUpdateType, Share, Strategy, advice,
-    failing, sequence, wave,
+    Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType, Share,
+    Strategy, advice, failing, sequence, wave,
 };
 use crate::core::lifecycle::PreDelete;
 use crate::core::names::{
@@ -126,8 +126,14 @@ fn read_settings(
     let ready_settle = read_ready_settle(source.annotations);
     let predownload = used_in(mode, read_predownload(source.annotations), None, notes)?;
     let parallelism = read_parallelism(source.annotations, predownload, notes);
-    used_in(mode, failing::reaction(source.annotations), (), notes)?;
+    let on_failure = used_in(
+        mode,
+        failing::reaction(source.annotations),
+        OnFailure::Stop,
+        notes,
+    )?;
     Ok(Strategy {
+        on_failure,
         mode,
         max_unavailable,
         max_surge,

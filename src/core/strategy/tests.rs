@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::core::names::{
     APPROVED_WAVES, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE, MAX_UNAVAILABLE, MIN_INTERVAL,
-    NOT_YET, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY,
-    UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
+    NOT_YET, ON_FAILURE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_TYPE, SELECTOR,
+    TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -110,6 +110,7 @@ fn every_spelling_of_every_mode_works() {
 #[test]
 fn nothing_but_the_mode_means_the_defaults() {
     let expected = Strategy {
+        on_failure: OnFailure::Stop,
         mode: Mode::AdvancedRollingUpdate,
         max_unavailable: Share::Percent(10),
         max_surge: Share::Number(0),
@@ -927,4 +928,21 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
     assert_eq!(strategy.max_unavailable, Share::Percent(30));
     let (_, notes) = case(&[(UPDATE_STRATEGY, "auto")]);
     assert_eq!(notes, []);
+}
+
+#[test]
+fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the_cure() {
+    let read = |text| rolling(&[(ON_FAILURE, text)]);
+    assert_eq!(without_notes(read("Stop")).on_failure, OnFailure::Stop);
+    let reverts = without_notes(read("RevertInPlace"));
+    assert_eq!(reverts.on_failure, OnFailure::RevertInPlace);
+    for (text, cure) in [
+        ("RevertSpec", "use RevertInPlace, which takes the pods back"),
+        ("revertinplace", "use Stop or RevertInPlace"),
+    ] {
+        let Reading::Invalid(invalid) = read(text) else {
+            panic!("{text} is accepted");
+        };
+        assert!(invalid.to_string().contains(cure), "{invalid}");
+    }
 }

@@ -261,6 +261,7 @@ fn the_old_pod_is_asked_before_it_goes() {
             revision: RevisionState::Current("r".into()),
             replaces: true,
             successions: Default::default(),
+            way_back: Default::default(),
             record: None,
             nodes: vec![node([old, new])],
         };

@@ -7,8 +7,8 @@ use crate::core::names::{
     HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
 };
 use crate::core::{
-    Cause, Guarded, Mode, Node, Offline, Progress, Stall, Verdict, WaveShut, queue as in_order,
-    stall_of,
+    Cause, Guarded, Mode, Node, Offline, Progress, Revert, Stall, Stopped, Verdict, WaveShut,
+    queue as in_order, stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -30,6 +30,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::Offline(offline) => cure_offline(picture, node, offline),
         Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),
         Verdict::Guarded(guarded) => cure_guarded(picture, guarded),
+        Verdict::Revert(revert) => cure_revert(picture, revert),
         Verdict::Paused { until } => {
             let resume = format!("yurt-ds ctl resume {}", picture.key);
             match until {
@@ -114,6 +115,21 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     }
 }
 
+fn cure_revert(picture: &Picture, revert: Revert) -> String {
+    let stays = cure_guarded(picture, Guarded::Stopped(Stopped::FailedByRevision));
+    match revert {
+        Revert::Done => format!("It stays so. {stays}"),
+        Revert::Pending if picture.plan.counts.allowed == 0 => {
+            format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
+        }
+        Revert::Pending => {
+            "It goes on by itself when a slot of max-unavailable is free, its maintenance window is open and its \
+             topology domain has its turn."
+                .to_owned()
+        }
+    }
+}
+
 fn cure_guarded(picture: &Picture, guarded: Guarded) -> String {
     let key = &picture.key;
     match guarded {
@@ -187,6 +203,10 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
         ),
         Progress::UpdatingInPlace { .. } => format!(
             "The kubelet stops each changed container and starts it with its new image. If that lasts, look at it: \
+             kubectl -n {namespace} describe pod {pod}"
+        ),
+        Progress::Reverting { .. } => format!(
+            "The kubelet stops each changed container and starts it with its old image. If that lasts, look at it: \
              kubectl -n {namespace} describe pod {pod}"
         ),
         Progress::Starting => {

@@ -1,7 +1,7 @@
 //! What the guard has to do with a node, in words.
 
 use super::{age, pod_name, trouble_word, trouble_words};
-use crate::core::{Cause, Guarded, Node, Stopped};
+use crate::core::{Cause, Guarded, Node, Reversal, Revert, Stopped};
 use crate::ctl::picture::Picture;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
@@ -52,6 +52,79 @@ pub(super) fn guarded_words(picture: &Picture, guarded: Guarded) -> (Option<Stri
             ),
         ),
     }
+}
+
+/// About a node whose pod has or had the revision that the guard stopped.
+pub(super) fn revert_words(
+    picture: &Picture,
+    node: &Node,
+    revert: Revert,
+) -> (Option<String>, String) {
+    let (pod, counts) = (pod_name(node), &picture.plan.counts);
+    match revert {
+        Revert::Pending => (
+            Some("Pending".into()),
+            format!(
+                "has the revision that the guard stopped, and its pod{pod} is available: it is taken back{} in place when \
+                 a slot is free ({} of {} taken)",
+                to(picture),
+                counts.unavailable,
+                counts.allowed
+            ),
+        ),
+        Revert::Done => (
+            Some("Done".into()),
+            format!(
+                "has its pod{pod} taken back{} in place, because the guard stopped the current one",
+                to(picture)
+            ),
+        ),
+    }
+}
+
+/// About a node whose pod is being taken back.
+pub(super) fn reverting(picture: &Picture, node: &Node) -> (Option<String>, String) {
+    let because = format!(
+        "has its pod{} taken back{} in place, because the guard stopped the current one; it is not available yet{}",
+        pod_name(node),
+        to(picture),
+        trouble_words(node)
+    );
+    (Some("Reverting".into()), because)
+}
+
+/// The revision that pods are taken back to.
+fn to(picture: &Picture) -> String {
+    let record = picture.plan.record.as_ref();
+    let before = record.and_then(|record| record.before.as_ref());
+    before.map_or_else(String::new, |before| format!(" to revision {before}"))
+}
+
+/// How far the revision that the guard stopped is taken back.
+pub(in crate::ctl) fn reversal_words(picture: &Picture) -> String {
+    let Some(reversal) = &picture.plan.reversal else {
+        return String::new();
+    };
+    let Reversal {
+        under_way,
+        done,
+        stuck,
+        why,
+        ..
+    } = reversal;
+    let stuck = match (stuck.len(), why) {
+        (0, _) => String::new(),
+        (nodes, why) => {
+            let why = why.map_or("somebody gave it to them again", |why| why.words());
+            format!(", {nodes} cannot be: {why}")
+        }
+    };
+    format!(
+        "; taken back{} in place: {} of {}{stuck}",
+        to(picture),
+        done.len(),
+        done.len() + under_way.len()
+    )
 }
 
 /// The nodes of which the circuit breaker speaks.

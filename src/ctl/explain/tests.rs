@@ -1,10 +1,13 @@
 //! Every state of a node has words.
 
 use super::*;
+use crate::core::in_place::{Shape, Succession};
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
 use crate::core::{
-    Fleet, Labels, Pause, Plan, Readiness, RevisionState, Strategy, Targeting, Trouble, decide,
+    Fleet, Labels, OnFailure, Past, Pause, Plan, Readiness, Record, RevisionState, Share, Stopped,
+    Strategy, Targeting, Trouble, WayBack, decide,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 const NOW: i64 = 10_000;
@@ -71,6 +74,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         successions: Default::default(),
+        way_back: Default::default(),
         record: None,
         nodes,
     };
@@ -258,4 +262,67 @@ fn a_pause_is_explained_with_its_end() {
             .contains("paused until 1970-01-01T02:51:40Z")
     );
     assert!(cure(&picture, 0).contains("by itself in 5m"));
+}
+
+#[test]
+fn a_revision_that_is_taken_back_has_words() {
+    let back = |ready: bool| {
+        let mut node = node("n1");
+        node.pods[0].in_place.reverted_from = Some("new".into());
+        node.pods[0].ready_since = node.pods[0].ready_since.filter(|_| ready);
+        node
+    };
+    let mut bad = updated("n1", 60);
+    bad.pods[0].ready_since = Some(at(NOW - 40));
+    let case = |n1: Node, verdict: &str, reason: &str, because: &str, next: &str| {
+        let mut picture = picture(vec![n1], None);
+        picture.strategy.on_failure = OnFailure::RevertInPlace;
+        picture.strategy.max_unavailable = Share::Number(0);
+        let record = Record {
+            stopped: Some(Stopped::FailedByRevision),
+            before: Some("5d4f8".into()),
+            ..Record::of("new".into())
+        };
+        picture.fleet.record = Some(record);
+        let shape = Arc::new(Shape::of(&serde_json::json!({})));
+        let past = Past {
+            number: 1,
+            succession: Succession::between(&shape, &shape, None),
+        };
+        picture.fleet.way_back = WayBack {
+            stands: true,
+            revisions: [("5d4f8".into(), past)].into(),
+        };
+        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+        let found = explain(&picture, 0);
+        let word = picture.plan.verdicts[0].word();
+        assert_eq!((word, found.reason.as_deref()), (verdict, Some(reason)));
+        assert!(found.because.contains(because), "{found:?}");
+        let cure = cure(&picture, 0);
+        assert!(cure.contains(next), "{cure}");
+        reversal_words(&picture)
+    };
+    let words = case(
+        back(true),
+        "Revert",
+        "Done",
+        "has its pod p-n1 taken back to revision 5d4f8 in place",
+        "yurt-ds ctl resume default/web",
+    );
+    assert_eq!(words, "; taken back to revision 5d4f8 in place: 1 of 1");
+    case(
+        back(false),
+        "InProgress",
+        "Reverting",
+        "it is not available yet",
+        "starts it with its old image",
+    );
+    let words = case(
+        bad,
+        "Revert",
+        "Pending",
+        "is taken back to revision 5d4f8 in place when a slot is free (0 of 0 taken)",
+        "allows none to be down",
+    );
+    assert_eq!(words, "; taken back to revision 5d4f8 in place: 0 of 1");
 }

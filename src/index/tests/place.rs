@@ -87,7 +87,10 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     let mut index = index_in_place();
     let overlay = Overlay {
         at: at(500),
-        write: Write::Renewal("bbb".into()),
+        write: Write::Renewal {
+            to: "bbb".into(),
+            from: None,
+        },
         doubt: Doubt::Accepted,
     };
     let set = index.set_mut(&key()).unwrap();
@@ -108,6 +111,29 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     );
     assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
     assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
+}
+
+#[test]
+fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
+    let mut index = index_in_place();
+    let overlay = Overlay {
+        at: at(500),
+        write: Write::Renewal {
+            to: "aaa".into(),
+            from: Some("bbb".into()),
+        },
+        doubt: Doubt::Unanswered,
+    };
+    feed(&mut index, &pod("n1", "bbb").ready(11).version("3"), 499);
+    let set = index.set_mut(&key()).unwrap();
+    set.lay_over("uid-n1".into(), overlay);
+    let told = fleet(&mut index);
+    let pod = &told.nodes[0].pods[0];
+    assert_eq!(
+        (pod.revision, &pod.in_place.reverted_from),
+        (PodRevision::Outdated, &Some("bbb".into()))
+    );
+    assert!(pod.in_place.is_under_way());
 }
 
 /// The pod on n1 as it was before the update, in an event that was under way.

@@ -1,0 +1,174 @@
+//! Taking back a revision that was stopped: within the budget, once per pod, and undone by `resume`.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::SignedDuration;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::{Random, carry_out, config, fleets, is_available, lacking, now, strategies};
+use crate::core::Strategy;
+use crate::core::testing::way_back;
+use crate::core::*;
+
+fn reverting() -> impl Random<Strategy> {
+    let strategy = (strategies(), prop::bool::weighted(0.1));
+    strategy.prop_map(|(strategy, stop)| Strategy {
+        mode: Mode::AdvancedRollingUpdate,
+        on_failure: match stop {
+            true => OnFailure::Stop,
+            false => OnFailure::RevertInPlace,
+        },
+        resume: None,
+        ..strategy
+    })
+}
+
+/// Fleets of a revision that was stopped, some of whose pods were taken back before, and one in a while relabelled since.
+fn stopped() -> impl Random<Fleet> {
+    (fleets(), vec(0..10_u8, 96), prop::bool::weighted(0.9)).prop_map(|(fleet, dice, stands)| {
+        let mut dice = dice.into_iter().cycle();
+        let mut fleet = Fleet {
+            revision: RevisionState::Current("new".into()),
+            replaces: true,
+            way_back: WayBack {
+                stands,
+                ..way_back(&["older", "old"])
+            },
+            record: Some(Record {
+                stopped: Some(Stopped::FailedByRevision),
+                before: Some("old".into()),
+                ..Record::of("new".into())
+            }),
+            ..fleet
+        };
+        for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
+            let (die, named) = (dice.next(), pod.clone());
+            *pod = match (pod.revision, die) {
+                (PodRevision::Current, Some(0)) => named.named("new").taken_back(now().as_second()),
+                (PodRevision::Current, Some(1)) => named.named("mine"),
+                (PodRevision::Current, _) => named.named("new"),
+                (_, Some(0..=2)) => named.named("old").taken_back(now().as_second()),
+                (_, Some(3)) => named.named("older"),
+                _ => named.named("old"),
+            };
+            if pod.revision == PodRevision::Unknown {
+                pod.revision = PodRevision::Outdated;
+            }
+        }
+        fleet
+    })
+}
+
+/// The pods that a plan takes back, with their nodes.
+fn taken_back<'a>(fleet: &'a Fleet, plan: &Plan) -> Vec<(&'a Node, &'a Pod)> {
+    let renews = |action: &Action| match action {
+        Action::UpdateInPlace { pod, renewal } if renewal.reverts.is_some() => {
+            Some(pod.uid.clone())
+        }
+        _ => None,
+    };
+    let uids: BTreeSet<PodUid> = plan.actions.iter().filter_map(renews).collect();
+    let pods = fleet.nodes.iter();
+    let pods = pods.flat_map(|node| node.pods.iter().map(move |pod| (node, pod)));
+    pods.filter(|(_, pod)| uids.contains(&pod.uid)).collect()
+}
+
+/// The kubelets do what was asked for.
+fn settle(fleet: &mut Fleet) {
+    for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
+        if let Some(update) = &mut pod.in_place.update {
+            update.is_carried_out = true;
+            pod.ready_since = Some(now() - SignedDuration::from_hours(1));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn who_is_available_is_only_taken_back_as_far_as_may_be_down(
+        strategy in reverting(), fleet in stopped(),
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        let taken = taken_back(&fleet, &plan);
+        let up = taken.iter().filter(|(_, pod)| is_available(pod, &strategy, now())).count();
+        if up > 0 {
+            prop_assert!(plan.counts.unavailable <= plan.counts.allowed);
+            prop_assert!(lacking(&fleet, &plan, &strategy, now()) + up <= plan.counts.allowed);
+        }
+    }
+
+    #[test]
+    fn only_pods_of_the_stopped_revision_that_may_be_touched_are_taken_back_and_nothing_advances(
+        strategy in reverting(), fleet in stopped(),
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        let taken = taken_back(&fleet, &plan);
+        let advances = |action: &&Action| match action {
+            Action::UpdateInPlace { renewal, .. } => renewal.reverts.is_none(),
+            Action::Delete(_) | Action::Surge { .. } => true,
+            _ => false,
+        };
+        prop_assert_eq!(plan.actions.iter().find(advances), None);
+        let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.way_back.stands;
+        prop_assert!(taken.is_empty() || asked && !is_paused(&strategy, now()));
+        for (node, pod) in taken {
+            prop_assert!(node.is_ready() && node.targeting == Targeting::Run);
+            prop_assert!(node.hold.as_ref().is_none_or(|hold| !hold.holds(now())));
+            let selector = strategy.selector.as_ref();
+            prop_assert!(selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key))));
+            prop_assert!(pod.revision == PodRevision::Current && !pod.terminating && !pod.surge);
+            prop_assert_eq!(&pod.in_place.reverted_from, &None);
+        }
+    }
+
+    #[test]
+    fn every_pod_is_taken_back_once_and_it_comes_to_an_end_whoever_relabels_them(
+        strategy in reverting(), fleet in stopped(), relabelled in vec(0..24_usize, 0..4),
+    ) {
+        let mut fleet = fleet;
+        let mut met: BTreeSet<PodUid> = BTreeSet::new();
+        for round in 0..100 {
+            let plan = decide(&strategy, &fleet, now());
+            let taken = taken_back(&fleet, &plan);
+            for (_, pod) in &taken {
+                prop_assert!(met.insert(pod.uid.clone()), "{} again", pod.uid);
+            }
+            if taken.is_empty() && round > 4 {
+                return Ok(());
+            }
+            fleet = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };
+            settle(&mut fleet);
+            if let Some(position) = relabelled.get(round)
+                && let Some(node) = fleet.nodes.get_mut(*position)
+                && let Some(pod) = node.pods.first_mut()
+            {
+                pod.revision = PodRevision::Current;
+            }
+        }
+        prop_assert!(false, "it goes on and on");
+    }
+
+    #[test]
+    fn resume_and_another_revision_undo_it(
+        strategy in reverting(), fleet in stopped(), another in any::<bool>(),
+    ) {
+        let resume = (!another).then(|| "new".into());
+        let strategy = Strategy { resume, ..strategy };
+        let mut fleet = fleet;
+        if another {
+            fleet.revision = RevisionState::Current("newest".into());
+        }
+        let plan = decide(&strategy, &fleet, now());
+        prop_assert_eq!(taken_back(&fleet, &plan).len(), 0);
+        prop_assert_eq!(plan.reversal, None);
+        let told = |verdict: &Verdict| matches!(
+            verdict,
+            Verdict::Revert(_) | Verdict::InProgress(Progress::Reverting { .. })
+        );
+        prop_assert!(!plan.verdicts.iter().any(told));
+    }
+}
