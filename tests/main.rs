@@ -1,7 +1,7 @@
 //! The one test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, surge, guard, identity, ota,
-//!   rest, prepull, predownload, lifecycle, operations, waves, inplace); each is a test on the embedded cluster, all
+//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, surge, guard, revert,
+//!   identity, ota, rest, prepull, predownload, lifecycle, operations, waves, inplace); each is a test on the embedded cluster, all
 //!   together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
@@ -42,6 +42,7 @@ mod scenarios {
     pub(crate) mod predownload;
     pub(crate) mod prepull;
     pub(crate) mod rest;
+    pub(crate) mod revert;
     pub(crate) mod rolling;
     pub(crate) mod surge;
     pub(crate) mod waves;

@@ -26,6 +26,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::knobs::ALL,
         scenarios::inplace::ALL,
         scenarios::guard::ALL,
+        scenarios::revert::ALL,
         scenarios::lifecycle::ALL,
         scenarios::surge::ALL,
         scenarios::ota::ALL,

@@ -12,7 +12,7 @@ use crate::support::story::{Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
 
 /// A container that ends a second after its start, again and again.
-fn crashing() -> Behaviour {
+pub(crate) fn crashing() -> Behaviour {
     Behaviour {
         crash_after: Some(secs(1)),
         never_ready: true,
@@ -21,7 +21,7 @@ fn crashing() -> Behaviour {
 }
 
 /// So many nodes may be down, and so many may fail.
-fn guarded(max_unavailable: usize, threshold: usize) -> Daemon {
+pub(crate) fn guarded(max_unavailable: usize, threshold: usize) -> Daemon {
     Daemon::new()
         .max_unavailable(&max_unavailable.to_string())
         .annotate("failure-threshold", &threshold.to_string())
@@ -38,16 +38,16 @@ fn three_of_six_crash() -> Story {
         .expect(deletions(3).and(untouched(4..=6)))
 }
 
-fn is_stopped() -> Check {
+pub(crate) fn is_stopped() -> Check {
     condition("Stalled", "True", "stopped by the guard").and(condition("Guard", "True", "failed: "))
 }
 
-fn is_free() -> Check {
+pub(crate) fn is_free() -> Check {
     not_condition("Stalled").and(not_condition("Guard"))
 }
 
 /// Names the current revision in the annotation `resume`.
-async fn resume(stage: Stage) -> anyhow::Result<()> {
+pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     let revision = stage.see(|picture| picture.current().cloned()).await;
     let revision = revision.context("a revision")?;
     let patch = annotation_patch("resume", Some(&revision));

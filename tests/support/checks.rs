@@ -132,6 +132,27 @@ pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
+/// These nodes have an available pod of the oldest revision, which names this image.
+pub(crate) fn taken_back(nodes: impl IntoIterator<Item = usize>, image: &'static str) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("taken back on {nodes:?}"), move |picture| {
+        for node in nodes.iter().map(|number| picture.node(*number)) {
+            let pod = picture.living(&node).next().ok_or("no pod")?;
+            let found = pod.spec.as_ref().map(|spec| &spec.containers[0].image);
+            demand(found == Some(&Some(image.into())), || {
+                format!("{node} has {found:?}")
+            })?;
+            demand(hash(&pod.metadata) == picture.oldest(), || {
+                format!("the pod on {node} does not name the oldest revision")
+            })?;
+            demand(picture.is_available_now(pod), || {
+                format!("the pod on {node} is not available")
+            })?;
+        }
+        Ok(())
+    })
+}
+
 /// So many updates in place by the controller since the story remembered.
 pub(crate) fn renewals(expected: usize) -> Check {
     Check::new(format!("{expected} updates in place"), move |picture| {

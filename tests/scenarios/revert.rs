@@ -1,0 +1,206 @@
+//! `on-failure: RevertInPlace`: pods that got a revision which the guard stopped are taken back, and stay so
+//! (spec/beyond.md §2, wish 3).
+
+use serde_json::{Value, json};
+use yurt_ds::sim::kubelet::Behaviour;
+
+use super::guard::{crashing, guarded, is_free, is_stopped, resume};
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::story::{Pace, Scenario, Story, Writes, secs};
+use crate::support::suite::scenarios;
+
+/// So many nodes may be down, and so many may fail before all are taken back.
+fn reverting(max_unavailable: usize, threshold: usize) -> Daemon {
+    guarded(max_unavailable, threshold).annotate("on-failure", "RevertInPlace")
+}
+
+/// Three of six nodes get an image that crashes; a crashing pod changes while it is written to.
+fn three_of_six_crash(daemon: Daemon) -> Story {
+    Story::on(6)
+        .with(daemon)
+        .allowed(3)
+        .writing(Writes::Attempts)
+        .behave(NEW, crashing())
+        .image(NEW)
+}
+
+/// The first three of five nodes run the new image well, the fourth crashes; they are taken back one at a time.
+fn one_by_one(pace: Pace) -> Story {
+    let slow = Behaviour {
+        ready_after: secs(pace.pick(30, 6)),
+        ..Behaviour::default()
+    };
+    Story::on(5)
+        .with(reverting(1, 0))
+        .writing(Writes::Attempts)
+        .behave(OLD, slow)
+        .behave_on(4, NEW, crashing())
+        .image(NEW)
+        .until(is_stopped())
+        .expect(deletions(4))
+}
+
+/// An image, and a change that no running pod can take.
+fn image_and_env(image: &str, env: Value) -> Value {
+    let mut patch = image_patch(image);
+    patch["spec"]["template"]["spec"]["containers"][0]["env"] = env;
+    patch
+}
+
+scenarios! {
+    fn w03_given_an_image_that_crashes_then_the_pods_that_got_it_are_taken_back_and_stay_so(pace) {
+        three_of_six_crash(reverting(3, 1))
+            .until(is_stopped().and(taken_back(1..=3, OLD)))
+            .until(event("Normal", "pods that have it are taken back in place to"))
+            .until(event("Normal", "no node that answers has it any more"))
+            .expect(deletions(3).and(renewals(3)).and(untouched(4..=6)))
+            .expect(condition("Guard", "True", "back to: "))
+            .throughout(is_stopped().and(taken_back(1..=6, OLD)).and(renewals(3)), pace.pick(3600, 10))
+            .quiet(600, 5)
+            // The template follows: nobody has to be restarted.
+            .image(OLD)
+            .until(converged().and(is_free()))
+            .expect(deletions(3).and(renewals(3)))
+    }
+
+    fn w03_given_pods_that_were_updated_in_place_then_the_same_pods_are_taken_back(pace) {
+        let daemon = reverting(3, 1)
+            .annotate("rolling-update-type", "InPlaceIfPossible")
+            .annotate("image-predownload-parallelism", "0");
+        let missing = Behaviour { image_error: true, ..Behaviour::default() };
+        let story = |bad: Behaviour| three_of_six_crash(daemon.clone())
+            .behave(NEW, bad)
+            .until(is_stopped().and(taken_back(1..=6, OLD)))
+            .throughout(untouched(1..=6).and(renewals(6)), pace.pick(3600, 10))
+            .behave(NEW, Behaviour::default())
+            .does("resume", resume)
+            .until(renewed(1..=6).and(is_free()))
+            .expect(renewals(12).and(no_deletions()));
+        vec![story(crashing()), story(missing)]
+    }
+
+    fn w03_given_a_node_that_returns_with_a_stopped_revision_then_it_is_taken_back_too(pace) {
+        three_of_six_crash(guarded(3, 1))
+            .behave_on(3, NEW, Behaviour::default())
+            // It is well, so the fourth had its turn.
+            .until(is_stopped().and(runs_current(3)).and(deletions(4)))
+            .offline([3])
+            .annotate("on-failure", "RevertInPlace")
+            .until(taken_back([1, 2, 4], OLD))
+            .throughout(renewals(3), pace.pick(600, 5))
+            .online([3])
+            .until(taken_back(1..=6, OLD))
+            .expect(deletions(4).and(renewals(4)).and(is_stopped()))
+    }
+
+    fn w03_given_a_revision_that_takes_its_nodes_down_then_their_return_ends_that(pace) {
+        let panics = Behaviour { kills_node_after: Some(secs(3)), never_ready: true, ..Behaviour::default() };
+        Story::on(4)
+            .with(reverting(2, 1))
+            .allowed(2)
+            .writing(Writes::Attempts)
+            .behave(NEW, panics)
+            .image(NEW)
+            .until(is_stopped())
+            .throughout(renewals(0).and(untouched(3..=4)), pace.pick(60, 3))
+            .online([1, 2])
+            .until(taken_back(1..=4, OLD))
+            .throughout(taken_back(1..=4, OLD).and(renewals(2)), pace.pick(600, 8))
+    }
+
+    fn w03_given_a_controller_that_dies_in_the_middle_then_nobody_is_taken_back_twice_nor_too_many_at_once(pace) {
+        let slow = pace.pick(30, 6);
+        let story = one_by_one(pace)
+            .until(renewals(2))
+            .controller(false)
+            .wait(pace.pick(5, 2))
+            .controller(true)
+            .until(renewals(3))
+            .controller(false)
+            .wait(2 * slow)
+            .controller(true)
+            .until(taken_back(1..=5, OLD))
+            .throughout(renewals(4).and(deletions(4)).and(untouched([5])), pace.pick(600, 8))
+            .expect(peak(1));
+        Scenario::from(story).alone()
+    }
+
+    fn w03_given_a_rollback_or_a_mended_template_in_the_middle_then_that_is_rolled_out(pace) {
+        // Who was not taken back yet is replaced.
+        let rollback = one_by_one(pace)
+            .until(renewals(2))
+            .image(OLD)
+            .until(converged().and(is_free()))
+            .expect(deletions(6).and(untouched([5])));
+        let mended = one_by_one(pace)
+            .until(renewals(2))
+            .image(NEWER)
+            .until(converged().and(is_free()))
+            .expect(deletions(9));
+        vec![rollback, mended]
+    }
+
+    fn back_given_pause_partition_selector_and_hold_then_they_hold_here_too(pace) {
+        let pool = |name: &str| json!({ "metadata": { "labels": { "pool": name } } });
+        three_of_six_crash(guarded(3, 1).annotate("partition", "2"))
+            .until(is_stopped())
+            .annotate("paused", "true")
+            .annotate("on-failure", "RevertInPlace")
+            .patch_node(2, pool("canary"))
+            .annotate("selector", "pool=canary")
+            .until(condition("Paused", "True", ""))
+            .throughout(renewals(0), pace.pick(600, 5))
+            .unannotate("paused")
+            .until(taken_back([2], OLD))
+            .throughout(renewals(1), pace.pick(600, 5))
+            .unannotate("selector")
+            .until(taken_back(1..=6, OLD))
+            .expect(renewals(3).and(deletions(3)).and(untouched(4..=6)))
+    }
+
+    fn back_given_pods_that_somebody_deletes_then_each_new_one_is_taken_back_once(pace) {
+        three_of_six_crash(reverting(3, 1))
+            .until(is_stopped().and(taken_back(1..=6, OLD)))
+            .excuse(1)
+            .excuse(5)
+            .delete_pod(1)
+            .until(terminating(1))
+            .until(renewals(4).and(taken_back(1..=6, OLD)))
+            .delete_pod(1)
+            .delete_pod(5)
+            .until(terminating(1).and(terminating(5)))
+            .until(renewals(6).and(taken_back(1..=6, OLD)))
+            .throughout(is_stopped().and(renewals(6)).and(deletions(3)), pace.pick(3600, 8))
+            .expect(condition("Guard", "True", "failed: "))
+    }
+
+    fn back_given_a_change_that_no_running_pod_can_take_then_nothing_is_touched_and_it_is_said_why(pace) {
+        Story::on(4)
+            .with(reverting(2, 1))
+            .allowed(2)
+            .behave(NEW, crashing())
+            .patch(image_and_env(NEW, json!([{ "name": "LEVEL", "value": "2" }])))
+            .until(condition("Stalled", "True", "RevertInPlace is not possible on nodes that have it"))
+            .until(one_event("Warning", "more than images, labels and annotations of the template changed"))
+            .throughout(renewals(0).and(deletions(2)).and(untouched(3..=4)), pace.pick(600, 8))
+            .patch(image_and_env(OLD, Value::Null))
+            .until(converged().and(is_free()))
+            .expect(renewals(0).and(deletions(4)).and(untouched(3..=4)))
+    }
+
+    fn back_given_new_pods_beside_old_ones_then_those_that_took_over_are_taken_back(pace) {
+        Story::on(4)
+            .with(reverting(1, 0).annotate("max-surge", "1"))
+            .writing(Writes::Surges)
+            .behave_on(3, NEW, crashing())
+            .image(NEW)
+            .until(is_stopped())
+            .until(taken_back([1, 2, 4], OLD))
+            // The old pod serves there, and the new one goes on beside it.
+            .throughout(renewals(3).and(untouched([3])).and(spares(1)), pace.pick(600, 8))
+            .image(OLD)
+            .until(converged().and(is_free()).and(spares(0)))
+            .expect(renewals(3).and(untouched([3])))
+    }
+}
