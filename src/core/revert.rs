@@ -69,6 +69,19 @@ pub struct Reversal {
     pub why: Option<Recreate>,
 }
 
+impl Reversal {
+    /// Why nodes keep the stopped revision, as the end of a sentence.
+    pub fn why_words(&self) -> &'static str {
+        match self.why {
+            None => "somebody gave it again to pods that were taken back",
+            Some(Recreate::UnknownRevision) => {
+                "the revision before is not in the history of the DaemonSet (revisionHistoryLimit)"
+            }
+            Some(why) => why.words(),
+        }
+    }
+}
+
 /// Which revision was the one before, as far as the fleet shows.
 pub(super) fn before(fleet: &Fleet) -> Option<Revision> {
     let mut votes: BTreeMap<&Revision, usize> = BTreeMap::new();

@@ -42,7 +42,7 @@ fn said(reversal: &Reversal) -> Option<(&'static str, String, &[NodeName])> {
         under_way,
         done,
         stuck,
-        why,
+        ..
     } = reversal;
     let to = to.as_ref().map_or("an older one", |to| to.as_str());
     if !under_way.is_empty() {
@@ -50,10 +50,7 @@ fn said(reversal: &Reversal) -> Option<(&'static str, String, &[NodeName])> {
         return Some(("Reverting", words, under_way));
     }
     if !stuck.is_empty() {
-        let why = why.map_or(
-            "somebody gave it to pods again that were taken back",
-            |why| why.words(),
-        );
+        let why = reversal.why_words();
         let words = format!(
             "RevertInPlace is not possible on nodes that have it, and nothing is done there: {why}; go back with kubectl \
              rollout undo"

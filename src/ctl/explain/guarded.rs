@@ -109,15 +109,11 @@ pub(in crate::ctl) fn reversal_words(picture: &Picture) -> String {
         under_way,
         done,
         stuck,
-        why,
         ..
     } = reversal;
-    let stuck = match (stuck.len(), why) {
-        (0, _) => String::new(),
-        (nodes, why) => {
-            let why = why.map_or("somebody gave it to them again", |why| why.words());
-            format!(", {nodes} cannot be: {why}")
-        }
+    let stuck = match stuck.len() {
+        0 => String::new(),
+        nodes => format!(", {nodes} cannot be: {}", reversal.why_words()),
     };
     format!(
         "; taken back{} in place: {} of {}{stuck}",
