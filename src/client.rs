@@ -5,6 +5,7 @@
 //! (`default_retry`), which would hold a lease renewal past its end.
 
 pub(crate) mod conditions;
+pub(crate) mod eviction;
 
 use std::fmt;
 use std::future::Future;
@@ -146,6 +147,8 @@ pub enum Failure {
     Forbidden,
     /// The server understood and says no (quota, admission, validation).
     Refused,
+    /// A disruption budget does not let the pod go (now).
+    Blocked,
     /// The server asks for fewer requests.
     Throttled,
     /// No answer, or one that says the server is not well; the write may have happened.
@@ -154,11 +157,12 @@ pub enum Failure {
 
 impl Failure {
     /// Every meaning.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Gone,
         Self::Conflict,
         Self::Forbidden,
         Self::Refused,
+        Self::Blocked,
         Self::Throttled,
         Self::Unreachable,
     ];
@@ -170,6 +174,7 @@ impl Failure {
             Self::Conflict => "conflict",
             Self::Forbidden => "forbidden",
             Self::Refused => "refused",
+            Self::Blocked => "blocked",
             Self::Throttled => "throttled",
             Self::Unreachable => "unreachable",
         }
@@ -201,6 +206,7 @@ impl CallError {
 /// What an error of `kube` means.
 pub fn failure(error: &kube::Error) -> Failure {
     match error {
+        kube::Error::Api(status) if eviction::refusal_in(status).is_some() => Failure::Blocked,
         kube::Error::Api(status) => Failure::of_status(status.code),
         _ => Failure::Unreachable,
     }

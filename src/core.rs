@@ -24,6 +24,7 @@ mod classify;
 mod decide;
 mod domains;
 pub mod eligibility;
+pub mod eviction;
 mod failing;
 pub mod fleet;
 mod gates;
@@ -58,6 +59,7 @@ mod waves;
 pub mod window;
 
 pub use decide::{decide, is_paused, queue, release};
+pub use eviction::{Evictions, Refusal};
 pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,
     Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
@@ -76,12 +78,12 @@ pub use plan::{
 pub use predownload::Predownloading;
 pub use revert::{Past, Reversal, WayBack};
 pub use strategy::{
-    Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType, Share,
-    Strategy, Topology, Waves,
+    Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
+    Share, Strategy, Topology, Waves,
 };
 pub use surge::exclusive::Exclusive;
 pub use verdict::{
-    Cause, Guarded, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
+    Cause, Guarded, Obstruction, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
 };
 pub use window::Windows;
 

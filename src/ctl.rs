@@ -12,6 +12,7 @@
 mod access;
 mod age;
 mod approve;
+mod budgets;
 mod code;
 pub mod edge;
 mod eject;

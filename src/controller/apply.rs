@@ -16,6 +16,7 @@ use super::metrics::{Metrics, Withheld};
 use super::surge::For;
 use crate::api;
 use crate::client::conditions::{image_request, patch_conditions, removal};
+use crate::client::eviction::{eviction, refusal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::core::names::{
     CONTROLLER, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
@@ -92,6 +93,7 @@ impl Writer {
     ) -> Result<(), Refusal> {
         match action {
             Action::Delete(pod) => self.delete(key, pod).await,
+            Action::Evict(pod) => self.evict(key, pod).await,
             Action::UpdateInPlace { pod, renewal } => self.renew(key, pod, renewal, now).await,
             Action::Mark {
                 pod,
@@ -107,6 +109,9 @@ impl Writer {
                 }
             }
             // The other half follows at once, by itself.
+            Action::Retire {
+                pod, evict: true, ..
+            } => self.evict(key, pod).await,
             Action::Retire { pod, .. } => self.delete(key, pod).await,
             Action::HandOver(pod) => self.hand_over(key, set, pod).await,
             Action::Surge { .. } => Ok(()),
@@ -211,6 +216,14 @@ impl Writer {
         };
         let request = requests::<api::Pod>(&key.namespace).delete(pod.name.as_str(), &parameters);
         self.send("delete", "pods", request).await.map(drop)
+    }
+
+    /// Evicts this pod as it was judged, and no other of its name.
+    async fn evict(&self, key: &SetKey, pod: &PodRef) -> Result<(), Refusal> {
+        let request = eviction(&key.namespace, pod);
+        self.send("create", "pods/eviction", request)
+            .await
+            .map(drop)
     }
 
     /// Updates this pod in place as it was judged, and no other of its name.
@@ -348,6 +361,14 @@ impl Refusal {
             self.failure(),
             Some(Failure::Conflict | Failure::Gone | Failure::Unreachable)
         )
+    }
+
+    /// What a disruption budget said, if it was one that refused.
+    pub(super) fn of_budget(&self) -> Option<crate::core::Refusal> {
+        match self {
+            Self::NotLeader => None,
+            Self::Failed { error, .. } => refusal(error),
+        }
     }
 
     /// What it means; `None` when nothing was sent.

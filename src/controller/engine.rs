@@ -165,8 +165,8 @@ impl SetState {
 /// An answer that the loop waited for.
 enum Done {
     Replaced(SetKey, PodRef, Write, Result<(), Refusal>),
-    /// The old pod is deleted; what became of handing over its successor.
-    Retired(SetKey, PodRef, PodUid, Result<(), Refusal>),
+    /// The old pod is deleted or evicted; what became of handing over its successor.
+    Retired(SetKey, PodRef, Write, PodUid, Result<(), Refusal>),
     Patched(SetKey, PodUid, Result<(), Refusal>),
     Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
     Reported(SetKey, Result<(), Refusal>),
@@ -594,6 +594,7 @@ impl Engine {
             return;
         };
         let write = match &action {
+            Action::Evict(_) | Action::Retire { evict: true, .. } => Some(Write::Eviction),
             Action::Delete(_) | Action::Retire { .. } => Some(Write::Deletion),
             Action::Mark {
                 preparing: Some(true),
@@ -643,10 +644,18 @@ impl Engine {
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.state.done.spawn(async move {
             let result = writer.act(&key, &whom, &action, now).await;
-            if let (Action::Retire { pod, successor }, Ok(())) = (&action, &result) {
+            if let (Action::Retire { pod, successor, .. }, Ok(()), Some(write)) =
+                (&action, &result, &write)
+            {
                 // At once, before the old pod is gone.
                 let handed = writer.hand_over(&key, &whom, successor).await;
-                return Done::Retired(key, pod.clone(), successor.uid.clone(), handed);
+                return Done::Retired(
+                    key,
+                    pod.clone(),
+                    write.clone(),
+                    successor.uid.clone(),
+                    handed,
+                );
             }
             match write {
                 Some(write) => Done::Replaced(key, action.pod().clone(), write, result),
@@ -724,8 +733,8 @@ impl Engine {
                 self.note_answer(&key, &result, now);
                 key
             }
-            Done::Retired(key, pod, successor, handed) => {
-                self.note_replaced(&key, &pod, Write::Deletion, &Ok(()), now);
+            Done::Retired(key, pod, write, successor, handed) => {
+                self.note_replaced(&key, &pod, write, &Ok(()), now);
                 if handed.is_err()
                     && let Some(state) = self.state.sets.get_mut(&key)
                 {
@@ -785,11 +794,18 @@ impl Engine {
             return;
         };
         set.end_replacement(&pod.uid, result.is_ok());
+        let answer = result.as_ref().map_err(Refusal::of_budget);
+        if let (Write::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
+            set.note_eviction(&pod.uid, answer.err().flatten(), now);
+        }
         let doubt = match result {
             Ok(()) => {
                 match &write {
                     Write::Deletion => {
                         info!(daemonset = %key, pod = %pod.name, "Deleted an outdated pod");
+                    }
+                    Write::Eviction => {
+                        info!(daemonset = %key, pod = %pod.name, "Evicted an outdated pod");
                     }
                     Write::Preparing => {
                         info!(daemonset = %key, pod = %pod.name, "Marked an outdated pod PreparingDelete");
@@ -807,7 +823,10 @@ impl Engine {
                 Some(Failure::Gone) => return, // the watch is about to say so
                 Some(Failure::Conflict) => Doubt::Conflict(pod.resource_version.clone()),
                 Some(Failure::Unreachable) => Doubt::Unanswered,
-                Some(Failure::Forbidden | Failure::Refused | Failure::Throttled) | None => {
+                Some(
+                    Failure::Forbidden | Failure::Refused | Failure::Blocked | Failure::Throttled,
+                )
+                | None => {
                     set.lift(&pod.uid);
                     return;
                 }
@@ -854,6 +873,8 @@ impl Engine {
             Failure::Gone | Failure::Conflict => {
                 debug!(daemonset = %key, %error, "The view was old");
             }
+            // The status says it, once.
+            Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden => {
                 let note = format!(
                     "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \

@@ -510,6 +510,7 @@ mod tests {
             record: None,
             reversal: None,
             waves: Vec::new(),
+            blocked: false,
             next_wake: None,
         }
     }

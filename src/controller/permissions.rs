@@ -70,7 +70,7 @@ const fn lease(scope: Scope, verb: &'static str) -> Permission {
 }
 
 /// Everything the controller asks of the API server, and nothing else.
-pub const NEEDED: [Permission; 23] = [
+pub const NEEDED: [Permission; 24] = [
     // What is to be rolled out, and the conditions that tools wait for.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "daemonsets", "list"),
@@ -88,6 +88,8 @@ pub const NEEDED: [Permission; 23] = [
     cluster("", "pods", "list"),
     cluster("", "pods", "watch"),
     cluster("", "pods", "delete"),
+    // With disruption: evict, instead of deleting it.
+    cluster("", "pods/eviction", "create"),
     // With max-surge the new pod is made here, and handed over to the DaemonSet.
     cluster("", "pods", "create"),
     cluster("", "pods", "patch"),

@@ -3,6 +3,7 @@
 //! The conditions are the memory: what was reported already is read back from the object, so that a restarted
 //! controller repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
 
+mod blocked;
 mod guarded;
 mod reverted;
 
@@ -10,6 +11,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use self::blocked::stays_blocked;
 use self::guarded::{is_stopped, same_stall, sheet, stopped_words};
 use self::reverted::{reversal, reversal_words};
 use super::apply::on_the_wire;
@@ -27,6 +29,9 @@ use k8s_openapi::jiff::Timestamp;
 
 /// Reason while nothing moves before a wave opens.
 const WAVE_NOT_OPEN: &str = "WaveNotOpen";
+
+/// Reason while a disruption budget lets no pod go.
+const BLOCKED: &str = "BlockedByPDB";
 
 /// Names in one message.
 const NAMED: usize = 10;
@@ -97,7 +102,11 @@ impl Report {
         };
         let (reason, note) = words(set, fleet, plan, &revision);
         let complete = matches!(plan.phase, Phase::Complete { .. });
-        if !complete && before.is_some_and(|before| stays(before, set, plan, &revision, lasting)) {
+        let stays = |before: &Condition| {
+            stays(before, set, plan, &revision, lasting)
+                || reason == PROGRESSING && stays_blocked(before, plan, &revision)
+        };
+        if !complete && before.is_some_and(stays) {
             return Self {
                 conditions: set.conditions.clone(),
                 notices: Vec::new(),
@@ -204,6 +213,10 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
             "PullPending",
             format!("{revision}: waiting for nodes to pull its images (predownload: required)"),
         ),
+        Phase::Progressing if plan.blocked => {
+            let words = plan.blocked_words(fleet);
+            (BLOCKED, format!("{revision}: waiting: {words}"))
+        }
         Phase::Progressing if plan.awaited().is_some() => (
             WAVE_NOT_OPEN,
             match plan.awaited() {
@@ -298,6 +311,7 @@ fn stall_reason(stall: Stall) -> &'static str {
         Stall::PodsNotCreated => "PodsNotCreated",
         Stall::NoProgress => "NoProgress",
         Stall::HookPending => "HookPending",
+        Stall::BlockedByPdb => BLOCKED,
     }
 }
 
@@ -343,6 +357,7 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
              admission webhook that refuses them (Events with reason FailedCreate)"
         ),
         Stall::HookPending => format!("stopped{}", overdue(set, fleet, plan)),
+        Stall::BlockedByPdb => format!("stopped: {}", plan.blocked_words(fleet)),
         Stall::NoProgress => format!(
             "stopped: the new pods do not become available on {names}; look at their readiness"
         ),
@@ -413,11 +428,12 @@ fn notice(
         Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
         Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
         Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
+        Phase::Progressing if reason == BLOCKED => (true, BLOCKED),
         // It goes on: no other rollout began.
         Phase::Progressing
             if same_revision
                 && before.is_some_and(|before| {
-                    ["Inconclusive", WAVE_NOT_OPEN].contains(&before.reason.as_str())
+                    ["Inconclusive", WAVE_NOT_OPEN, BLOCKED].contains(&before.reason.as_str())
                 }) =>
         {
             return None;

@@ -30,7 +30,8 @@ impl Restraint {
             Err(refusal) => refusal.failure(),
         };
         match failure {
-            None | Some(Failure::Gone | Failure::Conflict) => {}
+            // A disruption budget says nothing about other writes.
+            None | Some(Failure::Gone | Failure::Conflict | Failure::Blocked) => {}
             Some(_) if self.holds(now).is_some() => {}
             Some(_) => {
                 let pause = RETRY.0.saturating_mul(1 << self.failures.min(10));

@@ -26,7 +26,7 @@ use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::revert::Reversal;
 use super::scope::Scope;
 use super::strategy::{Mode, Pause, Strategy};
-use super::verdict::{Cause, Guarded, Progress, Revert, Verdict};
+use super::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
 use super::waves::Front;
 use super::{guard, in_place, ota, phase, removal, revert, surge};
 
@@ -137,7 +137,9 @@ impl Slots {
     /// The slot of a node whose old pod is available or not, where its wave has one too: a broken one has nothing to lose
     /// and is deleted, as far as `max-unavailable` goes; an available one gets its successor first, as far as `max-surge`
     /// goes.
-    fn take(&mut self, in_wave: &mut Self, available: bool) -> Option<Manner> {
+    ///
+    /// Whose pod may not be deleted now (`may_delete`) can still get a successor first.
+    fn take(&mut self, in_wave: &mut Self, available: bool, may_delete: bool) -> Option<Manner> {
         let pairs = match available {
             true => [
                 (&mut self.surge, &mut in_wave.surge, Manner::Surge),
@@ -149,7 +151,9 @@ impl Slots {
             ],
         };
         let mut pairs = pairs.into_iter();
-        let (slots, in_wave, manner) = pairs.find(|(all, wave, _)| **all > 0 && **wave > 0)?;
+        let is_open = |manner| may_delete || manner != Manner::Delete;
+        let (slots, in_wave, manner) =
+            pairs.find(|(all, wave, manner)| **all > 0 && **wave > 0 && is_open(*manner))?;
         (*slots, *in_wave) = (*slots - 1, *in_wave - 1);
         Some(manner)
     }
@@ -312,9 +316,10 @@ impl<'a> Draft<'a> {
                 break;
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
+            let may_delete = self.may_delete(turn.position);
             if *in_time > 0
                 && domains.may_begin(&self.fleet.nodes[turn.position])
-                && let Some(manner) = slots.take(in_wave, turn.available)
+                && let Some(manner) = slots.take(in_wave, turn.available, may_delete)
             {
                 self.replace(turn.position, manner);
                 *in_time -= 1;
@@ -338,18 +343,18 @@ impl<'a> Draft<'a> {
             }
             let node = &self.fleet.nodes[position];
             let actions = match self.classes[position] {
-                Class::Surging(pair) => match (pair.step, surge::alive(node)) {
-                    (surge::Step::Retire, Some(old)) => {
-                        let (leave, verdict) = removal::leave(self.strategy, old, self.now);
-                        if let Verdict::HookPending { .. } = verdict {
-                            self.verdicts[position] = pair.failed_or(verdict);
-                            leave.into_iter().collect()
-                        } else {
-                            pair.actions(node)
+                Class::Surging(pair) => {
+                    let old = surge::alive(node).filter(|_| pair.step == surge::Step::Retire);
+                    let leaves = old.and_then(|old| {
+                        let (leaves, told) = self.leave(old);
+                        let is_known = |told: &Verdict| matches!(told, Verdict::InProgress(_));
+                        if let Some(told) = told.filter(|told| !is_known(told)) {
+                            self.verdicts[position] = pair.failed_or(told);
                         }
-                    }
-                    _ => pair.actions(node),
-                },
+                        leaves
+                    });
+                    pair.actions(node, leaves)
+                }
                 Class::NotTargeted | Class::NoNode => surge::leave(node),
                 _ => continue,
             };
@@ -378,10 +383,11 @@ impl<'a> Draft<'a> {
                 continue;
             };
             let in_wave = &mut in_wave[self.gates.front.of_node(position)];
+            let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, Manner::Delete);
             }
-            let goes = self.verdicts[position] == Verdict::InProgress(Progress::Replacing);
+            let goes = self.actions[written..].iter().any(Action::takes_down);
             free = free.saturating_sub(usize::from(available && goes));
             *in_wave = in_wave.saturating_sub(usize::from(available && goes));
         }
@@ -457,15 +463,16 @@ impl<'a> Draft<'a> {
         let leaves = |position: usize| {
             matches!(self.classes[position], Class::Preparing { .. })
                 || matches!(
-                    self.verdicts[position],
-                    Verdict::HookPending { .. }
-                        | Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
+                    (&self.classes[position], &self.verdicts[position]),
+                    (_, Verdict::HookPending { .. })
+                        | (
+                            _,
+                            Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
+                        )
+                        | (Class::Surging(_), Verdict::BlockedByPdb { .. })
                 )
         };
-        let deleted: BTreeSet<&PodUid> = (self.actions.iter())
-            .filter(|action| matches!(action, Action::Delete(_)))
-            .map(|action| &action.pod().uid)
-            .collect();
+        let deleted = self.ended();
         let nodes = self.fleet.nodes.iter().enumerate();
         let staying = nodes.filter(|(position, node)| node.is_ready() && !leaves(*position));
         let pods = staying.flat_map(|(_, node)| &node.pods);
@@ -473,6 +480,12 @@ impl<'a> Draft<'a> {
         let marks = alive.filter_map(|pod| removal::stay(pod, opens));
         let marks: Vec<Action> = marks.take(BATCH).collect();
         self.actions.extend(marks);
+    }
+
+    /// The pods that go because of this plan.
+    fn ended(&self) -> BTreeSet<PodUid> {
+        let ends = self.actions.iter().filter(|action| action.ends());
+        ends.map(|action| action.pod().uid.clone()).collect()
     }
 
     /// Has nodes pull ahead that wait for their replacement; says which are asked now.
@@ -492,9 +505,14 @@ impl<'a> Draft<'a> {
     /// Says of the nodes that would be next what they wait for.
     fn tell_shut(&mut self) {
         for (position, class) in self.classes.iter().enumerate() {
-            if matches!(class, Class::Outdated { settling: None, .. })
-                && let Some(verdict) = self.gates.shut_at(position)
-            {
+            if !matches!(class, Class::Outdated { settling: None, .. }) {
+                continue;
+            }
+            let blocked = || {
+                let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
+                self.gates.blocked_at(position).filter(|_| waits)
+            };
+            if let Some(verdict) = self.gates.shut_at(position).or_else(blocked) {
                 let is_back = revert::is_back(self.strategy, self.fleet, position);
                 self.verdicts[position] = match is_back {
                     true => Verdict::Revert(Revert::Done),
@@ -502,6 +520,22 @@ impl<'a> Draft<'a> {
                 };
             }
         }
+    }
+
+    /// Whether the pod of the node at `position` can be made to go now, as far as disruption budgets go.
+    fn may_delete(&self, position: usize) -> bool {
+        let pod = self.fleet.nodes[position].outdated();
+        pod.is_none_or(|pod| {
+            let is_in_place = || match in_place::way(self.strategy, self.fleet, pod) {
+                Way::InPlace(_) => true,
+                Way::Recreate(_) => false,
+            };
+            self.gates.asking.may_ask(pod) || is_in_place()
+        })
+    }
+
+    fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
+        removal::leave(self.strategy, &mut self.gates.asking, pod, self.now)
     }
 
     /// The nodes whose gates are open (or all that wait), the first in the queue first.
@@ -531,6 +565,7 @@ impl<'a> Draft<'a> {
             asked.contains(&position)
                 || images.is_some_and(|images| images.keeps(position, &self.classes[position], pod))
         };
+        let ended = self.ended();
         let nodes = self.fleet.nodes.iter().enumerate();
         let kept = nodes.filter(|(position, _)| {
             !matches!(
@@ -540,6 +575,7 @@ impl<'a> Draft<'a> {
         });
         let pods =
             kept.flat_map(|(position, node)| surge::own(node).map(move |pod| (position, pod)));
+        let pods = pods.filter(|(_, pod)| !ended.contains(&pod.uid));
         let pods = pods.map(|(position, pod)| (pod, keeps_image(position, pod)));
         let withdrawn = ota::withdraw_but_images(pods);
         self.actions.extend(withdrawn);
@@ -547,9 +583,7 @@ impl<'a> Draft<'a> {
 
     fn replace(&mut self, position: usize, manner: Manner) {
         let node = &self.fleet.nodes[position];
-        let mut pods = node.pods.iter();
-        let Some(pod) = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated)
-        else {
+        let Some(pod) = node.outdated() else {
             return;
         };
         if let (Manner::Surge, RevisionState::Current(revision)) = (manner, &self.fleet.revision) {
@@ -572,12 +606,13 @@ impl<'a> Draft<'a> {
             Some(renewal) => {
                 let pod = ota::reference(pod);
                 let update = Action::UpdateInPlace { pod, renewal };
-                (Some(update), Verdict::InProgress(Progress::Replacing))
+                let told = Verdict::InProgress(Progress::Replacing);
+                (Some(update), Some(told))
             }
-            None => removal::leave(self.strategy, pod, self.now),
+            None => self.leave(pod),
         };
         self.actions.extend(action);
-        self.verdicts[position] = verdict;
+        self.verdicts[position] = verdict.unwrap_or(self.verdicts[position]);
     }
 
     /// Whether a targeted node is online, settled and outdated.
@@ -599,7 +634,10 @@ impl<'a> Draft<'a> {
             Some(Phase::Behind(_)) => Vec::new(),
             _ => self.gates.front.told(self.strategy.max_unavailable),
         };
-        let moving = self.actions.iter().any(Action::begins);
+        // Who was refused and is asked once more does not move before the answer is another one.
+        let begun = self.actions.iter().filter(|action| action.begins());
+        let moving = begun.count() > self.gates.asking.again();
+        let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
             let stopped = match self.guard.gate {
                 Some(Guarded::Stopped(stopped))
@@ -609,7 +647,7 @@ impl<'a> Draft<'a> {
                 }
                 _ => None,
             };
-            let about = (self.fleet, self.verdicts.as_slice(), stopped);
+            let about = (self.fleet, self.verdicts.as_slice(), stopped, blocked);
             phase::of_rollout(about, &counts, moving, self.now)
         };
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
@@ -622,6 +660,7 @@ impl<'a> Draft<'a> {
             .chain(self.guard.changes)
             .chain(self.gate_changes())
             .chain(self.reverts_again)
+            .chain(self.asked_again())
             .min();
         Plan {
             actions: self.actions,
@@ -636,8 +675,45 @@ impl<'a> Draft<'a> {
             record: self.guard.record,
             reversal: self.reversal,
             waves,
+            blocked: blocked.is_some(),
             next_wake,
         }
+    }
+
+    /// Since when nothing moves before a disruption budget lets a pod go; `None`: something does, or may by itself.
+    fn blocked_since(&self) -> Option<Timestamp> {
+        let (mut since, mut others) = (None, self.opens.is_some());
+        for (position, verdict) in self.verdicts.iter().enumerate() {
+            match *verdict {
+                Verdict::BlockedByPdb { since: from, .. } => {
+                    since = since.max(Some(from));
+                    let pod = leaving(&self.fleet.nodes[position]);
+                    others |= pod.is_some_and(|pod| self.gates.asking.is_hurried(pod));
+                }
+                Verdict::InProgress(_)
+                | Verdict::HookPending { .. }
+                | Verdict::FailedByRevision { .. }
+                | Verdict::OutOfWindow { .. }
+                | Verdict::PullPending(_)
+                | Verdict::Revert(_)
+                | Verdict::Guarded(_) => others = true,
+                Verdict::WaveNotOpen { why, .. } => {
+                    others |= !matches!(why, WaveShut::Unfinished { .. });
+                }
+                _ => {}
+            }
+        }
+        since.filter(|_| !others)
+    }
+
+    /// When a pod may be asked for again that a disruption budget did not let go.
+    fn asked_again(&self) -> Option<Timestamp> {
+        let nodes = self.fleet.nodes.iter().zip(&self.verdicts);
+        let waits =
+            |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });
+        let waiting = nodes.filter(|(_, told)| waits(told));
+        let due = waiting.filter_map(|(node, _)| self.gates.asking.due(leaving(node)?));
+        due.filter(|due| *due > self.now).min()
     }
 
     /// When a gate opens or shuts for a node that waits.
@@ -759,4 +835,10 @@ impl<'a> Draft<'a> {
         }
         counts
     }
+}
+
+/// The pod of a node that has to go, whether another one stands beside it or not.
+fn leaving(node: &Node) -> Option<&Pod> {
+    let is_old = |pod: &&Pod| pod.revision == PodRevision::Outdated;
+    surge::alive(node).filter(is_old)
 }

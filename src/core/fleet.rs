@@ -73,6 +73,8 @@ pub struct Fleet {
     pub successions: super::in_place::Successions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.
     pub way_back: super::WayBack,
+    /// How evictions were answered.
+    pub evictions: super::Evictions,
     /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
     pub record: Option<super::Record>,
     /// Every node that should run a pod or holds one, sorted by name, each name once.
@@ -248,6 +250,12 @@ impl Pod {
 }
 
 impl Node {
+    /// The pod that is to be replaced.
+    pub(super) fn outdated(&self) -> Option<&Pod> {
+        let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
+        self.pods.iter().find(is_outdated)
+    }
+
     /// Whether its Ready condition is `True`.
     pub fn is_ready(&self) -> bool {
         matches!(self.readiness, Readiness::Ready { .. })

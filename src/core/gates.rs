@@ -10,7 +10,9 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::Fleet;
+use super::eviction::Asking;
+use super::fleet::{Fleet, Node, Pod};
+use super::in_place::{Way, way};
 use super::opening::Openings;
 use super::predownload::Images;
 use super::strategy::Strategy;
@@ -25,6 +27,11 @@ pub(super) struct Gates<'a> {
     /// Whose wave is open.
     pub(super) front: Front<'a>,
     openings: Openings,
+    /// Whom the plan may ask to go.
+    pub(super) asking: Asking<'a>,
+    /// The pods that a disruption budget may keep, by position; empty where it has no say.
+    kept: Vec<Option<&'a Pod>>,
+    now: Timestamp,
     /// `None`: nothing is pulled ahead.
     pub(super) images: Option<Images<'a>>,
 }
@@ -38,11 +45,17 @@ impl<'a> Gates<'a> {
         guarded: Option<Guarded>,
         now: Timestamp,
     ) -> Self {
+        let asking = Asking::of(strategy, fleet, now);
+        let has_a_say = asking.is_any_refused() && strategy.max_surge.is_zero();
+        let kept = fleet.nodes.iter().filter(|_| has_a_say);
         Self {
             guarded,
             front,
             openings: Openings::of(strategy, fleet, now),
             images: Images::of(strategy, fleet, now),
+            kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
+            asking,
+            now,
         }
     }
 
@@ -54,6 +67,7 @@ impl<'a> Gates<'a> {
         let shut = self.front.shut_at(position);
         shut.or_else(|| self.out_of_window_at(position))
             .or_else(|| self.pull_pending_at(position))
+            .or_else(|| self.refused_at(position))
     }
 
     fn out_of_window_at(&self, position: usize) -> Option<Verdict> {
@@ -73,6 +87,19 @@ impl<'a> Gates<'a> {
         awaited.map(Verdict::PullPending)
     }
 
+    /// What is said of the node at `position` whose disruption budget did not let its pod go, whether it may be asked again
+    /// or not.
+    pub(super) fn blocked_at(&self, position: usize) -> Option<Verdict> {
+        let pod = self.kept.get(position).copied().flatten()?;
+        self.asking.blocked(pod)
+    }
+
+    fn refused_at(&self, position: usize) -> Option<Verdict> {
+        let pod = self.kept.get(position).copied().flatten()?;
+        let is_early = self.asking.due(pod).is_some_and(|due| due > self.now);
+        self.asking.blocked(pod).filter(|_| is_early)
+    }
+
     /// When time alone changes that, at the earliest.
     pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
         let opening = self.openings.at(position).changes;
@@ -81,4 +108,10 @@ impl<'a> Gates<'a> {
             .chain(self.front.changes_at(position))
             .min()
     }
+}
+
+/// The pod of this node that has to go, where it is not updated in place.
+fn evicted<'a>(strategy: &Strategy, fleet: &'a Fleet, node: &'a Node) -> Option<&'a Pod> {
+    let pod = node.outdated()?;
+    matches!(way(strategy, fleet, pod), Way::Recreate(_)).then_some(pod)
 }

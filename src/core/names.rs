@@ -20,8 +20,8 @@ pub const SELECTOR: &str = "apps.openyurt.io/selector";
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
 pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
-/// Annotations of this family that are planned; this version warns that they have no effect (KEP, Kruise, ACK Edge).
-pub const NOT_YET: [&str; 1] = ["apps.openyurt.io/disruption"];
+/// How a pod is made to go: `delete` or `evict`; see [`crate::core::strategy::Disruption`].
+pub const DISRUPTION: &str = "apps.openyurt.io/disruption";
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
 /// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].

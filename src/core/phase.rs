@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
+use super::eviction::BUDGET_PATIENCE;
 use super::failing;
 use super::fleet::{Fleet, Node, Pod};
 use super::lifecycle::HOOK_PATIENCE;
@@ -44,6 +45,9 @@ fn stuck(
             Cause::NodeLost => Ok(Stall::FailedByRevision),
             Cause::Crashing | Cause::NotStarting => Ok(Stall::PodsDoNotStart),
         },
+        Verdict::BlockedByPdb { since, .. } => {
+            by_deadline(Some(since), BUDGET_PATIENCE, Stall::BlockedByPdb)
+        }
         Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
         Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
         Verdict::InProgress(Progress::Missing { since }) => {
@@ -91,11 +95,11 @@ fn nobody_can_pull(verdicts: &[Verdict], counts: &Counts) -> bool {
 
 /// The phase, and when it would change by time alone.
 ///
-/// It is about nodes with their verdicts, and whether the guard stopped the revision while there is something to save from
-/// it. `moving` tells that this plan
+/// It is about nodes with their verdicts, whether the guard stopped the revision while there is something to save from it,
+/// and since when nothing moves because of disruption budgets. `moving` tells that this plan
 /// replaces something.
 pub(super) fn of_rollout(
-    (fleet, verdicts, stopped): (&Fleet, &[Verdict], Option<Stopped>),
+    (fleet, verdicts, stopped, blocked): (&Fleet, &[Verdict], Option<Stopped>, Option<Timestamp>),
     counts: &Counts,
     moving: bool,
     now: Timestamp,
@@ -118,6 +122,13 @@ pub(super) fn of_rollout(
     }
     if moving {
         return (Phase::Progressing, None);
+    }
+    if let Some(since) = blocked {
+        let patience = later(since, BUDGET_PATIENCE);
+        return match patience <= now {
+            true => (Phase::Stalled(Stall::BlockedByPdb), None),
+            false => (Phase::Progressing, Some(patience)),
+        };
     }
     let waiting = |verdict: &Verdict| {
         matches!(

@@ -39,6 +39,8 @@ pub struct Plan {
     pub reversal: Option<Reversal>,
     /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
     pub waves: Vec<WaveStand>,
+    /// Whether nothing moves before a disruption budget lets a pod go.
+    pub blocked: bool,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }
@@ -155,6 +157,8 @@ pub enum WaveState {
 pub enum Action {
     /// Delete the pod, if it still is the one that was judged.
     Delete(PodRef),
+    /// The same, if its disruption budget allows that too (`disruption: evict`).
+    Evict(PodRef),
     /// Update the running pod in place, if it still is the one that was judged.
     UpdateInPlace {
         /// The pod.
@@ -181,12 +185,14 @@ pub enum Action {
         /// What the new one runs.
         revision: Revision,
     },
-    /// Delete the pod, then hand its successor over to the DaemonSet.
+    /// Delete (or evict) the pod, then hand its successor over to the DaemonSet.
     Retire {
         /// The old pod.
         pod: PodRef,
         /// The one that was made beside it.
         successor: PodRef,
+        /// Whether it goes only if its disruption budget allows that.
+        evict: bool,
     },
     /// Make the DaemonSet the controller of this pod, which was made beside another one.
     HandOver(PodRef),
@@ -227,6 +233,7 @@ impl Action {
     pub fn pod(&self) -> &PodRef {
         match self {
             Self::Delete(pod)
+            | Self::Evict(pod)
             | Self::UpdateInPlace { pod, .. }
             | Self::Mark { pod, .. }
             | Self::HandOver(pod)
@@ -242,6 +249,7 @@ impl Action {
     pub fn begins(&self) -> bool {
         match self {
             Self::Delete(_)
+            | Self::Evict(_)
             | Self::UpdateInPlace { .. }
             | Self::Surge { .. }
             | Self::Retire { .. }
@@ -251,12 +259,41 @@ impl Action {
         }
     }
 
+    /// The same for a pod whose successor stands beside it.
+    pub(super) fn before(self, successor: PodRef) -> Self {
+        match self {
+            Self::Delete(pod) => Self::Retire {
+                pod,
+                successor,
+                evict: false,
+            },
+            Self::Evict(pod) => Self::Retire {
+                pod,
+                successor,
+                evict: true,
+            },
+            other => other,
+        }
+    }
+
+    /// Whether the pod goes because of it.
+    pub fn ends(&self) -> bool {
+        matches!(self, Self::Delete(_) | Self::Evict(_) | Self::Retire { .. })
+    }
+
+    /// Whether a pod that serves may stop doing so because of it.
+    pub(super) fn takes_down(&self) -> bool {
+        self.ends() || matches!(self, Self::UpdateInPlace { .. })
+    }
+
     /// Whether both would have the same effect, whatever version of the pod they were decided upon.
     pub fn says_the_same(&self, other: &Self) -> bool {
         let uid = |action: &Self| action.pod().uid.clone();
         uid(self) == uid(other)
             && match (self, other) {
-                (Self::Delete(_), Self::Delete(_)) | (Self::HandOver(_), Self::HandOver(_)) => true,
+                (Self::Delete(_), Self::Delete(_))
+                | (Self::Evict(_), Self::Evict(_))
+                | (Self::HandOver(_), Self::HandOver(_)) => true,
                 (Self::Surge { revision: a, .. }, Self::Surge { revision: b, .. }) => a == b,
                 (Self::Retire { successor: a, .. }, Self::Retire { successor: b, .. }) => {
                     a.uid == b.uid
@@ -466,4 +503,6 @@ pub enum Stall {
     NoProgress,
     /// The whole budget is held by pods whose preDelete hooks take too long.
     HookPending,
+    /// Every node that is left waits for a disruption budget, for too long.
+    BlockedByPdb,
 }

@@ -65,7 +65,9 @@ impl Predownloading {
 impl Predownloading {
     /// Whether the replacement of the pod on this node brings images that somebody wants there first.
     fn concerns(self, strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
-        let way = outdated(node).map(|pod| in_place::way(strategy, fleet, pod));
+        let way = node
+            .outdated()
+            .map(|pod| in_place::way(strategy, fleet, pod));
         match way {
             Some(Way::InPlace(change)) => !change.images.is_empty(),
             Some(Way::Recreate(_)) => !self.only_in_place,
@@ -187,7 +189,7 @@ impl<'a> Images<'a> {
             if room == 0 || !waits(&verdicts[*position]) {
                 continue;
             }
-            let Some(pod) = outdated(&fleet.nodes[*position]) else {
+            let Some(pod) = fleet.nodes[*position].outdated() else {
                 continue;
             };
             room -= 1;
@@ -241,7 +243,7 @@ impl<'a> Images<'a> {
     }
 
     fn pull(&self, node: &Node, begins: bool) -> Option<Pull> {
-        let pod = outdated(node)?;
+        let pod = node.outdated()?;
         Some(Pull {
             pod: reference(pod),
             node: node.name.clone(),
@@ -265,12 +267,15 @@ fn goes_on(class: &Class) -> bool {
 fn waits(verdict: &Verdict) -> bool {
     matches!(
         verdict,
-        Verdict::Budget { .. } | Verdict::PullPending(_) | Verdict::OutOfWindow { .. }
+        Verdict::Budget { .. }
+            | Verdict::BlockedByPdb { .. }
+            | Verdict::PullPending(_)
+            | Verdict::OutOfWindow { .. }
     )
 }
 
 fn stand(node: &Node, target: &Revision) -> Stand {
-    let Some(pod) = outdated(node) else {
+    let Some(pod) = node.outdated() else {
         return Stand::Settled;
     };
     let image = pod.image_ready.as_ref();
@@ -296,12 +301,6 @@ fn retry(failure: &PullFailure) -> Timestamp {
     let lasted = failure.failed.duration_since(failure.asked);
     let lasted = Duration::try_from(lasted.max(SignedDuration::ZERO)).unwrap_or_default();
     later(failure.failed, lasted.clamp(BACK_OFF.0, BACK_OFF.1))
-}
-
-/// The pod that is to be replaced.
-fn outdated(node: &Node) -> Option<&Pod> {
-    let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
-    node.pods.iter().find(is_outdated)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! How a pod that has its turn leaves: its hook is asked first, then it is deleted.
+//! How a pod that has its turn leaves: its hook is asked first, then it is deleted, or evicted where that is asked for.
 //!
 //! ```text
-//! has its turn ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted
+//! has its turn ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
 //!                     └────no───────────────────────────────────────────────►┘
 //! ```
 //!
@@ -10,20 +10,25 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
+use super::eviction::Asking;
 use super::fleet::Pod;
 use super::lifecycle::{HOOK_PATIENCE, Preparing};
 use super::ota::reference;
 use super::plan::Action;
 use super::strategy::Strategy;
-use super::verdict::{Progress, Verdict};
+use super::verdict::Verdict;
 
-/// What brings `pod` a step further on its way out at `now`, and what its node is told; no action while the hook is
-/// awaited.
-pub(super) fn leave(strategy: &Strategy, pod: &Pod, now: Timestamp) -> (Option<Action>, Verdict) {
+/// What brings `pod` a step further on its way out at `now`, and what its node is told, if there is something to tell; no
+/// action while the hook or a disruption budget is awaited.
+pub(super) fn leave(
+    strategy: &Strategy,
+    asking: &mut Asking<'_>,
+    pod: &Pod,
+    now: Timestamp,
+) -> (Option<Action>, Option<Verdict>) {
     let hook = strategy.pre_delete.as_ref();
     let Some(hook) = hook.filter(|hook| hook.hooks(&pod.exit)) else {
-        let delete = Action::Delete(reference(pod));
-        return (Some(delete), Verdict::InProgress(Progress::Replacing));
+        return asking.ask(pod);
     };
     let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
     let gate = gate.and_then(|gate| gate.shut());
@@ -38,7 +43,7 @@ pub(super) fn leave(strategy: &Strategy, pod: &Pod, now: Timestamp) -> (Option<A
         since: preparing.and_then(|preparing| preparing.since),
         overdue: preparing.and_then(overdue_at).is_some_and(|at| at <= now),
     };
-    (marks, waits)
+    (marks, Some(waits))
 }
 
 /// When a wait becomes worth a report.

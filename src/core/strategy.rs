@@ -71,6 +71,8 @@ pub struct Strategy {
     pub resume: Option<Revision>,
     /// Who has to agree before a pod is deleted; `None`: nobody.
     pub pre_delete: Option<Arc<PreDelete>>,
+    /// How a pod is made to go.
+    pub disruption: Disruption,
     /// Whether, and until when, nothing is replaced.
     pub pause: Option<Pause>,
     /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
@@ -102,6 +104,7 @@ impl Strategy {
             on_failure: OnFailure::Stop,
             resume: None,
             pre_delete: None,
+            disruption: Disruption::Delete,
             pause: None,
             min_ready: Duration::ZERO,
             ready_settle: DEFAULT_READY_SETTLE,
@@ -162,6 +165,15 @@ pub enum Predownload {
     Required,
     /// It does not wait; pulling only runs ahead.
     BestEffort,
+}
+
+/// How a pod is made to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disruption {
+    /// It is deleted.
+    Delete,
+    /// It is evicted: PodDisruptionBudgets have a say.
+    Evict,
 }
 
 /// Which nodes fail together, and how many such domains may be touched at once.

@@ -68,7 +68,7 @@ enum Spare {
 pub(super) enum Step {
     /// Nothing yet.
     Wait,
-    /// The DaemonSet's own pod is deleted, then the new one is handed over.
+    /// The DaemonSet's own pod is deleted (or evicted), then the new one is handed over.
     Retire,
     /// The new one is handed over to the DaemonSet.
     HandOver,
@@ -216,19 +216,15 @@ impl Pair {
         }
     }
 
-    /// What to write now.
-    pub(super) fn actions(&self, node: &Node) -> Vec<Action> {
+    /// What to write now; `leaves` is what makes the old pod go, where that is the step.
+    pub(super) fn actions(&self, node: &Node, leaves: Option<Action>) -> Vec<Action> {
         let mut actions = superfluous(node);
-        let made = spare(node);
-        actions.extend(match (self.step, made) {
-            (Step::HandOver, Some(made)) => Some(Action::HandOver(reference(made))),
-            (Step::Remove, Some(made)) => Some(Action::Delete(reference(made))),
-            (Step::Retire, Some(made)) => alive(node).map(|old| Action::Retire {
-                pod: reference(old),
-                successor: reference(made),
-            }),
-            _ => None,
-        });
+        actions.extend(spare(node).and_then(|made| match self.step {
+            Step::HandOver => Some(Action::HandOver(reference(made))),
+            Step::Remove => Some(Action::Delete(reference(made))),
+            Step::Retire => leaves.map(|leaves| leaves.before(reference(made))),
+            Step::Wait => None,
+        }));
         actions
     }
 }

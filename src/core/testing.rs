@@ -22,6 +22,7 @@ pub(super) fn fleet(nodes: Vec<Node>) -> Fleet {
         replaces: true,
         successions: Default::default(),
         way_back: Default::default(),
+        evictions: Default::default(),
         record: None,
         nodes,
     }
@@ -131,6 +132,15 @@ impl Pod {
             ready_since: Some(at(second + 10)),
             ..self
         }
+    }
+
+    /// With this label and no other.
+    pub(super) fn labelled(self, key: &str, value: &str) -> Self {
+        let exit = crate::core::Exit {
+            labels: [(key, value)].into_iter().collect(),
+            ..self.exit
+        };
+        Self { exit, ..self }
     }
 
     /// Not Ready.

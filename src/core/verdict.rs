@@ -16,6 +16,13 @@ pub enum Verdict {
         /// Whether that is for so long that somebody should look.
         overdue: bool,
     },
+    /// Its pod has its turn, and a PodDisruptionBudget does not let it go (`disruption: evict`): spends nothing.
+    BlockedByPdb {
+        /// Since when it is refused.
+        since: Timestamp,
+        /// In which way.
+        obstruction: Obstruction,
+    },
     /// Outdated; its turn comes when a slot is free.
     Budget {
         /// Its present pod is not available anyway.
@@ -146,6 +153,35 @@ impl PullStage {
     }
 }
 
+/// In which way an eviction was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Obstruction {
+    /// The disruption budget has none to give now.
+    Exhausted,
+    /// Kubernetes has not looked at the disruption budget (as it is now) yet.
+    NotProcessed,
+    /// Kubernetes cannot work out how many pods it lets go: for the pods of a DaemonSet it can do that only with a
+    /// `minAvailable` that is a number.
+    NotComputed,
+    /// More than one disruption budget selects the pod.
+    Several,
+}
+
+impl Obstruction {
+    /// What it means when it is said again after ten seconds: Kubernetes looks at a budget within one.
+    pub(super) fn after_a_while(self) -> Self {
+        match self {
+            Self::NotProcessed => Self::NotComputed,
+            other => other,
+        }
+    }
+
+    /// Whether somebody has to correct the disruption budgets.
+    pub fn is_mistake(self) -> bool {
+        matches!(self, Self::NotComputed | Self::Several)
+    }
+}
+
 /// In which way a node failed after it got the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -261,7 +297,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 19] = [
+    pub const WORDS: [&'static str; 20] = [
         "Done",
         "InProgress",
         "Budget",
@@ -277,6 +313,7 @@ impl Verdict {
         "OutOfWindow",
         "PullPending",
         "HookPending",
+        "BlockedByPDB",
         "AwaitingOwner",
         "NativeControllerBehind",
         "Invalid",
@@ -301,10 +338,11 @@ impl Verdict {
             Self::OutOfWindow { .. } => 12,
             Self::PullPending(_) => 13,
             Self::HookPending { .. } => 14,
-            Self::AwaitingOwner => 15,
-            Self::NativeControllerBehind => 16,
-            Self::Invalid => 17,
-            Self::NotTargeted => 18,
+            Self::BlockedByPdb { .. } => 15,
+            Self::AwaitingOwner => 16,
+            Self::NativeControllerBehind => 17,
+            Self::Invalid => 18,
+            Self::NotTargeted => 19,
         }
     }
 

@@ -132,7 +132,7 @@ impl Access {
                      credentials than those of {origin} by --kubeconfig or --context."
                 ),
             ),
-            Failure::Gone | Failure::Conflict | Failure::Refused => (
+            Failure::Gone | Failure::Conflict | Failure::Refused | Failure::Blocked => (
                 Code::Failed,
                 format!("Cannot {doing}: the API server {server} refuses: {error}."),
             ),

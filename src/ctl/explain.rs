@@ -1,5 +1,6 @@
 //! A verdict in words: what holds the node where it is, and what would change that.
 
+mod budgets;
 mod cure;
 mod guarded;
 mod pulls;
@@ -43,6 +44,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         Verdict::Done => (None, "runs the current revision".to_owned()),
         Verdict::InProgress(progress) => in_progress(picture, node, progress),
         Verdict::HookPending { overdue, .. } => hook_pending(picture, node, overdue),
+        Verdict::BlockedByPdb { obstruction, .. } => budgets::blocked(picture, node, obstruction),
         Verdict::Budget { broken: true } => (
             trouble_word(node),
             format!(
@@ -481,6 +483,7 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
         )));
     }
     match *verdict {
+        Verdict::BlockedByPdb { obstruction, .. } => obstruction.is_mistake().then_some(2),
         Verdict::HookPending { .. } => None,
         Verdict::InProgress(_) if !trouble_words(node).is_empty() => Some(1),
         Verdict::InProgress(

@@ -65,6 +65,7 @@ impl Picture {
     /// Judges a managed DaemonSet of the view; `None` when it is not one.
     pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
+        view.weigh(key, now);
         Self::of(&mut view.index, key, first_look, now)
     }
 
@@ -336,6 +337,7 @@ pub(super) fn verdict_since(
         ) => since,
         Verdict::FailedByRevision { since, .. } => Some(since),
         Verdict::HookPending { since, .. } => since,
+        Verdict::BlockedByPdb { since, .. } => Some(since),
         _ => None,
     }
 }

@@ -29,8 +29,8 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of why          those of a node, and namespace, name, phase, phaseMessage, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, AwaitingOwner,
-                  NativeControllerBehind, Invalid, NotTargeted";
+                  Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
+                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -265,7 +265,10 @@ fn message(picture: &Picture) -> String {
                 0 => String::new(),
                 next => format!(", {next} to be replaced now"),
             },
-            offline(counts.offline_outdated) + &opening(picture) + &groups::awaited(picture),
+            offline(counts.offline_outdated)
+                + &opening(picture)
+                + &blocked(picture)
+                + &groups::awaited(picture),
             inconclusive(picture)
         ),
         State::AwaitingOwners => format!(
@@ -315,6 +318,14 @@ pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'s
     if count == 1 { one } else { many }
 }
 
+/// That disruption budgets let no pod go.
+fn blocked(picture: &Picture) -> String {
+    match picture.plan.blocked {
+        true => format!("; {}", picture.plan.blocked_words(&picture.fleet)),
+        false => String::new(),
+    }
+}
+
 /// That nothing new begins for a while.
 fn inconclusive(picture: &Picture) -> String {
     match picture.plan.guarded {
@@ -348,6 +359,9 @@ fn stalled(stall: Stall) -> &'static str {
         }
         Stall::NoProgress => {
             "stopped: the whole budget is held by new pods that do not become available; look at their readiness"
+        }
+        Stall::BlockedByPdb => {
+            "stopped: PodDisruptionBudgets let no pod go (disruption: evict); kubectl get poddisruptionbudgets shows them"
         }
         Stall::HookPending => {
             "stopped: the whole budget is held by pods whose preDelete hooks take too long; look at whoever has to take \

@@ -12,15 +12,17 @@ use std::fmt::Debug;
 
 use futures::stream::{self, BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt, TryStreamExt};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use super::access::{Access, Trouble};
+use super::budgets::Budgets;
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::core::names::PAUSED;
-use crate::core::{Behind, Reading, RevisionState};
+use crate::core::{Behind, Disruption, Evictions, Reading, RevisionState};
 use crate::index::{Index, SetChange, SetKey};
 
 /// Objects per page of a list; the API server's own clients use it.
@@ -49,6 +51,7 @@ pub(super) struct View {
     pub(super) present: BTreeMap<SetKey, Present>,
     /// When it was loaded: whatever is dated so was found so, and may be older.
     pub(super) loaded: Timestamp,
+    budgets: Budgets,
     versions: Versions,
     watches: SelectAll<BoxStream<'static, Change>>,
 }
@@ -69,6 +72,8 @@ struct Versions {
     sets: String,
     revisions: String,
     pods: Vec<(SetKey, String, String)>,
+    /// By namespace.
+    budgets: Vec<(String, String)>,
 }
 
 enum Change {
@@ -76,6 +81,7 @@ enum Change {
     Set(WatchEvent<DaemonSet>),
     Revision(WatchEvent<ControllerRevision>),
     Pod(SetKey, WatchEvent<Pod>),
+    Budget(WatchEvent<PodDisruptionBudget>),
     Over,
 }
 
@@ -116,6 +122,7 @@ impl View {
             index: Index::default(),
             present: BTreeMap::new(),
             loaded: now,
+            budgets: Budgets::default(),
             versions: Versions::default(),
             watches: SelectAll::new(),
         };
@@ -137,6 +144,7 @@ impl View {
             return Ok(());
         }
         self.load_pods(access, &keys).await?;
+        self.load_budgets(access).await;
         self.load_revisions(access, scope).await?;
         // The revisions tell which images of nodes matter.
         self.load_nodes(access).await?;
@@ -224,6 +232,41 @@ impl View {
         Ok(())
     }
 
+    /// Lists the budgets of the namespaces where pods are evicted. Not everybody may: then less is known.
+    async fn load_budgets(&mut self, access: &Access) {
+        let evicts = |key: &&SetKey| match self.index.reading(key) {
+            Some(Reading::Strategy { strategy, .. }) => strategy.disruption == Disruption::Evict,
+            _ => false,
+        };
+        let evicting = self.managed().filter(evicts);
+        let namespaces: BTreeSet<String> = evicting.map(|key| key.namespace.to_string()).collect();
+        for namespace in namespaces {
+            let api = Api::namespaced(access.client.clone(), &namespace);
+            let doing = format!("list the PodDisruptionBudgets of namespace {namespace}");
+            if let Ok((budgets, version)) = list(access, &doing, &api, ListParams::default()).await
+            {
+                budgets
+                    .into_iter()
+                    .for_each(|budget| self.budgets.apply(budget));
+                self.versions.budgets.push((namespace, version));
+            }
+        }
+    }
+
+    /// Lets the index know which pods of a DaemonSet could not be evicted at `now`.
+    pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
+        let Some(set) = self.index.set_mut(key) else {
+            return;
+        };
+        let mut evictions = Evictions::default();
+        for (_, pod) in set.pods() {
+            if let Some((refusal, since)) = self.budgets.refusal(&key.namespace, pod) {
+                evictions.refuse_since(pod, refusal, since.unwrap_or(now), now);
+            }
+        }
+        set.set_evictions(evictions);
+    }
+
     async fn load_revisions(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {
         let (api, params) = revisions(access, scope, &self.index);
         let (revisions, version) = list(access, "list ControllerRevisions", &api, params).await?;
@@ -290,6 +333,10 @@ impl View {
             None => plain.clone(),
         };
         self.follow(api, labelled, versions.revisions, Change::Revision);
+        for (namespace, version) in versions.budgets {
+            let api = Api::namespaced(client(), &namespace);
+            self.follow(api, plain.clone(), version, Change::Budget);
+        }
         for (key, selector, version) in versions.pods {
             let api = Api::namespaced(client(), &key.namespace);
             let labelled = plain.clone().labels(&selector);
@@ -364,14 +411,18 @@ impl View {
                     set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
                 }
             }
+            Change::Budget(Added(budget) | Modified(budget)) => self.budgets.apply(budget),
+            Change::Budget(Deleted(budget)) => self.budgets.delete(&budget),
             Change::Node(Bookmark(_))
             | Change::Set(Bookmark(_))
             | Change::Revision(Bookmark(_))
-            | Change::Pod(_, Bookmark(_)) => {}
+            | Change::Pod(_, Bookmark(_))
+            | Change::Budget(Bookmark(_)) => {}
             Change::Node(Error(_))
             | Change::Set(Error(_))
             | Change::Revision(Error(_))
             | Change::Pod(_, Error(_))
+            | Change::Budget(Error(_))
             | Change::Over => return Step::Outdated,
         }
         Step::Changed

@@ -15,8 +15,8 @@ use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
 use crate::core::revision::RevisionFacts;
 use crate::core::{
-    Behind, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState, Targeting,
-    WayBack,
+    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState,
+    Targeting, WayBack,
 };
 
 /// The fleet as it was made last, and what happened since.
@@ -86,6 +86,7 @@ pub(super) fn fleet(
         None => Arc::new(Fleet {
             revision: present.state.clone(),
             replaces: false,
+            evictions: Evictions::default(),
             successions: Successions::new(),
             way_back: WayBack::default(),
             record: None,
@@ -96,6 +97,7 @@ pub(super) fn fleet(
     let is_unknown = |pod: &Pod| pod.revision == PodRevision::Unknown;
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     kept.replaces = revisions.len() > 1;
+    kept.evictions = set.evictions.clone();
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);
     kept.record = set.guard.record(&set.conditions, &present.state);

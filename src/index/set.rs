@@ -24,8 +24,8 @@ use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, 
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    NodeName, OnFailure, Past, Pod, PodRevision, PodUid, Predownloading, Preparing, Reading,
-    Record, ResourceVersion, Revision, RevisionState, RollingUpdateType, WayBack,
+    Evictions, NodeName, OnFailure, Past, Pod, PodRevision, PodUid, Predownloading, Preparing,
+    Reading, Record, Refusal, ResourceVersion, Revision, RevisionState, RollingUpdateType, WayBack,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
@@ -67,6 +67,8 @@ pub struct SetRecord {
     label_sets: LabelSets,
     overlay: BTreeMap<PodUid, Overlay>,
     asked: Asked,
+    /// How evictions were answered.
+    pub(super) evictions: Evictions,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
     /// The template for which the newest revision was found last.
@@ -105,6 +107,8 @@ pub struct Overlay {
 pub enum Write {
     /// That it goes.
     Deletion,
+    /// The same, if its disruption budget allows that.
+    Eviction,
     /// That it waits for its hook.
     Preparing,
     /// That it becomes one of this revision in place.
@@ -120,7 +124,7 @@ impl Write {
     /// Whether `seen` shows that it was carried out.
     fn shows_in(&self, seen: &PodRecord) -> bool {
         match self {
-            Self::Deletion => seen.pod.terminating,
+            Self::Deletion | Self::Eviction => seen.pod.terminating,
             Self::Preparing => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
             Self::Renewal { to, .. } => seen.hash.as_deref() == Some(to.as_str()),
         }
@@ -152,7 +156,7 @@ impl Overlay {
     /// Shows `pod` as it is once this has happened.
     fn show(&self, pod: &mut Pod) {
         match &self.write {
-            Write::Deletion => pod.terminating = true,
+            Write::Deletion | Write::Eviction => pod.terminating = true,
             Write::Preparing => {
                 let since = Some(self.at);
                 pod.exit.preparing.get_or_insert(Preparing { since });
@@ -239,6 +243,7 @@ impl SetRecord {
             label_sets: LabelSets::default(),
             overlay: BTreeMap::new(),
             asked: Asked::default(),
+            evictions: Evictions::default(),
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
@@ -450,6 +455,26 @@ impl SetRecord {
     pub fn lift_request(&mut self, uid: &PodUid) {
         self.touch_place_of(uid);
         self.asked.lift(uid);
+    }
+
+    /// Remembers how the eviction of a pod was answered; `None`: it goes.
+    pub fn note_eviction(&mut self, uid: &PodUid, refusal: Option<Refusal>, now: Timestamp) {
+        let mut evictions = std::mem::take(&mut self.evictions);
+        let pods = || self.pods().map(|(_, pod)| pod);
+        match (pods().find(|pod| pod.uid == *uid), refusal) {
+            (Some(pod), Some(refusal)) => {
+                evictions.tidy(pods());
+                evictions.refuse(pod, refusal, now);
+            }
+            (Some(pod), None) => evictions.accept(pod),
+            (None, _) => {}
+        }
+        self.evictions = evictions;
+    }
+
+    /// From now on that is how evictions were answered.
+    pub fn set_evictions(&mut self, evictions: Evictions) {
+        self.evictions = evictions;
     }
 
     fn touch_place_of(&mut self, uid: &PodUid) {

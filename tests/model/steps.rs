@@ -328,7 +328,7 @@ impl State {
         let mut seen = self.view.pods.iter().flatten().flatten();
         let is_old = seen.any(|pod| pod.uid == uid && pod.changed);
         let write = match action {
-            Action::Delete(_) => Some(Write::Deletion),
+            Action::Delete(_) | Action::Evict(_) => Some(Write::Deletion),
             Action::UpdateInPlace { .. } => Some(Write::Renewal),
             _ => None,
         };
@@ -347,7 +347,7 @@ impl State {
             return;
         };
         match action {
-            Action::Delete(_) => {
+            Action::Delete(_) | Action::Evict(_) => {
                 self.take_down(n, p, rules);
                 self.terminate(n, p);
             }

@@ -55,6 +55,7 @@ impl State {
         Fleet {
             revision,
             replaces: revisions.count() > 1,
+            evictions: Default::default(),
             successions: successions(&set, rules),
             way_back: Default::default(),
             // What the guard remembers is no part of this model: it judges by what it sees.

@@ -97,6 +97,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
         [
             "patch daemonsets/status",
             "delete pods",
+            "create pods/eviction",
             "patch pods/status",
             "delete jobs"
         ]
@@ -110,7 +111,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     let said = format!("{events:?}");
     assert!(
         said.contains(
-            "patch daemonsets/status.apps, delete pods, patch pods/status, delete jobs.batch."
+            "patch daemonsets/status.apps, delete pods, create pods/eviction, patch pods/status, delete jobs.batch."
         ),
         "{said}"
     );

@@ -110,9 +110,11 @@ impl Calls {
                 }
                 Answer::Ended(Outcome::Failed(why))
             }
-            Failure::Gone | Failure::Conflict | Failure::Throttled | Failure::Unreachable => {
-                Answer::Failed
-            }
+            Failure::Gone
+            | Failure::Conflict
+            | Failure::Blocked
+            | Failure::Throttled
+            | Failure::Unreachable => Answer::Failed,
         }
     }
 

@@ -63,6 +63,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
     Fleet {
         revision: RevisionState::Current(Revision::from("abc")),
         replaces: true,
+        evictions: Default::default(),
         successions: Default::default(),
         way_back: Default::default(),
         record: None,
@@ -88,6 +89,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         record: None,
         reversal: None,
         waves: Vec::new(),
+        blocked: false,
         next_wake: None,
     }
 }

@@ -58,6 +58,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
+        evictions: Default::default(),
         successions: Default::default(),
         way_back: Default::default(),
         record: None,

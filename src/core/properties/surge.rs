@@ -320,6 +320,7 @@ impl World {
                 false => RevisionState::Behind(Behind::NotObserved),
             },
             replaces: true,
+            evictions: Default::default(),
             successions: Default::default(),
             way_back: Default::default(),
             record: None,

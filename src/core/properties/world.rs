@@ -186,6 +186,7 @@ impl World {
         Fleet {
             revision,
             replaces: self.known.len() > 1,
+            evictions: Default::default(),
             successions: Default::default(),
             way_back: Default::default(),
             record: self.record.clone(),
@@ -201,7 +202,7 @@ impl World {
     pub(super) fn apply(&mut self, plan: &Plan) {
         self.record = plan.record.clone();
         for action in &plan.actions {
-            let Action::Delete(target) = action else {
+            let (Action::Delete(target) | Action::Evict(target)) = action else {
                 panic!("the model knows no {action:?}");
             };
             let holds = |node: &ModelNode| {

@@ -1,13 +1,13 @@
-//! Annotations of our family that have no effect: planned ones, and slips of the pen.
+//! Annotations of our family that have no effect: slips of the pen.
 
 use std::collections::BTreeMap;
 
 use super::Note;
 use crate::core::fleet::Revision;
 use crate::core::names::{
-    ANNOTATION_PREFIX, APPROVED_WAVES, FAILURE_THRESHOLD, FAILURE_WINDOW,
+    ANNOTATION_PREFIX, APPROVED_WAVES, DISRUPTION, FAILURE_THRESHOLD, FAILURE_WINDOW,
     IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE,
-    MAX_UNAVAILABLE, MIN_INTERVAL, NOT_YET, ON_FAILURE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP,
+    MAX_UNAVAILABLE, MIN_INTERVAL, ON_FAILURE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP,
     READY_SETTLE, REPLACE_BROKEN_FIRST, RESUME, ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY,
     UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
 };
@@ -37,6 +37,7 @@ const KNOWN: &[&str] = &[
     RESUME,
     REPLACE_BROKEN_FIRST,
     LIFECYCLE,
+    DISRUPTION,
     WAVES,
     APPROVED_WAVES,
 ];
@@ -45,14 +46,14 @@ const LIMIT: usize = 8;
 /// Edits between two names that look alike.
 const NEAR: usize = 2;
 
-/// Whether an annotation of a DaemonSet is a setting of ours, in effect or planned.
+/// Whether an annotation of a DaemonSet is a setting of ours.
 pub fn is_setting(key: &str) -> bool {
     settings().any(|known| known == key)
 }
 
-/// Every setting of ours, in effect or planned.
+/// Every setting of ours.
 pub fn settings() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().copied().chain(NOT_YET)
+    KNOWN.iter().copied()
 }
 
 /// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to
@@ -82,14 +83,8 @@ fn advice(key: &str) -> Option<String> {
     if KNOWN.contains(&key) {
         return None;
     }
-    if NOT_YET.contains(&key) {
-        return Some(format!(
-            "{key} has no effect: this version does not act on it; remove it, or use a version that does"
-        ));
-    }
     let meant = KNOWN
         .iter()
-        .chain(&NOT_YET)
         .find(|known| looks_like(name, &known[ANNOTATION_PREFIX.len()..]))?;
     Some(format!("{key} has no effect; {meant} may be meant"))
 }

@@ -14,13 +14,13 @@ use super::RollingUpdateType::InPlaceIfPossible;
 use super::surge::{self, Shares};
 use super::value::{Expected, Flaw, duration, selector};
 use super::{
-    Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType, Share,
-    Strategy, advice, failing, sequence, wave,
+    Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
+    Share, Strategy, advice, failing, sequence, wave,
 };
 use crate::core::lifecycle::PreDelete;
 use crate::core::names::{
-    IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL,
-    ON_DELETE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE,
+    DISRUPTION, IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE,
+    MIN_INTERVAL, ON_DELETE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP, READY_SETTLE,
     ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD, ROLLING_UPDATE_TYPE, SELECTOR, UPDATE_STRATEGY,
     UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
 };
@@ -167,6 +167,12 @@ fn read_settings(
         failure_threshold: used_in(mode, failing::threshold(source.annotations), None, notes)?,
         resume: used_in(mode, failing::resume(source.annotations), None, notes)?,
         pre_delete: used_in(mode, read_lifecycle(source.annotations), None, notes)?,
+        disruption: used_in(
+            mode,
+            read_disruption(source.annotations),
+            Disruption::Delete,
+            notes,
+        )?,
         pause: read_pause(source.annotations)?,
         min_ready: min_ready(source.min_ready_seconds),
         ready_settle: used_in(mode, ready_settle, DEFAULT_READY_SETTLE, notes)?,
@@ -342,6 +348,11 @@ fn read_lifecycle(
         why,
     })?;
     Ok(hook.map(Arc::new))
+}
+
+fn read_disruption(annotations: &BTreeMap<String, String>) -> Result<Disruption, Invalid> {
+    let text = annotations.get(DISRUPTION);
+    text.map_or(Ok(Disruption::Delete), |text| parse(DISRUPTION, text))
 }
 
 fn read_pause(annotations: &BTreeMap<String, String>) -> Result<Option<Pause>, Invalid> {

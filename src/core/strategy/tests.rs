@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    APPROVED_WAVES, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE, MAX_UNAVAILABLE, MIN_INTERVAL,
-    NOT_YET, ON_FAILURE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_TYPE, SELECTOR,
-    TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
+    APPROVED_WAVES, DISRUPTION, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE, MAX_UNAVAILABLE,
+    MIN_INTERVAL, ON_FAILURE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_TYPE,
+    SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -131,6 +131,7 @@ fn nothing_but_the_mode_means_the_defaults() {
         failure_threshold: None,
         resume: None,
         pre_delete: None,
+        disruption: Disruption::Delete,
         ready_settle: Duration::from_secs(30),
     };
     assert_eq!(without_notes(rolling(&[])), expected);
@@ -722,16 +723,33 @@ fn a_maintenance_window_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn planned_annotations_are_named_as_without_effect() {
-    for key in NOT_YET {
-        let note = only_note(rolling(&[(key, "1")]));
-        assert!(note.warning);
-        assert!(
-            note.text.starts_with(&format!("{key} has no effect: ")),
-            "{}",
-            note.text
-        );
-    }
+fn a_disruption_is_a_deletion_or_an_eviction() {
+    let read = |text| without_notes(rolling(&[(DISRUPTION, text)])).disruption;
+    assert_eq!(
+        ["delete", "Delete", "evict", "EVICT"].map(read),
+        [
+            Disruption::Delete,
+            Disruption::Delete,
+            Disruption::Evict,
+            Disruption::Evict
+        ]
+    );
+    let invalid = refusal(rolling(&[(DISRUPTION, "eviction")]));
+    assert_eq!(
+        invalid.to_string(),
+        "apps.openyurt.io/disruption is \"eviction\", which is not known here; use delete or evict"
+    );
+    let invalid = refusal(rolling(&[(DISRUPTION, "")]));
+    assert!(invalid.to_string().contains("which is empty"), "{invalid}");
+    let note = only_note(read_annotations(&[
+        (UPDATE_STRATEGY, "OTA"),
+        (DISRUPTION, "eviction"),
+    ]));
+    assert!(
+        note.text.ends_with("(OTA does not use it)"),
+        "{}",
+        note.text
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::surge::is_surging;
-use super::{Mode, Pause, Predownload, RollingUpdateType, Share};
+use super::{Disruption, Mode, Pause, Predownload, RollingUpdateType, Share};
 use crate::core::selector::{Selector, is_label_key};
 
 /// Why a value cannot be used. Its `Display` continues the sentence "KEY is VALUE, …" and ends with the cure.
@@ -46,6 +46,8 @@ pub enum Expected {
     Selector,
     /// A [`Predownload`].
     Predownload,
+    /// A [`Disruption`].
+    Disruption,
     /// The key of a node label.
     LabelKey,
     /// A count from one upward.
@@ -138,6 +140,7 @@ impl fmt::Display for Expected {
                 "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector"
             }
             Self::Predownload => "use required or best-effort",
+            Self::Disruption => "use delete or evict",
         })
     }
 }
@@ -182,6 +185,23 @@ impl fmt::Display for Mode {
             Self::AdvancedRollingUpdate => "AdvancedRollingUpdate",
             Self::Ota => "OTA",
         })
+    }
+}
+
+impl FromStr for Disruption {
+    type Err = Flaw;
+
+    /// Any letter case.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let text = bare(text, Expected::Disruption)?;
+        let is = |word: &str| text.eq_ignore_ascii_case(word);
+        if is("delete") {
+            Ok(Self::Delete)
+        } else if is("evict") {
+            Ok(Self::Evict)
+        } else {
+            Err(Flaw::Unknown(Expected::Disruption))
+        }
     }
 }
 

@@ -165,7 +165,8 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
 
 fn actions(node: &Node) -> Vec<Action> {
     let pair = Pair::of(node, Duration::from_secs(10), now()).expect("a pair");
-    pair.actions(node)
+    let leaves = alive(node).map(|old| Action::Delete(reference(old)));
+    pair.actions(node, leaves)
 }
 
 #[test]
@@ -180,6 +181,7 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
     let retire = Action::Retire {
         pod: reference(&old()),
         successor: reference(&made("new", Current, 10)),
+        evict: false,
     };
     assert_eq!(actions(&available), [retire]);
 }
@@ -260,6 +262,7 @@ fn the_old_pod_is_asked_before_it_goes() {
         let fleet = Fleet {
             revision: RevisionState::Current("r".into()),
             replaces: true,
+            evictions: Default::default(),
             successions: Default::default(),
             way_back: Default::default(),
             record: None,
@@ -285,6 +288,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     let retire = Action::Retire {
         pod: reference(&free),
         successor: reference(&new(10)),
+        evict: false,
     };
     let goes = Verdict::InProgress(Progress::SurgeTakingOver);
     assert_eq!(plan(free, new(10)), (vec![retire], goes));

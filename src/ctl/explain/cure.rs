@@ -1,6 +1,6 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, awaited, explain, newest, pulls, way_of};
+use super::{Explanation, awaited, budgets, explain, newest, pulls, way_of};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
 use crate::core::names::{
@@ -26,6 +26,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::Done => "Nothing: it is done.".to_owned(),
         Verdict::InProgress(progress) => cure_progress(picture, node, verdict, progress),
         Verdict::HookPending { .. } => cure_hook(picture, node),
+        Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(picture, node, obstruction),
         Verdict::Budget { .. } => queue(picture, position),
         Verdict::Offline(offline) => cure_offline(picture, node, offline),
         Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),

@@ -73,6 +73,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
     let fleet = Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
+        evictions: Default::default(),
         successions: Default::default(),
         way_back: Default::default(),
         record: None,

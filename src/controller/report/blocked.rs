@@ -1,0 +1,21 @@
+//! How long a rollout counts as one that disruption budgets hold up.
+
+use super::BLOCKED;
+use crate::api::Condition;
+use crate::core::{Action, Plan, Progress, Verdict};
+
+/// Whether a rollout that was blocked before still is, as far as known: it does nothing but ask for pods to be evicted, be
+/// it once more or after a restart.
+pub(super) fn stays_blocked(before: &Condition, plan: &Plan, revision: &str) -> bool {
+    let asks = |action: &Action| matches!(action, Action::Evict(_) | Action::Retire { .. });
+    let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
+    let moves = |verdict: &Verdict| match verdict {
+        Verdict::InProgress(progress) => *progress != Progress::Replacing,
+        Verdict::HookPending { .. } => true,
+        _ => false,
+    };
+    before.reason == BLOCKED
+        && before.message.starts_with(&format!("{revision}:"))
+        && (plan.actions.iter().any(asks) || plan.verdicts.iter().any(is_blocked))
+        && !plan.verdicts.iter().any(moves)
+}

@@ -1,0 +1,217 @@
+//! PodDisruptionBudgets, read live: which pods Kubernetes would not let go now.
+//!
+//! The controller finds that out by asking, and remembers the answer; a command asks nobody to go, and reads instead.
+//! Who may not read budgets sees the rest of the picture all the same.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::core::selector::Selector;
+use crate::core::{Obstruction, Pod, Refusal};
+
+/// Type of the condition that says whether a budget lets a pod go (Kubernetes).
+const ALLOWED: &str = "DisruptionAllowed";
+/// Its reason when Kubernetes cannot count (Kubernetes).
+const SYNC_FAILED: &str = "SyncFailed";
+/// The policy by which pods that are not Ready always go (Kubernetes).
+const ALWAYS_ALLOW: &str = "AlwaysAllow";
+
+/// The budgets of some namespaces.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Budgets(BTreeMap<(String, String), PodDisruptionBudget>);
+
+impl Budgets {
+    /// Takes in a budget.
+    pub(super) fn apply(&mut self, budget: PodDisruptionBudget) {
+        self.0.insert(key(&budget), budget);
+    }
+
+    /// Forgets it.
+    pub(super) fn delete(&mut self, budget: &PodDisruptionBudget) {
+        self.0.remove(&key(budget));
+    }
+
+    /// Why a pod of a namespace would not be evicted now, and since when, as far as known.
+    pub(super) fn refusal(
+        &self,
+        namespace: &str,
+        pod: &Pod,
+    ) -> Option<(Refusal, Option<Timestamp>)> {
+        let here = self.0.values().filter(|budget| {
+            budget.metadata.namespace.as_deref() == Some(namespace) && selects(budget, pod)
+        });
+        let found: Vec<&PodDisruptionBudget> = here.collect();
+        match found.as_slice() {
+            [] => None,
+            [budget] => {
+                let obstruction = obstruction(budget, pod.ready_since.is_some())?;
+                let refusal = Refusal {
+                    budget: budget.metadata.name.as_deref().map(Into::into),
+                    obstruction,
+                };
+                let forbids = condition(budget).filter(|condition| condition.status == "False");
+                let since = forbids.map(|condition| condition.last_transition_time.0);
+                Some((refusal, since))
+            }
+            _ => {
+                let refusal = Refusal {
+                    budget: None,
+                    obstruction: Obstruction::Several,
+                };
+                Some((refusal, None))
+            }
+        }
+    }
+}
+
+fn key(budget: &PodDisruptionBudget) -> (String, String) {
+    let meta = &budget.metadata;
+    (
+        meta.namespace.clone().unwrap_or_default(),
+        meta.name.clone().unwrap_or_default(),
+    )
+}
+
+/// A budget without a selector, or with an empty one, has no say in an eviction.
+fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
+    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+    let some = selector.filter(|selector| {
+        let labels = selector.match_labels.iter().flatten().count();
+        labels + selector.match_expressions.iter().flatten().count() > 0
+    });
+    let read = some.and_then(|selector| serde_json::to_value(selector).ok());
+    let read = read.and_then(|selector| Selector::from_json(&selector).ok());
+    read.is_some_and(|selector| selector.matches(|key| pod.exit.labels.get(key)))
+}
+
+/// What the budget would answer for a pod that is Ready or not; `None`: yes.
+fn obstruction(budget: &PodDisruptionBudget, ready: bool) -> Option<Obstruction> {
+    let status = budget.status.as_ref();
+    let policy = budget.spec.as_ref();
+    let policy = policy.and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
+    let is_well = status.is_some_and(|status| {
+        status.desired_healthy > 0 && status.current_healthy >= status.desired_healthy
+    });
+    if !ready && (policy == Some(ALWAYS_ALLOW) || is_well) {
+        return None;
+    }
+    if condition(budget).is_some_and(|condition| condition.reason == SYNC_FAILED) {
+        return Some(Obstruction::NotComputed);
+    }
+    let observed = status.and_then(|status| status.observed_generation);
+    if observed < budget.metadata.generation {
+        return Some(Obstruction::NotProcessed);
+    }
+    let allowed = status.map_or(0, |status| status.disruptions_allowed);
+    (allowed <= 0).then_some(Obstruction::Exhausted)
+}
+
+fn condition(budget: &PodDisruptionBudget) -> Option<&Condition> {
+    let conditions = budget.status.as_ref()?.conditions.iter().flatten();
+    conditions
+        .into_iter()
+        .find(|condition| condition.type_ == ALLOWED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Exit, PodRevision};
+    use serde_json::{Value, json};
+
+    fn pod(ready: bool) -> Pod {
+        Pod {
+            name: "a".into(),
+            uid: "a".into(),
+            resource_version: "1".into(),
+            created: Timestamp::UNIX_EPOCH,
+            revision: PodRevision::Outdated,
+            number: 1,
+            terminating: false,
+            ready_since: ready.then_some(Timestamp::UNIX_EPOCH),
+            unready_since: None,
+            started: None,
+            in_place: Default::default(),
+            trouble: None,
+            exit: Exit {
+                labels: [("app", "a")].into_iter().collect(),
+                ..Exit::default()
+            },
+            need_upgrade: None,
+            image_ready: None,
+            surge: false,
+        }
+    }
+
+    fn budget(name: &str, spec: Value, status: Value) -> PodDisruptionBudget {
+        let mut spec = spec;
+        if spec.get("selector").is_none() {
+            spec["selector"] = json!({ "matchLabels": { "app": "a" } });
+        }
+        let meta = json!({ "name": name, "namespace": "shop", "generation": 1 });
+        let whole = json!({ "metadata": meta, "spec": spec, "status": status });
+        serde_json::from_value(whole).expect("a budget")
+    }
+
+    /// What each of them says of a pod that is Ready, and of one that is not.
+    #[test]
+    fn a_budget_is_read_as_the_api_server_reads_it() {
+        let counts = |current: i32, desired: i32, allowed: i32| {
+            json!({
+                "currentHealthy": current, "desiredHealthy": desired, "disruptionsAllowed": allowed,
+                "expectedPods": 3, "observedGeneration": 1,
+            })
+        };
+        let case = |spec: Value, status: Value, expected: [Option<Obstruction>; 2]| {
+            let mut budgets = Budgets::default();
+            budgets.apply(budget("b", spec, status));
+            let told = [true, false].map(|ready| {
+                let refusal = budgets.refusal("shop", &pod(ready));
+                refusal.map(|(refusal, _)| refusal.obstruction)
+            });
+            assert_eq!(told, expected, "{budgets:?}");
+            assert_eq!(budgets.refusal("other", &pod(true)), None);
+        };
+        let exhausted = Some(Obstruction::Exhausted);
+        case(json!({}), counts(3, 2, 1), [None, None]);
+        case(json!({}), counts(3, 3, 0), [exhausted, None]);
+        case(json!({}), counts(2, 3, 0), [exhausted, exhausted]);
+        let always = json!({ "unhealthyPodEvictionPolicy": "AlwaysAllow" });
+        case(always, counts(2, 3, 0), [exhausted, None]);
+        let fresh = json!({
+            "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0,
+        });
+        let waits = Some(Obstruction::NotProcessed);
+        case(json!({}), fresh.clone(), [waits, waits]);
+        let mut failed = fresh;
+        failed["conditions"] = json!([{
+            "type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed",
+            "message": "daemonsets.apps does not implement the scale subresource",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        let mistake = Some(Obstruction::NotComputed);
+        case(json!({}), failed, [mistake, mistake]);
+        case(json!({ "selector": {} }), counts(3, 3, 0), [None, None]);
+    }
+
+    #[test]
+    fn two_budgets_are_one_too_many() {
+        let mut budgets = Budgets::default();
+        let status = json!({
+            "currentHealthy": 3, "desiredHealthy": 1, "disruptionsAllowed": 2, "expectedPods": 3,
+            "observedGeneration": 1,
+        });
+        let both = ["b", "c"].map(|name| budget(name, json!({}), status.clone()));
+        for budget in &both {
+            budgets.apply(budget.clone());
+        }
+        let refusal = budgets.refusal("shop", &pod(true));
+        let obstruction = refusal.map(|(refusal, _)| refusal.obstruction);
+        assert_eq!(obstruction, Some(Obstruction::Several));
+        budgets.delete(&both[0]);
+        assert_eq!(budgets.refusal("shop", &pod(true)), None);
+    }
+}

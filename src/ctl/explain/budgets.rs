@@ -1,0 +1,85 @@
+//! Words about pods that disruption budgets do not let go.
+
+use super::pod_name;
+use crate::core::names::DISRUPTION;
+use crate::core::{Node, Obstruction, Pod, Refusal};
+use crate::ctl::picture::Picture;
+
+/// That a node waits for a disruption budget.
+pub(super) fn blocked(
+    picture: &Picture,
+    node: &Node,
+    obstruction: Obstruction,
+) -> (Option<String>, String) {
+    let pod = leaving(node).map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
+    let budget = named(picture, node);
+    let (reason, why) = match obstruction {
+        Obstruction::Exhausted => ("Exhausted", format!("{budget} does not let it go now")),
+        Obstruction::NotProcessed => (
+            "NotProcessed",
+            format!("Kubernetes has not counted for {budget} yet"),
+        ),
+        Obstruction::NotComputed => (
+            "NotComputed",
+            format!("Kubernetes cannot count for {budget}, and so lets no pod go"),
+        ),
+        Obstruction::Several => (
+            "Several",
+            "more than one PodDisruptionBudget selects it, and Kubernetes evicts no such pod"
+                .to_owned(),
+        ),
+    };
+    (
+        Some(reason.to_owned()),
+        format!("is to be updated; its pod{pod} is to be evicted, and {why}"),
+    )
+}
+
+/// What lets the pod go.
+pub(super) fn cure(picture: &Picture, node: &Node, obstruction: Obstruction) -> String {
+    let namespace = &picture.key.namespace;
+    let look = match refusal(picture, node).and_then(|refusal| refusal.budget.as_deref()) {
+        Some(budget) => format!("kubectl -n {namespace} describe poddisruptionbudget {budget}"),
+        None => format!("kubectl -n {namespace} get poddisruptionbudgets"),
+    };
+    let delete =
+        format!("Without the annotation {DISRUPTION} pods are deleted, and no budget is asked.");
+    let is_under_way = node
+        .pods
+        .iter()
+        .any(|pod| pod.surge || pod.exit.preparing.is_some());
+    let slot = match is_under_way {
+        true => "",
+        false => ", holds no slot meanwhile, and others go first",
+    };
+    match obstruction {
+        Obstruction::Exhausted | Obstruction::NotProcessed => format!(
+            "It goes when enough pods are Ready, or when the budget allows more: lower its minAvailable. It is asked again \
+             after 10 seconds to 2 minutes{slot}. To see it: {look}. {delete}"
+        ),
+        Obstruction::NotComputed => format!(
+            "Set minAvailable of the budget to a number, without maxUnavailable and percentages, which Kubernetes cannot \
+             count for a DaemonSet: {look}. {delete}"
+        ),
+        Obstruction::Several => format!(
+            "Leave one of them, or have their selectors select different pods: {look}. {delete}"
+        ),
+    }
+}
+
+fn named(picture: &Picture, node: &Node) -> String {
+    let budget = refusal(picture, node).and_then(|refusal| refusal.budget.as_deref());
+    match budget {
+        Some(budget) => format!("PodDisruptionBudget {budget}"),
+        None => "a PodDisruptionBudget".to_owned(),
+    }
+}
+
+fn refusal<'a>(picture: &'a Picture, node: &Node) -> Option<&'a Refusal> {
+    picture.fleet.evictions.refusal_of(leaving(node)?)
+}
+
+/// The old pod, whether a new one stands beside it or not.
+fn leaving(node: &Node) -> Option<&Pod> {
+    node.pods.iter().find(|pod| !pod.terminating && !pod.surge)
+}
