@@ -21,7 +21,7 @@ use super::status::{Cause, Failure};
 use super::store::{Filter, Key, Store, Stored};
 use super::verbs::{self, DeleteOptions, Outcome, Writing};
 use super::watch::{self, Manner};
-use super::{access, apply, discovery, openapi, patch, protobuf, subresources};
+use super::{access, apply, binding, discovery, disruption, openapi, patch, protobuf};
 use crate::clock::Clock;
 
 /// The body of an answer.
@@ -362,8 +362,8 @@ impl Server {
                 verbs::create(&mut store, target, object, &writing)
             }
             ("create", "binding") => {
-                let binding = decode_body(content, body)?;
-                subresources::bind(&mut store, target, &binding, &writing)
+                let wanted = decode_body(content, body)?;
+                binding::bind(&mut store, target, &wanted, &writing)
             }
             ("create", "eviction") => {
                 let eviction = decode_body(content, body)?;
@@ -373,7 +373,7 @@ impl Server {
                     ));
                 }
                 let options = delete_options(&parsed.query, &eviction["deleteOptions"])?;
-                subresources::evict(&mut store, target, &options, &writing)
+                disruption::evict(&mut store, target, &options, &writing)
             }
             ("update", _) => {
                 let object = incoming(target.resource, decode_body(content, body)?);

@@ -2,6 +2,7 @@
 
 mod apply;
 mod away;
+mod disruption;
 mod life;
 mod refusals;
 

@@ -230,13 +230,13 @@ fn commit(store: &mut Store, target: &Target, object: Value, writing: &Writing) 
     let storage = target.resource.storage;
     let namespace = object.namespace().to_owned();
     let stored = store.put(storage, object);
-    after_write(store, &namespace);
+    after_write(store, &namespace, writing.now);
     stored.value.clone()
 }
 
-fn after_write(store: &mut Store, namespace: &str) {
+fn after_write(store: &mut Store, namespace: &str, now: Timestamp) {
     admission::count_quotas(store, namespace);
-    super::subresources::count_budgets(store, namespace);
+    super::disruption::count(store, namespace, now);
     finish_namespace(store, namespace);
 }
 
@@ -351,7 +351,7 @@ pub(crate) fn update(
     }
     if is_finished(resource.storage, &object) {
         if !writing.dry_run {
-            remove(store, resource.storage, &Key::of(&object));
+            remove(store, resource.storage, &Key::of(&object), writing.now);
         }
         return Ok(object);
     }
@@ -457,7 +457,7 @@ pub(crate) fn delete(
     let marked = mark(storage, &current.value, options, writing);
     let Some(marked) = marked else {
         if !writing.dry_run {
-            remove(store, storage, &key(target));
+            remove(store, storage, &key(target), writing.now);
         }
         return Ok(Outcome::new(200, deleted(target, &current.value)));
     };
@@ -488,7 +488,7 @@ fn deleted(target: &Target, last: &Value) -> Value {
     success(details)
 }
 
-fn check_preconditions(
+pub(crate) fn check_preconditions(
     target: &Target,
     object: &Value,
     options: &DeleteOptions,
@@ -613,9 +613,9 @@ fn finalizers(object: &Value, options: &DeleteOptions) -> BTreeSet<String> {
     finalizers
 }
 
-fn remove(store: &mut Store, storage: Storage, key: &Key) {
+fn remove(store: &mut Store, storage: Storage, key: &Key, now: Timestamp) {
     store.remove(storage, key);
-    after_write(store, &key.namespace);
+    after_write(store, &key.namespace, now);
 }
 
 /// DELETE of a collection: each selected object as if it were deleted by itself.

@@ -1,10 +1,9 @@
-//! Births and deaths: defaults, counters of changes, finalizers, evictions, quotas, namespaces.
+//! Births and deaths: defaults, counters of changes, finalizers, quotas, namespaces.
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Pod, ResourceQuota};
 use k8s_openapi::api::events::v1::Event as NewEvent;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::{cluster, config_map, pod};
@@ -165,49 +164,6 @@ async fn a_grace_period_can_only_become_shorter() {
         .deletion_timestamp
         .unwrap();
     assert_eq!(due.0.to_string(), "2026-01-01T00:00:05Z");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_disruption_budget_forbids_the_eviction_that_would_break_it() {
-    let client = cluster().client("test");
-    let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(client, "default");
-    let ready = Patch::Merge(json!({ "status": {
-        "phase": "Running",
-        "conditions": [{ "type": "Ready", "status": "True" }],
-    } }));
-    for name in ["a", "b"] {
-        pods.create(&PostParams::default(), &pod(name, Some("n")))
-            .await
-            .unwrap();
-        pods.patch_status(name, &PatchParams::default(), &ready)
-            .await
-            .unwrap();
-    }
-    let budget = of(json!({
-        "metadata": { "name": "b" },
-        "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": "a" } } },
-    }));
-    budgets
-        .create(&PostParams::default(), &budget)
-        .await
-        .unwrap();
-    let allowed = async || {
-        let status = budgets.get("b").await.unwrap().status.unwrap();
-        status.disruptions_allowed
-    };
-    assert_eq!(allowed().await, 1);
-    pods.evict("a", &EvictParams::default()).await.unwrap();
-    assert_eq!(allowed().await, 0);
-    assert!(
-        pods.get("a")
-            .await
-            .unwrap()
-            .metadata
-            .deletion_timestamp
-            .is_some()
-    );
-    assert_eq!(code(pods.evict("b", &EvictParams::default()).await), 429);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,67 @@
+//! Binding a pod to a node.
+
+use serde_json::{Value, json};
+
+use super::object::Object;
+use super::request::Target;
+use super::resources::Storage;
+use super::status::{Failure, success};
+use super::store::Store;
+use super::verbs::{self, Outcome, Writing, seconds};
+
+/// POST `pods/NAME/binding`: gives an unbound pod its node.
+pub(crate) fn bind(
+    store: &mut Store,
+    target: &Target,
+    body: &Value,
+    writing: &Writing,
+) -> Result<Outcome, Failure> {
+    let node = body.text("/target/name");
+    if node.is_empty() {
+        return Err(Failure::invalid(
+            "",
+            "Binding",
+            &target.name,
+            &[super::status::Cause::required("target.name", "")],
+        ));
+    }
+    let current = verbs::get(store, target)?;
+    let mut pod = current.value.clone();
+    let conflict = |why: String| Failure::conflict("", "pods/binding", &target.name, why);
+    if pod.is_terminating() {
+        return Err(conflict(format!(
+            "pod {} is being deleted, cannot be assigned to a host",
+            target.name
+        )));
+    }
+    let have = pod.text("/spec/nodeName");
+    if !have.is_empty() {
+        return Err(conflict(format!(
+            "pod {} is already assigned to node {have:?}",
+            target.name
+        )));
+    }
+    pod["spec"]["nodeName"] = node.into();
+    scheduled(&mut pod, writing);
+    if !writing.dry_run {
+        store.put(Storage::Pods, pod);
+    }
+    Ok(Outcome::new(201, success(json!({}))))
+}
+
+fn scheduled(pod: &mut Value, writing: &Writing) {
+    let condition = json!({
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": seconds(writing.now),
+    });
+    let status = pod.entry_object("status");
+    let conditions = status
+        .entry("conditions".to_owned())
+        .or_insert_with(|| json!([]));
+    if let Value::Array(list) = conditions {
+        list.retain(|have| have["type"] != "PodScheduled");
+        list.push(condition);
+    }
+}
