@@ -1,8 +1,8 @@
 //! The one test binary. Contents:
 //!
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, surge, guard, revert,
-//!   identity, ota, rest, prepull, predownload, lifecycle, operations, waves, inplace); each is a test on the embedded cluster, all
-//!   together play on a real control plane (`real_cluster`).
+//!   identity, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace); each is a test on the
+//!   embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
@@ -32,6 +32,7 @@ mod support {
 
 mod scenarios {
     pub(crate) mod annotations;
+    pub(crate) mod disruption;
     pub(crate) mod guard;
     pub(crate) mod identity;
     pub(crate) mod inplace;

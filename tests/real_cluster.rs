@@ -28,6 +28,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::guard::ALL,
         scenarios::revert::ALL,
         scenarios::lifecycle::ALL,
+        scenarios::disruption::ALL,
         scenarios::surge::ALL,
         scenarios::ota::ALL,
         scenarios::rest::ALL,

@@ -328,10 +328,12 @@ impl Backend for Embedded {
         let mut guards = lock(&self.guards);
         guards.clear();
         if !granted {
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
             let denied = move |request: &RequestInfo| {
                 request.user_agent.starts_with(&whose.user_agent())
                     && request.verb == verb
                     && request.resource == resource
+                    && (subresource.is_empty() || request.subresource == subresource)
             };
             guards.push(self.cluster.deny(denied));
         }

@@ -131,8 +131,8 @@ impl Stage {
         let picture = || async { self.monitor.lock().await.picture().describe() };
         // Marking a pod, or handing it over, is no replacement.
         let replaced = match story.writes {
-            Writes::Marks | Writes::Surges => written.deletions,
-            _ => written.deletions + written.patches,
+            Writes::Marks | Writes::Surges => written.deletions + written.evictions,
+            _ => written.deletions + written.evictions + written.patches,
         };
         if replaced > seen {
             let picture = picture().await;
@@ -143,6 +143,7 @@ impl Stage {
         let superfluous = match story.writes {
             Writes::Deletions => written.others + written.refused,
             Writes::Attempts => written.others,
+            Writes::Evictions => written.others + written.deletions + written.patches,
             Writes::Conditions | Writes::Marks | Writes::Surges => 0,
         };
         if superfluous > 0 {

@@ -108,6 +108,8 @@ pub(crate) enum Writes {
     Deletions,
     /// Also refused deletions (races, faults).
     Attempts,
+    /// Evictions, some of which may be refused, and no deletion.
+    Evictions,
     /// Also conditions (OTA).
     Conditions,
     /// Also these and the marks of pods that wait for their hooks.

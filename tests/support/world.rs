@@ -111,9 +111,11 @@ pub(crate) fn is_read(verb: &str) -> bool {
 pub(crate) struct PodWrites {
     /// Deletions that were carried out.
     pub(crate) deletions: usize,
+    /// Evictions that were carried out.
+    pub(crate) evictions: usize,
     /// Patches of pods themselves that were carried out.
     pub(crate) patches: usize,
-    /// Deletions and such patches that were refused.
+    /// Deletions, evictions and such patches that were refused.
     pub(crate) refused: usize,
     /// Patches of their status and whatever else.
     pub(crate) others: usize,
@@ -122,13 +124,14 @@ pub(crate) struct PodWrites {
 impl PodWrites {
     /// All of them.
     pub(crate) fn total(&self) -> usize {
-        self.deletions + self.patches + self.refused + self.others
+        self.deletions + self.evictions + self.patches + self.refused + self.others
     }
 
     /// Those after `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             deletions: self.deletions - earlier.deletions,
+            evictions: self.evictions - earlier.evictions,
             patches: self.patches - earlier.patches,
             refused: self.refused - earlier.refused,
             others: self.others - earlier.others,
@@ -140,6 +143,8 @@ impl PodWrites {
         match verb {
             verb if is_read(verb) => {}
             "delete" if succeeded => self.deletions += 1,
+            "create" if subresource == "eviction" && succeeded => self.evictions += 1,
+            "create" if subresource == "eviction" => self.refused += 1,
             "patch" if subresource.is_empty() && succeeded => self.patches += 1,
             "delete" => self.refused += 1,
             "patch" if subresource.is_empty() => self.refused += 1,
