@@ -168,6 +168,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         successions: Default::default(),
         way_back: Default::default(),
         record: None,
+        pause: None,
         nodes: (0..size).map(|i| node(i, i * 37 % 100 < updated)).collect(),
     }
 }

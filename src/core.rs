@@ -40,6 +40,7 @@ mod opening;
 mod order;
 mod ota;
 mod pace;
+mod pause;
 mod phase;
 pub mod plan;
 mod predownload;
@@ -58,7 +59,7 @@ pub mod verdict;
 mod waves;
 pub mod window;
 
-pub use decide::{decide, is_paused, queue, release};
+pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,
@@ -71,6 +72,7 @@ pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use opening::NodeWindow;
 pub use ota::{message_of, revision_in};
+pub use pause::{PauseRecord, PauseStand, is_paused};
 pub use phase::stall_of;
 pub use plan::{
     Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, WaveStand, WaveState, Wisher,

@@ -16,6 +16,7 @@ mod key;
 mod node;
 mod pod;
 mod set;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

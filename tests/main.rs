@@ -1,8 +1,8 @@
 //! The one test binary. Contents:
 //!
-//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, surge, guard, revert,
-//!   identity, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace); each is a test on the
-//!   embedded cluster, all together play on a real control plane (`real_cluster`).
+//! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, paused, surge, guard, revert,
+//!   identity, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
+//!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
@@ -40,6 +40,7 @@ mod scenarios {
     pub(crate) mod lifecycle;
     pub(crate) mod operations;
     pub(crate) mod ota;
+    pub(crate) mod paused;
     pub(crate) mod predownload;
     pub(crate) mod prepull;
     pub(crate) mod rest;

@@ -24,6 +24,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::rolling::ALL,
         scenarios::identity::ALL,
         scenarios::knobs::ALL,
+        scenarios::paused::ALL,
         scenarios::inplace::ALL,
         scenarios::guard::ALL,
         scenarios::revert::ALL,

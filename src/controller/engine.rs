@@ -449,6 +449,7 @@ impl Engine {
                 "revision {revision}: pods are made anew, not updated in place: {}",
                 why.words()
             ),
+            mark: None,
         };
         self.publish(key, &notice);
     }
@@ -466,22 +467,35 @@ impl Engine {
                 warning: note.warning,
                 reason: "Settings",
                 note: note.text.clone(),
+                mark: None,
             };
             self.publish(key, &notice);
         }
     }
 
     fn publish(&self, key: &SetKey, notice: &Notice) {
-        if let Some(set) = self.parts.feed.index.set(key) {
-            let about = Subject::daemonset(&key.namespace, &key.name, &set.uid);
-            let severity = if notice.warning {
-                Severity::Warning
-            } else {
-                Severity::Normal
-            };
+        if let Some((about, severity)) = self.event(key, notice) {
             self.parts
                 .events
                 .publish(&about, severity, notice.reason, &notice.note);
+        }
+    }
+
+    /// What the Event of a notice is about, and how grave it is.
+    fn event(&self, key: &SetKey, notice: &Notice) -> Option<(Subject, Severity)> {
+        let set = self.parts.feed.index.set(key)?;
+        let about = Subject::daemonset(&key.namespace, &key.name, &set.uid);
+        let severity = match notice.warning {
+            true => Severity::Warning,
+            false => Severity::Normal,
+        };
+        Some((about, severity))
+    }
+
+    /// What is reported of a pause counts from now on, whether it shows yet or not.
+    fn remember_pause(&mut self, key: &SetKey, report: &Report) {
+        if let Some(set) = self.parts.feed.index.set_mut(key) {
+            set.tell_pause(report.pause);
         }
     }
 
@@ -673,6 +687,7 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         if conditions.is_empty() {
             state.reported = None;
+            self.remember_pause(key, &report);
             return;
         }
         let waiting = |(sent, at): &(Report, Timestamp)| {
@@ -685,15 +700,29 @@ impl Engine {
             state.wake = state.wake.into_iter().chain([until]).min();
             return;
         }
+        let mut first = Vec::new();
         for notice in &report.notices {
             info!(daemonset = %key, note = notice.note, "{}", notice.reason);
-            self.publish(key, notice);
+            match &notice.mark {
+                None => self.publish(key, notice),
+                Some(mark) => {
+                    let event = self.event(key, notice);
+                    first.extend(event.map(|(about, severity)| {
+                        let events = &self.parts.events;
+                        events.said_once(&about, severity, notice.reason, &notice.note, mark)
+                    }));
+                }
+            }
         }
+        self.remember_pause(key, &report);
         let state = self.state.sets.entry(key.clone()).or_default();
         state.reported = Some((report, now));
         state.under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.state.done.spawn(async move {
+            // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
+            // the same.
+            futures::future::join_all(first).await;
             let result = writer.patch_set(&key, &uid, conditions).await;
             Done::Reported(key, result)
         });
@@ -885,6 +914,7 @@ impl Engine {
                     warning: true,
                     reason: permissions::PERMISSION_MISSING,
                     note,
+                    mark: None,
                 };
                 self.publish(key, &notice);
             }

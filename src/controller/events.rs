@@ -4,6 +4,7 @@
 //! and no second one that says the same. Nothing waits for an Event: what cannot be sent in time is counted and dropped.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -89,8 +90,9 @@ pub enum Severity {
 }
 
 /// The door for Events; cheap to clone, never blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Events {
+    client: Client,
     queue: Sender<Event>,
     /// The last note per object and reason.
     said: Arc<Mutex<BTreeMap<(String, String), String>>>,
@@ -114,6 +116,7 @@ pub fn start(
 ) -> (Events, Sending) {
     let (queue, queued) = mpsc::channel(QUEUE);
     let events = Events {
+        client: client.clone(),
         queue,
         said: Arc::default(),
         clock,
@@ -131,6 +134,13 @@ impl Sending {
         if timeout(LAST_WORDS, self.0).await.is_err() {
             warn!("Some Events were not sent before the end");
         }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Events");
+        shown.field("said", &self.said).finish_non_exhaustive()
     }
 }
 
@@ -152,6 +162,22 @@ impl Events {
             }
             Err(_) => self.metrics.event_dropped("queue_full"),
         }
+    }
+
+    /// Says it at once. The `mark` makes it the same Event whoever says it, and however often; it ends when it was said, or
+    /// cannot be.
+    pub fn said_once(
+        &self,
+        about: &Subject,
+        severity: Severity,
+        reason: &str,
+        note: &str,
+        mark: &str,
+    ) -> impl Future<Output = ()> + use<> {
+        let mut event = self.event(about, severity, reason, cut(note, NOTE_LIMIT));
+        event.metadata.name = Some(format!("{}.{mark}", cut(&about.name, NAME_LIMIT)));
+        let (client, metrics) = (self.client.clone(), self.metrics.clone());
+        async move { send(&client, event, &metrics).await }
     }
 
     /// That object is gone, or what was said about it does not count any more.

@@ -114,6 +114,7 @@ pub struct Metrics {
     complete: Family<DaemonSet, Gauge>,
     stalled: Family<DaemonSet, Gauge>,
     paused: Family<DaemonSet, Gauge>,
+    paused_since: Family<DaemonSet, Gauge>,
     invalid: Family<DaemonSet, Gauge>,
     targeted: Family<DaemonSet, Gauge>,
     allowed: Family<DaemonSet, Gauge>,
@@ -158,6 +159,11 @@ impl Metrics {
                 "1: the rollout stopped by itself and needs a person",
             ),
             paused: gauges(r, "rollout_paused", "1: paused with nodes left"),
+            paused_since: gauges(
+                r,
+                "paused_since_timestamp_seconds",
+                "Since when it is paused (Unix time), with nodes left or not; absent while it is not",
+            ),
             invalid: gauges(
                 r,
                 "settings_invalid",
@@ -270,6 +276,10 @@ impl Metrics {
             &key,
             i64::from(matches!(phase, Phase::Paused { .. })),
         );
+        match &plan.pause {
+            Some(stand) => set(&self.paused_since, &key, stand.record.since.as_second()),
+            None => drop(self.paused_since.remove(&key)),
+        }
         set(&self.invalid, &key, 0);
         set(&self.targeted, &key, number(plan.counts.targeted));
         set(&self.allowed, &key, number(plan.counts.allowed));
@@ -304,11 +314,12 @@ impl Metrics {
         }
     }
 
-    fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 10] {
+    fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 11] {
         [
             &self.complete,
             &self.stalled,
             &self.paused,
+            &self.paused_since,
             &self.invalid,
             &self.targeted,
             &self.allowed,
@@ -484,6 +495,8 @@ fn histogram(registry: &mut Registry) -> Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::{PauseRecord, PauseStand};
+    use k8s_openapi::jiff::Timestamp;
 
     fn plan() -> Plan {
         let mut by_word = [0; Verdict::WORDS.len()];
@@ -509,6 +522,7 @@ mod tests {
             guarded: None,
             record: None,
             reversal: None,
+            pause: None,
             waves: Vec::new(),
             blocked: false,
             next_wake: None,
@@ -529,6 +543,23 @@ mod tests {
         ] {
             assert!(page.contains(line), "{line} is not in {page}");
         }
+        assert!(!page.contains("paused_since_timestamp_seconds{"));
+        let record = PauseRecord {
+            since: Timestamp::from_second(1_800_000_000).unwrap(),
+            reminded: 0,
+        };
+        let paused = PauseStand {
+            record,
+            until: None,
+            reminds: false,
+            newcomers: Vec::new(),
+        };
+        let pause = Some(paused);
+        metrics.record_plan("shop", "agent", &Plan { pause, ..plan() });
+        let line = r#"yurt_ds_paused_since_timestamp_seconds{namespace="shop",daemonset="agent"} 1800000000"#;
+        assert!(metrics.encode().contains(line));
+        metrics.record_plan("shop", "agent", &plan());
+        assert!(!metrics.encode().contains("paused_since_timestamp_seconds{"));
         metrics.record_invalid("shop", "agent");
         let page = metrics.encode();
         assert!(!page.contains("verdict="), "{page}");

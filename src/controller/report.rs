@@ -5,6 +5,7 @@
 
 mod blocked;
 mod guarded;
+mod paused;
 mod reverted;
 
 use std::collections::BTreeSet;
@@ -22,7 +23,8 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Behind, Fleet, Guarded, Invalid, Phase, Plan, PreDelete, Reading, RevisionState, Stall, Verdict,
+    Behind, Fleet, Guarded, Invalid, PauseRecord, Phase, Plan, PreDelete, Reading, RevisionState,
+    Stall, Verdict,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
@@ -45,6 +47,8 @@ pub(super) struct Notice {
     pub(super) reason: &'static str,
     /// One sentence.
     pub(super) note: String,
+    /// What makes it the same Event when it is said again, also by another replica; `None`: it may be said twice.
+    pub(super) mark: Option<String>,
 }
 
 /// What the status should say.
@@ -54,6 +58,8 @@ pub(super) struct Report {
     pub(super) conditions: Vec<Condition>,
     /// What to tell in Events, if `conditions` differ from the present ones in status or reason.
     pub(super) notices: Vec<Notice>,
+    /// What is remembered of a pause once these are written.
+    pub(super) pause: Option<PauseRecord>,
 }
 
 impl Report {
@@ -72,13 +78,20 @@ impl Report {
                 condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
             ],
             notices: Vec::new(),
+            pause: set.told_pause(),
         };
         report.conditions.extend(set.told().as_ref().map(sheet));
+        // Whether it goes on is told when the settings can be read again.
+        let paused = find(&set.conditions, PAUSED_CONDITION);
+        report
+            .conditions
+            .extend(paused.filter(|_| report.pause.is_some()).cloned());
         if find(&set.conditions, INVALID_SETTINGS).is_none_or(|present| present.message != note) {
             report.notices.push(Notice {
                 warning: true,
                 reason: "InvalidSettings",
                 note,
+                mark: None,
             });
         }
         report
@@ -89,17 +102,20 @@ impl Report {
         let mut report = Self::of_state(set, fleet, plan, lasting);
         report
             .conditions
-            .retain(|condition| condition.kind != GUARD);
+            .retain(|condition| ![GUARD, PAUSED_CONDITION].contains(&condition.kind.as_str()));
         report.conditions.extend(plan.record.as_ref().map(sheet));
+        let revision = about(fleet);
+        let before = find(&set.conditions, PAUSED_CONDITION);
+        let sheet = paused::sheet(plan, &revision, &fleet.revision, before);
+        report.conditions.push(sheet);
+        report.notices.extend(paused::reminder(plan, &revision));
+        report.pause = plan.pause.as_ref().map(|stand| stand.record);
         report
     }
 
     fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
-        let revision = match &fleet.revision {
-            RevisionState::Current(revision) => format!("revision {revision}"),
-            RevisionState::Behind(_) => "the new revision".to_owned(),
-        };
+        let revision = about(fleet);
         let (reason, note) = words(set, fleet, plan, &revision);
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
@@ -109,23 +125,20 @@ impl Report {
         if !complete && before.is_some_and(stays) {
             return Self {
                 conditions: set.conditions.clone(),
-                notices: Vec::new(),
+                ..Self::default()
             };
         }
         let moving = matches!(plan.phase, Phase::Progressing | Phase::Behind(_));
         let stalled = matches!(plan.phase, Phase::Stalled(_));
-        let paused = matches!(plan.phase, Phase::Paused { .. });
         let report = Self {
             conditions: vec![
                 condition(ROLLOUT_COMPLETE, complete, reason, &note),
                 condition(PROGRESSING, moving, reason, &note),
                 or_not(STALLED, stalled, reason, "NotStalled", &note),
-                or_not(PAUSED_CONDITION, paused, reason, "NotPaused", &note),
             ],
-            notices: Vec::new(),
+            ..Self::default()
         };
-        let was_paused = find(&set.conditions, PAUSED_CONDITION)
-            .is_some_and(|condition| condition.status == "True");
+        let was_paused = before.is_some_and(|before| before.reason == "Paused");
         let stopped = !was_paused && is_stopped(set.told().as_ref(), plan);
         let told = notice(before, plan, stopped, reason, &note);
         let notices = told.into_iter().chain(reversal(before, plan)).collect();
@@ -148,7 +161,8 @@ impl Report {
                 "type": wanted.kind, "status": wanted.status, "reason": wanted.reason, "message": wanted.message,
             });
             if before.is_none_or(|before| before.status != wanted.status) {
-                patch["lastTransitionTime"] = json!(on_the_wire(now));
+                let at = wanted.last_transition.as_ref().map_or(now, |time| time.0);
+                patch["lastTransitionTime"] = json!(on_the_wire(at));
             }
             Some(patch)
         });
@@ -174,6 +188,14 @@ fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasti
                 && plan.counts.outdated == 0
                 && before.message.starts_with(&format!("{revision}:"))
         }
+    }
+}
+
+/// The revision that all this is about.
+fn about(fleet: &Fleet) -> String {
+    match &fleet.revision {
+        RevisionState::Current(revision) => format!("revision {revision}"),
+        RevisionState::Behind(_) => "the new revision".to_owned(),
     }
 }
 
@@ -240,13 +262,7 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
             stall_reason(stall),
             format!("{revision}: {}", stall_words(stall, set, fleet, plan)),
         ),
-        Phase::Paused { until: None } => (
-            "Paused",
-            format!("{revision}: paused until somebody resumes it"),
-        ),
-        Phase::Paused { until: Some(until) } => {
-            ("Paused", format!("{revision}: paused until {until}"))
-        }
+        Phase::Paused { until } => ("Paused", format!("{revision}: {}", paused::words(until))),
         Phase::AwaitingOwners => (
             "AwaitingOwners",
             format!("{revision}: waiting for the owners of nodes to upgrade (OTA)"),
@@ -455,6 +471,7 @@ fn notice(
         warning,
         reason,
         note: note.to_owned(),
+        mark: None,
     })
 }
 

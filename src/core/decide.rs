@@ -22,10 +22,11 @@ use super::guard::Guard;
 use super::in_place::{Recreate, Way};
 use super::order::{Order, Turn};
 use super::pace::Pace;
+use super::pause::{PauseStand, is_paused};
 use super::plan::{Action, Counts, Phase, Plan, Pull};
 use super::revert::Reversal;
 use super::scope::Scope;
-use super::strategy::{Mode, Pause, Strategy};
+use super::strategy::{Mode, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
 use super::waves::Front;
 use super::{guard, in_place, ota, phase, removal, revert, surge};
@@ -74,15 +75,6 @@ pub fn release(fleet: &Fleet) -> Vec<Action> {
     let alive = pods.filter(|pod| !pod.terminating);
     actions.extend(alive.filter_map(|pod| removal::stay(pod, false)));
     actions
-}
-
-/// Whether nothing may be replaced at `now`.
-pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
-    match strategy.pause {
-        None => false,
-        Some(Pause::Indefinite) => true,
-        Some(Pause::Until(until)) => now < until,
-    }
 }
 
 /// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
@@ -173,6 +165,8 @@ struct Draft<'a> {
     budget: Budget,
     guard: Guard,
     gates: Gates<'a>,
+    /// The pause that holds, if one does.
+    pause: Option<PauseStand>,
     /// Before this instant nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
     /// When a node may be asked again to pull its images.
@@ -215,6 +209,7 @@ impl<'a> Draft<'a> {
             scope,
             gates: Gates::of(strategy, fleet, front, guard.gate, now),
             guard,
+            pause: PauseStand::of(strategy, fleet, now),
             opens: None,
             pulls_again: None,
             domains: Vec::new(),
@@ -261,15 +256,10 @@ impl<'a> Draft<'a> {
 
     /// Nothing is written to any pod.
     fn pause(mut self) -> Plan {
-        let until = match self.strategy.pause {
-            Some(Pause::Until(until)) => Some(until),
-            _ => None,
-        };
+        let until = self.pause.as_ref().and_then(|stand| stand.until);
         self.tell_outdated(Verdict::Paused { until });
         let phase = self.is_any_outdated().then_some(Phase::Paused { until });
-        let mut plan = self.finish(phase);
-        plan.next_wake = plan.next_wake.into_iter().chain(until).min();
-        plan
+        self.finish(phase)
     }
 
     /// The owners of the nodes decide.
@@ -661,6 +651,7 @@ impl<'a> Draft<'a> {
             .chain(self.gate_changes())
             .chain(self.reverts_again)
             .chain(self.asked_again())
+            .chain(self.pause.as_ref().map(PauseStand::changes))
             .min();
         Plan {
             actions: self.actions,
@@ -674,6 +665,7 @@ impl<'a> Draft<'a> {
             guarded: self.guard.gate,
             record: self.guard.record,
             reversal: self.reversal,
+            pause: self.pause,
             waves,
             blocked: blocked.is_some(),
             next_wake,

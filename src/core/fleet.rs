@@ -77,6 +77,8 @@ pub struct Fleet {
     pub evictions: super::Evictions,
     /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
     pub record: Option<super::Record>,
+    /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.
+    pub pause: Option<super::PauseRecord>,
     /// Every node that should run a pod or holds one, sorted by name, each name once.
     pub nodes: Vec<Node>,
 }

@@ -6,6 +6,7 @@ use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
 use super::lifecycle::GateWrite;
+use super::pause::PauseStand;
 use super::revert::Reversal;
 use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
@@ -37,6 +38,8 @@ pub struct Plan {
     pub record: Option<Record>,
     /// How far the revision that the guard stopped is taken back; `None`: nobody asked for that, or it was not stopped.
     pub reversal: Option<Reversal>,
+    /// The pause that holds, if one does, whether anybody is outdated or not.
+    pub pause: Option<PauseStand>,
     /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
     pub waves: Vec<WaveStand>,
     /// Whether nothing moves before a disruption budget lets a pod go.

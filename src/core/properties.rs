@@ -6,6 +6,7 @@
 
 mod evictions;
 mod guarded;
+mod paused;
 mod pulls;
 mod revert;
 mod sequence;
@@ -167,8 +168,14 @@ fn fleets() -> impl Random<Fleet> {
         1 => Just(RevisionState::Behind(Behind::Mismatch)),
     ];
     let record = option::weighted(0.3, guarded::records());
-    let fleet = (revision, any::<bool>(), vec(nodes(), 0..24), record);
-    fleet.prop_map(|(revision, replaces, mut nodes, record)| {
+    let fleet = (
+        revision,
+        any::<bool>(),
+        vec(nodes(), 0..24),
+        record,
+        paused::records(),
+    );
+    fleet.prop_map(|(revision, replaces, mut nodes, record, pause)| {
         for (i, node) in nodes.iter_mut().enumerate() {
             node.name = format!("n{i:02}").into();
             for (j, pod) in node.pods.iter_mut().enumerate() {
@@ -184,6 +191,7 @@ fn fleets() -> impl Random<Fleet> {
             successions: Default::default(),
             way_back: Default::default(),
             record,
+            pause: Some(pause),
             nodes,
         }
     })
@@ -458,8 +466,21 @@ fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
     !pod.terminating && pod.ready_since.is_some_and(ripe)
 }
 
-/// Targeted nodes that are Ready and have no available pod, without those that returned a moment ago with an old one or
-/// are to keep it.
+/// Whether a node waits for its wave, whatever else keeps it from beginning.
+fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
+    let stand = |waves: &Arc<Waves>| plan.waves.get(waves.of(node)).map(|stand| stand.state);
+    match verdict {
+        Verdict::WaveNotOpen { .. } => true,
+        Verdict::Guarded(_) | Verdict::Paused { .. } => {
+            let state = strategy.waves.as_ref().and_then(stand);
+            matches!(state, Some(WaveState::NotOpen(_)))
+        }
+        _ => false,
+    }
+}
+
+/// Targeted nodes that are Ready and have no available pod, without those that returned a moment ago with an old one, are
+/// to keep it, or wait for their wave.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
     let lacks = |(node, verdict): &(&Node, &Verdict)| {
         let Readiness::Ready { since } = node.readiness else {
@@ -476,11 +497,9 @@ fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> u
             && !settling
             && !matches!(
                 verdict,
-                Verdict::Partition
-                    | Verdict::NotSelected
-                    | Verdict::Held { .. }
-                    | Verdict::WaveNotOpen { .. }
+                Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. }
             )
+            && !awaits_wave(node, verdict, plan, strategy)
             && (matches!(verdict, Verdict::HookPending { .. })
                 || !alive.any(|pod| is_available(pod, strategy, now)))
     };
@@ -859,6 +878,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         successions: Default::default(),
         way_back: Default::default(),
         record: None,
+        pause: None,
         nodes: (0..2 * BATCH + 1).map(node).collect(),
     };
     for expected in [BATCH, BATCH, 1, 0] {

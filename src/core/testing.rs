@@ -24,6 +24,7 @@ pub(super) fn fleet(nodes: Vec<Node>) -> Fleet {
         way_back: Default::default(),
         evictions: Default::default(),
         record: None,
+        pause: None,
         nodes,
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         &picture.plan.verdicts[position],
     );
     let (reason, because) = match *verdict {
-        Verdict::Done => (None, "runs the current revision".to_owned()),
+        Verdict::Done => (None, done(picture, node)),
         Verdict::InProgress(progress) => in_progress(picture, node, progress),
         Verdict::HookPending { overdue, .. } => hook_pending(picture, node, overdue),
         Verdict::BlockedByPdb { obstruction, .. } => budgets::blocked(picture, node, obstruction),
@@ -149,12 +149,25 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             | Verdict::WaveNotOpen { .. }
             | Verdict::OutOfWindow { .. } => None,
             Verdict::PullPending(_) => pulls::since(node),
-            Verdict::Paused { .. } | Verdict::Invalid | Verdict::NativeControllerBehind => {
-                picture.state_since()
-            }
+            Verdict::Paused { .. } => picture.fleet.pause.map(|told| told.since),
+            Verdict::Invalid | Verdict::NativeControllerBehind => picture.state_since(),
             _ => verdict_since(node, verdict, picture.first_look),
         },
         because,
+    }
+}
+
+fn done(picture: &Picture, node: &Node) -> String {
+    let came = picture
+        .pause()
+        .filter(|stand| stand.newcomers.contains(&node.name));
+    match came.and(newest(node)) {
+        Some(pod) => format!(
+            "runs the current revision, which it got at {} although the rollout is paused: the native DaemonSet controller \
+             makes every new pod of the present template",
+            age::instant(pod.revised())
+        ),
+        None => "runs the current revision".to_owned(),
     }
 }
 

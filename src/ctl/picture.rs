@@ -11,8 +11,8 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Behind, Fleet, Invalid, Mode, Node, Note, Pause, Phase, Plan, PodRevision, Progress, Reading,
-    Revert, Revision, RevisionState, Stall, Strategy, Verdict, decide,
+    Behind, Fleet, Invalid, Mode, Node, Note, Pause, PauseStand, Phase, Plan, PodRevision,
+    Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey};
 
@@ -205,6 +205,12 @@ impl Picture {
     /// Whether nothing may be replaced now.
     pub(super) fn is_paused(&self) -> bool {
         crate::core::is_paused(&self.strategy, self.now)
+    }
+
+    /// The pause that holds, if one does.
+    pub(super) fn pause(&self) -> Option<&PauseStand> {
+        // What cannot be used is assumed to be paused, and is not.
+        self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
     /// Slots of the budget that are taken now.

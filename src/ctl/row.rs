@@ -20,8 +20,11 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   brokenBefore, failures, failureThreshold, guarded (FailedByRevision, ReplacedTwice,
                   Inconclusive), verdicts (nodes per word), notes,
                   nextWake (when this is judged anew although nothing changes),
+                  pause (null while it is not paused),
                   waves (empty without that setting), domains (empty without topology-key),
                   nodes (only when one DaemonSet is named)
+  of a pause      since, until (null: somebody has to end it), updatedMeanwhile (nodes that got the revision
+                  since then: the native controller makes every new pod of it)
   of a wave       wave, nodes, done, inFlight, allowed, state (Complete, Open, NotOpen), next
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
@@ -90,9 +93,36 @@ pub struct SetRow {
     pub domains: Vec<DomainRow>,
     /// When it is judged anew although nothing changes: a window opens, a pause ends; `null` when time changes nothing.
     pub next_wake: Option<String>,
+    /// The pause that holds; `null` while none does.
+    pub pause: Option<PauseRow>,
     /// Every node; only when one DaemonSet was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
+}
+
+/// A pause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseRow {
+    /// Since when it holds; `null` when no controller has told.
+    pub since: Option<String>,
+    /// When it ends by itself; `null` when somebody has to end it.
+    pub until: Option<String>,
+    /// Nodes that got the revision since then.
+    pub updated_meanwhile: Vec<String>,
+}
+
+impl PauseRow {
+    fn of(picture: &Picture) -> Option<Self> {
+        let stand = picture.pause()?;
+        let since = picture.fleet.pause.map(|told| told.since);
+        let names = stand.newcomers.iter().map(ToString::to_string);
+        Some(Self {
+            since: since.map(age::instant),
+            until: stand.until.map(age::instant),
+            updated_meanwhile: names.collect(),
+        })
+    }
 }
 
 /// One node of a DaemonSet.
@@ -176,6 +206,7 @@ impl SetRow {
             waves: groups::waves(picture),
             domains: groups::domains(picture),
             next_wake: picture.plan.next_wake.map(age::instant),
+            pause: PauseRow::of(picture),
             nodes: nodes.then(|| {
                 (0..picture.fleet.nodes.len())
                     .map(|position| NodeRow::of(picture, position))
@@ -388,11 +419,50 @@ fn stopped(picture: &Picture, stall: Stall) -> String {
 
 fn notes(picture: &Picture) -> Vec<String> {
     let mut notes: Vec<String> = picture.notes.iter().map(|note| note.text.clone()).collect();
+    notes.extend(quietly_paused(picture));
+    notes.extend(newcomers(picture));
     if !picture.is_reported() {
         notes.push(UNREPORTED.to_owned());
     }
     notes
 }
+
+/// That it is paused, where its phase does not say so.
+fn quietly_paused(picture: &Picture) -> Option<String> {
+    let stand = picture.pause()?;
+    if matches!(picture.state(), State::Paused(_)) {
+        return None;
+    }
+    let since = picture.fleet.pause.map(|told| told.since);
+    let since = since.map(|since| format!(" for {}", age::between(since, picture.now)));
+    let end = match stand.until {
+        Some(until) => format!("until {}", age::instant(until)),
+        None => format!("until yurt-ds ctl resume {}", picture.key),
+    };
+    Some(format!(
+        "it is paused{}: nothing that is outdated is replaced {end}",
+        since.unwrap_or_default()
+    ))
+}
+
+/// Who got the revision in spite of a pause.
+fn newcomers(picture: &Picture) -> Option<String> {
+    let newcomers = &picture.pause()?.newcomers;
+    let names = newcomers.iter().take(NAMED).map(ToString::to_string);
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = match newcomers.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!newcomers.is_empty()).then(|| {
+        format!(
+            "got the revision although it is paused: {names}{more} (a new pod is always made of the present template)"
+        )
+    })
+}
+
+/// Names in a note.
+const NAMED: usize = 10;
 
 /// Said of a DaemonSet on which no condition of ours stands.
 pub(super) const UNREPORTED: &str =

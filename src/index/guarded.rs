@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::told::Told;
 use crate::api::Condition;
 use crate::core::names::GUARD;
 use crate::core::{NodeName, PodUid, Record, Revision, RevisionState};
@@ -9,18 +10,8 @@ use crate::core::{NodeName, PodUid, Record, Revision, RevisionState};
 /// What is known beside the condition on the DaemonSet.
 #[derive(Debug, Default)]
 pub(super) struct Guarded {
-    told: Told,
+    told: Told<Record>,
     replaced: Replaced,
-}
-
-/// What was told last; what is written takes a moment to show.
-#[derive(Debug, Default)]
-enum Told {
-    /// Nothing by us: what stands on the DaemonSet counts.
-    #[default]
-    Nothing,
-    /// This, also where the DaemonSet says something else so far.
-    Record(Option<Record>),
 }
 
 /// Deletions that were carried out. The first one per node is only known here, and forgotten with the process; from the
@@ -55,10 +46,7 @@ impl Guarded {
 
     /// What was told last.
     pub(super) fn known(&self, conditions: &[Condition]) -> Option<Record> {
-        match &self.told {
-            Told::Record(record) => record.clone(),
-            Told::Nothing => on_daemonset(conditions),
-        }
+        self.told.or(|| on_daemonset(conditions))
     }
 
     /// Whether it stands on the DaemonSet that the revision was stopped, and what it is taken back to.

@@ -90,6 +90,7 @@ pub(super) fn fleet(
             successions: Successions::new(),
             way_back: WayBack::default(),
             record: None,
+            pause: None,
             nodes: all(key, set, nodes, &present, revisions, now),
         }),
     };
@@ -101,6 +102,7 @@ pub(super) fn fleet(
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);
     kept.record = set.guard.record(&set.conditions, &present.state);
+    kept.pause = set.told_pause();
     kept.revision = match &present.state {
         state
             if met(state)

@@ -12,6 +12,7 @@ use super::guarded::Guarded;
 use super::joined::{Basis, Joined};
 use super::node::NodeRecord;
 use super::pod::{LabelSets, PodRecord};
+use super::told::Told;
 use crate::api;
 use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
@@ -24,8 +25,9 @@ use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, 
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    Evictions, NodeName, OnFailure, Past, Pod, PodRevision, PodUid, Predownloading, Preparing,
-    Reading, Record, Refusal, ResourceVersion, Revision, RevisionState, RollingUpdateType, WayBack,
+    Evictions, NodeName, OnFailure, Past, PauseRecord, Pod, PodRevision, PodUid, Predownloading,
+    Preparing, Reading, Record, Refusal, ResourceVersion, Revision, RevisionState,
+    RollingUpdateType, WayBack,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
@@ -76,6 +78,7 @@ pub struct SetRecord {
     version: Option<u64>,
     pub(super) joined: Joined,
     pub(super) guard: Guarded,
+    pause: Told<PauseRecord>,
 }
 
 /// How soon a change wants to be looked at.
@@ -249,6 +252,7 @@ impl SetRecord {
             confirmed: None,
             joined: Joined::default(),
             guard: Guarded::default(),
+            pause: Told::default(),
             version: meta
                 .resource_version
                 .as_deref()
@@ -506,9 +510,25 @@ impl SetRecord {
         self.guard.tell(record);
     }
 
+    /// What is remembered of its pause, as it was told last.
+    pub fn told_pause(&self) -> Option<PauseRecord> {
+        self.pause.or(|| {
+            let mut conditions = self.conditions.iter();
+            let told = conditions.find(|condition| condition.kind == PAUSED_CONDITION)?;
+            let since = told.last_transition.as_ref()?.0;
+            (told.status == "True").then(|| PauseRecord::read(since, &told.message))
+        })
+    }
+
+    /// From now on that is remembered of its pause, whether it shows on the DaemonSet yet or not.
+    pub fn tell_pause(&mut self, record: Option<PauseRecord>) {
+        self.pause = Told::Record(record);
+    }
+
     /// What stands on the DaemonSet counts again: another replica may have told something else.
     pub fn forget_told(&mut self) {
         self.guard.forget_told();
+        self.pause = Told::Nothing;
     }
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.

@@ -60,6 +60,7 @@ impl State {
             way_back: Default::default(),
             // What the guard remembers is no part of this model: it judges by what it sees.
             record: None,
+            pause: None,
             nodes: (0..self.nodes.len())
                 .map(|position| self.node(position, rules))
                 .collect(),

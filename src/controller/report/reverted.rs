@@ -29,6 +29,7 @@ pub(super) fn reversal(before: Option<&Condition>, plan: &Plan) -> Option<Notice
         warning: reason == NOT_REVERTED,
         reason,
         note: format!("revision {revision}: {words}: {names}"),
+        mark: None,
     })
 }
 

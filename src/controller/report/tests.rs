@@ -6,8 +6,8 @@ use super::*;
 use crate::api;
 use crate::core::in_place::Recreate;
 use crate::core::{
-    Cause, Counts, Labels, Node, NodeName, Pod, PodRevision, Progress, Readiness, Record, Reversal,
-    Revision, Stopped, Targeting, Trouble,
+    Cause, Counts, Labels, Node, NodeName, PauseStand, Pod, PodRevision, Progress, Readiness,
+    Record, Reversal, Revision, Stopped, Targeting, Trouble,
 };
 use crate::index::{Index, SetKey};
 
@@ -67,6 +67,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         successions: Default::default(),
         way_back: Default::default(),
         record: None,
+        pause: None,
         nodes: names.iter().map(node).collect(),
     }
 }
@@ -88,6 +89,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         guarded: None,
         record: None,
         reversal: None,
+        pause: None,
         waves: Vec::new(),
         blocked: false,
         next_wake: None,
@@ -346,7 +348,7 @@ fn a_transition_time_is_written_only_when_the_status_flips() {
             "CompleteExceptOffline",
             "revision abc: complete except …",
         )],
-        notices: Vec::new(),
+        ..Report::default()
     };
     assert!(
         wanted.difference(&before, at(5))[0]
@@ -355,7 +357,7 @@ fn a_transition_time_is_written_only_when_the_status_flips() {
     );
     let flipped = Report {
         conditions: vec![condition(ROLLOUT_COMPLETE, false, "Progressing", "")],
-        notices: Vec::new(),
+        ..Report::default()
     };
     assert_eq!(
         flipped.difference(&before, at(0))[0]["lastTransitionTime"],
@@ -435,5 +437,122 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
     assert!(
         note.contains("more than images") && note.ends_with(": a"),
         "{note}"
+    );
+}
+
+/// A paused plan with one outdated node; these came meanwhile.
+fn paused(record: PauseRecord, reminds: bool, newcomers: &[&str]) -> Plan {
+    let stand = PauseStand {
+        record,
+        until: None,
+        reminds,
+        newcomers: newcomers.iter().map(|name| (*name).into()).collect(),
+    };
+    Plan {
+        pause: Some(stand),
+        ..plan(Phase::Paused { until: None }, Vec::new(), 1)
+    }
+}
+
+/// The conditions as the API server keeps them.
+fn written(report: &Report) -> Vec<Condition> {
+    report.conditions.clone()
+}
+
+#[test]
+fn a_pause_is_remembered_with_its_beginning_and_reminded_of_once() {
+    let mut record = PauseRecord {
+        since: at(0),
+        reminded: 0,
+    };
+    let none = fleet(&[], None);
+    let first = report(Vec::new(), &none, &paused(record, false, &[]));
+    assert_eq!(
+        said(&first, PAUSED_CONDITION),
+        "True Paused revision abc: paused until somebody resumes it; since 2023-11-14T22:13:20Z"
+    );
+    assert_eq!(events(&first), [("RolloutPaused", false)]);
+    let patch = first.difference(&[], at(7));
+    let of_pause = patch.iter().find(|patch| patch["type"] == PAUSED_CONDITION);
+    assert_eq!(
+        of_pause.unwrap()["lastTransitionTime"],
+        "2023-11-14T22:13:20Z"
+    );
+
+    record.reminded = 2;
+    let names = ["n1", "n2"];
+    let due = report(written(&first), &none, &paused(record, true, &names));
+    assert_eq!(events(&due), [("StillPaused", true)]);
+    assert_eq!(
+        due.notices[0].note,
+        "revision abc: still paused until somebody resumes it, for 2 days now (since 2023-11-14T22:13:20Z); 1 node is \
+         outdated; go on with: yurt-ds ctl resume; nodes that got it meanwhile: n1, n2"
+    );
+    assert_eq!(due.notices[0].mark.as_deref(), Some("paused-6553f100-2"));
+    assert!(said(&due, PAUSED_CONDITION).ends_with(
+        "; since 2023-11-14T22:13:20Z, reminded after 2 days; nodes that got it meanwhile: n1, n2"
+    ));
+    let again = report(written(&due), &none, &paused(record, false, &names));
+    assert!(again.notices.is_empty());
+    assert_eq!(again.difference(&written(&due), at(9)), Vec::<Value>::new());
+}
+
+#[test]
+fn who_came_during_a_pause_stays_named_while_its_pod_is_away_for_a_moment() {
+    let record = PauseRecord {
+        since: at(0),
+        reminded: 0,
+    };
+    let none = fleet(&[], None);
+    let names: Vec<String> = (10..30).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let after = |before: &Report, names: &[&str]| {
+        report(written(before), &none, &paused(record, false, names))
+    };
+    let changes = |before: &Report, after: &Report| {
+        let changed = after.difference(&written(before), at(1));
+        changed.len()
+    };
+    let two = after(&Report::default(), &names[..2]);
+    let one = after(&two, &names[1..2]);
+    assert_eq!(changes(&two, &one), 0);
+    let none_is_left = after(&two, &[]);
+    assert_eq!(changes(&two, &none_is_left), 0);
+    let another = after(&two, &names[1..3]);
+    assert_eq!(changes(&two, &another), 1);
+    let many = after(&two, &names[..11]);
+    assert!(said(&many, PAUSED_CONDITION).ends_with("n18, n19 and others"));
+    let more = after(&many, &names);
+    assert_eq!(changes(&many, &more), 0);
+    let fewer = after(&many, &names[3..15]);
+    assert_eq!(changes(&many, &fewer), 0);
+}
+
+#[test]
+fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is_behind() {
+    let record = PauseRecord {
+        since: at(0),
+        reminded: 1,
+    };
+    let mut fleet = fleet(&[], None);
+    let first = report(Vec::new(), &fleet, &paused(record, false, &["n1"]));
+    fleet.revision = RevisionState::Behind(crate::core::Behind::NotObserved);
+    let behind = report(written(&first), &fleet, &paused(record, false, &[]));
+    assert_eq!(
+        said(&behind, PAUSED_CONDITION),
+        said(&first, PAUSED_CONDITION)
+    );
+    let invalid = Invalid {
+        key: "apps.openyurt.io/max-unavailable".to_owned(),
+        value: "many".to_owned(),
+        why: "a number".to_owned(),
+    };
+    let index = with(written(&first));
+    let set = index.set(&SetKey::new("edge", "agent")).unwrap();
+    let unreadable = Report::of_invalid(set, &invalid);
+    assert_eq!(unreadable.pause, Some(record));
+    assert_eq!(
+        said(&unreadable, PAUSED_CONDITION),
+        said(&first, PAUSED_CONDITION)
     );
 }

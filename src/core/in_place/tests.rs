@@ -294,5 +294,7 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
         ..strategy
     };
     let plan = decide(&paused, &fleet, at(100));
-    assert_eq!(plan.next_wake, None, "{:?}", plan.verdicts);
+    // That of the next reminder alone.
+    let reminder = Some(at(100 + 24 * 60 * 60));
+    assert_eq!(plan.next_wake, reminder, "{:?}", plan.verdicts);
 }

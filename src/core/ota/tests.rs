@@ -62,6 +62,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         successions: Default::default(),
         way_back: Default::default(),
         record: None,
+        pause: None,
         nodes: vec![Node {
             labels: Labels::default(),
             hold: None,

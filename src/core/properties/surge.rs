@@ -324,6 +324,7 @@ impl World {
             successions: Default::default(),
             way_back: Default::default(),
             record: None,
+            pause: None,
             nodes: self.nodes.iter().enumerate().map(node).collect(),
         }
     }

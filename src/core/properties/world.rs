@@ -57,6 +57,8 @@ pub(super) struct World {
     next_pod: usize,
     /// What the guard told, as it stands on the DaemonSet.
     record: Option<Record>,
+    /// What was told of a pause.
+    pause: Option<PauseRecord>,
     /// How often a pod of each node was deleted by a plan.
     pub(super) replaced: BTreeMap<usize, u32>,
 }
@@ -87,6 +89,7 @@ impl World {
             tick: 0,
             next_pod: paces.len(),
             record: None,
+            pause: None,
             replaced: BTreeMap::new(),
         }
     }
@@ -190,6 +193,7 @@ impl World {
             successions: Default::default(),
             way_back: Default::default(),
             record: self.record.clone(),
+            pause: self.pause,
             nodes: self
                 .nodes
                 .iter()
@@ -201,6 +205,7 @@ impl World {
     /// Carries out a plan; panics when it names a pod that is not there.
     pub(super) fn apply(&mut self, plan: &Plan) {
         self.record = plan.record.clone();
+        self.pause = plan.pause.as_ref().map(|stand| stand.record);
         for action in &plan.actions {
             let (Action::Delete(target) | Action::Evict(target)) = action else {
                 panic!("the model knows no {action:?}");

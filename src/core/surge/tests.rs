@@ -266,6 +266,7 @@ fn the_old_pod_is_asked_before_it_goes() {
             successions: Default::default(),
             way_back: Default::default(),
             record: None,
+            pause: None,
             nodes: vec![node([old, new])],
         };
         let mut plan = decide(&strategy, &fleet, now());

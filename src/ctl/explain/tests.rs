@@ -4,9 +4,10 @@ use super::*;
 use crate::core::in_place::{Shape, Succession};
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
 use crate::core::{
-    Fleet, Labels, OnFailure, Past, Pause, Plan, Readiness, Record, RevisionState, Share, Stopped,
-    Strategy, Targeting, Trouble, WayBack, decide,
+    Fleet, Labels, OnFailure, Past, Pause, PauseRecord, Plan, Readiness, Record, RevisionState,
+    Share, Stopped, Strategy, Targeting, Trouble, WayBack, decide,
 };
+use crate::ctl::row::SetRow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,13 @@ fn updated(name: &str, ago: i64) -> Node {
     node
 }
 
+/// The same, and it is available.
+fn serving(name: &str, ago: i64) -> Node {
+    let mut node = updated(name, ago);
+    node.pods[0].ready_since = Some(at(NOW - 30));
+    node
+}
+
 fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
     let strategy = Strategy {
         mode: Mode::AdvancedRollingUpdate,
@@ -77,6 +85,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         successions: Default::default(),
         way_back: Default::default(),
         record: None,
+        pause: None,
         nodes,
     };
     let plan: Plan = decide(&strategy, &fleet, at(NOW));
@@ -252,6 +261,38 @@ fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
         "{}",
         place(3)
     );
+}
+
+#[test]
+fn who_got_the_revision_during_a_pause_is_told_why() {
+    let nodes = vec![node("n1"), serving("n2", 60), serving("n3", 7_000)];
+    let mut picture = picture(nodes, Some(Pause::Indefinite));
+    picture.fleet.pause = Some(PauseRecord {
+        since: at(NOW - 3_600),
+        reminded: 0,
+    });
+    picture.plan = decide(&picture.strategy, &picture.fleet, picture.now);
+    assert_eq!(explain(&picture, 0).since, Some(at(NOW - 3_600)));
+    let said = |position| explain(&picture, position).because;
+    assert!(said(1).contains("although the rollout is paused"));
+    assert_eq!(said(2), "runs the current revision");
+    let row = SetRow::of(&picture, false);
+    let pause = row.pause.expect("a pause");
+    assert_eq!(pause.updated_meanwhile, ["n2"]);
+    assert_eq!(pause.since.as_deref(), Some("1970-01-01T01:46:40Z"));
+    assert!(
+        row.notes
+            .iter()
+            .any(|note| note.contains("although it is paused: n2 ("))
+    );
+}
+
+#[test]
+fn a_pause_with_nobody_outdated_is_told_in_a_note() {
+    let said = |pause| SetRow::of(&picture(vec![serving("n1", 60)], pause), false).notes;
+    let told = |notes: &[String]| notes.iter().any(|note| note.contains("it is paused"));
+    assert!(told(&said(Some(Pause::Indefinite))));
+    assert!(!told(&said(None)));
 }
 
 #[test]

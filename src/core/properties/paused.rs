@@ -1,0 +1,77 @@
+//! A pause that is forgotten by nobody: neither by people nor by a controller that restarts.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::Strategy as _;
+
+use super::{Random, after, config, fleets, now, strategies};
+use crate::core::{Fleet, Pause, PauseRecord, Strategy, decide};
+
+const DAY: i64 = 24 * 60 * 60;
+
+/// What was told of a pause, some time ago; without it every look would find a new one.
+pub(super) fn records() -> impl Random<PauseRecord> {
+    (0..3 * DAY, 0..3_u64).prop_map(|(ago, reminded)| PauseRecord {
+        since: after(now(), -ago),
+        reminded,
+    })
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Looked at by whoever is there, at whatever moments, and woken when asked for: one reminder a day, none twice, none
+    /// left out unless nobody looked for a whole day.
+    #[test]
+    fn a_pause_reminds_once_a_day_whoever_looks_and_whenever(
+        strategy in strategies(), fleet in fleets(), looks in vec((0..3 * DAY, any::<bool>()), 1..12),
+    ) {
+        let strategy = Strategy { pause: Some(Pause::Indefinite), ..strategy };
+        let (mut time, mut told, mut reminders) = (0, None::<PauseRecord>, Vec::new());
+        for (later, sleeps) in looks {
+            let until = time + later;
+            while time <= until {
+                let seen = Fleet { pause: told, ..fleet.clone() };
+                let plan = decide(&strategy, &seen, after(now(), time));
+                let stand = plan.pause.expect("it is paused");
+                prop_assert_eq!(&plan.actions, &[]);
+                if stand.reminds {
+                    reminders.push(stand.record.days(after(now(), time)));
+                }
+                // A restart reads what is written on the DaemonSet.
+                let written = format!("revision x: paused; {}", stand.record);
+                told = Some(PauseRecord::read(stand.record.since, &written));
+                prop_assert_eq!(told, Some(stand.record));
+                let wake = plan.next_wake.expect("the next reminder");
+                prop_assert!(wake > after(now(), time), "{wake}");
+                let wake = wake.as_second() - now().as_second();
+                // Asleep, nobody looks before the end.
+                time = if sleeps { until } else { wake };
+                if sleeps || wake > until {
+                    break;
+                }
+            }
+            time = until;
+        }
+        let mut once = reminders.clone();
+        once.dedup();
+        prop_assert_eq!(&once, &reminders, "twice on one day");
+        prop_assert!(reminders.is_sorted() && reminders.iter().all(|day| *day > 0), "{reminders:?}");
+    }
+
+    /// Who looks in time reminds in time.
+    #[test]
+    fn a_reminder_is_due_exactly_when_the_plan_asks_to_be_woken(
+        fleet in fleets(), since in 0..2 * DAY, reminded in 0..3_u64,
+    ) {
+        let strategy = Strategy { pause: Some(Pause::Indefinite), ..Strategy::of(crate::core::Mode::Ota) };
+        let record = PauseRecord { since: after(now(), -since), reminded };
+        let at = |time| decide(&strategy, &Fleet { pause: Some(record), ..fleet.clone() }, time).pause;
+        let due = after(record.since, DAY * i64::try_from(reminded + 1).unwrap_or(1));
+        prop_assert!(at(due).is_some_and(|stand| stand.reminds));
+        prop_assert!(at(after(due, -1)).is_some_and(|stand| !stand.reminds));
+        let told = at(due).expect("it is paused").record;
+        let then = decide(&strategy, &Fleet { pause: Some(told), ..fleet.clone() }, due);
+        prop_assert!(then.pause.is_some_and(|stand| !stand.reminds && stand.record == told));
+    }
+}

@@ -1,0 +1,172 @@
+//! `paused`: nothing of ours is replaced, who comes anyway is named, and nobody forgets it.
+
+use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::jiff::SignedDuration;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use yurt_ds::sim::kubelet::NodeSpec;
+
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::player::Stage;
+use crate::support::story::{Scenario, Step, Story};
+use crate::support::suite::scenarios;
+
+/// A paused rollout of that many nodes, which said so.
+fn paused(nodes: usize) -> Story {
+    Story::on(nodes)
+        .annotate("paused", "true")
+        .until(condition(
+            "Paused",
+            "True",
+            "paused until somebody resumes it; since ",
+        ))
+        .image(NEW)
+        .until(condition(
+            "RolloutComplete",
+            "False",
+            "paused until somebody resumes it",
+        ))
+}
+
+/// The condition `Paused` names these nodes, and no other.
+fn came(nodes: &'static [usize]) -> Check {
+    Check::new(
+        format!("{nodes:?} got it during the pause"),
+        move |picture| {
+            let condition = picture.condition("Paused").ok_or("absent")?;
+            let message = condition.message.clone().unwrap_or_default();
+            let names: Vec<String> = nodes.iter().map(|node| picture.node(*node)).collect();
+            let wanted = format!("; nodes that got it meanwhile: {}", names.join(", "));
+            match message.ends_with(&wanted) {
+                true => Ok(()),
+                false => Err(message),
+            }
+        },
+    )
+}
+
+/// The node of this number joins the cluster.
+fn joins(story: Story, number: usize) -> Story {
+    story.does("a node joins", move |stage: Stage| async move {
+        let node = NodeSpec::named(stage.node(number)).label("scenario", &stage.name);
+        stage.world.kubelets.add_nodes(vec![node]).await
+    })
+}
+
+/// While no controller runs, the pause becomes that much older.
+fn ages_by(story: Story, hours: i64) -> Story {
+    let story = story
+        .controller(false)
+        .does("the pause ages", move |stage: Stage| async move {
+            let daemons = stage.api::<DaemonSet>();
+            let status = daemons.get(DAEMON).await?.status.context("a status")?;
+            let condition = status
+                .conditions
+                .iter()
+                .flatten()
+                .find(|c| c.type_ == "Paused");
+            let since = condition.and_then(|c| c.last_transition_time.as_ref());
+            let since = since.context("since when")?.0 - SignedDuration::from_hours(hours);
+            let aged = json!({ "type": "Paused", "lastTransitionTime": since.to_string() });
+            let aged = json!({ "status": { "conditions": [aged] } });
+            let patch = Patch::Strategic(aged);
+            let patched = daemons
+                .patch_status(DAEMON, &PatchParams::default(), &patch)
+                .await;
+            patched.map(drop).context("patch the condition")
+        });
+    story.controller(true)
+}
+
+scenarios! {
+    fn s94_given_a_pause_then_we_write_to_no_pod_and_new_nodes_get_the_new_template(pace) {
+        let story = joins(paused(4).remember().excuse(2).delete_pod(2), 5);
+        story
+            .until(came(&[2, 5]).and(runs_current(2)).and(runs_current(5)))
+            .throughout(untouched([1, 3, 4]).and(came(&[2, 5])), pace.pick(3600, 5))
+            .pod_writes(0)
+            .quiet(3600, 5)
+            .unannotate("paused")
+            .until(converged().and(condition("Paused", "False", "")))
+            .expect(replaced([1, 3, 4]).and(at_most_deletions(3)))
+            .step(Step::RemoveNode(5))
+    }
+
+    fn s94_given_a_time_then_the_pause_ends_by_itself(pace) {
+        let seconds = pace.pick(7200, 12);
+        Story::on(3)
+            .does("pause for a while", move |stage: Stage| async move {
+                let until = stage.world.clock.now() + SignedDuration::from_secs(seconds);
+                stage.patch_daemon(&annotation_patch("paused", Some(&until.to_string()))).await
+            })
+            .image(NEW)
+            .until(condition("Paused", "True", "paused until 20"))
+            .throughout(untouched(1..=3), pace.pick(7000, 4))
+            .until(converged().and(condition("Paused", "False", "")))
+            .expect(deletions(3))
+    }
+
+    /// spec/beyond.md §2, wish 6.
+    fn w06_given_a_pause_of_days_then_somebody_is_reminded_once_a_day_and_a_restart_repeats_nothing(pace) {
+        let told = |days| move |limit: i64| {
+            let words: &'static str = days;
+            event("Warning", words).and(at_most_events("Warning", "still paused until somebody resumes it", limit))
+        };
+        let first = told("for 1 day now (since ");
+        let second = told("for 2 days now (since ");
+        let story = ages_by(paused(2).delete_pod(1).until(came(&[1])), 25)
+            .until(first(1).and(condition("Paused", "True", ", reminded after 1 day; nodes that got it")))
+            // Another start finds what was said.
+            .controller(false)
+            .wait(1)
+            .controller(true)
+            .throughout(first(1), pace.pick(3600, 5));
+        let story = ages_by(story, 24)
+            .until(second(2).and(condition("Paused", "True", ", reminded after 2 days; nodes that got it")))
+            .throughout(second(2).and(untouched([2])), pace.pick(3600, 5))
+            .unannotate("paused")
+            .until(converged().and(condition("Paused", "False", "")));
+        Scenario::from(story).alone()
+    }
+
+    /// spec/beyond.md §2, wish 6.
+    fn w06_given_days_that_pass_then_each_has_its_reminder_and_nothing_else_is_written(_pace) {
+        let day = 24 * 60 * 60;
+        let reminded = |times: i64| at_most_events("Warning", "still paused", times);
+        let story = paused(2)
+            .wait(day - 600)
+            .expect(reminded(0))
+            .wait(1200)
+            .expect(event("Warning", "; 2 nodes are outdated; go on with: yurt-ds ctl resume").and(reminded(1)))
+            .quiet(u64::from(23_u32) * 3600, 0)
+            .wait(3600)
+            .expect(event("Warning", "for 2 days now").and(reminded(2)))
+            .annotate("max-unavailable", "2")
+            .wait(day)
+            .expect(event("Warning", "for 3 days now").and(reminded(3)))
+            .pod_writes(0);
+        Scenario::from(story).only_embedded("days pass")
+    }
+
+    /// spec/beyond.md §2, wish 6.
+    fn w06_given_nobody_outdated_then_the_pause_is_told_and_remembered_all_the_same(pace) {
+        Story::on(2)
+            .annotate("paused", "true")
+            .until(condition("Paused", "True", "; since ").and(condition("RolloutComplete", "True", ": complete")))
+            .quiet(3600, 5)
+            // What cannot be read ends no pause.
+            .annotate("max-unavailable", "many")
+            .until(condition("InvalidSettings", "True", "").and(condition("Paused", "True", "; since ")))
+            .annotate("max-unavailable", "1")
+            .until(not_condition("InvalidSettings"))
+            .expect(condition("Paused", "True", "; since "))
+            .image(NEW)
+            .until(condition("RolloutComplete", "False", "paused until somebody resumes it"))
+            .throughout(untouched(1..=2), pace.pick(600, 4))
+            .pod_writes(0)
+            .unannotate("paused")
+            .until(converged())
+    }
+}
