@@ -6,7 +6,18 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 
-use crate::core::names::{ANNOTATION_PREFIX, LIFECYCLE_TIMESTAMP, TEMPLATE_GENERATION_ANNOTATION};
+use crate::core::names::{
+    ANNOTATION_PREFIX, KRUISE_PREDOWNLOAD_PARALLELISM, LIFECYCLE_TIMESTAMP, PROGRESSIVE_CREATE_POD,
+    TEMPLATE_GENERATION_ANNOTATION,
+};
+
+/// Annotations of others that the engine knows.
+const KNOWN: [&str; 4] = [
+    TEMPLATE_GENERATION_ANNOTATION,
+    LIFECYCLE_TIMESTAMP,
+    PROGRESSIVE_CREATE_POD,
+    KRUISE_PREDOWNLOAD_PARALLELISM,
+];
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
@@ -28,11 +39,8 @@ struct Slim {
 pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = Option::<Slim>::deserialize(deserializer)?.unwrap_or_default();
     let mut annotations = slim.annotations.unwrap_or_default();
-    annotations.retain(|key, _| {
-        key.starts_with(ANNOTATION_PREFIX)
-            || key == TEMPLATE_GENERATION_ANNOTATION
-            || key == LIFECYCLE_TIMESTAMP
-    });
+    annotations
+        .retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key.as_str()));
     Ok(ObjectMeta {
         name: slim.name,
         namespace: slim.namespace,

@@ -88,6 +88,11 @@ pub const PULL_IMAGE_FAIL: &str = "PullImageFail";
 /// What its message says between the name of the Job and the reason (OpenYurt, without the colon).
 pub const PULL_FAILED: &str = " failed: ";
 
+/// On an Advanced DaemonSet: `partition` limits the first creation of pods too; refused on a native one (Kruise).
+pub const PROGRESSIVE_CREATE_POD: &str = "daemonset.kruise.io/progressive-create-pod";
+/// On an Advanced DaemonSet what [`IMAGE_PREDOWNLOAD_PARALLELISM`] is here; warned of on a native one (Kruise).
+pub const KRUISE_PREDOWNLOAD_PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
+
 /// Label of a pre-pull Job and of its pod: the UID of the DaemonSet's pod whose node is to pull.
 pub const PRE_PULL_POD: &str = "apps.openyurt.io/image-pre-pull";
 /// Annotation of a pre-pull Job: the hash of the revision whose images it pulls.

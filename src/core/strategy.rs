@@ -5,6 +5,7 @@
 
 mod advice;
 mod failing;
+mod kruise;
 mod read;
 mod sequence;
 mod surge;

@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use yurt_ds::sim::kubelet::Behaviour;
 
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -91,6 +92,40 @@ scenarios! {
             .annotate("selector", r#"{"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}"#)
             .until(converged().and(condition("RolloutComplete", "True", ": complete")))
             .expect(deletions(4))
+    }
+
+    fn s96_given_a_node_that_is_not_selected_and_whose_pod_is_broken_then_it_keeps_that_pod(pace) {
+        let broken = Behaviour { never_ready: true, ..Behaviour::default() };
+        // The broken one is no part of the rollout, and takes no slot.
+        Story::on(3)
+            .allowed(2)
+            .with(Daemon::new().annotate("selector", "pool=canary"))
+            .patch_node(1, pool("canary"))
+            .behave_on(3, OLD, broken)
+            .delete_pod(3)
+            .until(pods(3))
+            .wait(3)
+            .remember()
+            .image(NEW)
+            .until(replaced([1]).and(condition("RolloutComplete", "True", "not selected: 2")))
+            .throughout(untouched(2..=3).and(deletions(1)), pace.pick(3600, 5))
+            .unannotate("selector")
+            .until(converged())
+            .expect(deletions(3))
+    }
+
+    fn s101_given_progressive_creation_then_it_is_refused_with_a_clear_message_and_nothing_is_touched(pace) {
+        let key = "daemonset.kruise.io/progressive-create-pod";
+        let annotation = |value: Option<&str>| json!({ "metadata": { "annotations": { key: value } } });
+        Story::on(3)
+            .patch(annotation(Some("true")))
+            .until(condition("InvalidSettings", "True", "progressive-create-pod is \"true\", which is not possible for a native DaemonSet"))
+            .annotate("partition", "2")
+            .image(NEW)
+            .throughout(untouched(1..=3).and(one_event("Warning", "progressive-create-pod")), pace.pick(600, 5))
+            .pod_writes(0)
+            .patch(annotation(None))
+            .until(replaced([1]).and(condition("RolloutComplete", "True", "held by partition: 2")))
     }
 
     /// spec/beyond.md §2, wish 11.

@@ -15,7 +15,7 @@ use super::surge::{self, Shares};
 use super::value::{Expected, Flaw, duration, selector};
 use super::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
-    Share, Strategy, advice, failing, sequence, wave,
+    Share, Strategy, advice, failing, kruise, sequence, wave,
 };
 use crate::core::lifecycle::PreDelete;
 use crate::core::names::{
@@ -75,6 +75,7 @@ pub fn read(source: &Source<'_>) -> Reading {
         Err(invalid) => Reading::Invalid(invalid),
         Ok(strategy) => {
             notes.extend(advice::on_keys(source.annotations));
+            notes.extend(kruise::advice(source.annotations));
             Reading::Strategy { strategy, notes }
         }
     }
@@ -118,6 +119,7 @@ fn read_settings(
     notes: &mut Vec<Note>,
 ) -> Result<Strategy, Invalid> {
     require_on_delete(source.update_strategy)?;
+    used_in(mode, kruise::refuse(source.annotations), (), notes)?;
     let shares = surge::read(source, mode, notes);
     let Shares {
         max_unavailable,

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::names::{
-    APPROVED_WAVES, DISRUPTION, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE, MAX_UNAVAILABLE,
-    MIN_INTERVAL, ON_FAILURE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE, ROLLING_UPDATE_TYPE,
-    SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
+    APPROVED_WAVES, DISRUPTION, IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_DOMAINS,
+    MAX_SURGE, MAX_UNAVAILABLE, MIN_INTERVAL, ON_FAILURE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE,
+    ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
 };
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
@@ -963,4 +963,32 @@ fn what_happens_on_failure_is_one_of_two_words_and_the_third_is_refused_with_the
         };
         assert!(invalid.to_string().contains(cure), "{invalid}");
     }
+}
+
+#[test]
+fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
+    let auto = (UPDATE_STRATEGY, "auto");
+    let progressive = "daemonset.kruise.io/progressive-create-pod";
+    let invalid = refusal(read_annotations(&[auto, (progressive, "true")]));
+    let said = invalid.to_string();
+    assert!(said.starts_with(
+        "daemonset.kruise.io/progressive-create-pod is \"true\", which is not possible"
+    ));
+    assert!(said.ends_with("remove the annotation"));
+    without_notes(read_annotations(&[auto, (progressive, "false")]));
+    let ota = only_note(read_annotations(&[
+        (UPDATE_STRATEGY, "OTA"),
+        (progressive, "true"),
+    ]));
+    assert!(ota.text.ends_with("(OTA does not use it)"), "{}", ota.text);
+    let predownload = ("apps.kruise.io/image-predownload-parallelism", "2");
+    let note = only_note(read_annotations(&[auto, predownload]));
+    assert!(
+        note.warning
+            && note
+                .text
+                .contains("apps.openyurt.io/image-predownload-parallelism may be meant")
+    );
+    let both = (IMAGE_PREDOWNLOAD_PARALLELISM, "2");
+    without_notes(read_annotations(&[auto, predownload, both]));
 }
