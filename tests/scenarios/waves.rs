@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
-use crate::support::story::{Scenario, Story, secs};
+use crate::support::story::{Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 use yurt_ds::sim::kubelet::Behaviour;
 
@@ -255,5 +255,76 @@ scenarios! {
             .until_within(converged(), 400)
             .expect(deletions(2).and(apart(secs(soak))));
         Scenario::from(story).alone()
+    }
+
+    /// A window governs the beginning alone: a wave whose nodes wait for theirs keeps the next one shut.
+    fn w07_given_waves_and_maintenance_windows_then_both_have_to_be_open(pace) {
+        let shut = "Mon 00:00-00:01 UTC";
+        let open = "Mon-Sun 00:00-24:00 UTC";
+        let on_node = |window: Option<&str>| json!({ "metadata": { "annotations": { format!("{FAMILY}/maintenance-window"): window } } });
+        pooled(&["field", "canary", "field", "canary"], &canary_first(0))
+            .annotate("maintenance-window", open)
+            .patch_node(2, on_node(Some(shut)))
+            .patch_node(3, on_node(Some(shut)))
+            .image(NEW)
+            .until(replaced([4]))
+            .throughout(untouched(1..=3), pace.pick(3600, 5))
+            .patch_node(2, on_node(None))
+            .until(replaced([1, 2]).and(condition("RolloutComplete", "False", "waiting for the maintenance window")))
+            .throughout(untouched([3]), pace.pick(600, 5))
+            .patch_node(3, on_node(None))
+            .until(converged())
+            .expect(deletions(4).and(group_by_group([vec![4], vec![2], vec![1], vec![3]])))
+    }
+
+    /// spec/advanced-daemonset.md §6: a pod that waits for its hook has not been replaced.
+    fn w07_given_waves_and_hooks_then_the_next_pool_is_asked_when_the_one_before_is_done(pace) {
+        let hook = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
+        let free = |node| Step::PatchPod(node, json!({ "metadata": { "labels": { "example.io/drain": null } } }));
+        let story = pooled(&["field", "canary", "field", "canary"], &canary_first(0));
+        let daemon = story.daemon.clone().annotate("lifecycle", hook).pod_label("example.io/drain", "true");
+        Story { daemon, ..story }
+            .writing(Writes::Marks)
+            .image(NEW)
+            .until(preparing([2, 4]))
+            .step(free(4))
+            .until(replaced([4]))
+            .throughout(untouched(1..=3).and(preparing([2])), pace.pick(600, 5))
+            .step(free(2))
+            .until(replaced([2]).and(preparing([1, 3])))
+            // Back: who waits stays, and the canaries are asked again.
+            .image(OLD)
+            .until(preparing([2, 4]))
+            .throughout(untouched([1, 3]), pace.pick(60, 3))
+            .step(free(2))
+            .step(free(4))
+            .until(converged())
+            .expect(untouched([1, 3]).and(deletions(4)))
+    }
+
+    /// A node that failed on the revision's account keeps every later wave shut, although the guard lets one fail.
+    fn w07_given_waves_and_a_charged_node_then_no_later_wave_opens_until_another_revision_comes(pace) {
+        let crashing = Behaviour { crash_after: Some(secs(1)), never_ready: true, ..Behaviour::default() };
+        let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
+        let charged = |bad: Behaviour, min_ready: u64| {
+            let story = pooled(&["field", "canary", "canary", "field"], &canary_first(0));
+            let daemon = story.daemon.clone().annotate("failure-threshold", "2").min_ready(min_ready);
+            Story { daemon, ..story }
+                .behave_on(2, NEW, bad)
+                .image(NEW)
+                .until(replaced([3]).and(condition("Guard", "False", "failed: ")))
+                .throughout(untouched([1, 4]).and(deletions(2)), pace.pick(1800, 6))
+        };
+        let crashed = charged(crashing, 0)
+            .image(NEWER)
+            .until(converged().and(not_condition("Guard")))
+            .expect(replaced(1..=4));
+        let lost = charged(panics, pace.pick(30, 8))
+            .image(NEWER)
+            .until(replaced([1, 3, 4]))
+            .behave_on(2, NEW, Behaviour::default())
+            .online([2])
+            .until(converged());
+        vec![crashed, lost]
     }
 }

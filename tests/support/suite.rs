@@ -29,7 +29,7 @@ impl Entry {
     ) -> String {
         let twins = all.filter(|other| other.number() == self.number());
         let before = twins.take_while(|other| other.name != self.name).count();
-        let letter = ["", "b", "c", "d", "e", "f", "g"][before];
+        let letter = ["", "b", "c", "d", "e", "f", "g", "h", "i", "j"][before];
         format!("{}{letter}-{story}", self.number())
     }
 
