@@ -37,6 +37,7 @@ mod scenarios {
     pub(crate) mod identity;
     pub(crate) mod inplace;
     pub(crate) mod knobs;
+    pub(crate) mod kruise;
     pub(crate) mod lifecycle;
     pub(crate) mod operations;
     pub(crate) mod ota;

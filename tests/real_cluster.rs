@@ -28,6 +28,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::inplace::ALL,
         scenarios::guard::ALL,
         scenarios::revert::ALL,
+        scenarios::kruise::ALL,
         scenarios::lifecycle::ALL,
         scenarios::disruption::ALL,
         scenarios::surge::ALL,

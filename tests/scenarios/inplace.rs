@@ -103,6 +103,52 @@ scenarios! {
             .pod_writes(6)
     }
 
+    /// spec/advanced-daemonset.md §10, 133 to 138 and 153.
+    fn a133_given_images_and_metadata_changed_at_once_then_in_place_and_anything_more_makes_a_new_pod(pace) {
+        let with_label = |mut patch: Value, value: Option<&str>| {
+            patch["spec"]["template"]["metadata"] = json!({ "labels": { "tier": value } });
+            patch
+        };
+        let template = |containers: Value| json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+        let two = |image: &str| template(json!([{ "name": "nginx", "image": image }, { "name": "side", "image": image }]));
+        let at_once = Story::on(3)
+            .with(daemon())
+            .patch(with_label(image_patch(NEW), Some("edge")))
+            .until(complete())
+            .expect(renewed(1..=3).and(renewals(3)))
+            .patch(with_label(image_patch(OLD), None))
+            .until(complete())
+            .expect(renewed(1..=3).and(renewals(6)))
+            .pod_writes(6);
+        // One write for both of them.
+        let two_images = Story::on(2)
+            .with(daemon())
+            .patch(two(OLD))
+            .until(complete())
+            .remember()
+            .patch(two(NEW))
+            .until(complete())
+            .expect(renewed(1..=2).and(no_deletions()))
+            .pod_writes(2);
+        // A container would go on with the value that it read.
+        let reads = json!([{ "name": "TIER", "valueFrom": { "fieldRef": { "fieldPath": "metadata.labels['tier']" } } }]);
+        let read_by_env = Story::on(2)
+            .with(daemon())
+            .patch(with_label(template(json!([{ "name": "nginx", "env": reads }])), Some("a")))
+            .until(complete())
+            .remember()
+            .patch(with_label(image_patch(NEW), Some("b")))
+            .until(converged().and(replaced(1..=2)))
+            .expect(renewals(0));
+        // Another structure.
+        let one_more = Story::on(2)
+            .with(daemon())
+            .patch(two(NEW))
+            .until(converged().and(replaced(1..=2)))
+            .throughout(renewals(0), pace.pick(60, 1));
+        vec![at_once, two_images, read_by_env, one_more]
+    }
+
     fn place_given_a_budget_then_nodes_count_from_the_patch_until_they_are_available(pace) {
         Story::on(6)
             .with(daemon().max_unavailable("2").min_ready(pace.pick(20, 4)))

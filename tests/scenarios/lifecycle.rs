@@ -84,6 +84,28 @@ scenarios! {
         vec![by_label, by_finalizer, not_hooked, two]
     }
 
+    /// spec/advanced-daemonset.md §10, 186.
+    fn a186_given_a_hook_by_label_and_by_finalizer_then_either_keeps_the_pod_and_an_empty_hook_none(pace) {
+        use crate::support::story::Step;
+        let both = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "finalizersHandler": ["example.io/drain"]}}"#;
+        let waits = Story::on(2)
+            .with(hooked(both))
+            .writing(Writes::Marks)
+            .step(Step::PatchPod(1, finalizers(&["example.io/drain"])))
+            .image(NEW)
+            .until(preparing([1]));
+        let waits = release(waits, 1)
+            .throughout(untouched(1..=2).and(preparing([1])), pace.pick(300, 5))
+            .step(Step::PatchPod(1, finalizers(&[])))
+            .until(replaced([1]).and(preparing([2])));
+        let nobody = |hook: &str| Story::on(2)
+            .with(hooked(hook))
+            .image(NEW)
+            .until(converged())
+            .expect(deletions(2));
+        vec![waits, nobody("{}"), nobody(r#"{"preDelete": {}}"#)]
+    }
+
     fn s100_given_mark_pod_not_ready_then_only_a_pod_with_the_gate_turns_not_ready_and_back_when_abandoned(pace) {
         let with_gate = Story::on(2)
             .with(hooked(NOT_READY).gate(GATE))
