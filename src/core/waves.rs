@@ -27,7 +27,7 @@ use super::classify::{Class, later};
 use super::fleet::{Fleet, Node, Readiness, RevisionState};
 use super::plan::{WaveStand, WaveState};
 use super::scope::Scope;
-use super::strategy::{Share, Strategy, Waves};
+use super::strategy::{Mode, Share, Strategy, Waves};
 use super::verdict::{Verdict, WaveShut};
 
 /// How far the waves have come.
@@ -68,7 +68,8 @@ impl<'a> Front<'a> {
         scope: &Scope,
         now: Timestamp,
     ) -> Self {
-        let told = strategy.waves.as_deref();
+        let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+        let told = strategy.waves.as_deref().filter(|_| rolls);
         let Some(waves) = told else {
             return Self {
                 told,

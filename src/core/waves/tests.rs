@@ -235,3 +235,18 @@ fn the_interval_is_kept_in_each_wave() {
     assert_eq!(replaced(&strategy, &nodes, 2_000), ["n1"]);
     assert_eq!(replaced(&strategy, &nodes, 2_400), ["n1", "n4"]);
 }
+
+#[test]
+fn under_ota_waves_mean_nothing() {
+    let strategy = Strategy {
+        mode: Mode::Ota,
+        ..strategy(vec![wave("canary")])
+    };
+    let nodes = vec![
+        pooled("n1", "canary", old(1)),
+        pooled("n2", "field", old(1).broken()),
+    ];
+    let plan = decide(&strategy, &fleet(nodes), at(1_000));
+    assert_eq!(plan.waves, []);
+    assert_eq!(plan.counts.unavailable, 1);
+}
