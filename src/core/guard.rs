@@ -383,11 +383,12 @@ fn new_pod(node: &Node) -> Option<&Pod> {
 
 /// Since when a pod that is not Ready is so: since it was made (or updated in place), unless it was Ready in between.
 fn unready_since(pod: &Pod) -> Timestamp {
+    let revised = pod.revised();
     pod.unready_since
-        .map_or(pod.created, |since| since.max(pod.created))
+        .map_or(revised, |since| since.max(revised))
 }
 
-/// Since when a node and its pod of the current revision are both well.
+/// Since when a node and its pod of the current revision are both well; an update in place may have left it Ready.
 fn healthy_since(node: &Node, class: &Class) -> Option<Timestamp> {
     let Readiness::Ready { since } = node.readiness else {
         return None;
@@ -397,5 +398,5 @@ fn healthy_since(node: &Node, class: &Class) -> Option<Timestamp> {
         Class::Done | Class::InProgress(Progress::Young { .. })
     );
     let pod = new_pod(node).filter(|_| is_up)?;
-    Some(pod.ready_since?.max(since))
+    Some(pod.ready_since?.max(since).max(pod.revised()))
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::JUDGED_AFTER;
+use crate::core::in_place::Update;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Cause, Fleet, Guarded, Mode, Node, NodeName, Phase, Plan, Pod, Readiness, Record,
-    Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+    Action, Cause, Fleet, Guarded, InPlace, Mode, Node, NodeName, Phase, Plan, Pod, Preparing,
+    Readiness, Record, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
 };
 
 /// Three of ten nodes at a time, and two may fail.
@@ -429,4 +430,35 @@ fn a_timestamp_may_stand_anywhere() {
         decide(&strategy(), &fleet, Timestamp::MAX).counts.failures,
         0
     );
+}
+
+/// Found by a property: the pod had never been Ready, neither before its update in place nor afterwards.
+#[test]
+fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
+    let updated = |pod: Pod| Pod {
+        in_place: InPlace {
+            update: Some(Update {
+                at: at(1200),
+                is_carried_out: true,
+            }),
+            ..InPlace::default()
+        },
+        ..pod
+    };
+    let pod = updated(crashing(current(2).made(1000), "Error", 2));
+    let plan = at_1400(&strategy(), &beside_old(vec![node("a", pod)]));
+    let (since, cause) = (at(1200), Cause::Crashing);
+    assert_eq!(plan.verdicts[0], Verdict::FailedByRevision { since, cause });
+
+    // One that is Ready all the time has proved nothing before its update.
+    let recovered = Fleet {
+        record: plan.record,
+        ..beside_old(vec![node("a", updated(current(2).made(0)))])
+    };
+    let names = |now: i64| {
+        let record = decide(&strategy(), &recovered, at(now)).record;
+        named(record.as_ref()).join(" ")
+    };
+    assert_eq!(names(1499), "a");
+    assert_eq!(names(1500), "");
 }
