@@ -8,8 +8,8 @@ use super::JUDGED_AFTER;
 use crate::core::in_place::Update;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Cause, Fleet, Guarded, InPlace, Mode, Node, NodeName, Phase, Plan, Pod, Preparing,
-    Readiness, Record, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+    Action, Cause, Exit, Fleet, Guarded, InPlace, Mode, Node, NodeName, Phase, Plan, Pod,
+    Preparing, Readiness, Record, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
 };
 
 /// Three of ten nodes at a time, and two may fail.
@@ -461,4 +461,22 @@ fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     };
     assert_eq!(names(1499), "a");
     assert_eq!(names(1500), "");
+}
+
+/// Found by a property: nobody waited for a turn any more, and the pod that waited for its hook went.
+#[test]
+fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
+    let failed = (0..3).map(|number| {
+        let pod = crashing(current(2).made(1000), "Error", 2);
+        node(&format!("a{number}"), pod)
+    });
+    let waits = |exit: Exit| node("z", Pod { exit, ..old(1) });
+    let marked = waits(Exit {
+        preparing: Some(Preparing { since: None }),
+        ..Exit::default()
+    });
+    let plan = at_1400(&strategy(), &fleet(failed.chain([marked]).collect()));
+    let stopped = Guarded::Stopped(Stopped::FailedByRevision);
+    assert_eq!(plan.guarded, Some(stopped));
+    assert_eq!(deletions(&plan), 0);
 }
