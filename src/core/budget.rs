@@ -4,7 +4,12 @@
 //! terminating, starting, young, broken. Offline nodes never do (spec/openyurt-upgrade-model.md §3.8), nor do those that
 //! returned a moment ago with an old pod: flapping nodes would leave nothing for the others.
 
-use super::classify::Class;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::{Class, later};
+use super::fleet::{Fleet, Node};
 use super::pace::ramp_up;
 use super::scope::Scope;
 use super::strategy::Strategy;
@@ -13,6 +18,17 @@ use super::waves::Front;
 /// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
 /// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
 pub(super) const BATCH: usize = 250;
+
+/// A pod that is not available takes a slot for so long after it was made, also in a wave that is not open (any more): we may
+/// have taken its predecessor a moment ago.
+const STARTING: Duration = Duration::from_secs(300);
+
+/// Until when the pod of a node takes a slot because it was made a moment ago.
+pub(super) fn starting_until(strategy: &Strategy, node: &Node) -> Option<Timestamp> {
+    let made = node.pods.iter().filter(|pod| !pod.terminating);
+    let made = made.map(|pod| pod.revised()).max()?;
+    Some(later(made, STARTING.max(strategy.min_ready)))
+}
 
 /// Numbers that the choice of nodes depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +65,12 @@ impl Budget {
         scope: &Scope,
         strategy: &Strategy,
         front: &Front<'_>,
+        (fleet, now): (&Fleet, Timestamp),
     ) -> Self {
+        let starts = |position: usize| {
+            let until = starting_until(strategy, &fleet.nodes[position]);
+            until.is_some_and(|until| until > now)
+        };
         let mut budget = Self::default();
         for (position, class) in classes.iter().enumerate() {
             let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
@@ -60,7 +81,8 @@ impl Budget {
             budget.failed += usize::from(matches!(class, Class::Failed { .. }));
             match class {
                 // Whose wave is not open takes no part yet.
-                Class::Outdated { .. } if front.shut_at(position).is_some() => {}
+                Class::Outdated { .. }
+                    if front.shut_at(position).is_some() && !starts(position) => {}
                 Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {
                     budget.in_flight += 1;
                 }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::budget::{BATCH, Budget};
+use super::budget::{BATCH, Budget, starting_until};
 use super::classify::{Class, classify, later};
 use super::domains::Domains;
 use super::fleet::{Behind, Fleet, Node, Pod, PodRevision, PodUid, RevisionState};
@@ -199,7 +199,7 @@ impl<'a> Draft<'a> {
         let scope = Scope::of(strategy, fleet, now);
         scope.narrow(strategy, fleet, &mut classes);
         let front = Front::of(strategy, fleet, &classes, &scope, now);
-        let budget = Budget::count(&classes, &scope, strategy, &front);
+        let budget = Budget::count(&classes, &scope, strategy, &front, (fleet, now));
         let guard = charges.conclude(strategy, fleet, &classes, &budget, now);
         Self {
             strategy,
@@ -753,7 +753,12 @@ impl<'a> Draft<'a> {
                 available: false, ..
             }
             | Class::InProgress(Progress::Reverting { .. })
-            | Class::Unknown { available: false } => available_at(node),
+            | Class::Unknown { available: false } => {
+                let waves = self.strategy.waves.is_some();
+                let started = waves.then(|| starting_until(self.strategy, node));
+                let started = started.flatten().filter(|at| *at > self.now);
+                available_at(node).into_iter().chain(started).min()
+            }
             _ => None,
         };
         self.fleet.nodes.iter().zip(&self.classes).filter_map(turn)

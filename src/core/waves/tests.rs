@@ -250,3 +250,20 @@ fn under_ota_waves_mean_nothing() {
     assert_eq!(plan.waves, []);
     assert_eq!(plan.counts.unavailable, 1);
 }
+
+/// Found by the model check: its old pod was taken a moment ago, then the template changed.
+#[test]
+fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy(vec![wave("canary")])
+    };
+    let nodes = [
+        pooled("n1", "canary", old(1)),
+        pooled("n2", "field", old(2).made(900).broken()),
+    ];
+    assert_eq!(replaced(&one, &nodes, 1_000), [""; 0]);
+    let plan = decide(&one, &fleet(nodes.to_vec()), at(1_000));
+    assert_eq!(plan.next_wake, Some(at(1_200)));
+    assert_eq!(replaced(&one, &nodes, 1_200), ["n1"]);
+}
