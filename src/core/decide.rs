@@ -376,6 +376,8 @@ impl<'a> Draft<'a> {
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, Manner::Delete);
+            } else if !removal::is_hooked(self.strategy, &self.fleet.nodes[position]) {
+                self.verdicts[position] = Verdict::Budget { broken: false };
             }
             let goes = self.actions[written..].iter().any(Action::takes_down);
             free = free.saturating_sub(usize::from(available && goes));

@@ -715,7 +715,7 @@ proptest! {
         let then = carry_out(&fleet, &plan);
         for (node, verdict) in then.nodes.iter().zip(&plan.verdicts).filter(|(n, _)| n.is_ready()) {
             let marked = |pod: &&Pod| !pod.terminating && pod.exit.preparing.is_some();
-            let in_motion = matches!(verdict, Verdict::HookPending { .. });
+            let in_motion = matches!(verdict, Verdict::HookPending { .. } | Verdict::Budget { .. });
             prop_assert!(in_motion || node.pods.iter().find(marked).is_none(), "{verdict:?}");
         }
     }

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
 use super::eviction::Asking;
-use super::fleet::Pod;
+use super::fleet::{Node, Pod};
 use super::lifecycle::{HOOK_PATIENCE, Preparing};
 use super::ota::reference;
 use super::plan::Action;
@@ -44,6 +44,13 @@ pub(super) fn leave(
         overdue: preparing.and_then(overdue_at).is_some_and(|at| at <= now),
     };
     (marks, Some(waits))
+}
+
+/// Whether a pod on this node waits for its hook.
+pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
+    let hook = strategy.pre_delete.as_ref();
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive.any(|pod| hook.is_some_and(|hook| hook.hooks(&pod.exit)))
 }
 
 /// When a wait becomes worth a report.

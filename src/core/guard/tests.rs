@@ -480,3 +480,21 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
     assert_eq!(plan.guarded, Some(stopped));
     assert_eq!(deletions(&plan), 0);
 }
+
+/// Found by the model check: the pod was told to wait for a hook that had let go.
+#[test]
+fn a_pod_whose_hook_is_gone_waits_for_the_slot_that_a_lost_node_holds() {
+    let strategy = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    let exit = Exit {
+        preparing: Some(Preparing { since: None }),
+        ..Exit::default()
+    };
+    let marked = node("z", Pod { exit, ..old(1) });
+    let plan = at_1400(&strategy, &fleet(vec![lost("a", 100), marked]));
+    assert_eq!(plan.verdicts[1], Verdict::Budget { broken: false });
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!(plan.actions, []);
+}
