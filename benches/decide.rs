@@ -217,5 +217,6 @@ fn pod(i: usize, updated: bool) -> Pod {
         need_upgrade: None,
         image_ready: None,
         surge: false,
+        in_doubt: false,
     }
 }

@@ -176,6 +176,8 @@ pub struct Pod {
     pub number: i64,
     /// Whether it is being deleted, or we asked for that and do not see it yet.
     pub terminating: bool,
+    /// Whether it is only `terminating` because we asked for that, and the API server has not said yes: it may go on living.
+    pub in_doubt: bool,
     /// Since when its Ready condition is `True`; `None` when it is not.
     pub ready_since: Option<Timestamp>,
     /// Since when its Ready condition is not `True`; `None` when it is, or was not since the pod was made.

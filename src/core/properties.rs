@@ -294,6 +294,7 @@ fn pods() -> impl Random<Pod> {
                 need_upgrade,
                 image_ready,
                 surge: false,
+                in_doubt: false,
             }
         })
 }
@@ -869,6 +870,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
             need_upgrade: None,
             image_ready: None,
             surge: false,
+            in_doubt: false,
         }],
     };
     let mut fleet = Fleet {

@@ -37,6 +37,8 @@ enum Own {
     None,
     /// Those that are there are terminating.
     Leaving,
+    /// We asked for the deletion of the last one, and do not know what became of that.
+    InDoubt,
     /// One of an older revision.
     Outdated { available: bool },
     /// One of the current revision; `younger` than the pod that we made, so that the native controller would remove this
@@ -99,6 +101,7 @@ pub(super) struct Pair {
 /// |---|---|---|---|---|---|---|---|
 /// | none | hand over | hand over | hand over | remove | hand over | remove | wait |
 /// | terminating | hand over | hand over | hand over | remove | hand over | remove | wait |
+/// | terminating, or not | wait | wait | wait | wait | wait | wait | wait |
 /// | outdated, broken | wait | wait | **retire** | remove | **retire** | remove after a minute | wait |
 /// | outdated, available | wait | wait | **retire** | remove | remove | remove after a minute | wait |
 /// | current, available | remove | remove | remove | remove | remove | remove | wait |
@@ -109,10 +112,11 @@ pub(super) struct Pair {
 /// Why: without an own pod (somebody deleted it, we died after deleting it, its node was drained) the native controller
 /// makes one as soon as the old one is gone; ours takes that place, and should the native controller have been faster,
 /// its pod is younger and is the one that it removes. A rollback makes ours outdated: it goes, the serving one stays.
-/// Where ours is all that serves, it stays until there is something better.
+/// Where ours is all that serves, it stays until there is something better. While it is not known whether the old one goes
+/// (it changed meanwhile, or nobody answered), ours is not handed over: of the two the native controller would keep the old one.
 fn step(own: Own, spare: Spare, now: Timestamp) -> Step {
     match (own, spare) {
-        (Own::Several, _) | (_, Spare::Leaving) => Step::Wait,
+        (Own::Several | Own::InDoubt, _) | (_, Spare::Leaving) => Step::Wait,
         (Own::Outdated { .. }, Spare::Ended { again }) if again > now => Step::Wait,
         (_, Spare::Ended { .. } | Spare::Outdated { ready: false }) => Step::Remove,
         (
@@ -181,6 +185,7 @@ impl Pair {
         let mut pods = own(node).filter(|pod| !pod.terminating);
         let own = match (pods.next(), pods.next()) {
             (None, _) if own(node).next().is_none() => Own::None,
+            (None, _) if own(node).any(|pod| pod.in_doubt) => Own::InDoubt,
             (None, _) => Own::Leaving,
             (Some(_), Some(_)) => Own::Several,
             (Some(pod), None) if pod.revision == PodRevision::Current => Own::Current {

@@ -67,6 +67,7 @@ pub(super) fn old(number: i64) -> Pod {
         need_upgrade: None,
         image_ready: None,
         surge: false,
+        in_doubt: false,
     }
 }
 

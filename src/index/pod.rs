@@ -106,6 +106,7 @@ impl PodRecord {
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),
                 surge,
+                in_doubt: false,
             },
             hash,
             generation: label(TEMPLATE_GENERATION_LABEL),

@@ -159,7 +159,10 @@ impl Overlay {
     /// Shows `pod` as it is once this has happened.
     fn show(&self, pod: &mut Pod) {
         match &self.write {
-            Write::Deletion | Write::Eviction => pod.terminating = true,
+            Write::Deletion | Write::Eviction => {
+                pod.in_doubt = !pod.terminating && self.doubt != Doubt::Accepted;
+                pod.terminating = true;
+            }
             Write::Preparing => {
                 let since = Some(self.at);
                 pod.exit.preparing.get_or_insert(Preparing { since });

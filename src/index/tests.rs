@@ -300,7 +300,8 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
         .set_mut(&key())
         .unwrap()
         .lay_over("uid-n1".into(), conflict("1"));
-    assert!(fleet(&mut index).nodes[0].pods[0].terminating);
+    let held = fleet(&mut index).nodes[0].pods[0].clone();
+    assert!(held.terminating && held.in_doubt);
     assert_eq!(
         feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501),
         Stir::Soon

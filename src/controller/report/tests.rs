@@ -48,6 +48,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         exit: crate::core::Exit::default(),
         image_ready: None,
         surge: false,
+        in_doubt: false,
     };
     let node = |name: &&str| Node {
         name: (*name).into(),

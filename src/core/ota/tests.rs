@@ -51,6 +51,7 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
         )),
         image_ready: image,
         surge: false,
+        in_doubt: false,
     }
 }
 

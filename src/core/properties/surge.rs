@@ -351,6 +351,7 @@ impl World {
             in_place: Default::default(),
             unready_since: None,
             surge: pod.owner != Owner::Set,
+            in_doubt: false,
         }
     }
 }

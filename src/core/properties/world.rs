@@ -298,6 +298,7 @@ impl ModelPod {
             need_upgrade: None,
             image_ready: None,
             surge: false,
+            in_doubt: false,
         }
     }
 }

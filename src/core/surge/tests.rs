@@ -61,6 +61,7 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
             [Remove, Wait, Wait, Remove, Wait, Remove, Wait],
         ),
         (Own::Several, [Wait; 7]),
+        (Own::InDoubt, [Wait; 7]),
     ];
     for (own, expected) in rows {
         let found = spares().map(|spare| step(own, spare, now()));
@@ -99,6 +100,7 @@ fn no_step_takes_the_last_available_pod() {
             younger: true,
         },
         Own::Several,
+        Own::InDoubt,
     ];
     for own in owns {
         for spare in spares() {
@@ -139,6 +141,7 @@ fn pod(name: &str, revision: PodRevision, seconds: i64) -> Pod {
         in_place: Default::default(),
         unready_since: None,
         surge: false,
+        in_doubt: false,
     }
 }
 

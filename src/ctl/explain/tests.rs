@@ -50,6 +50,7 @@ fn pod(name: &str) -> Pod {
         need_upgrade: None,
         image_ready: None,
         surge: false,
+        in_doubt: false,
     }
 }
 
