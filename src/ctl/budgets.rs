@@ -143,6 +143,7 @@ mod tests {
             need_upgrade: None,
             image_ready: None,
             surge: false,
+            in_doubt: false,
         }
     }
 

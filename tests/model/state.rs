@@ -1,12 +1,11 @@
-//! The state of a small cluster, in a form in which equal situations are equal values.
-//!
-//! Instants are ticks before now, and as soon as nothing in the engine can tell them from longer ago, they are that: so the
-//! number of states is finite. Pods are numbered in the order of nodes, so that equal fleets do not differ by the history of
-//! their UIDs.
+//! The state of a small cluster. `canonical` says in which form equal situations are equal values.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::Rules;
+use yurt_ds::core::Stopped;
+
+use super::rules::Rules;
+use super::writes::Pending;
 
 /// An instant, in ticks before now; never positive.
 pub(crate) type Ago = i16;
@@ -24,8 +23,14 @@ pub(crate) struct State {
     pub(crate) nodes: Vec<Node>,
     /// The DaemonSet, as the API server has it.
     pub(crate) set: Set,
-    /// What our controller sees of it.
+    /// What the guard told: it stands on the DaemonSet.
+    pub(crate) sheet: Sheet,
+    /// What our controller sees of all that.
     pub(crate) view: View,
+    /// What it has decided to write and has not written yet.
+    pub(crate) pending: Vec<Pending>,
+    /// What the guard is about to tell.
+    pub(crate) telling: Option<Sheet>,
     /// What may still go wrong.
     pub(crate) faults: Faults,
     /// What must not have happened and did.
@@ -43,6 +48,10 @@ pub(crate) struct Node {
     pub(crate) pods: Vec<Pod>,
     /// Its available pod was taken by us, and no other one has been available since.
     pub(crate) down: bool,
+    /// Something happened on it between what we saw and what we wrote, and with it two pods are sorted out now.
+    pub(crate) raced: bool,
+    /// Its Node object was deleted.
+    pub(crate) gone: bool,
 }
 
 /// A pod.
@@ -62,6 +71,14 @@ pub(crate) struct Pod {
     pub(crate) images: Option<(Template, bool)>,
     /// `PodNeedUpgrade`: its status, and the revision that its message names.
     pub(crate) need_upgrade: Option<(bool, Template)>,
+    /// We made it beside another one, and the DaemonSet does not control it yet.
+    pub(crate) spare: bool,
+    /// The pod beside which it was made, as long as that is there: with the template, this is its name.
+    pub(crate) beside: Option<u8>,
+    /// It carries a label of the preDelete hook.
+    pub(crate) hooked: bool,
+    /// It is marked `PreparingDelete`.
+    pub(crate) marked: bool,
 }
 
 /// A DaemonSet with its revisions.
@@ -75,6 +92,46 @@ pub(crate) struct Set {
     pub(crate) numbers: [u8; 3],
     /// The annotation `paused`.
     pub(crate) paused: bool,
+    /// The annotation `resume`: the guard does not judge this one.
+    pub(crate) resumed: Option<Template>,
+    /// The annotation `approved-waves`: for this one.
+    pub(crate) approved: Option<Template>,
+    /// Whether the first wave was complete once, since the template was observed.
+    pub(crate) opened: bool,
+}
+
+/// What the guard remembers, of the whole [`yurt_ds::core::Record`]. By default: nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Sheet {
+    pub(crate) template: Template,
+    pub(crate) stopped: Option<Stop>,
+    pub(crate) failed: BTreeSet<u8>,
+    pub(crate) broken_before: BTreeSet<u8>,
+}
+
+/// Why a revision was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stop {
+    Failed,
+    ReplacedTwice,
+}
+
+impl From<Stopped> for Stop {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::FailedByRevision => Self::Failed,
+            Stopped::ReplacedTwice => Self::ReplacedTwice,
+        }
+    }
+}
+
+impl From<Stop> for Stopped {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Failed => Self::FailedByRevision,
+            Stop::ReplacedTwice => Self::ReplacedTwice,
+        }
+    }
 }
 
 /// One watch of our controller.
@@ -92,14 +149,18 @@ pub(crate) struct View {
     pub(crate) nodes: Option<Vec<(bool, Ago)>>,
     pub(crate) set: Option<Set>,
     /// Pods that we asked to delete (or to update in place), while that cannot be seen.
-    pub(crate) overlay: Vec<(u8, Write)>,
+    pub(crate) overlay: Vec<(u8, Write, Doubt)>,
 }
+
+/// Whether the API server refused it because our view of the pod was old.
+pub(crate) type Doubt = bool;
 
 /// What we asked for of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Write {
     Deletion,
     Renewal,
+    Preparing,
 }
 
 /// How often each thing may still go wrong.
@@ -113,12 +174,18 @@ pub(crate) struct Faults {
     pub(crate) kills: u8,
     /// Changes of the template, forth and back.
     pub(crate) templates: u8,
-    /// Deaths of our controller, before or after any of its writes.
+    /// Deaths of our controller, between any two of its writes.
     pub(crate) restarts: u8,
     /// Watches that stand still for a while.
     pub(crate) freezes: u8,
     /// The owner pauses or resumes.
     pub(crate) pauses: u8,
+    /// The owner lets a stopped revision go on.
+    pub(crate) resumes: u8,
+    /// Nodes whose Node object is deleted.
+    pub(crate) removals: u8,
+    /// Hooks that let go before anybody asked.
+    pub(crate) unhooks: u8,
 }
 
 /// What must never happen.
@@ -140,6 +207,16 @@ pub(crate) enum Violation {
     CurrentReplaced,
     /// The plan asks to be woken in the past: a busy loop.
     WakePassed,
+    /// More nodes than `max-surge` says got a second pod.
+    SurgeExceeded,
+    /// A pod went before its hook had let go.
+    HookIgnored,
+    /// A pod of a later wave went before the first one was complete, or without the approval.
+    WaveJumped,
+    /// A pod went for a revision that the guard had stopped.
+    StoppedTouched,
+    /// The guard forgot that it had stopped a revision.
+    StopForgotten,
 }
 
 impl State {
@@ -152,9 +229,12 @@ impl State {
                 uid: u8::try_from(uid).expect("few nodes"),
                 started: Some(-FAR),
                 ready_since: Some(-FAR),
+                hooked: rules.hooked(),
                 ..Pod::new(0, -FAR)
             }],
             down: false,
+            raced: false,
+            gone: false,
         };
         let state = Self {
             nodes: (0..rules.nodes).map(node).collect(),
@@ -163,127 +243,18 @@ impl State {
                 observed: 0,
                 numbers: [1, 0, 0],
                 paused: false,
+                resumed: None,
+                approved: None,
+                opened: false,
             },
+            sheet: Sheet::default(),
             view: View::default(),
+            pending: Vec::new(),
+            telling: None,
             faults: rules.faults,
             violation: None,
         };
         state.canonical(rules)
-    }
-
-    /// The same situation in its one form.
-    pub(crate) fn canonical(mut self, rules: &Rules) -> Self {
-        self.number_pods();
-        self.forget_times(rules);
-        self.shorten_times();
-        self
-    }
-
-    /// Forgets the instants that these settings never ask for.
-    fn forget_times(&mut self, rules: &Rules) {
-        let (settles, ripens) = (
-            !rules.strategy.ready_settle.is_zero(),
-            !rules.strategy.min_ready.is_zero(),
-        );
-        let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
-        let is_anybody_away = (0..self.nodes.len()).any(|n| self.is_absent(n));
-        let ages = may_be_lost || is_anybody_away || !rules.strategy.min_interval.is_zero();
-        let forget = |pod: &mut Pod| {
-            if !ages && !settles && !ripens {
-                pod.created = 0;
-            }
-            if !settles {
-                pod.started = pod.started.and(Some(pod.created));
-            }
-            if !ripens {
-                pod.ready_since = pod.ready_since.and(Some(pod.created));
-            }
-        };
-        let known = self.nodes.iter_mut().map(|node| &mut node.pods);
-        let seen = self.view.pods.iter_mut().flatten();
-        known.chain(seen).flatten().for_each(forget);
-        let known = self
-            .nodes
-            .iter_mut()
-            .map(|node| (node.ready, &mut node.since));
-        let seen = self
-            .view
-            .nodes
-            .iter_mut()
-            .flatten()
-            .map(|(ready, since)| (*ready, since));
-        for (_, since) in known.chain(seen).filter(|(ready, _)| *ready && !settles) {
-            *since = 0;
-        }
-    }
-
-    fn number_pods(&mut self) {
-        let mut numbers: BTreeMap<u8, u8> = BTreeMap::new();
-        let mut number = |uid: &mut u8| {
-            let next = u8::try_from(numbers.len()).expect("few pods");
-            *uid = *numbers.entry(*uid).or_insert(next);
-        };
-        let known = self.nodes.iter_mut().map(|node| &mut node.pods);
-        let seen = self.view.pods.iter_mut().flatten();
-        for pod in known.chain(seen).flatten() {
-            number(&mut pod.uid);
-        }
-        self.view
-            .overlay
-            .iter_mut()
-            .for_each(|(uid, _)| number(uid));
-        self.view.overlay.sort_unstable();
-        self.view.overlay.dedup();
-    }
-
-    /// Forgets what nobody can tell any more.
-    ///
-    /// What happened on a node that is there is compared with now: [`FAR`] ticks ago is long ago. What happened on an absent
-    /// one is compared with its absence, and absences with each other: of these instants the order stays, and the time
-    /// between two neighbours up to [`FAR`].
-    fn shorten_times(&mut self) {
-        let mut instants = BTreeSet::from([0]);
-        for n in 0..self.nodes.len() {
-            let is_absent = self.is_absent(n);
-            self.each_instant_on(n, |instant| match is_absent {
-                true => drop(instants.insert(*instant)),
-                false => *instant = (*instant).max(-FAR),
-            });
-        }
-        let mut short = BTreeMap::new();
-        let mut last: Option<(Ago, Ago)> = None;
-        for instant in instants.into_iter().rev() {
-            let moved = last.map_or(0, |(later, moved)| moved - (later - instant).min(FAR));
-            short.insert(instant, moved);
-            last = Some((instant, moved));
-        }
-        for n in 0..self.nodes.len() {
-            if self.is_absent(n) {
-                self.each_instant_on(n, |instant| *instant = short[instant]);
-            }
-        }
-    }
-
-    /// Whether a node is away, or seen as such.
-    fn is_absent(&self, n: usize) -> bool {
-        let seen = self.view.nodes.as_ref();
-        !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].0)
-    }
-
-    fn each_instant_on(&mut self, n: usize, mut act: impl FnMut(&mut Ago)) {
-        act(&mut self.nodes[n].since);
-        self.nodes[n]
-            .pods
-            .iter_mut()
-            .for_each(|pod| pod.each_instant(&mut act));
-        if let Some(nodes) = &mut self.view.nodes {
-            act(&mut nodes[n].1);
-        }
-        if let Some(nodes) = &mut self.view.pods {
-            nodes[n]
-                .iter_mut()
-                .for_each(|pod| pod.each_instant(&mut act));
-        }
     }
 
     /// Time passes.
@@ -298,7 +269,8 @@ impl State {
         let known = self.nodes.iter().map(|node| &node.pods);
         let seen = self.view.pods.iter().flatten();
         let uids = known.chain(seen).flatten().map(|pod| pod.uid);
-        let uids = uids.chain(self.view.overlay.iter().map(|(uid, _)| *uid));
+        let uids = uids.chain(self.view.overlay.iter().map(|(uid, ..)| *uid));
+        let uids = uids.chain(self.pending.iter().flat_map(Pending::uids));
         uids.max().map_or(0, |most| most + 1)
     }
 
@@ -308,12 +280,29 @@ impl State {
         pods.find(|pod| pod.uid == uid)
     }
 
+    /// Where the pod of that number is, if it still exists.
+    pub(crate) fn place(&self, uid: u8) -> Option<(usize, usize)> {
+        self.nodes.iter().enumerate().find_map(|(n, node)| {
+            let p = node.pods.iter().position(|pod| pod.uid == uid)?;
+            Some((n, p))
+        })
+    }
+
     /// The API server's pod became another version: what was seen of it is old.
     pub(crate) fn outdate(&mut self, uid: u8) {
         let seen = self.view.pods.iter_mut().flatten().flatten();
         for pod in seen.filter(|pod| pod.uid == uid) {
             pod.changed = true;
         }
+        if let Some((n, _)) = self.place(uid) {
+            self.overtake(n, Some(uid));
+        }
+    }
+
+    /// Something happened on a node, to this pod or another one: what is about to be written there rests on an older view.
+    pub(crate) fn overtake(&mut self, n: usize, changed: Option<u8>) {
+        let here = self.pending.iter_mut().filter(|write| write.node == n);
+        here.for_each(|write| write.overtake(changed));
     }
 }
 
@@ -335,10 +324,14 @@ impl Pod {
             changing: false,
             images: None,
             need_upgrade: None,
+            spare: false,
+            beside: None,
+            hooked: false,
+            marked: false,
         }
     }
 
-    fn each_instant(&mut self, act: &mut impl FnMut(&mut Ago)) {
+    pub(crate) fn each_instant(&mut self, act: &mut impl FnMut(&mut Ago)) {
         act(&mut self.created);
         self.started.iter_mut().for_each(&mut *act);
         self.ready_since.iter_mut().for_each(act);
@@ -360,6 +353,18 @@ impl Set {
         for (number, template) in (1..).zip(others) {
             self.numbers[usize::from(template)] = number;
         }
-        self.observed = self.wanted;
+        (self.observed, self.opened) = (self.wanted, false);
+    }
+}
+
+impl Node {
+    /// The pods that the DaemonSet controls.
+    pub(crate) fn own(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| !pod.spare)
+    }
+
+    /// How many of them are not terminating.
+    pub(crate) fn alive(&self) -> usize {
+        self.own().filter(|pod| !pod.terminating).count()
     }
 }

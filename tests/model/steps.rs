@@ -1,14 +1,12 @@
 //! What can happen next, and what becomes of it.
 //!
 //! Kubelets work on nodes that are Ready; the native controller behaves as under `OnDelete` (spec/openyurt-upgrade-model.md
-//! §8); our controller is `core::decide` with the index' overlay before it and the API server's preconditions behind it.
+//! §8), and knows no pod that another object controls; our controller is `core::decide` with the index' overlay before it and
+//! the API server's preconditions behind it.
 
-use yurt_ds::core::{Action, Fleet, Mode, Node, Pause, Plan, Readiness, Strategy, decide};
-
-use super::Rules;
-use super::state::{Pod, State, Template, View, Violation, Watch, Write};
-use super::view::{now, template_of};
-use yurt_ds::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
+use super::rules::Rules;
+use super::state::{Pod, State, Template, Violation, Watch};
+use super::writes::Pending;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,8 +25,16 @@ pub(crate) enum Step {
     Create(usize),
     /// It removes the youngest of several pods on a node.
     Prune(usize),
-    /// Our controller decides, and its writes are carried out.
+    /// Our controller decides.
     Decide,
+    /// One of its writes is carried out.
+    Write(usize),
+    /// What the guard has to remember is written.
+    Tell,
+    /// The holder of a hook lets a pod go.
+    Unhook(usize, usize),
+    /// The owner approves the wave that waits for it.
+    Approve,
     /// A watch goes on.
     Thaw(Watch),
     /// A lost node returns.
@@ -46,8 +52,12 @@ pub(crate) enum Step {
     Pause(bool),
     /// A watch stands still.
     Freeze(Watch),
-    /// Our controller dies after so many writes of what it decided, and starts again.
-    Die(usize),
+    /// Our controller dies with what it has not written yet, and starts again.
+    Die,
+    /// The owner lets a stopped revision go on.
+    Resume,
+    /// A Node object is deleted, and its pods go with it.
+    Remove(usize),
 }
 
 const WATCHES: [Watch; 3] = [Watch::Pods, Watch::Nodes, Watch::Set];
@@ -55,8 +65,13 @@ const WATCHES: [Watch; 3] = [Watch::Pods, Watch::Nodes, Watch::Set];
 impl State {
     /// What happens by itself sooner or later.
     pub(crate) fn progress(&self, rules: &Rules) -> Vec<Step> {
-        let mut steps = vec![Step::Decide];
-        for (n, node) in self.nodes.iter().enumerate() {
+        let mut steps: Vec<Step> = (0..self.pending.len()).map(Step::Write).collect();
+        match self.telling {
+            Some(_) => steps.push(Step::Tell),
+            None if steps.is_empty() => steps.push(Step::Decide),
+            None => {}
+        }
+        for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.gone) {
             for (p, pod) in node.pods.iter().enumerate() {
                 if node.ready && pod.terminating {
                     steps.push(Step::End(n, p));
@@ -66,16 +81,20 @@ impl State {
                 if node.ready && pod.images.is_some_and(|(_, are_there)| !are_there) {
                     steps.push(Step::Pull(n, p));
                 }
+                if pod.marked && pod.hooked {
+                    steps.push(Step::Unhook(n, p));
+                }
             }
-            let alive = node.pods.iter().filter(|pod| !pod.terminating).count();
-            if node.pods.is_empty() {
+            if node.own().next().is_none() {
                 steps.push(Step::Create(n));
-            } else if alive > 1 {
+            } else if node.alive() > 1 {
                 steps.push(Step::Prune(n));
             }
         }
         if self.set.observed != self.set.wanted {
             steps.push(Step::Observe);
+        } else if rules.asks() && self.set.approved != Some(self.set.wanted) {
+            steps.push(Step::Approve);
         }
         let frozen = WATCHES.into_iter().filter(|watch| self.is_frozen(*watch));
         steps.extend(frozen.map(Step::Thaw));
@@ -86,7 +105,10 @@ impl State {
     /// What may go wrong.
     pub(crate) fn faults(&self, rules: &Rules) -> Vec<Step> {
         let (faults, mut steps) = (self.faults, Vec::new());
-        for (n, node) in self.nodes.iter().enumerate() {
+        for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.gone) {
+            if faults.removals > 0 {
+                steps.push(Step::Remove(n));
+            }
             match node.ready {
                 true if faults.losses > 0 || rules.dies(node) => steps.push(Step::Lose(n)),
                 true => {}
@@ -98,6 +120,9 @@ impl State {
                 }
                 if faults.kills > 0 && !pod.terminating {
                     steps.push(Step::Kill(n, p));
+                }
+                if faults.unhooks > 0 && pod.hooked && !pod.marked {
+                    steps.push(Step::Unhook(n, p));
                 }
             }
         }
@@ -115,9 +140,11 @@ impl State {
             let live = WATCHES.into_iter().filter(|watch| !self.is_frozen(*watch));
             steps.extend(live.map(Step::Freeze));
         }
+        if faults.resumes > 0 && self.sheet.stopped.is_some() {
+            steps.push(Step::Resume);
+        }
         if faults.restarts > 0 {
-            let writes = self.plan(rules).actions.len();
-            steps.extend((0..=writes).map(Step::Die));
+            steps.push(Step::Die);
         }
         steps
     }
@@ -127,6 +154,7 @@ impl State {
         let mut next = self.clone();
         next.take(step, rules);
         next.forgive(rules);
+        next.set.opened |= next.is_first_wave_complete(rules);
         if next.nodes.iter().filter(|node| node.down).count() > rules.allowed() {
             next.violation.get_or_insert(Violation::BudgetExceeded);
         }
@@ -150,6 +178,7 @@ impl State {
                 pod.ready_since = runs.then_some(0);
                 let uid = pod.uid;
                 self.outdate(uid);
+                self.sort_out(n);
             }
             Step::Pull(n, p) => {
                 let pod = &mut self.nodes[n].pods[p];
@@ -157,26 +186,57 @@ impl State {
                 let uid = pod.uid;
                 self.outdate(uid);
             }
-            Step::End(n, p) => drop(self.nodes[n].pods.remove(p)),
+            Step::End(n, p) => {
+                self.nodes[n].pods.remove(p);
+                self.overtake(n, None);
+            }
             Step::Observe => self.set.observe(),
             Step::Create(n) => {
-                let pod = Pod::new(self.set.observed, 0);
-                let uid = self.fresh_uid();
-                self.nodes[n].pods.push(Pod { uid, ..pod });
+                let pod = Pod {
+                    uid: self.fresh_uid(),
+                    hooked: rules.hooked(),
+                    ..Pod::new(self.set.observed, 0)
+                };
+                self.nodes[n].pods.push(pod);
+                self.overtake(n, None);
             }
             Step::Prune(n) => {
-                let pods = self.nodes[n].pods.iter().enumerate();
+                let mut pods = self.nodes[n].pods.iter();
                 let youngest = pods
-                    .filter(|(_, pod)| !pod.terminating)
-                    .map(|(p, _)| p)
-                    .next_back();
-                self.terminate(n, youngest.expect("several pods"));
+                    .rposition(|pod| !pod.spare && !pod.terminating)
+                    .expect("several pods");
+                self.take_down(n, youngest, self.nodes[n].raced, rules);
+                self.terminate(n, youngest);
             }
-            Step::Decide => self.decide(None, rules),
-            Step::Die(writes) => {
+            Step::Decide => self.decide(rules),
+            Step::Write(write) => {
+                let write = self.pending.remove(write);
+                self.carry_out(&write, rules);
+            }
+            Step::Tell => self.sheet = self.telling.take().unwrap_or_default(),
+            Step::Die => {
                 self.faults.restarts -= 1;
-                self.decide(Some(writes), rules);
+                self.pending.clear();
+                self.telling = None;
                 WATCHES.into_iter().for_each(|watch| self.thaw(watch));
+            }
+            Step::Unhook(n, p) => {
+                let pod = &mut self.nodes[n].pods[p];
+                pod.hooked = false;
+                let (uid, unasked) = (pod.uid, !pod.marked);
+                self.faults.unhooks -= u8::from(unasked);
+                self.outdate(uid);
+            }
+            Step::Approve => self.set.approved = Some(self.set.wanted),
+            Step::Resume => {
+                self.faults.resumes -= 1;
+                self.set.resumed = Some(self.set.wanted);
+            }
+            Step::Remove(n) => {
+                self.faults.removals -= 1;
+                let node = &mut self.nodes[n];
+                (node.gone, node.ready, node.down, node.raced) = (true, false, false, false);
+                (node.since, node.pods) = (0, Vec::new());
             }
             Step::Thaw(watch) => self.thaw(watch),
             Step::Freeze(watch) => {
@@ -217,10 +277,16 @@ impl State {
         if pod.ready_since.take().is_some() {
             let uid = pod.uid;
             self.outdate(uid);
+            self.sort_out(n);
         }
     }
 
-    fn terminate(&mut self, n: usize, p: usize) {
+    /// A pod changed while the native controller sorts two of them out.
+    fn sort_out(&mut self, n: usize) {
+        self.nodes[n].raced |= self.nodes[n].alive() > 1;
+    }
+
+    pub(crate) fn terminate(&mut self, n: usize, p: usize) {
         let pod = &mut self.nodes[n].pods[p];
         pod.terminating = true;
         let uid = pod.uid;
@@ -250,163 +316,11 @@ impl State {
         match watch {
             Watch::Pods => {
                 self.view.pods = None;
-                self.view.overlay.clear();
+                let pending: Vec<u8> = self.pending.iter().flat_map(Pending::uids).collect();
+                self.view.overlay.retain(|(uid, ..)| pending.contains(uid));
             }
             Watch::Nodes => self.view.nodes = None,
             Watch::Set => self.view.set = None,
         }
     }
-
-    /// The settings as our controller sees them.
-    fn strategy(&self, rules: &Rules) -> Strategy {
-        let paused = self.seen_set().paused;
-        Strategy {
-            pause: paused.then_some(Pause::Indefinite),
-            ..rules.strategy.clone()
-        }
-    }
-
-    /// What our controller would do now.
-    pub(crate) fn plan(&self, rules: &Rules) -> Plan {
-        decide(&self.strategy(rules), &self.fleet(rules), now())
-    }
-
-    /// Our controller decides; of its writes so many are carried out, or all.
-    fn decide(&mut self, writes: Option<usize>, rules: &Rules) {
-        let (plan, fleet) = (self.plan(rules), self.fleet(rules));
-        if plan.next_wake.is_some_and(|wake| wake <= now()) {
-            self.violation.get_or_insert(Violation::WakePassed);
-        }
-        let old_before = self.old();
-        for action in plan.actions.iter().take(writes.unwrap_or(usize::MAX)) {
-            self.judge(action, &fleet, rules);
-            self.carry_out(action, rules);
-        }
-        let kept = rules.kept(self.nodes.len());
-        let is_blind = self.view != View::default();
-        if old_before > self.old() && self.old() < kept && !is_blind {
-            self.violation.get_or_insert(Violation::PartitionUndercut);
-        }
-    }
-
-    /// Whether a write is one that must not be.
-    fn judge(&mut self, action: &Action, fleet: &Fleet, rules: &Rules) {
-        let uid = number(action);
-        let holds = |node: &Node| node.pods.iter().any(|pod| pod.uid == action.pod().uid);
-        let position = fleet
-            .nodes
-            .iter()
-            .position(holds)
-            .expect("a pod of the fleet");
-        let replaces = action.begins();
-        let offline = matches!(fleet.nodes[position].readiness, Readiness::NotReady { .. });
-        let current = self.set.wanted;
-        let knows = self.view.set.is_none();
-        let is_current = self.pod_mut(uid).is_some_and(|pod| pod.template == current);
-        let violations = [
-            (self.seen_set().paused, Violation::PausedTouched),
-            (
-                replaces && rules.strategy.mode == Mode::Ota,
-                Violation::OtaReplaced,
-            ),
-            (replaces && offline, Violation::OfflineTouched),
-            (
-                replaces && !rules.is_selected(position),
-                Violation::UnselectedTouched,
-            ),
-            (replaces && knows && is_current, Violation::CurrentReplaced),
-        ];
-        let found = violations.into_iter().find(|(happened, _)| *happened);
-        if let Some((_, violation)) = found {
-            self.violation.get_or_insert(violation);
-        }
-    }
-
-    /// What the API server makes of a write: nothing, unless the pod is still as it was seen.
-    fn carry_out(&mut self, action: &Action, rules: &Rules) {
-        let uid = number(action);
-        let mut seen = self.view.pods.iter().flatten().flatten();
-        let is_old = seen.any(|pod| pod.uid == uid && pod.changed);
-        let write = match action {
-            Action::Delete(_) | Action::Evict(_) => Some(Write::Deletion),
-            Action::UpdateInPlace { .. } => Some(Write::Renewal),
-            _ => None,
-        };
-        let is_blind = self.view.pods.is_some();
-        self.view
-            .overlay
-            .extend(write.filter(|_| is_blind).map(|write| (uid, write)));
-        if is_old {
-            return;
-        }
-        let holder = self.nodes.iter().enumerate().find_map(|(n, node)| {
-            let p = node.pods.iter().position(|pod| pod.uid == uid)?;
-            Some((n, p))
-        });
-        let Some((n, p)) = holder else {
-            return;
-        };
-        match action {
-            Action::Delete(_) | Action::Evict(_) => {
-                self.take_down(n, p, rules);
-                self.terminate(n, p);
-            }
-            Action::UpdateInPlace { renewal, .. } => {
-                self.take_down(n, p, rules);
-                let pod = &mut self.nodes[n].pods[p];
-                (pod.template, pod.changing) = (template_of(&renewal.revision), true);
-                self.outdate(uid);
-            }
-            Action::AskForImages { revision, .. } => {
-                self.nodes[n].pods[p].images = Some((template_of(revision), false));
-                self.outdate(uid);
-            }
-            Action::SetNeedUpgrade {
-                needed, revision, ..
-            } => {
-                self.nodes[n].pods[p].need_upgrade = Some((*needed, template_of(revision)));
-                self.outdate(uid);
-            }
-            Action::Mark { .. }
-            | Action::Surge { .. }
-            | Action::Retire { .. }
-            | Action::HandOver(_) => {}
-            Action::RemoveConditions { types, .. } => {
-                let pod = &mut self.nodes[n].pods[p];
-                if types.contains(&POD_NEED_UPGRADE) {
-                    pod.need_upgrade = None;
-                }
-                if types.contains(&POD_IMAGE_READY) {
-                    pod.images = None;
-                }
-                self.outdate(uid);
-            }
-        }
-    }
-
-    /// We are about to take a pod away. One that was not available anyway is repaired, not taken down.
-    fn take_down(&mut self, n: usize, p: usize, rules: &Rules) {
-        let pod = &self.nodes[n].pods[p];
-        self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod);
-    }
-
-    /// Targeted nodes on an old revision.
-    fn old(&self) -> usize {
-        let is_old = |pod: &Pod| !pod.terminating && pod.template != self.set.wanted;
-        let nodes = self.nodes.iter();
-        nodes.filter(|node| node.pods.iter().any(is_old)).count()
-    }
-
-    /// A node is no longer down because of us once it has an available pod, or is lost.
-    fn forgive(&mut self, rules: &Rules) {
-        for node in &mut self.nodes {
-            node.down &= node.ready && !node.pods.iter().any(|pod| rules.is_available(pod));
-        }
-    }
-}
-
-/// The number of the pod that an action is about.
-fn number(action: &Action) -> u8 {
-    let uid = action.pod().uid.as_str().strip_prefix('u');
-    uid.and_then(|n| n.parse().ok()).expect("a UID of ours")
 }

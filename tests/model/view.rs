@@ -1,5 +1,6 @@
 //! From what our controller sees to the [`Fleet`] that the engine judges, as the index would make it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,15 +8,20 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use yurt_ds::core::in_place::{Container, InPlace, Shape, Succession, Successions, Update};
 use yurt_ds::core::{
-    Behind, Fleet, Labels, Node, OtaCondition, Pod, PodRevision, Readiness, Revision,
-    RevisionState, RollingUpdateType, Targeting, Trouble,
+    Behind, Exit, Fleet, Labels, Node, NodeName, OtaCondition, Pod, PodRef, PodRevision, Preparing,
+    Readiness, Record, Revision, RevisionState, RollingUpdateType, Targeting, Trouble,
 };
 
-use super::Rules;
-use super::state::{self, Ago, Set, State, Template, Write};
+use super::rules::Rules;
+use super::state::{self, Ago, Set, Sheet, State, Template, Write};
 
 /// How long a tick is: the guard's window is two of them.
 pub(crate) const TICK: Duration = Duration::from_secs(150);
+
+/// The label that a preDelete hook looks for.
+pub(crate) const HOOK: (&str, &str) = ("drain", "true");
+/// How long a hook takes is no part of this model.
+const MARKED: Preparing = Preparing { since: None };
 
 /// The present.
 pub(crate) fn now() -> Timestamp {
@@ -38,6 +44,33 @@ pub(crate) fn template_of(revision: &Revision) -> Template {
     number.and_then(|n| n.parse().ok()).expect("a hash of ours")
 }
 
+/// The number in the UID of a pod.
+pub(crate) fn number(pod: &PodRef) -> u8 {
+    let uid = pod.uid.as_str().strip_prefix('u');
+    uid.and_then(|n| n.parse().ok()).expect("a UID of ours")
+}
+
+/// The number in the name of a node.
+pub(crate) fn node_of(name: &NodeName) -> u8 {
+    let number = name.as_str().strip_prefix('n');
+    number.and_then(|n| n.parse().ok()).expect("a name of ours")
+}
+
+fn name_of(node: u8) -> NodeName {
+    format!("n{node}").into()
+}
+
+/// The record of which the model keeps this.
+fn record_of(sheet: &Sheet) -> Option<Record> {
+    let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of(*node)).collect();
+    (*sheet != Sheet::default()).then(|| Record {
+        stopped: sheet.stopped.map(Into::into),
+        failed: names(&sheet.failed),
+        broken_before: names(&sheet.broken_before),
+        ..Record::of(hash(sheet.template))
+    })
+}
+
 impl State {
     /// The DaemonSet as our controller sees it.
     pub(crate) fn seen_set(&self) -> Set {
@@ -58,10 +91,10 @@ impl State {
             evictions: Default::default(),
             successions: successions(&set, rules),
             way_back: Default::default(),
-            // What the guard remembers is no part of this model: it judges by what it sees.
-            record: None,
+            record: record_of(&self.sheet),
             pause: None,
             nodes: (0..self.nodes.len())
+                .filter(|position| !self.nodes[*position].gone)
                 .map(|position| self.node(position, rules))
                 .collect(),
         }
@@ -100,7 +133,7 @@ impl State {
         let set = self.seen_set();
         let is_stuck = rules.broken == Some(pod.template) && pod.started.is_some();
         let mut seen = Pod {
-            name: format!("p{}", pod.uid).into(),
+            name: format!("p{:02}", pod.uid).into(),
             uid: format!("u{}", pod.uid).into(),
             resource_version: "1".into(),
             created: at(pod.created),
@@ -121,7 +154,11 @@ impl State {
                 update: pod.changing.then(under_way),
                 reverted_from: None,
             },
-            exit: Default::default(),
+            exit: Exit {
+                labels: pod.hooked.then_some(HOOK).into_iter().collect(),
+                preparing: pod.marked.then_some(MARKED),
+                ..Exit::default()
+            },
             trouble: is_stuck.then(|| Trouble {
                 reason: "CrashLoopBackOff".into(),
                 restarts: 5,
@@ -138,12 +175,16 @@ impl State {
                 waits: !are_there,
                 failure: None,
             }),
-            surge: false,
+            surge: pod.spare,
+            in_doubt: false,
         };
-        for (uid, write) in &self.view.overlay {
+        for (uid, write, doubt) in &self.view.overlay {
             match write {
                 _ if *uid != pod.uid => {}
-                Write::Deletion => seen.terminating = true,
+                Write::Deletion => {
+                    (seen.in_doubt, seen.terminating) = (!seen.terminating && *doubt, true);
+                }
+                Write::Preparing => seen.exit.preparing = Some(MARKED),
                 Write::Renewal => {
                     seen.revision = PodRevision::Current;
                     seen.in_place.update = Some(under_way());

@@ -1,0 +1,147 @@
+//! Equal situations as equal values.
+//!
+//! Instants are ticks before now, and as soon as nothing in the engine can tell them from longer ago, they are that: so the
+//! number of states is finite. Pods are numbered in the order of nodes, so that equal fleets do not differ by the history of
+//! their UIDs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rules::Rules;
+use super::state::{Ago, FAR, Pod, State};
+use super::writes::Pending;
+
+impl State {
+    /// The same situation in its one form.
+    pub(crate) fn canonical(mut self, rules: &Rules) -> Self {
+        self.number_pods();
+        self.forget_times(rules);
+        self.shorten_times();
+        self
+    }
+
+    /// Forgets the instants that these settings never ask for.
+    fn forget_times(&mut self, rules: &Rules) {
+        let (settles, ripens) = (
+            !rules.strategy.ready_settle.is_zero(),
+            !rules.strategy.min_ready.is_zero(),
+        );
+        let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
+        let is_anybody_away = (0..self.nodes.len()).any(|n| self.is_absent(n));
+        let ages = may_be_lost || is_anybody_away || !rules.strategy.min_interval.is_zero();
+        if rules.remembers || rules.strategy.waves.is_some() {
+            return;
+        }
+        let forget = |pod: &mut Pod| {
+            if !ages && !settles && !ripens {
+                pod.created = 0;
+            }
+            if !settles {
+                pod.started = pod.started.and(Some(pod.created));
+            }
+            if !ripens {
+                pod.ready_since = pod.ready_since.and(Some(pod.created));
+            }
+        };
+        let known = self.nodes.iter_mut().map(|node| &mut node.pods);
+        let seen = self.view.pods.iter_mut().flatten();
+        known.chain(seen).flatten().for_each(forget);
+        let known = self
+            .nodes
+            .iter_mut()
+            .map(|node| (node.ready, &mut node.since));
+        let seen = self
+            .view
+            .nodes
+            .iter_mut()
+            .flatten()
+            .map(|(ready, since)| (*ready, since));
+        for (_, since) in known.chain(seen).filter(|(ready, _)| *ready && !settles) {
+            *since = 0;
+        }
+    }
+
+    fn number_pods(&mut self) {
+        let mut numbers: BTreeMap<u8, u8> = BTreeMap::new();
+        let mut number = |uid: &mut u8| {
+            let next = u8::try_from(numbers.len()).expect("few pods");
+            *uid = *numbers.entry(*uid).or_insert(next);
+        };
+        let uids = |pods: &[Pod]| pods.iter().map(|pod| pod.uid).collect::<Vec<u8>>();
+        let there: BTreeSet<u8> = self
+            .nodes
+            .iter()
+            .flat_map(|node| uids(&node.pods))
+            .collect();
+        let known = self.nodes.iter_mut().map(|node| &mut node.pods);
+        let seen = self.view.pods.iter_mut().flatten();
+        let mut pods: Vec<&mut Pod> = known.chain(seen).flatten().collect();
+        pods.iter_mut().for_each(|pod| number(&mut pod.uid));
+        for pod in pods {
+            pod.beside = pod.beside.filter(|beside| there.contains(beside));
+            pod.beside.iter_mut().for_each(&mut number);
+        }
+        let pending = self.pending.iter_mut();
+        pending.flat_map(Pending::uids_mut).for_each(&mut number);
+        self.pending.sort_unstable();
+        self.view
+            .overlay
+            .iter_mut()
+            .for_each(|(uid, ..)| number(uid));
+        self.view.overlay.sort_unstable();
+        self.view.overlay.dedup();
+    }
+
+    /// Forgets what nobody can tell any more.
+    ///
+    /// What happened on a node that is there is compared with now: [`FAR`] ticks ago is long ago. What happened on an absent
+    /// one is compared with its absence, and absences with each other: of these instants the order stays, and the time
+    /// between two neighbours up to [`FAR`].
+    fn shorten_times(&mut self) {
+        let mut instants = BTreeSet::from([0]);
+        for n in 0..self.nodes.len() {
+            let is_absent = self.is_absent(n);
+            self.each_instant_on(n, |instant| match is_absent {
+                true => drop(instants.insert(*instant)),
+                false => *instant = (*instant).max(-FAR),
+            });
+        }
+        let mut short = BTreeMap::new();
+        let mut last: Option<(Ago, Ago)> = None;
+        for instant in instants.into_iter().rev() {
+            let moved = last.map_or(0, |(later, moved)| moved - (later - instant).min(FAR));
+            short.insert(instant, moved);
+            last = Some((instant, moved));
+        }
+        for n in 0..self.nodes.len() {
+            if self.is_absent(n) {
+                self.each_instant_on(n, |instant| *instant = short[instant]);
+            }
+        }
+    }
+
+    /// Whether a node is away, or seen as such.
+    fn is_absent(&self, n: usize) -> bool {
+        let seen = self.view.nodes.as_ref();
+        !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].0)
+    }
+
+    /// Every instant that is known of a node, seen or not.
+    pub(crate) fn each_instant_on(&mut self, n: usize, mut act: impl FnMut(&mut Ago)) {
+        if self.nodes[n].gone {
+            return;
+        }
+        act(&mut self.nodes[n].since);
+        self.nodes[n]
+            .pods
+            .iter_mut()
+            .for_each(|pod| pod.each_instant(&mut act));
+        if let Some(nodes) = &mut self.view.nodes {
+            act(&mut nodes[n].1);
+        }
+        if let Some(nodes) = &mut self.view.pods {
+            nodes[n]
+                .iter_mut()
+                .for_each(|pod| pod.each_instant(&mut act));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Our controller decides, and what it decides is judged: by what it could see, and by what is.
+
+use yurt_ds::core::{Action, Fleet, Mode, Node, Pause, Plan, Readiness, Strategy, decide};
+
+use super::rules::Rules;
+use super::state::{FAR, Pod, State, View, Violation};
+use super::view::{node_of, now, number};
+use super::writes::sheet_of;
+
+impl State {
+    /// The settings as our controller sees them.
+    fn strategy(&self, rules: &Rules) -> Strategy {
+        let set = self.seen_set();
+        Strategy {
+            pause: set.paused.then_some(Pause::Indefinite),
+            resume: set.resumed.map(super::view::hash),
+            waves: rules.waves(set.approved),
+            ..rules.strategy.clone()
+        }
+    }
+
+    /// What our controller would do now.
+    pub(crate) fn plan(&self, rules: &Rules) -> Plan {
+        decide(&self.strategy(rules), &self.fleet(rules), now())
+    }
+
+    /// Our controller decides.
+    pub(crate) fn decide(&mut self, rules: &Rules) {
+        let (plan, fleet) = (self.plan(rules), self.fleet(rules));
+        if plan.next_wake.is_some_and(|wake| wake <= now()) {
+            self.violate(Violation::WakePassed);
+        }
+        let judged = plan.actions.iter();
+        let replaced = judged
+            .filter(|action| self.judge(action, &fleet, rules))
+            .count();
+        self.judge_together(&plan.actions, replaced, rules);
+        let told = sheet_of(plan.record.as_ref());
+        if rules.remembers && told != self.sheet {
+            let same = told.template == self.sheet.template;
+            if self.is_stopped() && !(same && told.stopped.is_some()) {
+                self.violate(Violation::StopForgotten);
+            }
+            self.telling = Some(told);
+        }
+        self.intend(&plan.actions);
+    }
+
+    pub(crate) fn violate(&mut self, violation: Violation) {
+        self.violation.get_or_insert(violation);
+    }
+
+    /// Whether the revision that is asked for was stopped, and our controller sees all that.
+    fn is_stopped(&self) -> bool {
+        let set = self.set;
+        self.sheet.stopped.is_some()
+            && self.sheet.template == set.wanted
+            && set.observed == set.wanted
+            && set.resumed != Some(set.wanted)
+            && self.view.set.is_none()
+    }
+
+    /// Whether a write is one that must not be; says whether it replaces a pod.
+    fn judge(&mut self, action: &Action, fleet: &Fleet, rules: &Rules) -> bool {
+        let found = |pod: &&yurt_ds::core::Pod| pod.uid == action.pod().uid;
+        let holder = |node: &&Node| node.pods.iter().any(|pod| found(&pod));
+        let node = fleet.nodes.iter().find(holder).expect("a node");
+        let pod = node.pods.iter().find(found).expect("its pod");
+        let place = usize::from(node_of(&node.name));
+        // What is done with a pod that was made beside an old one takes nothing away.
+        let replaces = action.begins() && !pod.surge;
+        let goes_on = node.pods.iter().any(|pod| pod.surge);
+        let deletes = action.ends();
+        let hooks = rules.strategy.pre_delete.as_ref();
+        let is_hooked = hooks.is_some_and(|hook| hook.hooks(&pod.exit));
+        let current = self.set.wanted;
+        let knows = self.view.set.is_none();
+        let is_current = self
+            .pod_mut(number(action.pod()))
+            .is_some_and(|pod| pod.template == current);
+        let violations = [
+            (self.seen_set().paused, Violation::PausedTouched),
+            (
+                replaces && rules.strategy.mode == Mode::Ota,
+                Violation::OtaReplaced,
+            ),
+            (
+                replaces && matches!(node.readiness, Readiness::NotReady { .. }),
+                Violation::OfflineTouched,
+            ),
+            (
+                replaces && !rules.is_selected(place),
+                Violation::UnselectedTouched,
+            ),
+            (replaces && knows && is_current, Violation::CurrentReplaced),
+            (deletes && is_hooked && !pod.surge, Violation::HookIgnored),
+            (
+                replaces && !goes_on && self.view == View::default() && self.waits(place, rules),
+                Violation::WaveJumped,
+            ),
+            (
+                replaces && !goes_on && self.is_stopped(),
+                Violation::StoppedTouched,
+            ),
+        ];
+        let found = violations.into_iter().find(|(happened, _)| *happened);
+        if let Some((_, violation)) = found {
+            self.violate(violation);
+        }
+        replaces && !goes_on
+    }
+
+    /// Whether all of a plan is more than may be.
+    fn judge_together(&mut self, actions: &[Action], replaced: usize, rules: &Rules) {
+        let made = |action: &&Action| matches!(action, Action::Surge { .. });
+        let made = actions.iter().filter(made).count();
+        let is_seen_ready = |n: usize| {
+            let seen = self.view.nodes.as_ref();
+            seen.map_or(self.nodes[n].ready, |nodes| nodes[n].0)
+        };
+        let is_spare = |pod: &Pod| pod.spare && !pod.terminating;
+        let surging = self.nodes.iter().enumerate();
+        let surging =
+            surging.filter(|(n, node)| is_seen_ready(*n) && node.pods.iter().any(is_spare));
+        let together = made + surging.count();
+        if made > 0 && together > rules.surge() {
+            self.violate(Violation::SurgeExceeded);
+        }
+        let kept = rules.kept(self.nodes.len());
+        if replaced > 0 && self.old() < kept + replaced && self.view == View::default() {
+            self.violate(Violation::PartitionUndercut);
+        }
+    }
+
+    /// Targeted nodes on an old revision.
+    fn old(&self) -> usize {
+        let is_old = |pod: &Pod| !pod.terminating && pod.template != self.set.wanted;
+        let nodes = self.nodes.iter();
+        nodes.filter(|node| node.pods.iter().any(is_old)).count()
+    }
+
+    /// Whether a node has to wait for the first wave, or for an approval.
+    fn waits(&self, place: usize, rules: &Rules) -> bool {
+        let is_later = rules.strategy.waves.is_some() && !rules.is_first(place);
+        let is_approved = !rules.asks() || self.set.approved == Some(self.set.wanted);
+        is_later && !(self.set.opened && is_approved)
+    }
+
+    /// Whether every node of the first wave that is there is done, and has been for so long.
+    pub(crate) fn is_first_wave_complete(&self, rules: &Rules) -> bool {
+        let since = rules.soaked();
+        let is_done = |node: &super::state::Node| {
+            let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+            alive.all(|pod| {
+                pod.template == self.set.wanted
+                    && rules.is_available(pod)
+                    && pod
+                        .ready_since
+                        .is_some_and(|ready| ready.max(node.since) <= since)
+            }) && !node.pods.is_empty()
+        };
+        let nodes = self.nodes.iter().enumerate();
+        let mut first = nodes.filter(|(n, node)| rules.is_first(*n) && node.ready);
+        rules.strategy.waves.is_some()
+            && self.set.observed == self.set.wanted
+            && first.all(|(_, node)| is_done(node))
+    }
+
+    /// A node is no longer down because of us once it has an available pod, or is lost; nor, where its wave is not open any
+    /// more, when its pod has taken longer to start than anybody waits for.
+    pub(crate) fn forgive(&mut self, rules: &Rules) {
+        let waits = rules.strategy.waves.is_some();
+        for node in &mut self.nodes {
+            let is_stuck = |pod: &Pod| waits && !pod.terminating && pod.created <= -FAR;
+            node.down &= node.ready && !node.pods.iter().any(|pod| rules.is_available(pod));
+            node.down &= !node.pods.iter().any(is_stuck);
+            node.raced &= node.alive() > 1;
+        }
+    }
+}

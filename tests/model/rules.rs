@@ -1,0 +1,190 @@
+//! The fleet of a test: how large it is, what it is told, and what may go wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use yurt_ds::core::selector::Selector;
+use yurt_ds::core::strategy::{Approval, Wave};
+use yurt_ds::core::{Mode, PreDelete, Share, Strategy, Waves};
+
+use super::state::{Ago, Faults, Node, Pod, Template};
+use super::view::{HOOK, TICK, hash};
+
+/// The name of the second wave.
+const SECOND: &str = "second";
+
+/// A fleet with its settings.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) nodes: usize,
+    pub(crate) strategy: Strategy,
+    pub(crate) faults: Faults,
+    /// How many of the first nodes are in zone `a`.
+    pub(crate) selected: usize,
+    /// Containers of this template crash.
+    pub(crate) broken: Option<Template>,
+    /// Nodes die of this template.
+    pub(crate) killer: Option<Template>,
+    /// Pods stay Ready while their node is lost.
+    pub(crate) autonomous: bool,
+    /// What the guard tells is written down. Otherwise it judges by what it sees.
+    pub(crate) remembers: bool,
+    /// By which budget it is judged, if not by its own: a smaller one has to be found exceeded.
+    pub(crate) judged_by: Option<usize>,
+}
+
+impl Rules {
+    pub(crate) fn of(nodes: usize, allowed: u32, faults: Faults) -> Self {
+        Self {
+            nodes,
+            strategy: Strategy {
+                max_unavailable: Share::Number(allowed),
+                min_ready: Duration::ZERO,
+                ready_settle: Duration::ZERO,
+                ..Strategy::of(Mode::AdvancedRollingUpdate)
+            },
+            faults,
+            selected: nodes,
+            broken: None,
+            killer: None,
+            autonomous: false,
+            remembers: false,
+            judged_by: None,
+        }
+    }
+
+    pub(crate) fn with(mut self, set: impl FnOnce(&mut Strategy)) -> Self {
+        set(&mut self.strategy);
+        self
+    }
+
+    /// Only so many of the first nodes are selected.
+    pub(crate) fn selecting(mut self, nodes: usize) -> Self {
+        self.selected = nodes;
+        let zone = Selector::from_query("zone=a").expect("a selector");
+        self.with(|strategy| strategy.selector = Some(zone))
+    }
+
+    /// The first nodes are in zone `a`, which `selector` selects, the others in `b`.
+    pub(crate) fn zone_of(&self, position: usize) -> &'static str {
+        if position < self.selected { "a" } else { "b" }
+    }
+
+    pub(crate) fn is_selected(&self, position: usize) -> bool {
+        let selector = self.strategy.selector.as_ref();
+        selector.is_none() || self.zone_of(position) == "a"
+    }
+
+    /// With a preDelete hook: a label that every pod is made with.
+    pub(crate) fn hooking(self) -> Self {
+        let hook = PreDelete {
+            labels: [HOOK].map(|(key, value)| (key.into(), value.into())).into(),
+            ..PreDelete::default()
+        };
+        self.with(|strategy| strategy.pre_delete = Some(Arc::new(hook)))
+    }
+
+    /// On so many nodes at once the new pod is made beside the old one.
+    pub(crate) fn surging(self, nodes: u32) -> Self {
+        self.with(|strategy| strategy.max_surge = Share::Number(nodes))
+    }
+
+    /// The nodes of zone `a` are a first wave, which has to be well for `soak`; those of zone `b` a second one, which waits
+    /// for an approval if that is asked for.
+    pub(crate) fn in_waves(mut self, first: usize, soak: Duration, approve: bool) -> Self {
+        self.selected = first;
+        let wave = |name: &str, zone: &str, soak: Duration, approve: bool| Wave {
+            name: name.into(),
+            selector: Selector::from_query(&format!("zone={zone}")).expect("a selector"),
+            max_unavailable: None,
+            soak,
+            approve,
+        };
+        let list = vec![
+            wave("first", "a", soak, false),
+            wave(SECOND, "b", Duration::ZERO, approve),
+        ];
+        let approved = Vec::new();
+        self.with(|strategy| strategy.waves = Some(Arc::new(Waves { list, approved })))
+    }
+
+    /// The waves, of which the second one was approved for that template.
+    pub(crate) fn waves(&self, approved: Option<Template>) -> Option<Arc<Waves>> {
+        let waves = self.strategy.waves.as_ref()?;
+        let approval = |template| Approval {
+            wave: SECOND.into(),
+            revision: hash(template),
+        };
+        Some(match approved.map(approval) {
+            None => waves.clone(),
+            Some(approval) => Arc::new(Waves {
+                approved: vec![approval],
+                ..(**waves).clone()
+            }),
+        })
+    }
+
+    /// Whether a wave waits for an approval.
+    pub(crate) fn asks(&self) -> bool {
+        let waves = self.strategy.waves.iter();
+        waves.flat_map(|waves| &waves.list).any(|wave| wave.approve)
+    }
+
+    /// Whether a node is in the first wave.
+    pub(crate) fn is_first(&self, position: usize) -> bool {
+        position < self.selected
+    }
+
+    /// Who is well since then has been so for as long as the first wave has to be.
+    pub(crate) fn soaked(&self) -> Ago {
+        let waves = self.strategy.waves.as_ref();
+        let soak = waves.map_or(Duration::ZERO, |waves| waves.list[0].soak);
+        -Ago::try_from(soak.as_secs() / TICK.as_secs()).expect("a short soak")
+    }
+
+    /// How many nodes may have two pods.
+    pub(crate) fn surge(&self) -> usize {
+        number(self.strategy.max_surge)
+    }
+
+    /// Whether pods are made with the label of a hook.
+    pub(crate) fn hooked(&self) -> bool {
+        self.strategy.pre_delete.is_some()
+    }
+
+    pub(crate) fn kept(&self, nodes: usize) -> usize {
+        self.strategy.partition.resolve_down(nodes)
+    }
+
+    pub(crate) fn allowed(&self) -> usize {
+        let own = number(self.strategy.max_unavailable);
+        self.judged_by.unwrap_or(own)
+    }
+
+    /// Whether a pod has been Ready for `minReadySeconds`.
+    pub(crate) fn is_available(&self, pod: &Pod) -> bool {
+        let ripe = |since: Ago| {
+            let age = u32::from(since.unsigned_abs());
+            TICK * age >= self.strategy.min_ready
+        };
+        !pod.terminating && !pod.changing && pod.ready_since.is_some_and(ripe)
+    }
+
+    /// Whether a pod has started, and will never be Ready.
+    pub(crate) fn is_done_for(&self, pod: &Pod) -> bool {
+        self.broken == Some(pod.template) && pod.started.is_some() && !pod.changing
+    }
+
+    /// Whether a node may die of what it runs.
+    pub(crate) fn dies(&self, node: &Node) -> bool {
+        let kills = |pod: &Pod| self.killer == Some(pod.template) && pod.started.is_some();
+        node.pods.iter().any(kills)
+    }
+}
+
+fn number(share: Share) -> usize {
+    match share {
+        Share::Number(nodes) => nodes as usize,
+        Share::Percent(_) => unreachable!("the model has absolute budgets"),
+    }
+}

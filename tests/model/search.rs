@@ -1,0 +1,163 @@
+//! How states are explored, and when a fleet has converged.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use stateright::{Checker, Model, Property};
+use yurt_ds::core::{Mode, Phase, Stall, Verdict, WaveShut};
+
+use super::rules::Rules;
+use super::state::{Pod, State, View};
+use super::steps::Step;
+
+/// States that a test looks at, unless the environment asks for another number.
+const STATES: usize = 100_000;
+/// Of so many states one is followed to its end.
+const SAMPLE: u64 = 256;
+/// Steps after which a fleet in which nothing fails any more has to be at rest.
+const PATIENCE: usize = 200;
+
+impl Model for Rules {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::settled(self)]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        // A counterexample is found already.
+        if state.violation.is_none() {
+            steps.extend(state.progress(self));
+            steps.extend(state.faults(self));
+        }
+    }
+
+    fn next_state(&self, state: &State, step: Step) -> Option<State> {
+        let next = state.after(step, self);
+        (next != *state).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("no violation", |_, state: &State| state.violation.is_none()),
+            Property::always(
+                "at rest only when converged",
+                |rules: &Self, state: &State| {
+                    !state.is_at_rest(rules) || state.has_converged(rules)
+                },
+            ),
+            Property::always("it comes to rest", |rules: &Self, state: &State| {
+                !state.is_sample() || state.end(rules).is_some()
+            }),
+        ]
+    }
+}
+
+impl State {
+    /// Whether nothing moves any more by itself.
+    fn is_at_rest(&self, rules: &Rules) -> bool {
+        let mut steps = self.progress(rules).into_iter();
+        steps.all(|step| self.after(step, rules) == *self)
+    }
+
+    /// Whether the end of this state is looked at too: that takes as long as a hundred states.
+    fn is_sample(&self) -> bool {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish().is_multiple_of(SAMPLE)
+    }
+
+    /// Where it all ends when everybody has a turn and nothing fails; `None`: it goes on for ever.
+    pub(crate) fn end(&self, rules: &Rules) -> Option<Self> {
+        let mut state = self.clone();
+        for turn in 0..PATIENCE {
+            let steps = state.progress(rules).into_iter();
+            let next = steps.map(|step| state.after(step, rules));
+            let next: Vec<Self> = next.filter(|next| *next != state).collect();
+            if next.is_empty() {
+                return Some(state);
+            }
+            state = next[turn % next.len()].clone();
+        }
+        None
+    }
+
+    /// Whether every node is where it should be, as far as anybody can do something about it.
+    pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
+        let plan = self.plan(rules);
+        let excused = |verdict: &Verdict| match verdict {
+            Verdict::Done | Verdict::Offline(_) | Verdict::FailedByRevision { .. } => true,
+            Verdict::Partition => rules.kept(self.nodes.len()) > 0,
+            Verdict::NotSelected => rules.strategy.selector.is_some(),
+            Verdict::Paused { .. } => self.set.paused,
+            Verdict::InProgress(_) | Verdict::HookPending { .. } if self.set.paused => true,
+            // Later waves wait for a node that was lost with its new pod.
+            Verdict::WaveNotOpen { why, .. } => matches!(why, WaveShut::Charged { .. }),
+            Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
+            // A rollout that fails stops, with its budget spent and no more.
+            Verdict::InProgress(_)
+            | Verdict::HookPending { .. }
+            | Verdict::Budget { .. }
+            | Verdict::Guarded(_) => match plan.phase {
+                Phase::Stalled(Stall::FailedByRevision) => true,
+                Phase::Stalled(_) => rules.broken.is_some(),
+                _ => false,
+            },
+            _ => false,
+        };
+        let is_tidy = |pod: &Pod| !pod.spare && !pod.marked;
+        let online = self.nodes.iter().filter(|node| node.ready);
+        let mut pods = online.flat_map(|node| &node.pods);
+        let waits = matches!(plan.phase, Phase::Stalled(_)) || self.set.paused;
+        self.view == View::default()
+            && plan.actions.is_empty()
+            && plan.verdicts.iter().all(excused)
+            && (waits || pods.all(is_tidy))
+    }
+}
+
+/// The shortest way to a state in which something does not hold, and what that is.
+pub(crate) type Counterexample = (&'static str, Vec<(State, Option<Step>)>);
+
+/// Explores `rules`, prints how far that went.
+#[expect(clippy::disallowed_methods, reason = "says how long it took")]
+pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
+    let limit = std::env::var("YURT_DS_MODEL_STATES").ok();
+    let limit = limit.map_or(STATES, |text| text.parse().expect("a number of states"));
+    let checker = rules.checker().threads(2);
+    let checker = match limit {
+        0 => checker,
+        limit => checker.target_state_count(limit),
+    };
+    let begin = std::time::Instant::now();
+    let checker = checker.spawn_bfs().join();
+    let extent = match limit {
+        0 => "all",
+        limit if checker.state_count() < limit => "all",
+        _ => "the first",
+    };
+    println!(
+        "{name}: {extent} {} states ({} with repeats), {} steps deep, {:.1} s",
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth(),
+        begin.elapsed().as_secs_f64()
+    );
+    let properties = checker.model().properties().into_iter();
+    let mut found = properties.filter_map(|property| {
+        let path = checker.discovery(property.name)?;
+        Some((property.name, path.into_vec()))
+    });
+    found.next()
+}
+
+/// Explores `rules`, in which everything has to hold.
+pub(crate) fn explore(name: &str, rules: Rules) {
+    if let Some((property, way)) = search(name, rules) {
+        let steps = way
+            .iter()
+            .map(|(state, step)| format!("{state:?}\n    {step:?}"));
+        let steps: Vec<String> = steps.collect();
+        panic!("{name}, {property}:\n{}", steps.join("\n"));
+    }
+}

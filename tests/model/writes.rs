@@ -1,0 +1,249 @@
+//! What our controller writes: decided at once, carried out one by one, and refused where the API server would.
+//!
+//! ```text
+//! Decide ──► pending writes ──Write, in any order──► the API server's pods
+//!                 │ meanwhile anything may happen: a pod that changed refuses what rests on its version
+//!                 └──Die──► nothing of it
+//! ```
+
+use yurt_ds::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
+use yurt_ds::core::{Action, Record};
+
+use super::rules::Rules;
+use super::state::{Pod, Sheet, State, Template, Write};
+use super::view::{node_of, number, template_of};
+
+/// One request that is about to be sent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Pending {
+    /// On which node.
+    pub(crate) node: usize,
+    /// The pod that it is about; for one that is to be made, the one beside it.
+    uid: u8,
+    deed: Deed,
+    /// The pod is no longer as it was seen.
+    stale: bool,
+    /// Another pod of the node is no longer as it was seen.
+    raced: bool,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Deed {
+    /// To delete the pod, and then to hand that one over to the DaemonSet.
+    Delete { heir: Option<u8> },
+    /// To hand the pod over.
+    HandOver,
+    /// To make a pod beside it.
+    Make(Template),
+    /// To update it in place.
+    Renew(Template),
+    /// To pull images.
+    Ask(Template),
+    /// To tell whether an upgrade is needed.
+    Tell(bool, Template),
+    /// To remove these conditions: that one, and the one about images.
+    Withdraw { need: bool, images: bool },
+    /// To mark it `PreparingDelete`, or to take that away.
+    Mark(bool),
+}
+
+impl Pending {
+    /// Every number of a pod in it.
+    pub(crate) fn uids(&self) -> impl Iterator<Item = u8> + use<> {
+        let heir = match self.deed {
+            Deed::Delete { heir } => heir,
+            _ => None,
+        };
+        [self.uid].into_iter().chain(heir)
+    }
+
+    /// The same, to be renumbered.
+    pub(crate) fn uids_mut(&mut self) -> impl Iterator<Item = &mut u8> {
+        let heir = match &mut self.deed {
+            Deed::Delete { heir } => heir.as_mut(),
+            _ => None,
+        };
+        [&mut self.uid].into_iter().chain(heir)
+    }
+
+    /// That pod of its node changed, or (`None`) pods came or went.
+    pub(crate) fn overtake(&mut self, changed: Option<u8>) {
+        let is_it = changed == Some(self.uid);
+        self.stale |= is_it;
+        self.raced |= !is_it;
+    }
+
+    /// Whether the API server refuses it when the pod is another version than was seen.
+    fn rests_on_version(&self) -> bool {
+        matches!(self.deed, Deed::Delete { .. } | Deed::Renew(_))
+    }
+}
+
+impl State {
+    /// What our controller is about to write from now on.
+    pub(crate) fn intend(&mut self, actions: &[Action]) {
+        for action in actions {
+            let uid = number(action.pod());
+            let node = self.seen_place(uid);
+            let deed = match action {
+                Action::Delete(_) | Action::Evict(_) => Deed::Delete { heir: None },
+                Action::Retire { successor, .. } => Deed::Delete {
+                    heir: Some(number(successor)),
+                },
+                Action::HandOver(_) => Deed::HandOver,
+                Action::Surge { revision, .. } => Deed::Make(template_of(revision)),
+                Action::UpdateInPlace { renewal, .. } => {
+                    Deed::Renew(template_of(&renewal.revision))
+                }
+                Action::AskForImages { revision, .. } => Deed::Ask(template_of(revision)),
+                Action::SetNeedUpgrade {
+                    needed, revision, ..
+                } => Deed::Tell(*needed, template_of(revision)),
+                Action::RemoveConditions { types, .. } => Deed::Withdraw {
+                    need: types.contains(&POD_NEED_UPGRADE),
+                    images: types.contains(&POD_IMAGE_READY),
+                },
+                Action::Mark { preparing, .. } => match preparing {
+                    Some(preparing) => Deed::Mark(*preparing),
+                    None => continue,
+                },
+            };
+            let mut write = Pending {
+                node,
+                uid,
+                deed,
+                stale: false,
+                raced: false,
+            };
+            self.lay_over(&write);
+            if let Some(seen) = self.view.pods.as_ref().map(|nodes| &nodes[node]) {
+                write.stale = seen.iter().any(|pod| pod.uid == uid && pod.changed);
+                let is = self.nodes[node].pods.iter().map(|pod| pod.uid);
+                write.raced =
+                    seen.iter().any(|pod| pod.changed) || !seen.iter().map(|pod| pod.uid).eq(is);
+            }
+            self.pending.push(write);
+        }
+    }
+
+    /// The node on which our controller sees a pod.
+    fn seen_place(&self, uid: u8) -> usize {
+        let holds = |pods: &[Pod]| pods.iter().any(|pod| pod.uid == uid);
+        let place = match &self.view.pods {
+            Some(nodes) => nodes.iter().position(|pods| holds(pods)),
+            None => self.nodes.iter().position(|node| holds(&node.pods)),
+        };
+        place.expect("a pod that is seen")
+    }
+
+    /// What is asked for is remembered until it can be seen.
+    fn lay_over(&mut self, write: &Pending) {
+        let laid = match write.deed {
+            Deed::Delete { .. } => Write::Deletion,
+            Deed::Renew(_) => Write::Renewal,
+            Deed::Mark(true) => Write::Preparing,
+            _ => return,
+        };
+        self.view.overlay.push((write.uid, laid, false));
+    }
+
+    /// What the API server makes of a write; our controller sees that at once, unless its watch stands still.
+    pub(crate) fn carry_out(&mut self, write: &Pending, rules: &Rules) {
+        if self.view.pods.is_none() {
+            self.view.overlay.retain(|(uid, ..)| *uid != write.uid);
+        }
+        let Some((n, p)) = self.place(write.uid) else {
+            return;
+        };
+        if write.stale && write.rests_on_version() {
+            let laid = self.view.overlay.iter_mut();
+            let laid = laid.filter(|(uid, ..)| *uid == write.uid);
+            laid.for_each(|(_, _, doubt)| *doubt = true);
+            return;
+        }
+        let pod = &mut self.nodes[n].pods[p];
+        match write.deed {
+            Deed::Delete { heir } => {
+                let is_race = write.raced && (heir.is_some() || pod.spare);
+                self.take_down(n, p, is_race, rules);
+                self.terminate(n, p);
+                self.pending.extend(heir.map(|heir| Pending {
+                    uid: heir,
+                    deed: Deed::HandOver,
+                    stale: false,
+                    ..write.clone()
+                }));
+            }
+            Deed::HandOver => {
+                (pod.spare, pod.beside) = (false, None);
+                self.nodes[n].raced |= write.raced;
+                self.outdate(write.uid);
+            }
+            Deed::Make(template) => self.make(n, write.uid, template, rules),
+            Deed::Renew(template) => {
+                self.take_down(n, p, false, rules);
+                let pod = &mut self.nodes[n].pods[p];
+                (pod.template, pod.changing) = (template, true);
+                self.outdate(write.uid);
+            }
+            Deed::Ask(template) => {
+                pod.images = Some((template, false));
+                self.outdate(write.uid);
+            }
+            Deed::Tell(needed, template) => {
+                pod.need_upgrade = Some((needed, template));
+                self.outdate(write.uid);
+            }
+            Deed::Withdraw { need, images } => {
+                pod.need_upgrade = pod.need_upgrade.filter(|_| !need);
+                pod.images = pod.images.filter(|_| !images);
+                self.outdate(write.uid);
+            }
+            Deed::Mark(marked) => {
+                pod.marked = marked;
+                self.outdate(write.uid);
+            }
+        }
+    }
+
+    /// A pod beside another one, unless there is one of that name. The answer tells of it before the watch does.
+    fn make(&mut self, n: usize, beside: u8, template: Template, rules: &Rules) {
+        let mut pods = self.nodes[n].pods.iter();
+        if pods.any(|pod| pod.beside == Some(beside) && pod.template == template) {
+            return;
+        }
+        let pod = Pod {
+            uid: self.fresh_uid(),
+            spare: true,
+            beside: Some(beside),
+            hooked: rules.hooked(),
+            ..Pod::new(template, 0)
+        };
+        if let Some(nodes) = &mut self.view.pods {
+            nodes[n].push(pod.clone());
+        }
+        self.nodes[n].pods.push(pod);
+        self.overtake(n, None);
+    }
+
+    /// We are about to take a pod away. One that was not available anyway is repaired, not taken down; and of two pods one may
+    /// fail while we take the other.
+    pub(crate) fn take_down(&mut self, n: usize, p: usize, is_race: bool, rules: &Rules) {
+        let pod = &self.nodes[n].pods[p];
+        self.nodes[n].down |= self.nodes[n].ready && rules.is_available(pod) && !is_race;
+    }
+}
+
+/// What of a record the model keeps.
+pub(crate) fn sheet_of(record: Option<&Record>) -> Sheet {
+    let Some(record) = record else {
+        return Sheet::default();
+    };
+    Sheet {
+        template: template_of(&record.revision),
+        stopped: record.stopped.map(Into::into),
+        failed: record.failed.iter().map(node_of).collect(),
+        broken_before: record.broken_before.iter().map(node_of).collect(),
+    }
+}
