@@ -277,6 +277,11 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
                 "has its pod{pod} marked PreparingDelete and its hook is gone; the rollout is paused"
             )
         }
+        true if picture.plan.guarded.is_some() => {
+            format!(
+                "has its pod{pod} marked PreparingDelete and its hook is gone; the guard holds the revision"
+            )
+        }
         true => {
             format!("has its pod{pod} marked PreparingDelete and its hook is gone: it goes next")
         }

@@ -251,9 +251,10 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
 fn cure_hook(picture: &Picture, node: &Node) -> String {
     let awaited = awaited(picture, node);
     if awaited.is_empty() {
-        return match picture.is_paused() {
-            true => format!("It goes on when the pause has ended ({PAUSED})."),
-            false => "The controller deletes it within seconds.".to_owned(),
+        return match picture.plan.guarded {
+            _ if picture.is_paused() => format!("It goes on when the pause has ended ({PAUSED})."),
+            Some(guarded) => cure_guarded(picture, guarded),
+            None => "The controller deletes it within seconds.".to_owned(),
         };
     }
     let pod = newest(node)

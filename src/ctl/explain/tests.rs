@@ -4,8 +4,8 @@ use super::*;
 use crate::core::in_place::{Shape, Succession};
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
 use crate::core::{
-    Fleet, Labels, OnFailure, Past, Pause, PauseRecord, Plan, Readiness, Record, RevisionState,
-    Share, Stopped, Strategy, Targeting, Trouble, WayBack, decide,
+    Fleet, Labels, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete, Preparing, Readiness,
+    Record, RevisionState, Share, Stopped, Strategy, Targeting, Trouble, WayBack, decide,
 };
 use crate::ctl::row::SetRow;
 use std::sync::Arc;
@@ -286,6 +286,36 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
             .iter()
             .any(|note| note.contains("although it is paused: n2 ("))
     );
+}
+
+#[test]
+fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
+    let mut leaving = node("n1");
+    leaving.pods[0].exit.preparing = Some(Preparing {
+        since: Some(at(NOW - 60)),
+    });
+    let mut picture = picture(vec![leaving, node("n2")], None);
+    picture.strategy.pre_delete = Some(Arc::new(PreDelete::default()));
+    let stopped = Record {
+        stopped: Some(Stopped::FailedByRevision),
+        ..Record::of("new".into())
+    };
+    let mut said = |record, pause| {
+        (picture.fleet.record, picture.strategy.pause) = (record, pause);
+        picture.plan = decide(&picture.strategy, &picture.fleet, picture.now);
+        (explain(&picture, 0).because, cure(&picture, 0))
+    };
+    let (because, next) = said(Some(stopped.clone()), None);
+    assert!(
+        because.ends_with("its hook is gone; the guard holds the revision"),
+        "{because}"
+    );
+    assert!(next.contains("yurt-ds ctl resume default/web"), "{next}");
+    let (because, next) = said(Some(stopped), Some(Pause::Indefinite));
+    assert!(because.ends_with("the rollout is paused"), "{because}");
+    assert!(next.contains("when the pause has ended"), "{next}");
+    let (because, _) = said(None, None);
+    assert!(!because.contains("guard"), "{because}");
 }
 
 #[test]
