@@ -213,6 +213,11 @@ impl Picture {
         self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
     }
 
+    /// Whether nodes lack an available pod and that may be over in a moment: complete or not, whoever waits waits for them.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
+    }
+
     /// Slots of the budget that are taken now.
     pub(super) fn unavailable(&self) -> usize {
         self.plan.counts.unavailable.saturating_sub(self.next())

@@ -275,6 +275,9 @@ fn message(picture: &Picture) -> String {
         State::Complete(offline) => {
             let whole = match offline {
                 _ if counts.kept > 0 => format!("complete except {}", counts.exceptions()),
+                0 if picture.unavailable() > 0 => {
+                    format!("it was rolled out to all {targeted} nodes")
+                }
                 0 => format!("all {targeted} nodes run it"),
                 1 => "complete except offline: 1 node, which follows when it returns".to_owned(),
                 _ => format!(

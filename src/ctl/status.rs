@@ -199,7 +199,6 @@ impl Show<'_> {
     /// Waits until everything is complete, or something needs a person.
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
-        let mut settled = false;
         let mut view = self.load().await?;
         let mut told = Told::default();
         loop {
@@ -207,14 +206,6 @@ impl Show<'_> {
             loop {
                 let pictures = self.pictures(&mut view);
                 if self.is_over(&pictures) {
-                    if pictures.iter().any(|picture| picture.unavailable() > 0) && !settled {
-                        settled = true; // the news of the last pods may be a moment behind
-                        sleep(REFRESH).await;
-                        match self.next(&mut view, deadline).await {
-                            Next::Outdated => break,
-                            Next::Look | Next::TooLate => continue,
-                        }
-                    }
                     return self.conclude(&pictures, screen, None);
                 }
                 let _ = match (self.is_document(), screen.live) {
@@ -241,8 +232,11 @@ impl Show<'_> {
         }
     }
 
+    /// A rollout that was complete stays so while pods restart; whoever waits wants them to be there.
     fn is_over(&self, pictures: &[Picture]) -> bool {
-        let complete = |picture: &Picture| picture.state().code(self.args.strict) == Code::Complete;
+        let complete = |picture: &Picture| {
+            picture.state().code(self.args.strict) == Code::Complete && !picture.is_recovering()
+        };
         pictures.iter().all(complete)
             || pictures
                 .iter()

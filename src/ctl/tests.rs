@@ -434,6 +434,42 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
     assert!(text.ends_with("all 2 nodes run it\n"), "{text}");
 }
 
+/// The condition may be older than the pods: then it speaks of the same revision, and they are still starting.
+#[tokio::test(start_paused = true)]
+async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complete() {
+    let world = World::with_nodes(2).await;
+    let revision = text_of(&world.json("status web").await["revision"]).to_owned();
+    let complete = json!({
+        "type": "RolloutComplete", "status": "True", "reason": "Complete",
+        "message": format!("revision {revision}: complete"), "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let status = json!({ "status": { "conditions": [complete] } });
+    let (params, patch) = (PatchParams::default(), Patch::Strategic(status));
+    let patched = world.sets().patch_status("web", &params, &patch).await;
+    patched.unwrap();
+    let slow = kubelet::Rule {
+        image: "web:1".into(),
+        node: "n1".into(),
+        behaviour: Behaviour {
+            ready_after: Duration::from_secs(300),
+            ..Behaviour::default()
+        },
+    };
+    world.kubelets.rule(slow).await.unwrap();
+    world.replace("n1").await;
+    let (text, ended) = world.run("status web").await;
+    assert_eq!(ended, Ok(Code::Complete));
+    assert!(
+        text.contains(
+            "it was rolled out to all 2 nodes; 1 node has no available pod at the moment"
+        ),
+        "{text}"
+    );
+    let (text, ended) = world.run("status web --wait").await;
+    assert_eq!(ended, Ok(Code::Complete));
+    assert!(text.ends_with("all 2 nodes run it\n"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_is_told_how_to_upgrade() {
     let world = World::with_nodes(2).await;
