@@ -207,6 +207,9 @@ pub(crate) async fn revoke(
             rule.verbs.retain(|granted| granted != verb);
         }
     }
+    // A rule without a verb is refused.
+    let rules = role.rules.iter_mut();
+    rules.for_each(|rules| rules.retain(|rule| !rule.verbs.is_empty()));
     roles
         .replace(name, &PostParams::default(), &role)
         .await
