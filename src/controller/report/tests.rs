@@ -6,8 +6,9 @@ use super::*;
 use crate::api;
 use crate::core::in_place::Recreate;
 use crate::core::{
-    Cause, Counts, Labels, Node, NodeName, PauseStand, Pod, PodRevision, Progress, Readiness,
-    Record, Reversal, Revision, Stopped, Targeting, Trouble,
+    Action, Cause, Counts, Labels, Node, NodeName, Obstruction, PauseStand, Pod, PodRef,
+    PodRevision, Progress, Readiness, Record, Refusal, Reversal, Revision, Stopped, Targeting,
+    Trouble,
 };
 use crate::index::{Index, SetKey};
 
@@ -556,4 +557,59 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
         said(&unreadable, PAUSED_CONDITION),
         said(&first, PAUSED_CONDITION)
     );
+}
+
+/// Asking once more, or for the first time after a restart, is no news.
+#[test]
+fn a_rollout_that_budgets_hold_up_says_so_once_and_keeps_saying_it_while_it_asks() {
+    let mut fleet = fleet(&["n1", "n2"], None);
+    let pod = fleet.nodes[0].pods[0].clone();
+    let refusal = Refusal {
+        budget: Some("web".into()),
+        obstruction: Obstruction::Exhausted,
+    };
+    fleet.evictions.refuse(&pod, refusal, at(10));
+    let waits = Verdict::BlockedByPdb {
+        since: at(10),
+        obstruction: Obstruction::Exhausted,
+    };
+    let blocked = Plan {
+        blocked: true,
+        ..plan(Phase::Progressing, vec![waits, waits], 2)
+    };
+    let told = report(Vec::new(), &fleet, &blocked);
+    let words = "PodDisruptionBudget web lets no pod go now (disruption: evict); it is asked again";
+    assert_eq!(
+        said(&told, PROGRESSING),
+        format!("True BlockedByPDB revision abc: waiting: {words}")
+    );
+    assert_eq!(events(&told), [("BlockedByPDB", true)]);
+    assert_eq!(
+        events(&report(told.conditions.clone(), &fleet, &blocked)),
+        []
+    );
+    let replacing = Verdict::InProgress(Progress::Replacing);
+    let asks = Plan {
+        actions: vec![Action::Evict(PodRef {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            resource_version: pod.resource_version.clone(),
+        })],
+        ..plan(
+            Phase::Progressing,
+            vec![replacing, Verdict::Budget { broken: false }],
+            2,
+        )
+    };
+    let same = report(told.conditions.clone(), &fleet, &asks);
+    assert_eq!(
+        same.difference(&told.conditions, at(20)),
+        Vec::<Value>::new()
+    );
+    // A pod that goes is news.
+    let goes = Verdict::InProgress(Progress::Terminating);
+    let moving = plan(Phase::Progressing, vec![goes, waits], 1);
+    let moved = report(told.conditions.clone(), &fleet, &moving);
+    assert!(said(&moved, PROGRESSING).contains("being rolled out"));
+    assert_eq!(events(&moved), []);
 }

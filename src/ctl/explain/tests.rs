@@ -4,8 +4,9 @@ use super::*;
 use crate::core::in_place::{Shape, Succession};
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
 use crate::core::{
-    Fleet, Labels, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete, Preparing, Readiness,
-    Record, RevisionState, Share, Stopped, Strategy, Targeting, Trouble, WayBack, decide,
+    Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
+    Preparing, Readiness, Record, Refusal, RevisionState, Share, Stopped, Strategy, Targeting,
+    Trouble, WayBack, decide,
 };
 use crate::ctl::row::SetRow;
 use std::sync::Arc;
@@ -398,4 +399,48 @@ fn a_revision_that_is_taken_back_has_words() {
         "allows none to be down",
     );
     assert_eq!(words, "; taken back to revision 5d4f8 in place: 0 of 1");
+}
+
+/// What is said of a node whose pod was refused so, three seconds ago.
+#[test]
+fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
+    let case = |budget: Option<&str>, obstruction, reason: &str, because: &str, next: &str| {
+        let mut picture = picture(vec![node("n1"), node("n2")], None);
+        let refusal = Refusal {
+            budget: budget.map(Into::into),
+            obstruction,
+        };
+        let pod = picture.fleet.nodes[0].pods[0].clone();
+        picture.fleet.evictions.refuse(&pod, refusal, at(NOW - 3));
+        picture.strategy.disruption = Disruption::Evict;
+        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+        let found = explain(&picture, 0);
+        assert_eq!(picture.plan.verdicts[0].word(), "BlockedByPDB");
+        assert_eq!(found.reason.as_deref(), Some(reason));
+        assert_eq!(found.since, Some(at(NOW - 3)));
+        assert!(found.because.contains(because), "{}", found.because);
+        let cure = cure(&picture, 0);
+        assert!(cure.contains(next), "{cure}");
+    };
+    case(
+        Some("web"),
+        Obstruction::Exhausted,
+        "Exhausted",
+        "its pod p-n1 is to be evicted, and PodDisruptionBudget web does not let it go now",
+        "kubectl -n default describe poddisruptionbudget web",
+    );
+    case(
+        Some("web"),
+        Obstruction::NotComputed,
+        "NotComputed",
+        "Kubernetes cannot count for PodDisruptionBudget web",
+        "Set minAvailable of the budget to a number",
+    );
+    case(
+        None,
+        Obstruction::Several,
+        "Several",
+        "more than one PodDisruptionBudget selects it",
+        "kubectl -n default get poddisruptionbudgets",
+    );
 }
