@@ -58,6 +58,13 @@ guard_takes_the_same_pod_back() {
   set_image back "$new"
   until_true 120 "version 2 on both" both_serve back 2
   until_true 60 "complete" is_complete back
+
+  say "an image that is not there: the kubelet has stopped the old container already"
+  annotate back '{"predownload": "best-effort"}'
+  set_image back "${old%:*}:missing"
+  until_true 150 "stopped" is_stopped back
+  until_true 60 "taken back" was_taken_back back
+  until_true 30 "version 2 on both" both_serve back 2
   for node in "${nodes[@]}"; do is_same back "$node" "${before[$node]}" || fail "$node has another pod"; done
 }
 
