@@ -1,0 +1,235 @@
+//! What is said of a fleet when its actions are chosen: numbers, phase, and when to look again.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::Draft;
+use crate::core::budget::starting_until;
+use crate::core::classify::{Class, later};
+use crate::core::fleet::{Node, Pod, PodRevision};
+use crate::core::pause::PauseStand;
+use crate::core::plan::{Counts, Phase, Plan};
+use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
+use crate::core::{phase, removal, surge};
+
+impl Draft<'_> {
+    pub(super) fn finish(self, phase: Option<Phase>) -> Plan {
+        let counts = self.counts();
+        let waves = match phase {
+            Some(Phase::Behind(_)) => Vec::new(),
+            _ => self.gates.front.told(self.strategy.max_unavailable),
+        };
+        // Who was refused and is asked once more does not move before the answer is another one.
+        let begun = self.actions.iter().filter(|action| action.begins());
+        let moving = begun.count() > self.gates.asking.again();
+        let blocked = self.blocked_since().filter(|_| !moving);
+        let judged = || {
+            let stopped = match self.guard.gate {
+                Some(Guarded::Stopped(stopped))
+                    if counts.outdated > 0 || self.reversal.is_some() =>
+                {
+                    Some(stopped)
+                }
+                _ => None,
+            };
+            let about = (self.fleet, self.verdicts.as_slice(), stopped, blocked);
+            phase::of_rollout(about, &counts, moving, self.now)
+        };
+        let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
+        let next_wake = self
+            .turns()
+            .chain(wake)
+            .chain(self.scope.next_change())
+            .chain(self.opens)
+            .chain(self.pulls_again)
+            .chain(self.guard.changes)
+            .chain(self.gate_changes())
+            .chain(self.reverts_again)
+            .chain(self.asked_again())
+            .chain(self.pause.as_ref().map(PauseStand::changes))
+            .min();
+        Plan {
+            actions: self.actions,
+            recreates: self.recreates,
+            verdicts: self.verdicts,
+            pulls: self.pulls,
+            counts,
+            phase,
+            opens: self.opens,
+            domains: self.domains,
+            guarded: self.guard.gate,
+            record: self.guard.record,
+            reversal: self.reversal,
+            pause: self.pause,
+            waves,
+            blocked: blocked.is_some(),
+            next_wake,
+        }
+    }
+
+    /// Since when nothing moves before a disruption budget lets a pod go; `None`: something does, or may by itself.
+    fn blocked_since(&self) -> Option<Timestamp> {
+        let (mut since, mut others) = (None, self.opens.is_some());
+        for (position, verdict) in self.verdicts.iter().enumerate() {
+            match *verdict {
+                Verdict::BlockedByPdb { since: from, .. } => {
+                    since = since.max(Some(from));
+                    let pod = leaving(&self.fleet.nodes[position]);
+                    others |= pod.is_some_and(|pod| self.gates.asking.is_hurried(pod));
+                }
+                Verdict::InProgress(_)
+                | Verdict::HookPending { .. }
+                | Verdict::FailedByRevision { .. }
+                | Verdict::OutOfWindow { .. }
+                | Verdict::PullPending(_)
+                | Verdict::Revert(_)
+                | Verdict::Guarded(_) => others = true,
+                Verdict::WaveNotOpen { why, .. } => {
+                    others |= !matches!(why, WaveShut::Unfinished { .. });
+                }
+                _ => {}
+            }
+        }
+        since.filter(|_| !others)
+    }
+
+    /// When a pod may be asked for again that a disruption budget did not let go.
+    fn asked_again(&self) -> Option<Timestamp> {
+        let nodes = self.fleet.nodes.iter().zip(&self.verdicts);
+        let waits =
+            |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });
+        let waiting = nodes.filter(|(_, told)| waits(told));
+        let due = waiting.filter_map(|(node, _)| self.gates.asking.due(leaving(node)?));
+        due.filter(|due| *due > self.now).min()
+    }
+
+    /// When a gate opens or shuts for a node that waits.
+    fn gate_changes(&self) -> Option<Timestamp> {
+        let waits = |class: &Class| matches!(class, Class::Outdated { .. });
+        let waiting = self.classes.iter().enumerate();
+        let waiting = waiting.filter(|(_, class)| waits(class));
+        waiting
+            .filter_map(|(position, _)| self.gates.changes_at(position))
+            .min()
+    }
+
+    /// When nodes change their class by time alone: back for long enough, or available for long enough.
+    fn turns(&self) -> impl Iterator<Item = Timestamp> {
+        let available_at = |node: &Node| {
+            let pod = node.pods.iter().find(|pod| !pod.terminating)?;
+            let since = pod.ready_since?;
+            // While its image changes no time makes it available.
+            (!pod.in_place.is_under_way()).then(|| later(since, self.strategy.min_ready))
+        };
+        let turn = move |(node, class): (&Node, &Class)| match *class {
+            Class::InProgress(Progress::Young { available_at }) => Some(available_at),
+            Class::InProgress(Progress::Surplus) => {
+                let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
+                let ripe = pods.map(|since| later(since, self.strategy.min_ready));
+                ripe.filter(|at| *at > self.now).min()
+            }
+            Class::Surging(pair) => pair.turn,
+            Class::Outdated {
+                settling: Some(until),
+                ..
+            } => Some(until),
+            Class::Preparing {
+                preparing,
+                available,
+                overdue,
+                settling,
+            } => {
+                let overdue_at = removal::overdue_at(preparing).filter(|_| !overdue);
+                let available_at = available_at(node).filter(|_| !available);
+                let turns = [overdue_at, available_at, settling];
+                turns.into_iter().flatten().min()
+            }
+            Class::Outdated {
+                available: false, ..
+            }
+            | Class::InProgress(Progress::Reverting { .. })
+            | Class::Unknown { available: false } => {
+                let waves = self.strategy.waves.is_some();
+                let started = waves.then(|| starting_until(self.strategy, node));
+                let started = started.flatten().filter(|at| *at > self.now);
+                available_at(node).into_iter().chain(started).min()
+            }
+            _ => None,
+        };
+        self.fleet.nodes.iter().zip(&self.classes).filter_map(turn)
+    }
+
+    /// Whether one of the pods of a node is of the current revision and available.
+    fn serves(&self, position: usize) -> bool {
+        let ripe = |since| later(since, self.strategy.min_ready) <= self.now;
+        self.fleet.nodes[position].pods.iter().any(|pod| {
+            !pod.terminating
+                && pod.revision == PodRevision::Current
+                && pod.ready_since.is_some_and(ripe)
+        })
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts {
+            targeted: self.budget.targeted,
+            base: self.budget.base,
+            allowed: self.budget.allowed,
+            failures: self.guard.failures,
+            threshold: self.guard.threshold,
+            ..Counts::default()
+        };
+        counts.unavailable = self.budget.used();
+        (counts.surging, counts.surge_allowed) = (self.budget.surging, self.budget.surge);
+        for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
+            counts.by_word[verdict.index()] += 1;
+            counts.updated += usize::from(match class {
+                Class::Done => true,
+                Class::InProgress(Progress::Surplus) => self.serves(position),
+                _ => false,
+            });
+            match *class {
+                Class::Offline { updated, .. } => {
+                    counts.offline += 1;
+                    counts.offline_outdated += usize::from(!updated);
+                }
+                Class::Failed { cause, .. } => {
+                    counts.failed += 1;
+                    let lost = usize::from(cause == Cause::NodeLost);
+                    counts.offline += lost;
+                    counts.lost += lost;
+                }
+                Class::InProgress(progress) => {
+                    let is_back = matches!(progress, Progress::Reverting { .. });
+                    counts.in_progress += 1;
+                    counts.outdated += usize::from(is_back);
+                    counts.reverted += usize::from(is_back);
+                }
+                Class::Kept(_) => counts.kept += 1,
+                Class::Outdated {
+                    settling: Some(_), ..
+                } => counts.offline_outdated += 1,
+                Class::Preparing { .. } | Class::Surging(_) => counts.outdated += 1,
+                Class::Outdated { available, .. } => {
+                    let replacing = matches!(
+                        verdict,
+                        Verdict::InProgress(Progress::Replacing) | Verdict::HookPending { .. }
+                    );
+                    let surging = *verdict == Verdict::InProgress(Progress::SurgeStarting);
+                    counts.surging += usize::from(surging);
+                    counts.reverted += usize::from(*verdict == Verdict::Revert(Revert::Done));
+                    counts.outdated += 1;
+                    counts.unavailable += usize::from(available && replacing);
+                    counts.in_progress += usize::from(replacing);
+                    counts.broken_before += usize::from(!available && !replacing);
+                }
+                _ => {}
+            }
+        }
+        counts
+    }
+}
+
+/// The pod of a node that has to go, whether another one stands beside it or not.
+fn leaving(node: &Node) -> Option<&Pod> {
+    let is_old = |pod: &&Pod| pod.revision == PodRevision::Outdated;
+    surge::alive(node).filter(is_old)
+}
