@@ -1,0 +1,238 @@
+//! What the loop asks the API server for.
+
+use k8s_openapi::jiff::Timestamp;
+use tracing::info;
+
+use super::{Done, Engine, UNSEEN, patched};
+use crate::controller::metrics::Withheld;
+use crate::controller::report::Report;
+use crate::controller::surge::{For, Wanted};
+use crate::core::{Action, Behind};
+use crate::index::{Doubt, Overlay, SetKey, Write};
+
+impl Engine {
+    /// Starts the writes, unless this replica does not lead or the API server refused a moment ago.
+    pub(super) fn write(
+        &mut self,
+        key: &SetKey,
+        actions: Vec<Action>,
+        report: Option<Report>,
+        now: Timestamp,
+    ) {
+        if !self.parts.writer.may_write() {
+            self.parts
+                .metrics
+                .withheld(Withheld::NotLeader, actions.len());
+            return;
+        }
+        if let Some(report) = report {
+            self.report(key, report, now);
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if let Some(until) = state.pods.holds(now) {
+            if !actions.is_empty() {
+                state.wake = state.wake.into_iter().chain([until]).min();
+            }
+            return;
+        }
+        let surges_held = state.surges.holds(now);
+        let mut wanted = Vec::new();
+        for action in state.without_repetition(actions, now) {
+            match action {
+                Action::Surge { .. } if surges_held.is_some() => {}
+                Action::Surge {
+                    ref node,
+                    ref beside,
+                    ref revision,
+                } => {
+                    wanted.push(Wanted {
+                        node: node.clone(),
+                        beside: beside.clone(),
+                        revision: revision.clone(),
+                    });
+                    let state = self.state.sets.entry(key.clone()).or_default();
+                    state.patched.insert(patched(&action), (action, now));
+                }
+                action => self.start(key, action, now),
+            }
+        }
+        self.surge(key, wanted);
+        let state = self.state.sets.entry(key.clone()).or_default();
+        let sent = state.patched.values().map(|(_, at)| *at).min();
+        let unseen = sent.and_then(|at| at.checked_add(UNSEEN).ok());
+        let again = unseen.into_iter().chain(surges_held);
+        state.wake = state.wake.into_iter().chain(again).min();
+    }
+
+    /// Makes pods beside others.
+    fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>) {
+        let Some(set) = self.parts.feed.index.set(key).map(For::of) else {
+            return;
+        };
+        if wanted.is_empty() {
+            return;
+        }
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
+        let (writer, key) = (self.parts.writer.clone(), key.clone());
+        self.state.done.spawn(async move {
+            let made = writer.surge(&key, &set, &wanted).await;
+            Done::Surged(key, wanted, made)
+        });
+    }
+
+    fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
+        let Some(whom) = self.parts.feed.index.set(key).map(For::of) else {
+            return;
+        };
+        let write = match &action {
+            Action::Evict(_) | Action::Retire { evict: true, .. } => Some(Write::Eviction),
+            Action::Delete(_) | Action::Retire { .. } => Some(Write::Deletion),
+            Action::Mark {
+                preparing: Some(true),
+                ..
+            } => Some(Write::Preparing),
+            Action::UpdateInPlace { renewal, .. } => Some(Write::Renewal {
+                to: renewal.revision.clone(),
+                from: renewal.reverts.clone(),
+            }),
+            _ => None,
+        };
+        if let Some(write) = write.clone()
+            && let Some(set) = self.parts.feed.index.set_mut(key)
+        {
+            if !matches!(&write, Write::Renewal { from: Some(_), .. }) {
+                set.begin_replacement(&action.pod().uid);
+            }
+            set.lay_over(
+                action.pod().uid.clone(),
+                Overlay {
+                    at: now,
+                    write,
+                    doubt: Doubt::Accepted,
+                },
+            );
+        }
+        if let Some(set) = self.parts.feed.index.set_mut(key) {
+            match &action {
+                Action::AskForImages { pod, revision, .. } => {
+                    set.lay_request(pod.uid.clone(), revision.clone(), now);
+                }
+                Action::RemoveConditions { pod, .. } => set.lift_request(&pod.uid),
+                _ => {}
+            }
+        }
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.under_way += 1;
+        if write.is_none() {
+            state
+                .patched
+                .insert(patched(&action), (action.clone(), now));
+        }
+        if let Action::Retire { successor, .. } = &action {
+            let follows = Action::HandOver(successor.clone());
+            state.patched.insert(patched(&follows), (follows, now));
+        }
+        let (writer, key) = (self.parts.writer.clone(), key.clone());
+        self.state.done.spawn(async move {
+            let result = writer.act(&key, &whom, &action, now).await;
+            if let (Action::Retire { pod, successor, .. }, Ok(()), Some(write)) =
+                (&action, &result, &write)
+            {
+                // At once, before the old pod is gone.
+                let handed = writer.hand_over(&key, &whom, successor).await;
+                return Done::Retired(
+                    key,
+                    pod.clone(),
+                    write.clone(),
+                    successor.uid.clone(),
+                    handed,
+                );
+            }
+            match write {
+                Some(write) => Done::Replaced(key, action.pod().clone(), write, result),
+                None => Done::Patched(key, action.pod().uid.clone(), result),
+            }
+        });
+    }
+
+    pub(super) fn report(&mut self, key: &SetKey, report: Report, now: Timestamp) {
+        let Some(set) = self.parts.feed.index.set(key) else {
+            return;
+        };
+        let conditions = report.difference(&set.conditions, now);
+        let uid = set.uid.clone();
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if conditions.is_empty() {
+            state.reported = None;
+            self.remember_pause(key, &report);
+            return;
+        }
+        let waiting = |(sent, at): &(Report, Timestamp)| {
+            sent.conditions == report.conditions && now.duration_since(*at) < UNSEEN
+        };
+        if state.reported.as_ref().is_some_and(waiting) {
+            return;
+        }
+        if let Some(until) = state.reports.holds(now) {
+            state.wake = state.wake.into_iter().chain([until]).min();
+            return;
+        }
+        let mut first = Vec::new();
+        for notice in &report.notices {
+            info!(daemonset = %key, note = notice.note, "{}", notice.reason);
+            match &notice.mark {
+                None => self.publish(key, notice),
+                Some(mark) => {
+                    let event = self.event(key, notice);
+                    first.extend(event.map(|(about, severity)| {
+                        let events = &self.parts.events;
+                        events.said_once(&about, severity, notice.reason, &notice.note, mark)
+                    }));
+                }
+            }
+        }
+        self.remember_pause(key, &report);
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.reported = Some((report, now));
+        state.under_way += 1;
+        let (writer, key) = (self.parts.writer.clone(), key.clone());
+        self.state.done.spawn(async move {
+            // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
+            // the same.
+            futures::future::join_all(first).await;
+            let result = writer.patch_set(&key, &uid, conditions).await;
+            Done::Reported(key, result)
+        });
+    }
+
+    /// Reads live what the watches leave in doubt (spec/openyurt-upgrade-model.md §4.2, steps 4 and 6).
+    pub(super) fn look_up(
+        &mut self,
+        key: &SetKey,
+        reason: Behind,
+        since: Timestamp,
+        now: Timestamp,
+    ) {
+        let unknown = if reason == Behind::UnknownRevision {
+            self.parts.feed.index.unknown_hashes(key)
+        } else {
+            Vec::new()
+        };
+        let Some(set) = self.parts.feed.index.set(key) else {
+            return;
+        };
+        let (wake, lookup) = self
+            .parts
+            .lookups
+            .wanted(key, set, reason, unknown, since, now);
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.wake = state.wake.into_iter().chain([wake]).min();
+        if let Some(lookup) = lookup {
+            state.under_way += 1;
+            let key = key.clone();
+            self.state
+                .done
+                .spawn(async move { Done::Looked(key, lookup.await) });
+        }
+    }
+}
