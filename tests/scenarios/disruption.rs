@@ -134,7 +134,7 @@ scenarios! {
             .at_least(3)
             .image(NEW)
             .until(blocked())
-            .expect(condition("Progressing", "True", BLOCKED).and(one_event("Warning", BLOCKED)))
+            .until(condition("Progressing", "True", BLOCKED).and(one_event("Warning", BLOCKED)))
             .throughout(untouched(1..=3).and(blocked()), pace.pick(300, 45))
             .expect(one_event("Warning", BLOCKED))
             .lowered_to(2)

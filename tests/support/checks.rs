@@ -118,6 +118,18 @@ pub(crate) fn replaced(nodes: impl IntoIterator<Item = usize>) -> Check {
     })
 }
 
+/// These nodes have another pod than the one that was remembered, of whatever revision and state.
+pub(crate) fn made_anew(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    Check::new(format!("another pod on {nodes:?}"), move |picture| {
+        let mut nodes = nodes.iter().map(|number| picture.node(*number));
+        let waits = |node: &String| is_same(picture, node) || picture.living(node).next().is_none();
+        nodes.find(waits).map_or(Ok(()), |node| {
+            Err(format!("{node} has the same pod, or none"))
+        })
+    })
+}
+
 /// These nodes have the pod that was remembered, updated in place: available, and of the current revision.
 pub(crate) fn renewed(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();

@@ -118,11 +118,13 @@ impl Stage {
     /// Waits until what is available to the monitor is surely available to the controller, which heard of it by a watch of
     /// its own: which node is the first depends on that.
     async fn until_seen(&self) -> Result<(), String> {
-        let lag = self
-            .world
-            .pace
-            .pick(Duration::from_millis(100), Duration::from_secs(3));
-        self.perform(&Step::Wait(lag)).await
+        self.perform(&Step::Wait(self.lag())).await
+    }
+
+    /// How long what happened may take to be seen.
+    fn lag(&self) -> Duration {
+        let (embedded, real) = (Duration::from_millis(100), Duration::from_secs(3));
+        self.world.pace.pick(embedded, real)
     }
 
     /// What the API server recorded agrees with what the monitor saw.
@@ -181,7 +183,13 @@ impl Stage {
         self.monitor.lock().await.until(check, limit).await
     }
 
+    /// Nobody asks for anything, once what was under way is done.
     async fn quiet(&self, time: Duration) -> Result<(), String> {
+        let watch = |time| async move {
+            let quiet = Check::new("quiet", |_| Ok(()));
+            self.monitor.lock().await.throughout(&quiet, time).await
+        };
+        watch(self.lag()).await?;
         let requests = || {
             self.world
                 .backend
@@ -189,11 +197,7 @@ impl Stage {
                 .map_err(|error| format!("{error:#}"))
         };
         let before = requests()?;
-        self.monitor
-            .lock()
-            .await
-            .throughout(&Check::new("quiet", |_| Ok(())), time)
-            .await?;
+        watch(time).await?;
         match requests()? - before {
             0 => Ok(()),
             more => Err(format!("{more} requests within {time:?} of quiet")),
