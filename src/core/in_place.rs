@@ -15,6 +15,7 @@ mod succession;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -37,6 +38,8 @@ pub struct InPlace {
     pub is_over: bool,
     /// The last update in place that we asked for.
     pub update: Option<Update>,
+    /// The containers that this update has not brought to their new images yet, with what they were like before it.
+    pub unfinished: BTreeMap<String, Before>,
     /// The stopped revision that this update took it back from; `None`: it did not.
     pub reverted_from: Option<Revision>,
 }
@@ -139,7 +142,7 @@ pub struct Renewal {
     /// What differs.
     pub change: Arc<Change>,
     /// What the containers were like before, for the pod's own memory.
-    pub before: std::collections::BTreeMap<String, Before>,
+    pub before: BTreeMap<String, Before>,
     /// The stopped revision that the pod is taken back from; `None`: it gets the current one.
     pub reverts: Option<Revision>,
 }

@@ -261,6 +261,9 @@ fn in_place(
         revision: hash.map(|hash| Revision::from(&**hash)),
         is_over: ["Failed", "Succeeded"].contains(&pod.status.phase.as_str()),
         update: state.map(|state| state.progress(&containers, is_seen(pod))),
+        unfinished: state.map_or_else(Default::default, |state| {
+            state.unfinished(&containers, is_seen(pod))
+        }),
         reverted_from: state.and_then(|state| Some(state.reverted_from.as_deref()?.into())),
         containers: known.map_or_else(|| containers.into(), |before| before.containers.clone()),
     }

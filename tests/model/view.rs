@@ -152,6 +152,7 @@ impl State {
                 containers: Arc::new([container(pod.template)]),
                 is_over: false,
                 update: pod.changing.then(under_way),
+                unfinished: Default::default(),
                 reverted_from: None,
             },
             exit: Exit {

@@ -47,6 +47,11 @@ pub struct Before {
 pub(super) fn before(change: &Change, pod: &InPlace) -> BTreeMap<String, Before> {
     let worth = pod.containers.iter().filter_map(|container| {
         let changes = !container.is_init && change.images.contains_key(&container.name);
+        // One that an earlier update has not finished with is not done because this one leaves it alone.
+        let unfinished = pod.unfinished.get(&*container.name).filter(|_| !changes);
+        if let Some(unfinished) = unfinished.filter(|_| !container.is_init) {
+            return Some((container.name.to_string(), unfinished.clone()));
+        }
         let before = Before {
             image_id: changes.then(|| container.image_id.to_string()),
             restart_count: container.restarts,
@@ -61,18 +66,37 @@ pub(super) fn before(change: &Change, pod: &InPlace) -> BTreeMap<String, Before>
 impl State {
     /// How far the update has come. `seen`: the kubelet has looked at the pod since (`None`: it does not say).
     pub fn progress(&self, containers: &[Container], seen: Option<bool>) -> Update {
-        let is_done = |(name, before): (&String, &Before)| {
-            let Some(image_id) = &before.image_id else {
-                return true;
-            };
-            let mut containers = containers.iter();
-            let container = containers.find(|known| *known.name == **name);
-            container.is_some_and(|now| is_done(before, image_id, now, seen))
-        };
         Update {
             at: self.update_timestamp.0,
-            is_carried_out: self.last_container_statuses.iter().all(is_done),
+            is_carried_out: self.awaited(containers, seen).next().is_none(),
         }
+    }
+
+    /// The containers that do not run their new images yet, with what they were like before.
+    pub fn unfinished(
+        &self,
+        containers: &[Container],
+        seen: Option<bool>,
+    ) -> BTreeMap<String, Before> {
+        let awaited = self.awaited(containers, seen);
+        awaited
+            .map(|(name, before)| (name.clone(), before.clone()))
+            .collect()
+    }
+
+    fn awaited(
+        &self,
+        containers: &[Container],
+        seen: Option<bool>,
+    ) -> impl Iterator<Item = (&String, &Before)> {
+        let is_awaited = move |(name, before): &(&String, &Before)| {
+            before.image_id.as_ref().is_some_and(|image_id| {
+                let mut containers = containers.iter();
+                let container = containers.find(|known| *known.name == ***name);
+                !container.is_some_and(|now| is_done(before, image_id, now, seen))
+            })
+        };
+        self.last_container_statuses.iter().filter(is_awaited)
     }
 
     /// How many of `restarts` of the container `name` belong to the present revision: none of those before it, and not

@@ -229,6 +229,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
         containers: [main, side, injected].into(),
         is_over: false,
         update: None,
+        unfinished: BTreeMap::new(),
         reverted_from: None,
     };
     let strategy = Strategy {
@@ -297,4 +298,36 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
     // That of the next reminder alone.
     let reminder = Some(at(100 + 24 * 60 * 60));
     assert_eq!(plan.next_wake, reminder, "{:?}", plan.verdicts);
+}
+
+/// Found by the properties: the labels of the template change while the image of a pod changes.
+#[test]
+fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
+    let first = state("a");
+    let renewed = |now: Container| {
+        let pod = InPlace {
+            containers: [now.clone()].into(),
+            update: Some(first.progress(std::slice::from_ref(&now), None)),
+            unfinished: first.unfinished(std::slice::from_ref(&now), None),
+            ..InPlace::default()
+        };
+        let labels = Arc::new(Change::default());
+        let renewal = renewal_to(&"newer".into(), &pod, &labels);
+        State {
+            last_container_statuses: renewal.before,
+            ..state("a")
+        }
+    };
+    let old = container("main:1", "a", 3);
+    let new = container("main:2", "b", 4);
+    let is_carried_out = |state: &State, now: &Container| {
+        let progress = state.progress(std::slice::from_ref(now), None);
+        progress.is_carried_out
+    };
+    let again = renewed(old.clone());
+    assert_eq!(again.last_container_statuses, first.last_container_statuses);
+    assert!(!is_carried_out(&again, &old) && is_carried_out(&again, &new));
+    // The same content under another name: whoever was done stays so.
+    let same = container("main:1", "a", 4);
+    assert!(is_carried_out(&renewed(same.clone()), &same));
 }
