@@ -10,7 +10,6 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::Class;
 use super::eviction::Asking;
 use super::fleet::{Fleet, Node, Pod};
 use super::in_place::{Way, way};
@@ -42,7 +41,6 @@ impl<'a> Gates<'a> {
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &'a Fleet,
-        classes: &[Class],
         front: Front<'a>,
         guarded: Option<Guarded>,
         now: Timestamp,
@@ -54,7 +52,7 @@ impl<'a> Gates<'a> {
             guarded,
             front,
             openings: Openings::of(strategy, fleet, now),
-            images: Images::of(strategy, fleet, classes, now),
+            images: Images::of(strategy, fleet, now),
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
             now,

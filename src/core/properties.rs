@@ -7,6 +7,7 @@
 mod evictions;
 mod guarded;
 mod paused;
+mod place;
 mod pulls;
 mod revert;
 mod sequence;
@@ -41,6 +42,7 @@ fn config() -> ProptestConfig {
     ProptestConfig {
         rng_seed,
         failure_persistence: None,
+        max_global_rejects: asked.max_global_rejects.max(4 * asked.cases),
         ..asked
     }
 }
@@ -89,40 +91,53 @@ fn strategies() -> impl Random<Strategy> {
             prop_oneof![Just(Disruption::Delete), Just(Disruption::Evict)],
         ),
     );
+    let manner = prop_oneof![
+        3 => Just(RollingUpdateType::Standard),
+        1 => Just(RollingUpdateType::InPlaceIfPossible)
+    ];
     let guard = (
         option::weighted(0.3, 1..400_u64),
         option::weighted(0.3, (0..4_u32).prop_map(Share::Number)),
         option::weighted(0.1, prop_oneof!["new", "old"]),
         prop::bool::weighted(0.1),
     );
-    (modes(), shares(), pauses(), times, scope, (pace, guard)).prop_map(
-        |(mode, max_unavailable, pause, (min_ready, ready_settle), scope, rest)| {
-            let (partition, zone, topology, waves) = scope;
-            let (pace, guard) = rest;
-            Strategy {
-                topology,
-                waves,
-                min_interval: Duration::from_secs(pace.0.unwrap_or(0)),
-                ramp_up: pace.1,
-                failure_window: guard.0.map(Duration::from_secs),
-                failure_threshold: guard.1,
-                resume: guard.2.map(|hash| hash.as_str().into()),
-                broken_unlimited: guard.3,
-                window: pace.2,
-                image_predownload_parallelism: pace.3.0,
-                predownload: pace.3.1,
-                pre_delete: pace.4.0,
-                disruption: pace.4.1,
-                max_unavailable,
-                partition: partition.unwrap_or(Share::Number(0)),
-                selector: zone.map(|zone| selector(&zone)),
-                pause,
-                min_ready: Duration::from_secs(min_ready),
-                ready_settle: Duration::from_secs(ready_settle),
-                ..Strategy::of(mode)
-            }
-        },
+    (
+        modes(),
+        shares(),
+        pauses(),
+        times,
+        scope,
+        (pace, guard, manner),
     )
+        .prop_map(
+            |(mode, max_unavailable, pause, (min_ready, ready_settle), scope, rest)| {
+                let (partition, zone, topology, waves) = scope;
+                let (pace, guard, rolling_update_type) = rest;
+                Strategy {
+                    rolling_update_type,
+                    topology,
+                    waves,
+                    min_interval: Duration::from_secs(pace.0.unwrap_or(0)),
+                    ramp_up: pace.1,
+                    failure_window: guard.0.map(Duration::from_secs),
+                    failure_threshold: guard.1,
+                    resume: guard.2.map(|hash| hash.as_str().into()),
+                    broken_unlimited: guard.3,
+                    window: pace.2,
+                    image_predownload_parallelism: pace.3.0,
+                    predownload: pace.3.1,
+                    pre_delete: pace.4.0,
+                    disruption: pace.4.1,
+                    max_unavailable,
+                    partition: partition.unwrap_or(Share::Number(0)),
+                    selector: zone.map(|zone| selector(&zone)),
+                    pause,
+                    min_ready: Duration::from_secs(min_ready),
+                    ready_settle: Duration::from_secs(ready_settle),
+                    ..Strategy::of(mode)
+                }
+            },
+        )
 }
 
 /// A window that opens and closes within minutes of now, a Friday at 08:00.
@@ -168,33 +183,36 @@ fn fleets() -> impl Random<Fleet> {
         1 => Just(RevisionState::Behind(Behind::Mismatch)),
     ];
     let record = option::weighted(0.3, guarded::records());
+    let told = (place::successions(), record);
     let fleet = (
         revision,
         any::<bool>(),
         vec(nodes(), 0..24),
-        record,
+        told,
         paused::records(),
     );
-    fleet.prop_map(|(revision, replaces, mut nodes, record, pause)| {
-        for (i, node) in nodes.iter_mut().enumerate() {
-            node.name = format!("n{i:02}").into();
-            for (j, pod) in node.pods.iter_mut().enumerate() {
-                pod.name = format!("p{i:02}-{j}").into();
-                pod.uid = format!("u{i:02}-{j}").into();
+    fleet.prop_map(
+        |(revision, replaces, mut nodes, (successions, record), pause)| {
+            for (i, node) in nodes.iter_mut().enumerate() {
+                node.name = format!("n{i:02}").into();
+                for (j, pod) in node.pods.iter_mut().enumerate() {
+                    pod.name = format!("p{i:02}-{j}").into();
+                    pod.uid = format!("u{i:02}-{j}").into();
+                }
+                sort_pods(node);
             }
-            sort_pods(node);
-        }
-        Fleet {
-            revision,
-            replaces,
-            evictions: Default::default(),
-            successions: Default::default(),
-            way_back: Default::default(),
-            record,
-            pause: Some(pause),
-            nodes,
-        }
-    })
+            Fleet {
+                revision,
+                replaces,
+                evictions: Default::default(),
+                successions,
+                way_back: Default::default(),
+                record,
+                pause: Some(pause),
+                nodes,
+            }
+        },
+    )
 }
 
 fn sort_pods(node: &mut Node) {
@@ -266,10 +284,11 @@ fn pods() -> impl Random<Pod> {
             option::of(recent()),
         ),
         (revision, prop::bool::weighted(0.15), trouble, conditions),
-        exits(),
+        (exits(), place::pods()),
     )
-        .prop_map(|((created, started, ready_since, unready), rest, exit)| {
+        .prop_map(|((created, started, ready_since, unready), rest, own)| {
             let ((revision, number), terminating, trouble, (need_upgrade, image_ready)) = rest;
+            let (exit, in_place) = own;
             Pod {
                 name: "".into(),
                 uid: "".into(),
@@ -285,7 +304,7 @@ fn pods() -> impl Random<Pod> {
                 ready_since,
                 unready_since: unready.filter(|_| ready_since.is_none()),
                 started,
-                in_place: Default::default(),
+                in_place,
                 trouble: trouble.map(|(reason, restarts)| Trouble {
                     reason: reason.into(),
                     restarts,
@@ -371,10 +390,15 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 };
                 pod.in_place.revision = Some(renewal.revision.clone());
                 pod.in_place.reverted_from = renewal.reverts.clone();
+                // What kept the old containers from running says nothing of the new ones.
+                pod.trouble = None;
+                let mut unfinished = renewal.before.clone();
+                unfinished.retain(|_, before| before.image_id.is_some());
                 pod.in_place.update = Some(in_place::Update {
                     at: now(),
-                    is_carried_out: renewal.change.images.is_empty(),
+                    is_carried_out: unfinished.is_empty(),
                 });
+                pod.in_place.unfinished = unfinished;
             }
             Action::Mark {
                 preparing, gate, ..
@@ -440,14 +464,16 @@ fn request(revision: &Revision) -> OtaCondition {
     }
 }
 
+/// The pods that the plan replaces: deletes, or updates in place.
 fn deleted(plan: &Plan) -> Vec<&PodRef> {
-    let mut deleted = Vec::new();
-    for action in &plan.actions {
-        if let Action::Delete(pod) | Action::Evict(pod) = action {
-            deleted.push(pod);
-        }
-    }
-    deleted
+    let replaces = |action: &&Action| {
+        matches!(
+            action,
+            Action::Delete(_) | Action::Evict(_) | Action::UpdateInPlace { .. }
+        )
+    };
+    let replaced = plan.actions.iter().filter(replaces);
+    replaced.map(Action::pod).collect()
 }
 
 /// The pods whose replacement begins with this plan.
@@ -464,7 +490,7 @@ fn begun<'a>(fleet: &Fleet, plan: &'a Plan) -> Vec<&'a PodRef> {
 
 fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
     let ripe = |since| later(since, strategy.min_ready) <= now;
-    !pod.terminating && pod.ready_since.is_some_and(ripe)
+    !pod.terminating && !pod.in_place.is_under_way() && pod.ready_since.is_some_and(ripe)
 }
 
 /// Whether a node waits for its wave, whatever else keeps it from beginning.
@@ -628,7 +654,7 @@ proptest! {
         if !deleted.is_empty() {
             let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
             let mut current = pods.filter(|pod| pod.revision == PodRevision::Current);
-            prop_assert!(current.all(|pod| later(pod.created, strategy.min_interval) <= now()));
+            prop_assert!(current.all(|pod| later(pod.revised(), strategy.min_interval) <= now()));
         }
     }
 
@@ -705,17 +731,23 @@ proptest! {
         let plan = decide(&strategy, &fleet, now());
         let hook = strategy.pre_delete.clone().unwrap_or_default();
         let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
-        for gone in deleted(&plan) {
-            let mut pods = pods.clone();
-            prop_assert!(pods.all(|pod| pod.uid != gone.uid || !hook.hooks(&pod.exit)));
+        for action in &plan.actions {
+            if let Action::Delete(gone) | Action::Evict(gone) = action {
+                let mut pods = pods.clone();
+                prop_assert!(pods.all(|pod| pod.uid != gone.uid || !hook.hooks(&pod.exit)));
+            }
         }
         let behind = plan.verdicts.contains(&Verdict::NativeControllerBehind);
         if is_paused(&strategy, now()) || behind || matches!(plan.phase, Phase::Behind(_)) {
             return Ok(());
         }
         let then = carry_out(&fleet, &plan);
+        // One that is updated in place asked nobody, and loses its mark as soon as that shows.
+        let renewed: Vec<_> = deleted(&plan).iter().map(|pod| &pod.uid).collect();
         for (node, verdict) in then.nodes.iter().zip(&plan.verdicts).filter(|(n, _)| n.is_ready()) {
-            let marked = |pod: &&Pod| !pod.terminating && pod.exit.preparing.is_some();
+            let marked = |pod: &&Pod| {
+                !pod.terminating && pod.exit.preparing.is_some() && !renewed.contains(&&pod.uid)
+            };
             let in_motion = matches!(verdict, Verdict::HookPending { .. } | Verdict::Budget { .. });
             prop_assert!(in_motion || node.pods.iter().find(marked).is_none(), "{verdict:?}");
         }
@@ -726,8 +758,26 @@ proptest! {
         let plan = decide(&strategy, &fleet, now());
         let done = carry_out(&fleet, &plan);
         let again = decide(&strategy, &done, now());
-        prop_assert_eq!(again.actions, vec![]);
         prop_assert!(again.counts.unavailable <= plan.counts.unavailable.max(plan.counts.allowed));
+        // What was said of a pod before its update in place is cleared away afterwards, whoever goes while its images are
+        // pulled leaves that place to another, and no more.
+        let renewed: Vec<_> = deleted(&plan).into_iter().map(|pod| &pod.uid).collect();
+        let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+        let pulled = |pod: &&Pod| pod.image_ready.as_ref().is_some_and(|image| image.waits);
+        let mut places = pods.filter(pulled).filter(|pod| renewed.contains(&&pod.uid)).count();
+        for action in &again.actions {
+            if matches!(action, Action::AskForImages { .. }) && places > 0 {
+                places -= 1;
+                continue;
+            }
+            let clears = matches!(
+                action,
+                Action::RemoveConditions { .. } | Action::Mark { preparing: None | Some(false), .. }
+            );
+            prop_assert!(clears && renewed.contains(&&action.pod().uid), "{action:?}");
+        }
+        let cleared = carry_out(&done, &again);
+        prop_assert_eq!(decide(&strategy, &cleared, now()).actions, vec![]);
     }
 
     #[test]

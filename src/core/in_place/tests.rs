@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::testing::{at, fleet, node, old};
-use crate::core::{Action, Mode, decide};
+use crate::core::{Action, Mode, Share, decide};
 
 fn template() -> Value {
     json!({
@@ -234,7 +234,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
     };
     let strategy = Strategy {
         rolling_update_type: RollingUpdateType::InPlaceIfPossible,
-        image_predownload_parallelism: Some(crate::core::Share::Number(0)),
+        image_predownload_parallelism: Some(Share::Number(0)),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
     };
     (strategy, fleet)

@@ -84,7 +84,8 @@ proptest! {
         let fleet = refused(fleet, &groups, &since);
         let plan = decide(&strategy, &fleet, now());
         let pods = || fleet.nodes.iter().flat_map(|node| &node.pods);
-        let asked = deleted(&plan);
+        let goes = |action: &&Action| matches!(action, Action::Delete(_) | Action::Evict(_));
+        let asked: Vec<_> = plan.actions.iter().filter(goes).map(Action::pod).collect();
         let mut questions = Vec::new();
         for pod in pods().filter(|pod| asked.iter().any(|gone| gone.uid == pod.uid)) {
             if fleet.evictions.refusal_of(pod).is_some() {

@@ -80,6 +80,7 @@ fn settle(fleet: &mut Fleet) {
     for pod in fleet.nodes.iter_mut().flat_map(|node| &mut node.pods) {
         if let Some(update) = &mut pod.in_place.update {
             update.is_carried_out = true;
+            pod.in_place.unfinished.clear();
             pod.ready_since = Some(now() - SignedDuration::from_hours(1));
         }
     }

@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, begun, config, fleets, later, now, shares, strategies};
+use super::{Random, begun, config, fleets, is_available, later, now, shares, strategies};
 use crate::core::Strategy;
 use crate::core::strategy::{Approval, Wave};
 use crate::core::*;
@@ -85,14 +85,32 @@ proptest! {
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(node)).collect();
+        // Or that of its wave.
+        let is_full = |wave: usize, waves: &Waves| {
+            let of_wave = told().filter(|(node, _)| waves.of(node) == wave);
+            let lacks = |node: &Node| {
+                let mut pods = node.pods.iter();
+                node.is_ready() && !pods.any(|pod| is_available(pod, &strategy, now()))
+            };
+            let used = of_wave.filter(|(node, verdict)| in_flight(verdict) || lacks(node)).count();
+            plan.waves.get(wave).is_some_and(|stand| used >= stand.allowed)
+        };
+        let is_free = |node: &Node| {
+            let waves = strategy.waves.as_ref();
+            waves.is_none_or(|waves| !is_full(waves.of(node), waves))
+        };
         let left = |(node, verdict): (&Node, &Verdict)| {
-            *verdict == Verdict::Budget { broken: false } && held.contains(topology.domain_of(node))
+            *verdict == Verdict::Budget { broken: false }
+                && held.contains(topology.domain_of(node))
+                && is_free(node)
         };
         if held.len() <= topology.at_once && told().any(left) {
             prop_assert!(plan.counts.unavailable >= plan.counts.allowed);
         }
         // Nobody waits for a turn that does not come: something is under way, or takes the whole budget.
-        let waits = plan.verdicts.iter().any(|verdict| matches!(verdict, Verdict::Budget { .. }));
+        let waits = told().any(|(node, verdict)| {
+            matches!(verdict, Verdict::Budget { .. }) && is_free(node)
+        });
         prop_assert!(!waits || !held.is_empty() || plan.counts.unavailable >= plan.counts.allowed);
     }
 
