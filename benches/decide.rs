@@ -132,17 +132,21 @@ fn every_setting(and: (&str, &str)) -> Strategy {
 /// With labels, and on some nodes a hold or a window.
 fn with_everything(mut fleet: Fleet) -> Fleet {
     let window = Arc::new(Windows::read("Mon-Fri 22:00-05:00 Europe/Berlin").expect("a window"));
+    // As in the controller, nodes share texts and pods share whole sets.
+    let text = |text: String| -> Arc<str> { text.into() };
+    let zones: Vec<Arc<str>> = (0..20).map(|i| text(format!("zone-{i:02}"))).collect();
+    let pools: Vec<Arc<str>> = (0..7).map(|i| text(format!("pool-{i}"))).collect();
+    let [zone, pool] = ["zone", "pool"].map(Arc::<str>::from);
+    let hooked: Labels = [("example.io/drain", "true")].into_iter().collect();
     for (i, node) in fleet.nodes.iter_mut().enumerate() {
-        let labels = [
-            ("zone", format!("zone-{:02}", i % 20)),
-            ("pool", format!("pool-{}", i % 7)),
-        ];
+        let labels = [(&zone, &zones[i % 20]), (&pool, &pools[i % 7])];
+        let labels = labels.map(|(key, value)| (key.clone(), value.clone()));
         node.labels = labels.into_iter().collect();
         node.window = i
             .is_multiple_of(11)
             .then(|| NodeWindow::Windows(window.clone()));
         for pod in &mut node.pods {
-            pod.exit.labels = [("example.io/drain", "true")].into_iter().collect();
+            pod.exit.labels = hooked.clone();
             if i.is_multiple_of(100) && pod.revision == PodRevision::Current {
                 (pod.created, pod.ready_since) = (at(NOW - 600), None);
                 pod.trouble = Some(Trouble {

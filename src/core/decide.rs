@@ -13,6 +13,8 @@ mod outcome;
 mod roll;
 mod slots;
 
+use std::cell::OnceCell;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
@@ -21,6 +23,7 @@ use super::fleet::{Behind, Fleet, Node, RevisionState};
 use super::gates::Gates;
 use super::guard::Guard;
 use super::in_place::Recreate;
+use super::order::Turn;
 use super::pause::{PauseStand, is_paused};
 use super::plan::{Action, Phase, Plan, Pull};
 use super::revert::Reversal;
@@ -81,7 +84,7 @@ pub fn release(fleet: &Fleet) -> Vec<Action> {
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
     let draft = Draft::new(strategy, fleet, now);
     draft
-        .queue(true)
+        .queue()
         .into_iter()
         .map(|turn| turn.position)
         .collect()
@@ -114,6 +117,8 @@ struct Draft<'a> {
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
     verdicts: Vec<Verdict>,
+    /// The nodes that wait, in the order of their turns.
+    waiting: OnceCell<Vec<Turn>>,
     /// How far a stopped revision is taken back.
     reversal: Option<Reversal>,
     /// When time alone adds somebody to those who are taken back.
@@ -143,7 +148,7 @@ impl<'a> Draft<'a> {
             now,
             budget,
             scope,
-            gates: Gates::of(strategy, fleet, front, guard.gate, now),
+            gates: Gates::of(strategy, fleet, &classes, front, guard.gate, now),
             guard,
             pause: PauseStand::of(strategy, fleet, now),
             opens: None,
@@ -152,6 +157,7 @@ impl<'a> Draft<'a> {
             actions: Vec::new(),
             recreates: None,
             pulls: Vec::new(),
+            waiting: OnceCell::new(),
             reversal: None,
             reverts_again: None,
             verdicts: classes.iter().map(Class::verdict).collect(),

@@ -10,6 +10,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::classify::Class;
 use super::eviction::Asking;
 use super::fleet::{Fleet, Node, Pod};
 use super::in_place::{Way, way};
@@ -41,6 +42,7 @@ impl<'a> Gates<'a> {
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &'a Fleet,
+        classes: &[Class],
         front: Front<'a>,
         guarded: Option<Guarded>,
         now: Timestamp,
@@ -52,7 +54,7 @@ impl<'a> Gates<'a> {
             guarded,
             front,
             openings: Openings::of(strategy, fleet, now),
-            images: Images::of(strategy, fleet, now),
+            images: Images::of(strategy, fleet, classes, now),
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
             now,

@@ -365,8 +365,11 @@ impl Charges {
                 available: false,
                 settling: None,
             };
+            if *class != is_down {
+                continue; // looking at a pod of every node takes longer than all the rest
+            }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
-            let Some(pod) = pod.filter(|pod| *class == is_down && pod.ready_since.is_none()) else {
+            let Some(pod) = pod.filter(|pod| pod.ready_since.is_none()) else {
                 continue;
             };
             let at = later(unready_since(pod), window);

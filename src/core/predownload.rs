@@ -119,16 +119,22 @@ pub(super) struct Asking {
 
 impl<'a> Images<'a> {
     /// How they stand at `now`; `None`: nothing is pulled ahead.
-    pub(super) fn of(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
+    pub(super) fn of(
+        strategy: &Strategy,
+        fleet: &'a Fleet,
+        classes: &[Class],
+        now: Timestamp,
+    ) -> Option<Self> {
         let settings = Predownloading::of(strategy)?;
         let RevisionState::Current(target) = &fleet.revision else {
             return None;
         };
-        let stand = |node: &Node| match settings.concerns(strategy, fleet, node) {
-            true => stand(node, target),
-            false => Stand::Settled,
+        let stand = |(node, class): (&Node, &Class)| match class {
+            Class::Done => Stand::Settled,
+            _ if settings.concerns(strategy, fleet, node) => stand(node, target),
+            _ => Stand::Settled,
         };
-        let stands = fleet.nodes.iter().map(stand);
+        let stands = fleet.nodes.iter().zip(classes).map(stand);
         Some(Self {
             settings,
             target,

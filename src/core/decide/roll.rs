@@ -36,7 +36,7 @@ impl Draft<'_> {
         let mut left = BATCH.saturating_sub(self.actions.len());
         let queue = match slots.is_empty() {
             true if self.strategy.topology.is_none() => Vec::new(),
-            _ => self.queue(true),
+            _ => self.queue(),
         };
         let domains = Domains::of(self.strategy, self.fleet, &self.classes, &queue);
         self.domains = domains.names();
@@ -45,7 +45,7 @@ impl Draft<'_> {
                 break;
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
-            let may_delete = self.may_delete(turn.position);
+            let may_delete = || self.may_delete(turn.position);
             if *in_time > 0
                 && domains.may_begin(&self.fleet.nodes[turn.position])
                 && let Some(manner) = slots.take(in_wave, turn.available, may_delete)
@@ -224,7 +224,7 @@ impl Draft<'_> {
         let Some(images) = &self.gates.images else {
             return BTreeSet::new();
         };
-        let queue = || self.queue(false).iter().map(|turn| turn.position).collect();
+        let queue = || self.waiting().iter().map(|turn| turn.position).collect();
         let (classes, verdicts) = (&self.classes, &self.verdicts);
         let asking = images.ask(self.fleet, classes, verdicts, self.budget.base, queue);
         self.actions.extend(asking.actions);
@@ -269,23 +269,32 @@ impl Draft<'_> {
         removal::leave(self.strategy, &mut self.gates.asking, pod, self.now)
     }
 
-    /// The nodes whose gates are open (or all that wait), the first in the queue first.
-    pub(super) fn queue(&self, open: bool) -> Vec<Turn> {
-        let order = Order::of(self.fleet, &self.classes, &self.scope);
-        let classes = self.classes.iter().enumerate();
-        let turns = classes.filter_map(|(position, class)| match *class {
-            Class::Outdated {
-                available,
-                settling: None,
-            } if !open || self.gates.shut_at(position).is_none() => {
-                let wave = self.gates.front.of_node(position);
-                Some(order.turn(self.fleet, position, wave, available))
-            }
-            _ => None,
-        });
-        let mut queue: Vec<Turn> = turns.collect();
-        queue.sort_unstable();
-        queue
+    /// The nodes whose gates are open, the first in the queue first.
+    pub(super) fn queue(&self) -> Vec<Turn> {
+        let waiting = self.waiting().iter().copied();
+        let is_open = |turn: &Turn| self.gates.shut_at(turn.position).is_none();
+        waiting.filter(is_open).collect()
+    }
+
+    /// All nodes that wait, in the same order; worked out where somebody asks, and once.
+    fn waiting(&self) -> &[Turn] {
+        self.waiting.get_or_init(|| {
+            let order = Order::of(self.fleet, &self.classes, &self.scope);
+            let classes = self.classes.iter().enumerate();
+            let turns = classes.filter_map(|(position, class)| match *class {
+                Class::Outdated {
+                    available,
+                    settling: None,
+                } => {
+                    let wave = self.gates.front.of_node(position);
+                    Some(order.turn(self.fleet, position, wave, available))
+                }
+                _ => None,
+            });
+            let mut waiting: Vec<Turn> = turns.collect();
+            waiting.sort_unstable();
+            waiting
+        })
     }
 
     /// What OTA mode left behind goes, and what tells of images that nobody waits for, unless its pod goes anyway or

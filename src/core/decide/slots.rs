@@ -50,7 +50,7 @@ impl Slots {
         &mut self,
         in_wave: &mut Self,
         available: bool,
-        may_delete: bool,
+        may_delete: impl Fn() -> bool,
     ) -> Option<Manner> {
         let pairs = match available {
             true => [
@@ -63,7 +63,7 @@ impl Slots {
             ],
         };
         let mut pairs = pairs.into_iter();
-        let is_open = |manner| may_delete || manner != Manner::Delete;
+        let is_open = |manner| manner != Manner::Delete || may_delete();
         let (slots, in_wave, manner) =
             pairs.find(|(all, wave, manner)| **all > 0 && **wave > 0 && is_open(*manner))?;
         (*slots, *in_wave) = (*slots - 1, *in_wave - 1);
