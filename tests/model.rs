@@ -13,14 +13,19 @@
 //! - `rules`: the fleet of a test; `state`: the cluster; `canonical`: equal situations as equal values.
 //! - `steps`: what can happen; `view`: what our controller sees; `judge`: what it decides, and whether it may; `writes`: what
 //!   becomes of that; `search`: how far it is explored.
-//! - `plain`, `surge`, `place`, `order`, `guard`: the tests.
+//! - `evictions`: a disruption budget that refuses; `reversal`: pods that are taken back.
+//! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `revert`: the tests.
 
 mod canonical;
+mod evict;
+mod evictions;
 mod guard;
 mod judge;
 mod order;
 mod place;
 mod plain;
+mod reversal;
+mod revert;
 mod rules;
 mod search;
 mod state;

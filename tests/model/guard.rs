@@ -9,7 +9,7 @@ use super::state::Faults;
 use super::view::TICK;
 
 /// One node may fail, and what fails is written down.
-fn guarded(nodes: usize, allowed: u32, faults: Faults) -> Rules {
+pub(crate) fn guarded(nodes: usize, allowed: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: Some(1),
         remembers: true,

@@ -2,6 +2,7 @@
 
 use yurt_ds::core::{Action, Fleet, Mode, Node, Pause, Plan, Readiness, Strategy, decide};
 
+use super::reversal::reverts;
 use super::rules::Rules;
 use super::state::{FAR, Pod, State, View, Violation};
 use super::view::{node_of, now, number};
@@ -30,6 +31,7 @@ impl State {
         if plan.next_wake.is_some_and(|wake| wake <= now()) {
             self.violate(Violation::WakePassed);
         }
+        self.judge_refusals(&plan, rules);
         let judged = plan.actions.iter();
         let replaced = judged
             .filter(|action| self.judge(action, &fleet, rules))
@@ -38,7 +40,8 @@ impl State {
         let told = sheet_of(plan.record.as_ref());
         if rules.remembers && told != self.sheet {
             let same = told.template == self.sheet.template;
-            if self.is_stopped() && !(same && told.stopped.is_some()) {
+            let lasts = same && told.stopped.is_some() && told.keeps_way_back_of(&self.sheet);
+            if self.is_stopped() && !lasts {
                 self.violate(Violation::StopForgotten);
             }
             self.telling = Some(told);
@@ -51,7 +54,7 @@ impl State {
     }
 
     /// Whether the revision that is asked for was stopped, and our controller sees all that.
-    fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         let set = self.set;
         self.sheet.stopped.is_some()
             && self.sheet.template == set.wanted
@@ -71,6 +74,11 @@ impl State {
         let replaces = action.begins() && !pod.surge;
         let goes_on = node.pods.iter().any(|pod| pod.surge);
         let deletes = action.ends();
+        let evicts = matches!(
+            action,
+            Action::Evict(_) | Action::Retire { evict: true, .. }
+        );
+        let from = reverts(action);
         let hooks = rules.strategy.pre_delete.as_ref();
         let is_hooked = hooks.is_some_and(|hook| hook.hooks(&pod.exit));
         let current = self.set.wanted;
@@ -92,14 +100,25 @@ impl State {
                 replaces && !rules.is_selected(place),
                 Violation::UnselectedTouched,
             ),
-            (replaces && knows && is_current, Violation::CurrentReplaced),
+            (
+                replaces && knows && is_current && from.is_none(),
+                Violation::CurrentReplaced,
+            ),
+            (
+                from.is_some_and(|from| !self.may_take_back(action, from)),
+                Violation::WronglyTakenBack,
+            ),
+            (
+                deletes && !pod.surge && evicts != rules.evicts(),
+                Violation::NotEvicted,
+            ),
             (deletes && is_hooked && !pod.surge, Violation::HookIgnored),
             (
                 replaces && !goes_on && self.view == View::default() && self.waits(place, rules),
                 Violation::WaveJumped,
             ),
             (
-                replaces && !goes_on && self.is_stopped(),
+                replaces && !goes_on && from.is_none() && self.is_stopped(),
                 Violation::StoppedTouched,
             ),
         ];
@@ -107,7 +126,7 @@ impl State {
         if let Some((_, violation)) = found {
             self.violate(violation);
         }
-        replaces && !goes_on
+        replaces && !goes_on && from.is_none()
     }
 
     /// Whether all of a plan is more than may be.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use yurt_ds::core::selector::Selector;
 use yurt_ds::core::strategy::{Approval, Wave};
-use yurt_ds::core::{Mode, PreDelete, Share, Strategy, Waves};
+use yurt_ds::core::{Disruption, Mode, OnFailure, PreDelete, Share, Strategy, Waves};
 
 use super::state::{Ago, Faults, Node, Pod, Template};
 use super::view::{HOOK, TICK, hash};
@@ -29,6 +29,8 @@ pub(crate) struct Rules {
     pub(crate) autonomous: bool,
     /// What the guard tells is written down. Otherwise it judges by what it sees.
     pub(crate) remembers: bool,
+    /// So many pods have to be Ready: a disruption budget.
+    pub(crate) min_ready_pods: usize,
     /// By which budget it is judged, if not by its own: a smaller one has to be found exceeded.
     pub(crate) judged_by: Option<usize>,
 }
@@ -49,6 +51,7 @@ impl Rules {
             killer: None,
             autonomous: false,
             remembers: false,
+            min_ready_pods: 0,
             judged_by: None,
         }
     }
@@ -82,6 +85,30 @@ impl Rules {
             ..PreDelete::default()
         };
         self.with(|strategy| strategy.pre_delete = Some(Arc::new(hook)))
+    }
+
+    /// Pods are evicted, and a disruption budget asks for so many that are Ready.
+    pub(crate) fn evicting(self, min_ready_pods: usize) -> Self {
+        let rules = Self {
+            min_ready_pods,
+            ..self
+        };
+        rules.with(|strategy| strategy.disruption = Disruption::Evict)
+    }
+
+    /// Whether pods are evicted.
+    pub(crate) fn evicts(&self) -> bool {
+        self.strategy.disruption == Disruption::Evict
+    }
+
+    /// Pods are taken back from a revision that was stopped.
+    pub(crate) fn reverting(self) -> Self {
+        self.with(|strategy| strategy.on_failure = OnFailure::RevertInPlace)
+    }
+
+    /// Whether pods are taken back.
+    pub(crate) fn reverts(&self) -> bool {
+        self.strategy.on_failure == OnFailure::RevertInPlace
     }
 
     /// On so many nodes at once the new pod is made beside the old one.

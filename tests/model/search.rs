@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use stateright::{Checker, Model, Property};
-use yurt_ds::core::{Mode, Phase, Stall, Verdict, WaveShut};
+use yurt_ds::core::{Mode, Phase, Revert, Stall, Verdict, WaveShut};
 
 use super::rules::Rules;
 use super::state::{Pod, State, View};
@@ -93,6 +93,8 @@ impl State {
             Verdict::InProgress(_) | Verdict::HookPending { .. } if self.set.paused => true,
             // Later waves wait for a node that was lost with its new pod.
             Verdict::WaveNotOpen { why, .. } => matches!(why, WaveShut::Charged { .. }),
+            Verdict::BlockedByPdb { .. } => plan.next_wake.is_some() && self.is_exhausted(rules),
+            Verdict::Revert(Revert::Done) => self.is_stopped(),
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
             // A rollout that fails stops, with its budget spent and no more.
             Verdict::InProgress(_)
@@ -113,6 +115,7 @@ impl State {
             && plan.actions.is_empty()
             && plan.verdicts.iter().all(excused)
             && (waits || pods.all(is_tidy))
+            && self.is_taken_back(rules)
     }
 }
 

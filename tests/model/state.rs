@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use yurt_ds::core::Stopped;
 
+use super::evictions::Answers;
 use super::rules::Rules;
 use super::writes::Pending;
 
@@ -29,6 +30,8 @@ pub(crate) struct State {
     pub(crate) view: View,
     /// What it has decided to write and has not written yet.
     pub(crate) pending: Vec<Pending>,
+    /// How the API server answered when it was asked to evict pods.
+    pub(crate) answers: Answers,
     /// What the guard is about to tell.
     pub(crate) telling: Option<Sheet>,
     /// What may still go wrong.
@@ -67,6 +70,8 @@ pub(crate) struct Pod {
     pub(crate) terminating: bool,
     /// It was updated in place, and its kubelet has not restarted the container yet.
     pub(crate) changing: bool,
+    /// The stopped revision from which it was taken back in place.
+    pub(crate) taken_back: Option<Template>,
     /// `PodImageReady`: of which revision the images are asked for, and whether they are there.
     pub(crate) images: Option<(Template, bool)>,
     /// `PodNeedUpgrade`: its status, and the revision that its message names.
@@ -105,6 +110,7 @@ pub(crate) struct Set {
 pub(crate) struct Sheet {
     pub(crate) template: Template,
     pub(crate) stopped: Option<Stop>,
+    pub(crate) before: Option<Template>,
     pub(crate) failed: BTreeSet<u8>,
     pub(crate) broken_before: BTreeSet<u8>,
 }
@@ -160,6 +166,7 @@ pub(crate) type Doubt = bool;
 pub(crate) enum Write {
     Deletion,
     Renewal,
+    Reversal { to: Template, from: Template },
     Preparing,
 }
 
@@ -215,8 +222,16 @@ pub(crate) enum Violation {
     WaveJumped,
     /// A pod went for a revision that the guard had stopped.
     StoppedTouched,
-    /// The guard forgot that it had stopped a revision.
+    /// The guard forgot that it had stopped a revision, or to which one its pods are taken back.
     StopForgotten,
+    /// A pod was taken back from a revision that was not stopped, or a second time.
+    WronglyTakenBack,
+    /// A pod was deleted that had to be evicted.
+    NotEvicted,
+    /// Fewer pods are Ready than the disruption budget asks for, because of us.
+    DisruptionExceeded,
+    /// An eviction that was refused takes a slot.
+    RefusalSpent,
 }
 
 impl State {
@@ -250,6 +265,7 @@ impl State {
             sheet: Sheet::default(),
             view: View::default(),
             pending: Vec::new(),
+            answers: Answers::default(),
             telling: None,
             faults: rules.faults,
             violation: None,
@@ -322,6 +338,7 @@ impl Pod {
             ready_since: None,
             terminating: false,
             changing: false,
+            taken_back: None,
             images: None,
             need_upgrade: None,
             spare: false,

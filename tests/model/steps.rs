@@ -4,6 +4,7 @@
 //! §8), and knows no pod that another object controls; our controller is `core::decide` with the index' overlay before it and
 //! the API server's preconditions behind it.
 
+use super::evictions::Answers;
 use super::rules::Rules;
 use super::state::{Pod, State, Template, Violation, Watch};
 use super::writes::Pending;
@@ -165,6 +166,7 @@ impl State {
         match step {
             Step::Tick => {
                 self.tick();
+                self.wait_for_budget(rules);
                 // What was written and stays unseen is looked up (`Doubt::patience`).
                 if !self.view.overlay.is_empty() {
                     self.thaw(Watch::Pods);
@@ -218,6 +220,7 @@ impl State {
                 self.faults.restarts -= 1;
                 self.pending.clear();
                 self.telling = None;
+                self.answers = Answers::default();
                 WATCHES.into_iter().for_each(|watch| self.thaw(watch));
             }
             Step::Unhook(n, p) => {

@@ -28,7 +28,7 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("an instant")
 }
 
-fn at(ago: Ago) -> Timestamp {
+pub(crate) fn at(ago: Ago) -> Timestamp {
     let tick = i64::try_from(TICK.as_secs()).expect("a short tick");
     now() + SignedDuration::from_secs(i64::from(ago) * tick)
 }
@@ -65,6 +65,7 @@ fn record_of(sheet: &Sheet) -> Option<Record> {
     let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of(*node)).collect();
     (*sheet != Sheet::default()).then(|| Record {
         stopped: sheet.stopped.map(Into::into),
+        before: sheet.before.map(hash),
         failed: names(&sheet.failed),
         broken_before: names(&sheet.broken_before),
         ..Record::of(hash(sheet.template))
@@ -88,9 +89,9 @@ impl State {
         Fleet {
             revision,
             replaces: revisions.count() > 1,
-            evictions: Default::default(),
+            evictions: self.evictions(rules),
             successions: successions(&set, rules),
-            way_back: Default::default(),
+            way_back: self.way_back(&set, rules),
             record: record_of(&self.sheet),
             pause: None,
             nodes: (0..self.nodes.len())
@@ -129,7 +130,7 @@ impl State {
         }
     }
 
-    fn pod(&self, pod: &state::Pod, rules: &Rules) -> Pod {
+    pub(crate) fn pod(&self, pod: &state::Pod, rules: &Rules) -> Pod {
         let set = self.seen_set();
         let is_stuck = rules.broken == Some(pod.template) && pod.started.is_some();
         let mut seen = Pod {
@@ -137,11 +138,7 @@ impl State {
             uid: format!("u{}", pod.uid).into(),
             resource_version: "1".into(),
             created: at(pod.created),
-            revision: match pod.template {
-                template if template == set.wanted => PodRevision::Current,
-                template if set.knows(template) => PodRevision::Outdated,
-                _ => PodRevision::Unknown,
-            },
+            revision: revision_of(pod.template, &set),
             number: set.numbers[usize::from(pod.template)].into(),
             terminating: pod.terminating,
             ready_since: pod.ready_since.map(at),
@@ -151,9 +148,12 @@ impl State {
                 revision: Some(hash(pod.template)),
                 containers: Arc::new([container(pod.template)]),
                 is_over: false,
-                update: pod.changing.then(under_way),
+                update: (pod.changing || pod.taken_back.is_some()).then_some(Update {
+                    is_carried_out: !pod.changing,
+                    ..under_way()
+                }),
                 unfinished: Default::default(),
-                reverted_from: None,
+                reverted_from: pod.taken_back.map(hash),
             },
             exit: Exit {
                 labels: pod.hooked.then_some(HOOK).into_iter().collect(),
@@ -186,6 +186,12 @@ impl State {
                     (seen.in_doubt, seen.terminating) = (!seen.terminating && *doubt, true);
                 }
                 Write::Preparing => seen.exit.preparing = Some(MARKED),
+                Write::Reversal { to, from } => {
+                    seen.revision = revision_of(*to, &set);
+                    seen.in_place.revision = Some(hash(*to));
+                    seen.in_place.reverted_from = Some(hash(*from));
+                    seen.in_place.update = Some(under_way());
+                }
                 Write::Renewal => {
                     seen.revision = PodRevision::Current;
                     seen.in_place.update = Some(under_way());
@@ -193,6 +199,14 @@ impl State {
             }
         }
         seen
+    }
+}
+
+fn revision_of(template: Template, set: &Set) -> PodRevision {
+    match template {
+        template if template == set.wanted => PodRevision::Current,
+        template if set.knows(template) => PodRevision::Outdated,
+        _ => PodRevision::Unknown,
     }
 }
 
@@ -219,16 +233,17 @@ fn container(template: Template) -> Container {
 }
 
 /// Templates 0 and 1 differ in their image; 2 also in its environment, so that its pods have to be made anew.
+pub(crate) fn shape(template: Template) -> Shape {
+    let env = json!([{ "name": "A", "value": (template / 2).to_string() }]);
+    Shape::of(&json!({ "spec": { "containers": [
+        { "name": "c", "image": image(template), "env": env }
+    ] } }))
+}
+
 fn successions(set: &Set, rules: &Rules) -> Successions {
     if rules.strategy.rolling_update_type == RollingUpdateType::Standard {
         return Successions::new();
     }
-    let shape = |template: Template| {
-        let env = json!([{ "name": "A", "value": (template / 2).to_string() }]);
-        Shape::of(&json!({ "spec": { "containers": [
-            { "name": "c", "image": image(template), "env": env }
-        ] } }))
-    };
     let target = shape(set.wanted);
     let old = (0..3).filter(|template| *template != set.wanted && set.knows(*template));
     old.map(|old| {

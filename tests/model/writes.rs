@@ -30,14 +30,14 @@ pub(crate) struct Pending {
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Deed {
-    /// To delete the pod, and then to hand that one over to the DaemonSet.
-    Delete { heir: Option<u8> },
+    /// To delete the pod, or to evict it, and then to hand that one over to the DaemonSet.
+    Delete { heir: Option<u8>, evicts: bool },
     /// To hand the pod over.
     HandOver,
     /// To make a pod beside it.
     Make(Template),
-    /// To update it in place.
-    Renew(Template),
+    /// To update it in place, or to take it back so from that revision.
+    Renew(Template, Option<Template>),
     /// To pull images.
     Ask(Template),
     /// To tell whether an upgrade is needed.
@@ -52,7 +52,7 @@ impl Pending {
     /// Every number of a pod in it.
     pub(crate) fn uids(&self) -> impl Iterator<Item = u8> + use<> {
         let heir = match self.deed {
-            Deed::Delete { heir } => heir,
+            Deed::Delete { heir, .. } => heir,
             _ => None,
         };
         [self.uid].into_iter().chain(heir)
@@ -61,7 +61,7 @@ impl Pending {
     /// The same, to be renumbered.
     pub(crate) fn uids_mut(&mut self) -> impl Iterator<Item = &mut u8> {
         let heir = match &mut self.deed {
-            Deed::Delete { heir } => heir.as_mut(),
+            Deed::Delete { heir, .. } => heir.as_mut(),
             _ => None,
         };
         [&mut self.uid].into_iter().chain(heir)
@@ -76,7 +76,7 @@ impl Pending {
 
     /// Whether the API server refuses it when the pod is another version than was seen.
     fn rests_on_version(&self) -> bool {
-        matches!(self.deed, Deed::Delete { .. } | Deed::Renew(_))
+        matches!(self.deed, Deed::Delete { .. } | Deed::Renew(..))
     }
 }
 
@@ -87,14 +87,21 @@ impl State {
             let uid = number(action.pod());
             let node = self.seen_place(uid);
             let deed = match action {
-                Action::Delete(_) | Action::Evict(_) => Deed::Delete { heir: None },
-                Action::Retire { successor, .. } => Deed::Delete {
+                Action::Delete(_) | Action::Evict(_) => Deed::Delete {
+                    heir: None,
+                    evicts: matches!(action, Action::Evict(_)),
+                },
+                Action::Retire {
+                    successor, evict, ..
+                } => Deed::Delete {
                     heir: Some(number(successor)),
+                    evicts: *evict,
                 },
                 Action::HandOver(_) => Deed::HandOver,
                 Action::Surge { revision, .. } => Deed::Make(template_of(revision)),
                 Action::UpdateInPlace { renewal, .. } => {
-                    Deed::Renew(template_of(&renewal.revision))
+                    let from = renewal.reverts.as_ref().map(template_of);
+                    Deed::Renew(template_of(&renewal.revision), from)
                 }
                 Action::AskForImages { revision, .. } => Deed::Ask(template_of(revision)),
                 Action::SetNeedUpgrade {
@@ -141,7 +148,8 @@ impl State {
     fn lay_over(&mut self, write: &Pending) {
         let laid = match write.deed {
             Deed::Delete { .. } => Write::Deletion,
-            Deed::Renew(_) => Write::Renewal,
+            Deed::Renew(_, None) => Write::Renewal,
+            Deed::Renew(to, Some(from)) => Write::Reversal { to, from },
             Deed::Mark(true) => Write::Preparing,
             _ => return,
         };
@@ -156,6 +164,12 @@ impl State {
         let Some((n, p)) = self.place(write.uid) else {
             return;
         };
+        let evicts = matches!(write.deed, Deed::Delete { evicts: true, .. });
+        if evicts && !self.allows_eviction(n, p, rules) {
+            self.note_refused(write.uid);
+            self.view.overlay.retain(|(uid, ..)| *uid != write.uid);
+            return;
+        }
         if write.stale && write.rests_on_version() {
             let laid = self.view.overlay.iter_mut();
             let laid = laid.filter(|(uid, ..)| *uid == write.uid);
@@ -164,8 +178,14 @@ impl State {
         }
         let pod = &mut self.nodes[n].pods[p];
         match write.deed {
-            Deed::Delete { heir } => {
+            Deed::Delete { heir, evicts } => {
+                let pod = &self.nodes[n].pods[p];
                 let is_race = write.raced && (heir.is_some() || pod.spare);
+                match evicts {
+                    true => self.note_evicted(write.uid),
+                    false if !is_race => self.judge_deletion(n, p, rules),
+                    false => {}
+                }
                 self.take_down(n, p, is_race, rules);
                 self.terminate(n, p);
                 self.pending.extend(heir.map(|heir| Pending {
@@ -181,10 +201,10 @@ impl State {
                 self.outdate(write.uid);
             }
             Deed::Make(template) => self.make(n, write.uid, template, rules),
-            Deed::Renew(template) => {
+            Deed::Renew(template, from) => {
                 self.take_down(n, p, false, rules);
                 let pod = &mut self.nodes[n].pods[p];
-                (pod.template, pod.changing) = (template, true);
+                (pod.template, pod.changing, pod.taken_back) = (template, true, from);
                 self.outdate(write.uid);
             }
             Deed::Ask(template) => {
@@ -243,6 +263,7 @@ pub(crate) fn sheet_of(record: Option<&Record>) -> Sheet {
     Sheet {
         template: template_of(&record.revision),
         stopped: record.stopped.map(Into::into),
+        before: record.before.as_ref().map(template_of),
         failed: record.failed.iter().map(node_of).collect(),
         broken_before: record.broken_before.iter().map(node_of).collect(),
     }

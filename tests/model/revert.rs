@@ -1,0 +1,100 @@
+//! Pods that are taken back in place from a revision that the guard stopped (`on-failure: RevertInPlace`).
+
+use yurt_ds::core::RollingUpdateType;
+
+use super::guard::guarded;
+use super::plain::templates;
+use super::rules::Rules;
+use super::search::explore;
+use super::state::{Faults, State};
+use super::steps::Step;
+
+#[test]
+fn the_model_takes_back() {
+    let rules = guarded(3, 2, templates(1)).reverting();
+    let begun = State::settled(&rules).after(Step::Change(1), &rules);
+    let end = begun.end(&rules).expect("an end");
+    assert!(end.has_converged(&rules));
+    let mut pods = end.nodes.iter().flat_map(|node| &node.pods);
+    assert!(pods.clone().all(|pod| pod.template == 0));
+    assert!(pods.any(|pod| pod.taken_back == Some(1)));
+}
+
+#[test]
+fn an_image_that_crashes_is_taken_back_whoever_deletes_pods_or_kills_us() {
+    let faults = Faults {
+        restarts: 1,
+        kills: 1,
+        ..templates(1)
+    };
+    explore("revert, kills", guarded(3, 2, faults).reverting());
+}
+
+#[test]
+fn what_is_taken_back_stays_so_without_its_node() {
+    let faults = Faults {
+        restarts: 1,
+        removals: 1,
+        freezes: 1,
+        ..templates(1)
+    };
+    explore("revert, nodes deleted", guarded(3, 2, faults).reverting());
+}
+
+#[test]
+fn a_rollback_and_a_resume_end_what_is_taken_back() {
+    let faults = Faults {
+        restarts: 1,
+        resumes: 1,
+        ..templates(2)
+    };
+    explore(
+        "revert, resume and rollback",
+        guarded(3, 2, faults).reverting(),
+    );
+}
+
+/// Nodes die of the new revision: pods that are available are taken back, too.
+fn killing(nodes: usize, faults: Faults) -> Rules {
+    let rules = Rules {
+        broken: None,
+        killer: Some(1),
+        ..guarded(nodes, 1, faults)
+    };
+    rules.reverting()
+}
+
+#[test]
+fn pods_that_serve_are_taken_back_one_after_the_other() {
+    let faults = Faults {
+        restarts: 1,
+        losses: 1,
+        ..templates(1)
+    };
+    explore("revert, nodes that die", killing(3, faults));
+}
+
+#[test]
+fn pods_that_serve_go_forward_again_after_a_resume() {
+    let faults = Faults {
+        resumes: 1,
+        kills: 1,
+        ..templates(1)
+    };
+    explore("revert, nodes that die, resume", killing(2, faults));
+}
+
+#[test]
+fn what_came_in_place_goes_back_in_place() {
+    let faults = Faults {
+        restarts: 1,
+        resumes: 1,
+        crashes: 1,
+        ..templates(2)
+    };
+    let rules = guarded(2, 1, faults).reverting();
+    explore(
+        "revert, in place",
+        rules.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible),
+    );
+}
