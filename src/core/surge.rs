@@ -30,6 +30,12 @@ use super::verdict::{Cause, Progress, Verdict};
 /// a node where it cannot run does not see one after the other.
 const AGAIN: Duration = Duration::from_secs(60);
 
+/// A new pod stays as it is for this long at least before the old one goes. The native controller learns of changes of one
+/// pod in their order, but of two pods in the order in which each of them changed *first* since it looked (client-go's
+/// `DeltaFIFO`): if it has not yet taken in that the new pod is Ready, it may see it handed over while the old one still looks
+/// alive, and removes the younger of the two. Instants are told in whole seconds, so one second of this may be over already.
+const QUIET: Duration = Duration::from_secs(2);
+
 /// The pods of the DaemonSet itself on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
@@ -53,7 +59,7 @@ enum Own {
 enum Spare {
     /// Not Ready.
     Starting,
-    /// Ready, but not yet for `minReadySeconds`.
+    /// Ready, but not yet for `minReadySeconds`, or [`QUIET`].
     Young { available_at: Timestamp },
     /// Ready for long enough.
     Available,
@@ -169,7 +175,10 @@ impl Pair {
         let made = spare(node)?;
         let available_at = |pod: &Pod| pod.ready_since.map(|since| later(since, min_ready));
         let available = |pod: &Pod| available_at(pod).is_some_and(|at| at <= now);
-        let spare = match (made.revision, available_at(made)) {
+        let ripe_at = made
+            .ready_since
+            .map(|since| later(since, min_ready.max(QUIET)));
+        let spare = match (made.revision, ripe_at) {
             _ if made.terminating => Spare::Leaving,
             _ if made.in_place.is_over => Spare::Ended {
                 again: later(made.created, AGAIN),
@@ -200,6 +209,7 @@ impl Pair {
         let in_time = |pod: &Pod| available_at(pod).filter(|at| *at > now);
         let turn = match spare {
             Spare::Ended { again } => Some(again).filter(|again| *again > now),
+            Spare::Young { available_at } => Some(available_at),
             _ => None,
         };
         let alive = node.pods.iter().filter(|pod| !pod.terminating);

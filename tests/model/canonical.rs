@@ -23,7 +23,8 @@ impl State {
     fn forget_times(&mut self, rules: &Rules) {
         let (settles, ripens) = (
             !rules.strategy.ready_settle.is_zero(),
-            !rules.strategy.min_ready.is_zero(),
+            // A new pod beside another one ripens in any case.
+            !rules.strategy.min_ready.is_zero() || !rules.strategy.max_surge.is_zero(),
         );
         let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
         let is_anybody_away = (0..self.nodes.len()).any(|n| self.is_absent(n));

@@ -150,8 +150,9 @@ impl Draft<'_> {
             | Class::Unknown { available: false } => {
                 let waves = self.strategy.waves.is_some();
                 let started = waves.then(|| starting_until(self.strategy, node));
-                let started = started.flatten().filter(|at| *at > self.now);
-                available_at(node).into_iter().chain(started).min()
+                let turns = available_at(node).into_iter().chain(started.flatten());
+                // A pod that is taken back while it is available counts as available before its image changes.
+                turns.filter(|at| *at > self.now).min()
             }
             _ => None,
         };
