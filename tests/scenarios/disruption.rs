@@ -296,7 +296,7 @@ scenarios! {
             .budget(spec)
             .image(NEW)
             .until(condition("RolloutComplete", "False", "PodDisruptionBudget web lets no pod go because Kubernetes cannot count"))
-            .expect(event("Warning", "set minAvailable to a number"))
+            .until(event("Warning", "set minAvailable to a number"))
             .throughout(untouched(1..=2), pace.pick(60, 5))
             .loosened(json!({ "minAvailable": 1, "maxUnavailable": null }))
             .until(converged())

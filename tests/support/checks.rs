@@ -225,6 +225,24 @@ pub(crate) fn beside_each_other(nodes: impl IntoIterator<Item = usize>) -> Check
     })
 }
 
+/// These nodes have two pods, and the new one is Ready.
+pub(crate) fn both_ready(nodes: impl IntoIterator<Item = usize>) -> Check {
+    let nodes: Vec<usize> = nodes.into_iter().collect();
+    let ready = nodes.clone();
+    let new = Check::new(
+        format!("Ready beside others on {ready:?}"),
+        move |picture| {
+            for node in ready.iter().map(|number| picture.node(*number)) {
+                let mut made = picture.living(&node).filter(|pod| is_spare(pod));
+                let is_ready = made.any(|pod| picture.is_available_now(pod));
+                demand(is_ready, || format!("{node} has none"))?;
+            }
+            Ok(())
+        },
+    );
+    beside_each_other(nodes).and(new)
+}
+
 /// So many deletions by the controller since the story remembered.
 pub(crate) fn deletions(expected: usize) -> Check {
     Check::new(format!("{expected} deletions"), move |picture| {
