@@ -9,8 +9,8 @@ started() { pod place "$1" ".status.containerStatuses[?(@.name==\"$2\")].state.r
 counted_as_updated() {
   [ "$(kubectl get daemonset place -o 'jsonpath={.status.updatedNumberScheduled} {.status.numberAvailable}')" = "2 2" ]
 }
-# asks URL FILE: twenty times a second; writes the longest time without an answer, in milliseconds, for ever newer ones
-asks() {
+# asks_url URL FILE: twenty times a second; writes the longest time without an answer, in milliseconds, for ever newer ones
+asks_url() {
   exec python3 - "$1" "$2" <<'END_OF_PYTHON'
 import sys, time, urllib.request
 last, longest = time.monotonic(), 0
@@ -35,7 +35,7 @@ in_place() {
   until_true 30 "complete" is_complete place
   for node in "${nodes[@]}"; do
     before[$node]=$(uid place "$node") address_before[$node]=$(address_of place "$node") side_before[$node]=$(started "$node" side)
-    asks "http://${address_before[$node]}:8080/" "$dir/away-$node" &
+    asks_url "http://${address_before[$node]}:8080/" "$dir/away-$node" &
     asking+=($!) background+=($!)
   done
   sleep 1

@@ -283,8 +283,11 @@ impl Story {
         self.behave_on(0, image, behaviour)
     }
 
-    /// The same on one node.
-    pub(crate) fn behave_on(self, node: usize, image: &str, behaviour: Behaviour) -> Self {
+    /// The same on one node. A pod that crashes changes by itself: a write to it may be refused, and asked for once more.
+    pub(crate) fn behave_on(mut self, node: usize, image: &str, behaviour: Behaviour) -> Self {
+        if behaviour.crash_after.is_some() && self.writes == Writes::Deletions {
+            self.writes = Writes::Attempts;
+        }
         self.step(Step::Behave(image.into(), node, Box::new(behaviour)))
     }
 
