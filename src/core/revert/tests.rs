@@ -49,8 +49,11 @@ fn stopped(nodes: Vec<Node>) -> Fleet {
     }
 }
 
+/// Which never asks to be woken in the past.
 fn at_1000(fleet: &Fleet) -> Plan {
-    decide(&strategy(), fleet, at(1000))
+    let plan = decide(&strategy(), fleet, at(1000));
+    assert!(plan.next_wake.is_none_or(|wake| wake > at(1000)));
+    plan
 }
 
 /// The pods that are taken back, and nothing else is written.
