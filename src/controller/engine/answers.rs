@@ -9,7 +9,7 @@ use crate::controller::apply::Refusal;
 use crate::controller::permissions;
 use crate::controller::report::Notice;
 use crate::controller::surge::{Made, Wanted};
-use crate::core::PodRef;
+use crate::core::{PodRef, PodUid};
 use crate::index::{Doubt, Overlay, SetKey, Stir, Write};
 
 impl Engine {
@@ -24,24 +24,18 @@ impl Engine {
             }
             Done::Retired(key, pod, write, successor, handed) => {
                 self.note_replaced(&key, &pod, write, &Ok(()), now);
-                if handed.is_err()
-                    && let Some(state) = self.state.sets.get_mut(&key)
-                {
-                    state.patched.retain(|(pod, _), _| *pod != successor);
+                if handed.is_err() {
+                    self.forget_sent(&key, &successor);
                 }
                 self.note_answer(&key, &handed, now);
                 key
             }
             Done::Patched(key, uid, result) => {
-                if result.is_err()
-                    && let Some(state) = self.state.sets.get_mut(&key)
-                {
-                    state.patched.retain(|(pod, _), _| *pod != uid);
-                }
-                if result.is_err()
-                    && let Some(set) = self.parts.feed.index.set_mut(&key)
-                {
-                    set.lift_request(&uid);
+                if result.is_err() {
+                    self.forget_sent(&key, &uid);
+                    if let Some(set) = self.parts.feed.index.set_mut(&key) {
+                        set.lift_request(&uid);
+                    }
                 }
                 self.note_answer(&key, &result, now);
                 key
@@ -97,12 +91,18 @@ impl Engine {
             };
             if let Some(state) = self.state.sets.get_mut(key) {
                 state.surges.note(&result, now);
-                let unsent = result.as_ref().is_err_and(Refusal::is_certain);
-                state
-                    .patched
-                    .retain(|(pod, _), _| !unsent || *pod != wanted.beside.uid);
+            }
+            if result.as_ref().is_err_and(Refusal::is_certain) {
+                self.forget_sent(key, &wanted.beside.uid);
             }
             self.note_refusal(key, &result);
+        }
+    }
+
+    /// What was sent for this pod may be sent again.
+    fn forget_sent(&mut self, key: &SetKey, uid: &PodUid) {
+        if let Some(state) = self.state.sets.get_mut(key) {
+            state.patched.retain(|(pod, _), _| pod != uid);
         }
     }
 
