@@ -54,7 +54,7 @@ pub mod selector;
 pub mod strategy;
 mod surge;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod verdict;
 mod waves;
 pub mod window;

@@ -292,7 +292,6 @@ fn pods() -> impl Random<Pod> {
             Pod {
                 name: "".into(),
                 uid: "".into(),
-                resource_version: "1".into(),
                 created,
                 revision,
                 number: match revision {
@@ -312,8 +311,7 @@ fn pods() -> impl Random<Pod> {
                 exit,
                 need_upgrade,
                 image_ready,
-                surge: false,
-                in_doubt: false,
+                ..testing::old(0)
             }
         })
 }
@@ -906,33 +904,13 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         pods: vec![Pod {
             name: format!("p{i:04}").into(),
             uid: format!("u{i:04}").into(),
-            resource_version: "1".into(),
             created: now(),
-            revision: PodRevision::Outdated,
-            number: 1,
-            terminating: false,
             ready_since: None,
-            unready_since: None,
             started: None,
-            in_place: Default::default(),
-            trouble: None,
-            exit: Exit::default(),
-            need_upgrade: None,
-            image_ready: None,
-            surge: false,
-            in_doubt: false,
+            ..testing::old(1)
         }],
     };
-    let mut fleet = Fleet {
-        revision: RevisionState::Current("new".into()),
-        replaces: true,
-        evictions: Default::default(),
-        successions: Default::default(),
-        way_back: Default::default(),
-        record: None,
-        pause: None,
-        nodes: (0..2 * BATCH + 1).map(node).collect(),
-    };
+    let mut fleet = testing::fleet((0..2 * BATCH + 1).map(node).collect());
     for expected in [BATCH, BATCH, 1, 0] {
         let plan = decide(&strategy, &fleet, now());
         assert_eq!(plan.actions.len(), expected);

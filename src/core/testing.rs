@@ -11,12 +11,12 @@ use super::{
 };
 
 /// So many seconds after the beginning of time.
-pub(super) fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
 /// A fleet whose current revision is `new`, and not the first one. The nodes have to be in the order of names.
-pub(super) fn fleet(nodes: Vec<Node>) -> Fleet {
+pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
@@ -30,7 +30,7 @@ pub(super) fn fleet(nodes: Vec<Node>) -> Fleet {
 }
 
 /// A node with a pod of its own name.
-pub(super) fn node(name: &str, pod: Pod) -> Node {
+pub(crate) fn node(name: &str, pod: Pod) -> Node {
     Node {
         name: name.into(),
         labels: Labels::default(),
@@ -49,7 +49,7 @@ pub(super) fn node(name: &str, pod: Pod) -> Node {
 }
 
 /// A pod of the revision of this number, which is not the current one.
-pub(super) fn old(number: i64) -> Pod {
+pub(crate) fn old(number: i64) -> Pod {
     Pod {
         name: "".into(),
         uid: "".into(),
@@ -72,7 +72,7 @@ pub(super) fn old(number: i64) -> Pod {
 }
 
 /// A pod of the current revision, which has this number.
-pub(super) fn current(number: i64) -> Pod {
+pub(crate) fn current(number: i64) -> Pod {
     Pod {
         revision: PodRevision::Current,
         ..old(number)

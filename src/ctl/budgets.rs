@@ -119,31 +119,20 @@ fn condition(budget: &PodDisruptionBudget) -> Option<&Condition> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Exit, PodRevision};
+    use crate::core::Exit;
+    use crate::core::testing::old;
     use serde_json::{Value, json};
 
     fn pod(ready: bool) -> Pod {
         Pod {
             name: "a".into(),
             uid: "a".into(),
-            resource_version: "1".into(),
-            created: Timestamp::UNIX_EPOCH,
-            revision: PodRevision::Outdated,
-            number: 1,
-            terminating: false,
             ready_since: ready.then_some(Timestamp::UNIX_EPOCH),
-            unready_since: None,
-            started: None,
-            in_place: Default::default(),
-            trouble: None,
             exit: Exit {
                 labels: [("app", "a")].into_iter().collect(),
                 ..Exit::default()
             },
-            need_upgrade: None,
-            image_ready: None,
-            surge: false,
-            in_doubt: false,
+            ..old(1)
         }
     }
 

@@ -5,10 +5,10 @@ use serde_json::json;
 use super::*;
 use crate::api;
 use crate::core::in_place::Recreate;
+use crate::core::testing::{self, current};
 use crate::core::{
-    Action, Cause, Counts, Labels, Node, NodeName, Obstruction, PauseStand, Pod, PodRef,
-    PodRevision, Progress, Readiness, Record, Refusal, Reversal, Revision, Stopped, Targeting,
-    Trouble,
+    Action, Cause, Counts, Labels, Node, NodeName, Obstruction, PauseStand, Pod, PodRef, Progress,
+    Readiness, Record, Refusal, Reversal, Revision, Stopped, Targeting, Trouble,
 };
 use crate::index::{Index, SetKey};
 
@@ -32,24 +32,13 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
     let pod = |name: &str| Pod {
         name: name.into(),
         uid: name.into(),
-        resource_version: "1".into(),
-        created: at(0),
-        revision: PodRevision::Current,
-        number: 0,
-        terminating: false,
         ready_since: None,
-        unready_since: None,
         started: None,
-        in_place: Default::default(),
         trouble: trouble.map(|reason| Trouble {
             reason: reason.into(),
             restarts: 3,
         }),
-        need_upgrade: None,
-        exit: crate::core::Exit::default(),
-        image_ready: None,
-        surge: false,
-        in_doubt: false,
+        ..current(0)
     };
     let node = |name: &&str| Node {
         name: (*name).into(),
@@ -64,13 +53,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
     };
     Fleet {
         revision: RevisionState::Current(Revision::from("abc")),
-        replaces: true,
-        evictions: Default::default(),
-        successions: Default::default(),
-        way_back: Default::default(),
-        record: None,
-        pause: None,
-        nodes: names.iter().map(node).collect(),
+        ..testing::fleet(names.iter().map(node).collect())
     }
 }
 

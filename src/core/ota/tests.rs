@@ -3,7 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
-use crate::core::{Labels, Node, Readiness, RevisionState, Targeting};
+use crate::core::testing;
+use crate::core::{Labels, Node, Readiness, Targeting};
 
 const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -33,49 +34,32 @@ fn pod(revision: PodRevision, announced: &str, image: Option<OtaCondition>) -> P
     Pod {
         name: "p".into(),
         uid: "u".into(),
-        resource_version: "1".into(),
         created: EPOCH,
         revision,
-        number: 0,
-        terminating: false,
         ready_since: None,
-        unready_since: None,
         started: None,
-        in_place: Default::default(),
-        trouble: None,
-        exit: crate::core::Exit::default(),
         need_upgrade: Some(condition(
             revision == PodRevision::Outdated,
             Some(announced),
             false,
         )),
         image_ready: image,
-        surge: false,
-        in_doubt: false,
+        ..testing::old(0)
     }
 }
 
 fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
-    Fleet {
-        revision: RevisionState::Current("new".into()),
-        replaces: true,
-        evictions: Default::default(),
-        successions: Default::default(),
-        way_back: Default::default(),
-        record: None,
-        pause: None,
-        nodes: vec![Node {
-            labels: Labels::default(),
-            hold: None,
-            window: None,
-            name: "n".into(),
-            targeting: Targeting::Run,
-            readiness,
-            pods: vec![pod],
-            podless_since: None,
-            has_images: false,
-        }],
-    }
+    testing::fleet(vec![Node {
+        labels: Labels::default(),
+        hold: None,
+        window: None,
+        name: "n".into(),
+        targeting: Targeting::Run,
+        readiness,
+        pods: vec![pod],
+        podless_since: None,
+        has_images: false,
+    }])
 }
 
 #[test]

@@ -8,6 +8,7 @@ use proptest::strategy::Strategy as _;
 
 use super::{Random, after, config, now};
 use crate::core::Strategy;
+use crate::core::testing::{fleet, old};
 use crate::core::*;
 
 /// Something that happens at a tick.
@@ -319,13 +320,7 @@ impl World {
                 true => RevisionState::Current(format!("h{}", self.wanted).into()),
                 false => RevisionState::Behind(Behind::NotObserved),
             },
-            replaces: true,
-            evictions: Default::default(),
-            successions: Default::default(),
-            way_back: Default::default(),
-            record: None,
-            pause: None,
-            nodes: self.nodes.iter().enumerate().map(node).collect(),
+            ..fleet(self.nodes.iter().enumerate().map(node).collect())
         }
     }
 
@@ -334,24 +329,16 @@ impl World {
         Pod {
             name: pod.name.clone().into(),
             uid: pod.name.clone().into(),
-            resource_version: "1".into(),
             created: at(pod.created),
             revision: match pod.template == self.wanted {
                 true => PodRevision::Current,
                 false => PodRevision::Outdated,
             },
-            number: i64::from(pod.template) + 1,
             terminating: pod.gone_at.is_some(),
             ready_since: (pod.ready_at <= self.tick).then(|| at(pod.ready_at)),
             started: Some(at(pod.created)),
-            trouble: None,
-            exit: Default::default(),
-            need_upgrade: None,
-            image_ready: None,
-            in_place: Default::default(),
-            unready_since: None,
             surge: pod.owner != Owner::Set,
-            in_doubt: false,
+            ..old(i64::from(pod.template) + 1)
         }
     }
 }

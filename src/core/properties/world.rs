@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{after, now};
+use crate::core::testing::old;
 use crate::core::*;
 
 /// How fast things happen on a node, in seconds.
@@ -281,24 +282,16 @@ impl ModelPod {
         Pod {
             name: self.name.clone(),
             uid: self.uid.clone(),
-            resource_version: "1".into(),
             created: at(self.created),
             revision: match self.template == wanted {
                 true => PodRevision::Current,
                 false => PodRevision::Outdated,
             },
-            number: known.get(&self.template).copied().unwrap_or(0),
             terminating: self.gone_at.is_some(),
             ready_since: self.ready_since.map(at),
             unready_since: self.unready_since.map(at),
             started: self.started.map(at),
-            in_place: Default::default(),
-            trouble: None,
-            exit: Exit::default(),
-            need_upgrade: None,
-            image_ready: None,
-            surge: false,
-            in_doubt: false,
+            ..old(known.get(&self.template).copied().unwrap_or(0))
         }
     }
 }

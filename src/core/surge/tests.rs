@@ -2,6 +2,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::*;
 use crate::core::lifecycle::{Exit, PreDelete, Preparing};
+use crate::core::testing::{fleet, old};
 use crate::core::{Labels, Mode, NodeName, RevisionState, Share, Strategy, Verdict, decide};
 
 fn now() -> Timestamp {
@@ -127,21 +128,11 @@ fn pod(name: &str, revision: PodRevision, seconds: i64) -> Pod {
     Pod {
         name: name.into(),
         uid: name.into(),
-        resource_version: "1".into(),
         created: ago(seconds),
         revision,
-        number: 0,
-        terminating: false,
         ready_since: Some(ago(seconds)),
         started: Some(ago(seconds)),
-        trouble: None,
-        exit: Default::default(),
-        need_upgrade: None,
-        image_ready: None,
-        in_place: Default::default(),
-        unready_since: None,
-        surge: false,
-        in_doubt: false,
+        ..old(0)
     }
 }
 
@@ -264,13 +255,7 @@ fn the_old_pod_is_asked_before_it_goes() {
     let plan = |old: Pod, new: Pod| {
         let fleet = Fleet {
             revision: RevisionState::Current("r".into()),
-            replaces: true,
-            evictions: Default::default(),
-            successions: Default::default(),
-            way_back: Default::default(),
-            record: None,
-            pause: None,
-            nodes: vec![node([old, new])],
+            ..fleet(vec![node([old, new])])
         };
         let mut plan = decide(&strategy, &fleet, now());
         (plan.actions, plan.verdicts.remove(0))

@@ -3,6 +3,7 @@
 use super::*;
 use crate::core::in_place::{Shape, Succession};
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
+use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
     Preparing, Readiness, Record, Refusal, RevisionState, Share, Stopped, Strategy, Targeting,
@@ -37,21 +38,10 @@ fn pod(name: &str) -> Pod {
     Pod {
         name: name.into(),
         uid: name.into(),
-        resource_version: "1".into(),
         created: at(100),
-        revision: PodRevision::Outdated,
-        number: 0,
-        terminating: false,
         ready_since: Some(at(110)),
-        unready_since: None,
         started: Some(at(101)),
-        in_place: Default::default(),
-        trouble: None,
-        exit: crate::core::Exit::default(),
-        need_upgrade: None,
-        image_ready: None,
-        surge: false,
-        in_doubt: false,
+        ..old(0)
     }
 }
 
@@ -82,13 +72,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
     };
     let fleet = Fleet {
         revision: RevisionState::Current("new".into()),
-        replaces: true,
-        evictions: Default::default(),
-        successions: Default::default(),
-        way_back: Default::default(),
-        record: None,
-        pause: None,
-        nodes,
+        ..testing::fleet(nodes)
     };
     let plan: Plan = decide(&strategy, &fleet, at(NOW));
     Picture {
