@@ -1,7 +1,7 @@
 //! Pods that are taken back from a revision that the guard stopped.
 
 use yurt_ds::core::in_place::Succession;
-use yurt_ds::core::{Action, Past, WayBack};
+use yurt_ds::core::{Action, Cause, Past, Plan, Verdict, WayBack};
 
 use super::rules::Rules;
 use super::state::{Pod, Set, Sheet, State, Stop, Template};
@@ -13,6 +13,24 @@ pub(crate) fn reverts(action: &Action) -> Option<Template> {
         Action::UpdateInPlace { renewal, .. } => renewal.reverts.as_ref().map(template_of),
         _ => None,
     }
+}
+
+/// Whether nodes that were lost on the revision's account keep every slot.
+///
+/// A pod that is available waits for a slot also when it is to be taken back, and a lost node keeps its own (docs/guard.md)
+/// until it is back or its Node is deleted, neither of which happens by itself. So the others rest with the stopped
+/// revision meanwhile, and serve.
+pub(crate) fn are_slots_lost(plan: &Plan, rules: &Rules) -> bool {
+    let is_lost = |verdict: &&Verdict| {
+        matches!(
+            verdict,
+            Verdict::FailedByRevision {
+                cause: Cause::NodeLost,
+                ..
+            }
+        )
+    };
+    plan.verdicts.iter().filter(is_lost).count() >= rules.allowed()
 }
 
 impl Sheet {
@@ -51,8 +69,9 @@ impl State {
             && it.all(|pod| pod.taken_back != Some(from))
     }
 
-    /// Whether nobody who is online and can be taken back has the revision that was stopped.
-    pub(crate) fn is_taken_back(&self, rules: &Rules) -> bool {
+    /// Whether nobody who is online and can be taken back has the revision that was stopped; when all slots are spent,
+    /// whoever is available keeps it.
+    pub(crate) fn is_taken_back(&self, is_spent: bool, rules: &Rules) -> bool {
         let bad = self.set.wanted;
         let can_be =
             |before: Template| Succession::between(&shape(bad), &shape(before), None).is_ok();
@@ -61,7 +80,8 @@ impl State {
             && self.sheet.stopped == Some(Stop::Failed)
             && self.sheet.before.is_some_and(can_be);
         let is_bad = |pod: &Pod| {
-            !pod.terminating && !pod.spare && pod.template == bad && pod.taken_back != Some(bad)
+            let keeps_it = is_spent && rules.is_available(pod) || pod.taken_back == Some(bad);
+            !pod.terminating && !pod.spare && pod.template == bad && !keeps_it
         };
         let mut online = self.nodes.iter().filter(|node| node.ready);
         !reverts || self.set.paused || !online.any(|node| node.pods.iter().any(is_bad))

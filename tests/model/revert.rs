@@ -1,6 +1,6 @@
 //! Pods that are taken back in place from a revision that the guard stopped (`on-failure: RevertInPlace`).
 
-use yurt_ds::core::RollingUpdateType;
+use yurt_ds::core::{RollingUpdateType, Share};
 
 use super::guard::guarded;
 use super::plain::templates;
@@ -55,13 +55,15 @@ fn a_rollback_and_a_resume_end_what_is_taken_back() {
 }
 
 /// Nodes die of the new revision: pods that are available are taken back, too.
-fn killing(nodes: usize, faults: Faults) -> Rules {
+fn killing(nodes: usize, threshold: u32, faults: Faults) -> Rules {
     let rules = Rules {
         broken: None,
         killer: Some(1),
         ..guarded(nodes, 1, faults)
     };
-    rules.reverting()
+    rules
+        .reverting()
+        .with(|strategy| strategy.failure_threshold = Some(Share::Number(threshold)))
 }
 
 #[test]
@@ -71,7 +73,22 @@ fn pods_that_serve_are_taken_back_one_after_the_other() {
         losses: 1,
         ..templates(1)
     };
-    explore("revert, nodes that die", killing(3, faults));
+    explore("revert, nodes that die", killing(3, 1, faults));
+}
+
+#[test]
+fn pods_that_serve_wait_for_the_slot_of_a_node_that_died() {
+    let rules = killing(3, 0, templates(1));
+    explore("revert, nodes that die and nothing else", rules);
+}
+
+#[test]
+fn a_fleet_that_was_rolled_out_is_taken_back_one_after_the_other() {
+    let rules = Rules {
+        rolled_out: true,
+        ..killing(3, 0, Faults::default())
+    };
+    explore("revert, nodes that die after the rollout", rules);
 }
 
 #[test]
@@ -81,7 +98,19 @@ fn pods_that_serve_go_forward_again_after_a_resume() {
         kills: 1,
         ..templates(1)
     };
-    explore("revert, nodes that die, resume", killing(2, faults));
+    let rules = killing(2, 1, faults);
+    explore("revert, nodes that die, resume", rules);
+}
+
+#[test]
+fn a_resume_ends_the_wait_for_a_slot() {
+    let faults = Faults {
+        resumes: 1,
+        kills: 1,
+        ..templates(1)
+    };
+    let rules = killing(2, 0, faults);
+    explore("revert, one node that dies, resume", rules);
 }
 
 #[test]

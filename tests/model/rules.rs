@@ -25,6 +25,8 @@ pub(crate) struct Rules {
     pub(crate) broken: Option<Template>,
     /// Nodes die of this template.
     pub(crate) killer: Option<Template>,
+    /// Every node got template 1 a moment ago, in the place of 0.
+    pub(crate) rolled_out: bool,
     /// Pods stay Ready while their node is lost.
     pub(crate) autonomous: bool,
     /// What the guard tells is written down. Otherwise it judges by what it sees.
@@ -49,6 +51,7 @@ impl Rules {
             selected: nodes,
             broken: None,
             killer: None,
+            rolled_out: false,
             autonomous: false,
             remembers: false,
             min_ready_pods: 0,

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use stateright::{Checker, Model, Property};
 use yurt_ds::core::{Mode, Phase, Revert, Stall, Verdict, WaveShut};
 
+use super::reversal::are_slots_lost;
 use super::rules::Rules;
 use super::state::{Pod, State, View};
 use super::steps::Step;
@@ -21,7 +22,7 @@ impl Model for Rules {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::settled(self)]
+        vec![State::first(self)]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
@@ -85,6 +86,7 @@ impl State {
     /// Whether every node is where it should be, as far as anybody can do something about it.
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
+        let is_spent = are_slots_lost(&plan, rules);
         let excused = |verdict: &Verdict| match verdict {
             Verdict::Done | Verdict::Offline(_) | Verdict::FailedByRevision { .. } => true,
             Verdict::Partition => rules.kept(self.nodes.len()) > 0,
@@ -95,6 +97,7 @@ impl State {
             Verdict::WaveNotOpen { why, .. } => matches!(why, WaveShut::Charged { .. }),
             Verdict::BlockedByPdb { .. } => plan.next_wake.is_some() && self.is_exhausted(rules),
             Verdict::Revert(Revert::Done) => self.is_stopped(),
+            Verdict::Revert(Revert::Pending) => self.is_stopped() && is_spent,
             Verdict::AwaitingOwner => rules.strategy.mode == Mode::Ota,
             // A rollout that fails stops, with its budget spent and no more.
             Verdict::InProgress(_)
@@ -115,7 +118,7 @@ impl State {
             && plan.actions.is_empty()
             && plan.verdicts.iter().all(excused)
             && (waits || pods.all(is_tidy))
-            && self.is_taken_back(rules)
+            && self.is_taken_back(is_spent, rules)
     }
 }
 

@@ -235,6 +235,24 @@ pub(crate) enum Violation {
 }
 
 impl State {
+    /// Where a test begins.
+    pub(crate) fn first(rules: &Rules) -> Self {
+        let mut state = Self::settled(rules);
+        if rules.rolled_out {
+            state.set = Set {
+                wanted: 1,
+                observed: 1,
+                numbers: [1, 2, 0],
+                ..state.set
+            };
+            for pod in state.nodes.iter_mut().flat_map(|node| &mut node.pods) {
+                (pod.template, pod.created) = (1, 0);
+                (pod.started, pod.ready_since) = (Some(0), Some(0));
+            }
+        }
+        state.canonical(rules)
+    }
+
     /// Every node runs template 0, and has done so for long.
     pub(crate) fn settled(rules: &Rules) -> Self {
         let node = |uid: usize| Node {
