@@ -21,15 +21,19 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   Inconclusive), verdicts (nodes per word), notes,
                   nextWake (when this is judged anew although nothing changes),
                   pause (null while it is not paused),
+                  reversal (null while no stopped revision is taken back),
                   waves (empty without that setting), domains (empty without topology-key),
                   nodes (only when one DaemonSet is named)
   of a pause      since, until (null: somebody has to end it), updatedMeanwhile (nodes that got the revision
                   since then: the native controller makes every new pod of it)
+  of a reversal   to (the hash; null: no older revision is known), done, underWay (their turn comes, or
+                  they are not available yet), stuck (keep the stopped revision), why (null while none
+                  is stuck)
   of a wave       wave, nodes, done, inFlight, allowed, state (Complete, Open, NotOpen), next
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
-  of why          those of a node, and namespace, name, phase, phaseMessage, next
+  of why          those of a node, and namespace, name, phase, phaseMessage, reversal, next
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
                   Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
@@ -95,6 +99,8 @@ pub struct SetRow {
     pub next_wake: Option<String>,
     /// The pause that holds; `null` while none does.
     pub pause: Option<PauseRow>,
+    /// How far the revision that the guard stopped is taken back; `null` while nothing is.
+    pub reversal: Option<ReversalRow>,
     /// Every node; only when one DaemonSet was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
@@ -121,6 +127,36 @@ impl PauseRow {
             since: since.map(age::instant),
             until: stand.until.map(age::instant),
             updated_meanwhile: names.collect(),
+        })
+    }
+}
+
+/// How far a revision that the guard stopped is taken back (`on-failure: RevertInPlace`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReversalRow {
+    /// Hash of the revision that pods are taken back to; `null` when no older one is known.
+    pub to: Option<String>,
+    /// Nodes whose pod was taken back.
+    pub done: usize,
+    /// Nodes whose pod waits for its turn, or is not available yet.
+    pub under_way: usize,
+    /// Nodes that keep the stopped revision.
+    pub stuck: usize,
+    /// Why, the first of the reasons; `null` when there is no such node.
+    pub why: Option<&'static str>,
+}
+
+impl ReversalRow {
+    fn of(picture: &Picture) -> Option<Self> {
+        let reversal = picture.plan.reversal.as_ref()?;
+        let stuck = reversal.stuck.len();
+        Some(Self {
+            to: reversal.to.as_ref().map(ToString::to_string),
+            done: reversal.done.len(),
+            under_way: reversal.under_way.len(),
+            stuck,
+            why: (stuck > 0).then(|| reversal.why_words()),
         })
     }
 }
@@ -207,6 +243,7 @@ impl SetRow {
             domains: groups::domains(picture),
             next_wake: picture.plan.next_wake.map(age::instant),
             pause: PauseRow::of(picture),
+            reversal: ReversalRow::of(picture),
             nodes: nodes.then(|| {
                 (0..picture.fleet.nodes.len())
                     .map(|position| NodeRow::of(picture, position))

@@ -8,7 +8,7 @@ use super::explain::{cure, not_targeted};
 use super::lookup;
 use super::picture::Picture;
 use super::print;
-use super::row::{NodeRow, SetRow};
+use super::row::{NodeRow, ReversalRow, SetRow};
 use super::screen::Screen;
 use super::table::Paint;
 use super::view::View;
@@ -27,6 +27,8 @@ pub struct Answer {
     pub phase: &'static str,
     /// A sentence about the phase.
     pub phase_message: String,
+    /// How far the revision that the guard stopped is taken back; `null` while nothing is.
+    pub reversal: Option<ReversalRow>,
     /// The node, as `ctl status` shows it.
     #[serde(flatten)]
     pub node: NodeRow,
@@ -102,6 +104,7 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
         name: set.name,
         phase: set.phase,
         phase_message: set.message,
+        reversal: set.reversal,
         node,
         next,
     })

@@ -1,15 +1,15 @@
 //! Every state of a node has words.
 
 use super::*;
-use crate::core::in_place::{Shape, Succession};
+use crate::core::in_place::{Recreate, Shape, Succession};
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
 use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
-    Preparing, Readiness, Record, Refusal, RevisionState, Share, Stopped, Strategy, Targeting,
-    Trouble, WayBack, decide,
+    Preparing, Readiness, Record, Refusal, Reversal, RevisionState, Share, Stopped, Strategy,
+    Targeting, Trouble, WayBack, decide,
 };
-use crate::ctl::row::SetRow;
+use crate::ctl::row::{FIELDS, SetRow};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -358,7 +358,12 @@ fn a_revision_that_is_taken_back_has_words() {
         assert!(found.because.contains(because), "{found:?}");
         let cure = cure(&picture, 0);
         assert!(cure.contains(next), "{cure}");
-        reversal_words(&picture)
+        let row = SetRow::of(&picture, false).reversal.unwrap();
+        assert_eq!(row.to.as_deref(), Some("5d4f8"));
+        let words = reversal_words(&picture);
+        let told = format!("{} of {}", row.done, row.done + row.under_way);
+        assert!(words.ends_with(&told), "{words}");
+        words
     };
     let words = case(
         back(true),
@@ -383,6 +388,31 @@ fn a_revision_that_is_taken_back_has_words() {
         "allows none to be down",
     );
     assert_eq!(words, "; taken back to revision 5d4f8 in place: 0 of 1");
+}
+
+#[test]
+fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
+    let mut picture = picture(vec![node("n1")], None);
+    let row = |picture: &Picture| serde_json::to_value(SetRow::of(picture, false).reversal);
+    assert_eq!(row(&picture).unwrap(), serde_json::Value::Null);
+    picture.plan.reversal = Some(Reversal {
+        to: Some("5d4f8".into()),
+        under_way: vec!["n2".into()],
+        done: vec!["n1".into(), "n4".into()],
+        stuck: vec!["n3".into()],
+        why: Some(Recreate::OtherImages),
+    });
+    let why = picture.plan.reversal.as_ref().unwrap().why_words();
+    let row = row(&picture).unwrap();
+    assert_eq!(
+        row,
+        serde_json::json!({ "to": "5d4f8", "done": 2, "underWay": 1, "stuck": 1, "why": why })
+    );
+    let (_, listed) = FIELDS.split_once("of a reversal").unwrap();
+    let (listed, _) = listed.split_once("\n  of ").unwrap();
+    for field in row.as_object().unwrap().keys() {
+        assert!(listed.contains(field), "{field}");
+    }
 }
 
 /// What is said of a node whose pod was refused so, three seconds ago.
