@@ -110,6 +110,33 @@ fn charged_pods_go_first_and_available_ones_as_slots_are_free() {
 }
 
 #[test]
+fn a_lost_node_keeps_its_slot_until_it_is_back_or_deleted_and_others_serve_meanwhile() {
+    let a = node("a", well());
+    let lost = Node {
+        readiness: crate::core::Readiness::NotReady {
+            since: Some(at(930)),
+        },
+        ..a.clone()
+    };
+    let strategy = Strategy {
+        max_unavailable: Share::Number(1),
+        failure_threshold: Some(Share::Number(0)),
+        ..strategy()
+    };
+    let with = |a: &[Node]| {
+        let nodes = a.iter().cloned().chain([node("b", well())]);
+        decide(&strategy, &stopped(nodes.collect()), at(1000))
+    };
+    let plan = with(&[lost]);
+    assert_eq!(taken_back(&plan), [""; 0]);
+    assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
+    assert_eq!((plan.counts.lost, plan.counts.unavailable), (1, 1));
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!(taken_back(&with(&[])), ["b"]);
+    assert_eq!(taken_back(&with(&[a])), ["a"]);
+}
+
+#[test]
 fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
     let plan = at_1000(&stopped(vec![node("a", crashing()), node("b", before())]));
     let [Action::UpdateInPlace { renewal, .. }] = plan.actions.as_slice() else {

@@ -123,6 +123,11 @@ fn cure_revert(picture: &Picture, revert: Revert) -> String {
         Revert::Pending if picture.plan.counts.allowed == 0 => {
             format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
         }
+        Revert::Pending if picture.plan.counts.lost > 0 => format!(
+            "It goes on by itself when a slot of max-unavailable is free. Nodes that were lost after they got this revision \
+             hold {} of {}: repair them, or delete the Nodes of those that will not be back.",
+            picture.plan.counts.lost, picture.plan.counts.unavailable
+        ),
         Revert::Pending => {
             "It goes on by itself when a slot of max-unavailable is free, its maintenance window is open and its \
              topology domain has its turn."

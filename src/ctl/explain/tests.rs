@@ -415,6 +415,17 @@ fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
     }
 }
 
+#[test]
+fn who_waits_for_the_slots_of_lost_nodes_is_told_so() {
+    let mut picture = picture(vec![updated("n1", 60)], None);
+    picture.plan.verdicts[0] = Verdict::Revert(Revert::Pending);
+    let next = |picture: &Picture| cure(picture, 0);
+    assert!(next(&picture).contains("its maintenance window is open"));
+    (picture.plan.counts.lost, picture.plan.counts.unavailable) = (1, 2);
+    let next = next(&picture);
+    assert!(next.contains("hold 1 of 2: repair them"), "{next}");
+}
+
 /// What is said of a node whose pod was refused so, three seconds ago.
 #[test]
 fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
