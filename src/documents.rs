@@ -67,6 +67,27 @@ fn every_metric_of_the_readme_is_counted() {
 }
 
 #[test]
+fn every_event_of_the_readme_is_sent() {
+    let sources = [
+        include_str!("controller/engine.rs"),
+        include_str!("controller/lookup.rs"),
+        include_str!("controller/permissions.rs"),
+        include_str!("controller/report.rs"),
+        include_str!("controller/report/paused.rs"),
+        include_str!("controller/report/reverted.rs"),
+    ];
+    let (_, named) = README.split_once("change of state:").unwrap();
+    let (named, _) = named.split_once("\n\n").unwrap();
+    let mut reasons = named.split('`').skip(1).step_by(2);
+    assert!(reasons.clone().count() > 10);
+    let is_sent = |reason: &str| {
+        let literal = format!("\"{reason}\"");
+        sources.iter().any(|source| source.contains(&literal))
+    };
+    assert_eq!(reasons.find(|reason| !is_sent(reason)), None);
+}
+
+#[test]
 fn every_verdict_and_annotation_is_explained_in_the_readme() {
     for word in Verdict::WORDS {
         assert!(README.contains(&format!("| `{word}` |")), "{word}");
