@@ -24,6 +24,7 @@ pub mod permissions;
 mod prepull;
 mod report;
 mod restraint;
+mod server;
 mod surge;
 
 use std::sync::Arc;
@@ -128,7 +129,7 @@ pub async fn run(config: Config, shutdown: Shutdown) {
         leadership.clone(),
     ));
     let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone());
-    let watches = [caches.sets(), caches.revisions()];
+    let watches = [caches.version(), caches.sets(), caches.revisions()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
     let puller = Puller::start(prepull::Parts {
         client: client.clone(),

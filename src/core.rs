@@ -59,7 +59,7 @@ pub mod verdict;
 mod waves;
 pub mod window;
 
-pub use decide::{decide, queue, release};
+pub use decide::{decide, is_released_later, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,

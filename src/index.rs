@@ -44,6 +44,8 @@ pub struct Index {
     labels: BTreeSet<Arc<str>>,
     /// Images of which it matters whether nodes have them: those of every revision of a DaemonSet that pulls ahead.
     wanted: BTreeSet<ImageKey>,
+    /// See [`Fleet::in_order`].
+    in_order: bool,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,15 @@ pub enum SetChange {
 }
 
 impl Index {
+    /// Takes in whether the native controller learns of changes in their order ([`Fleet::in_order`]); until then it is
+    /// taken for one that does not. Says which DaemonSets may be decided differently now.
+    pub fn know_order(&mut self, in_order: bool) -> Vec<SetKey> {
+        match std::mem::replace(&mut self.in_order, in_order) == in_order {
+            true => Vec::new(),
+            false => self.sets.keys().cloned().collect(),
+        }
+    }
+
     /// Takes in a Node; says which DaemonSets may be decided differently now.
     pub fn apply_node(&mut self, node: &api::Node, now: Timestamp) -> Vec<SetKey> {
         let Some(name) = node.metadata.name.as_deref().map(NodeName::from) else {
@@ -301,7 +312,8 @@ impl Index {
         let revisions = self.revisions_of(&uid);
         let set = self.sets.get_mut(key)?;
         set.confirm(&revisions);
-        Some(joined::fleet(key, set, &self.nodes, &revisions, now))
+        let fleet = joined::fleet(key, set, &self.nodes, &revisions, self.in_order, now);
+        Some(fleet)
     }
 
     /// What the annotations of a DaemonSet say.

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tracing::warn;
 
 use super::metrics::Metrics;
+use super::server;
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::client::WATCH_TIMEOUT_SECONDS;
 use crate::index::SetKey;
@@ -39,6 +40,8 @@ pub(super) enum Input {
     Revision(Event<ControllerRevision>),
     /// Of the pods of one DaemonSet; the number tells this watch from an earlier one.
     Pod(SetKey, u64, Event<Pod>),
+    /// Whether the native controller learns of changes in their order ([`Fleet::in_order`](crate::core::Fleet::in_order)).
+    Order(bool),
 }
 
 /// A watch that ends when this is dropped.
@@ -71,6 +74,15 @@ impl Caches {
             },
             receiver,
         )
+    }
+
+    /// The version of the API server, once.
+    pub(super) fn version(&self) -> Watch {
+        let (client, sender) = (self.client.clone(), self.sender.clone());
+        Watch(tokio::spawn(async move {
+            let in_order = server::is_in_order(&client).await;
+            let _ended = sender.send(Input::Order(in_order)).await;
+        }))
     }
 
     /// All Nodes.

@@ -34,7 +34,7 @@ use super::surge::{Made, Wanted};
 use crate::clock::Clock;
 use crate::core::{
     Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Revision, RevisionState,
-    decide, release,
+    decide, is_released_later, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Write};
 use crate::serve::Readiness;
@@ -377,7 +377,9 @@ impl Engine {
                 let actions = release(&fleet);
                 self.wish(key, Vec::new());
                 let set = self.parts.feed.index.set(key);
-                let is_over = actions.is_empty() && !set.is_some_and(SetRecord::is_in_doubt);
+                let is_over = actions.is_empty()
+                    && !is_released_later(&fleet)
+                    && !set.is_some_and(SetRecord::is_in_doubt);
                 let report = is_over.then(Report::of_nothing); // last, as it ends our interest
                 self.write(key, actions, report, now);
             }

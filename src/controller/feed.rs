@@ -129,6 +129,7 @@ impl Feed {
             Input::Set(event) => self.set(event),
             Input::Revision(event) => self.revision(event),
             Input::Pod(key, number, event) => self.pod(key, number, event, now),
+            Input::Order(in_order) => Fed::of(Stir::Soon, self.index.know_order(in_order)),
         }
     }
 

@@ -141,15 +141,15 @@ impl Class {
     }
 }
 
-/// The class of `node` at `now`.
-pub(super) fn classify(strategy: &Strategy, node: &Node, now: Timestamp) -> Class {
+/// The class of `node` at `now`; `in_order` as in the [`Fleet`](super::Fleet).
+pub(super) fn classify(strategy: &Strategy, node: &Node, in_order: bool, now: Timestamp) -> Class {
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
         _ if node.targeting != Targeting::Run => return Class::NotTargeted,
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,
     };
-    if let Some(pair) = Pair::of(node, strategy.min_ready, now) {
+    if let Some(pair) = Pair::of(node, strategy.min_ready, in_order, now) {
         return with_surge(strategy, node, pair, ready_since, now);
     }
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);

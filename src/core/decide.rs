@@ -79,6 +79,11 @@ pub fn release(fleet: &Fleet) -> Vec<Action> {
     actions
 }
 
+/// Whether something that we made is still there although [`release`] asks for nothing: it waits for the native controller.
+pub fn is_released_later(fleet: &Fleet) -> bool {
+    surge::is_released_later(fleet)
+}
+
 /// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
 /// the same moment replaces some of them.
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
@@ -132,7 +137,7 @@ impl<'a> Draft<'a> {
         let class = |node: &Node| {
             announced |= node.pods.iter().any(ota::is_announced);
             marked |= node.pods.iter().any(removal::is_marked);
-            classify(strategy, node, now)
+            classify(strategy, node, fleet.in_order, now)
         };
         let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
         let charges = guard::charge(strategy, fleet, now, &mut classes);

@@ -79,6 +79,9 @@ pub struct Fleet {
     pub record: Option<super::Record>,
     /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.
     pub pause: Option<super::PauseRecord>,
+    /// Whether the native controller is known to learn of changes of several pods in the order in which they happened
+    /// (client-go's `InOrderInformers`, on since Kubernetes 1.33); false is always safe.
+    pub in_order: bool,
     /// Every node that should run a pod or holds one, sorted by name, each name once.
     pub nodes: Vec<Node>,
 }

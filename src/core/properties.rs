@@ -186,13 +186,13 @@ fn fleets() -> impl Random<Fleet> {
     let told = (place::successions(), record);
     let fleet = (
         revision,
-        any::<bool>(),
+        any::<[bool; 2]>(),
         vec(nodes(), 0..24),
         told,
         paused::records(),
     );
     fleet.prop_map(
-        |(revision, replaces, mut nodes, (successions, record), pause)| {
+        |(revision, [replaces, in_order], mut nodes, (successions, record), pause)| {
             for (i, node) in nodes.iter_mut().enumerate() {
                 node.name = format!("n{i:02}").into();
                 for (j, pod) in node.pods.iter_mut().enumerate() {
@@ -209,6 +209,7 @@ fn fleets() -> impl Random<Fleet> {
                 way_back: Default::default(),
                 record,
                 pause: Some(pause),
+                in_order,
                 nodes,
             }
         },

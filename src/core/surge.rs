@@ -10,6 +10,12 @@
 //! over. Everything that has to be remembered for that is in the two pods: whatever happened between two looks, a
 //! restart of ours included, the table of [`step`] says how it goes on.
 //!
+//! A native controller before Kubernetes 1.33 learns of changes of one pod in their order, but of two pods in the order in
+//! which each of them changed *first* since it looked (client-go's `DeltaFIFO`; `InOrderInformers` replaced it). If it lags,
+//! it may see the new pod handed over while the old one still looks alive, and removes the younger of the two. There
+//! ([`Fleet::in_order`] is false) only one thing proves that it saw the old pod go: that it made its own next one. The new
+//! pod is handed over then, and the native controller removes the one that it made, which is the youngest.
+//!
 //! Nobody here judges pods of a revision that is not known: the fleet as a whole is held until it is.
 
 pub(crate) mod exclusive;
@@ -21,7 +27,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
-use super::fleet::{Fleet, Node, Pod, PodRevision, Readiness, Targeting};
+use super::fleet::{Fleet, Node, Pod, PodName, PodRevision, Readiness, Targeting};
 use super::ota::reference;
 use super::plan::Action;
 use super::verdict::{Cause, Progress, Verdict};
@@ -29,12 +35,6 @@ use super::verdict::{Cause, Progress, Verdict};
 /// A new pod that failed for good (evicted, refused by its kubelet) stays this long before the next one is made, so that
 /// a node where it cannot run does not see one after the other.
 const AGAIN: Duration = Duration::from_secs(60);
-
-/// A new pod stays as it is for this long at least before the old one goes. The native controller learns of changes of one
-/// pod in their order, but of two pods in the order in which each of them changed *first* since it looked (client-go's
-/// `DeltaFIFO`): if it has not yet taken in that the new pod is Ready, it may see it handed over while the old one still looks
-/// alive, and removes the younger of the two. Instants are told in whole seconds, so one second of this may be over already.
-const QUIET: Duration = Duration::from_secs(2);
 
 /// The pods of the DaemonSet itself on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ enum Own {
 enum Spare {
     /// Not Ready.
     Starting,
-    /// Ready, but not yet for `minReadySeconds`, or [`QUIET`].
+    /// Ready, but not yet for `minReadySeconds`.
     Young { available_at: Timestamp },
     /// Ready for long enough.
     Available,
@@ -76,7 +76,7 @@ enum Spare {
 pub(super) enum Step {
     /// Nothing yet.
     Wait,
-    /// The DaemonSet's own pod is deleted (or evicted), then the new one is handed over.
+    /// The DaemonSet's own pod is deleted (or evicted), then the new one is handed over, as soon as that is safe.
     Retire,
     /// The new one is handed over to the DaemonSet.
     HandOver,
@@ -105,33 +105,38 @@ pub(super) struct Pair {
 ///
 /// | own pod ╲ our pod | starting | young | available | outdated, not Ready | outdated, Ready | ended | terminating |
 /// |---|---|---|---|---|---|---|---|
-/// | none | hand over | hand over | hand over | remove | hand over | remove | wait |
-/// | terminating | hand over | hand over | hand over | remove | hand over | remove | wait |
+/// | none | hand over¹ | hand over¹ | hand over¹ | remove | hand over¹ | remove | wait |
+/// | terminating | hand over¹ | hand over¹ | hand over¹ | remove | hand over¹ | remove | wait |
 /// | terminating, or not | wait | wait | wait | wait | wait | wait | wait |
 /// | outdated, broken | wait | wait | **retire** | remove | **retire** | remove after a minute | wait |
 /// | outdated, available | wait | wait | **retire** | remove | remove | remove after a minute | wait |
-/// | current, available | remove | remove | remove | remove | remove | remove | wait |
+/// | current, available, younger | remove | remove | hand over | remove | remove | remove | wait |
+/// | current, available, older | remove | remove | remove | remove | remove | remove | wait |
 /// | current, not available, younger | hand over | hand over | hand over | remove | wait | remove | wait |
 /// | current, not available, older | remove | wait | wait | remove | wait | remove | wait |
 /// | several | wait | wait | wait | wait | wait | wait | wait |
+///
+/// ¹ Where the native controller may learn of it before it learns that the old one goes: wait for the pod that it makes then.
 ///
 /// Why: without an own pod (somebody deleted it, we died after deleting it, its node was drained) the native controller
 /// makes one as soon as the old one is gone; ours takes that place, and should the native controller have been faster,
 /// its pod is younger and is the one that it removes. A rollback makes ours outdated: it goes, the serving one stays.
 /// Where ours is all that serves, it stays until there is something better. While it is not known whether the old one goes
 /// (it changed meanwhile, or nobody answered), ours is not handed over: of the two the native controller would keep the old one.
-fn step(own: Own, spare: Spare, now: Timestamp) -> Step {
+fn step(own: Own, spare: Spare, in_order: bool, now: Timestamp) -> Step {
     match (own, spare) {
         (Own::Several | Own::InDoubt, _) | (_, Spare::Leaving) => Step::Wait,
         (Own::Outdated { .. }, Spare::Ended { again }) if again > now => Step::Wait,
         (_, Spare::Ended { .. } | Spare::Outdated { ready: false }) => Step::Remove,
+        (Own::Current { younger: true, .. }, Spare::Available) => Step::HandOver,
         (
             Own::Current {
                 available: true, ..
             },
             _,
         ) => Step::Remove,
-        (Own::None | Own::Leaving, _) => Step::HandOver,
+        (Own::None | Own::Leaving, _) if in_order => Step::HandOver,
+        (Own::None | Own::Leaving, _) => Step::Wait,
         (Own::Outdated { available: false }, Spare::Outdated { .. }) => Step::Retire,
         (Own::Outdated { available: true }, Spare::Outdated { .. }) => Step::Remove,
         (Own::Outdated { .. }, Spare::Available) => Step::Retire,
@@ -171,14 +176,16 @@ pub(super) fn alive(node: &Node) -> Option<&Pod> {
 
 impl Pair {
     /// The pair of a node that is online; `None` when there is no pod of ours.
-    pub(super) fn of(node: &Node, min_ready: Duration, now: Timestamp) -> Option<Self> {
+    pub(super) fn of(
+        node: &Node,
+        min_ready: Duration,
+        in_order: bool,
+        now: Timestamp,
+    ) -> Option<Self> {
         let made = spare(node)?;
         let available_at = |pod: &Pod| pod.ready_since.map(|since| later(since, min_ready));
         let available = |pod: &Pod| available_at(pod).is_some_and(|at| at <= now);
-        let ripe_at = made
-            .ready_since
-            .map(|since| later(since, min_ready.max(QUIET)));
-        let spare = match (made.revision, ripe_at) {
+        let spare = match (made.revision, available_at(made)) {
             _ if made.terminating => Spare::Leaving,
             _ if made.in_place.is_over => Spare::Ended {
                 again: later(made.created, AGAIN),
@@ -190,7 +197,6 @@ impl Pair {
             (_, Some(available_at)) => Spare::Young { available_at },
             (_, None) => Spare::Starting,
         };
-        let age = |pod: &Pod| (pod.created, pod.name.clone());
         let mut pods = own(node).filter(|pod| !pod.terminating);
         let own = match (pods.next(), pods.next()) {
             (None, _) if own(node).next().is_none() => Own::None,
@@ -205,7 +211,7 @@ impl Pair {
                 available: available(pod),
             },
         };
-        let step = step(own, spare, now);
+        let step = step(own, spare, in_order, now);
         let in_time = |pod: &Pod| available_at(pod).filter(|at| *at > now);
         let turn = match spare {
             Spare::Ended { again } => Some(again).filter(|again| *again > now),
@@ -232,12 +238,18 @@ impl Pair {
     }
 
     /// What to write now; `leaves` is what makes the old pod go, where that is the step.
-    pub(super) fn actions(&self, node: &Node, leaves: Option<Action>) -> Vec<Action> {
+    pub(super) fn actions(
+        &self,
+        node: &Node,
+        leaves: Option<Action>,
+        in_order: bool,
+    ) -> Vec<Action> {
         let mut actions = superfluous(node);
         actions.extend(spare(node).and_then(|made| match self.step {
             Step::HandOver => Some(Action::HandOver(reference(made))),
             Step::Remove => Some(Action::Delete(reference(made))),
-            Step::Retire => leaves.map(|leaves| leaves.before(reference(made))),
+            Step::Retire if in_order => leaves.map(|leaves| leaves.before(reference(made))),
+            Step::Retire => leaves,
             Step::Wait => None,
         }));
         actions
@@ -265,26 +277,58 @@ fn superfluous(node: &Node) -> Vec<Action> {
         .collect()
 }
 
-/// What to write about pods of ours on nodes where no pod belongs (any more): the native controller removes its own pod
-/// or leaves it, and does not know ours.
-pub(super) fn leave(node: &Node) -> Vec<Action> {
-    let mut actions = superfluous(node);
-    let Some(made) = spare(node).filter(|made| !made.terminating) else {
-        return actions;
-    };
-    let serves = own(node).any(|pod| !pod.terminating && !pod.in_place.is_over);
-    match (node.readiness, node.targeting) {
+/// What becomes of a pod of ours on a node where no pod belongs (any more), or that is not rolled out (by us) any more: the
+/// native controller removes its own pod or leaves it, and does not know ours. `None`: it goes with its node.
+fn parting(node: &Node, made: &Pod, in_order: bool) -> Option<Step> {
+    let mut alive = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
+    let serving = alive.next();
+    // Made after the old one was gone: of the two, the native controller removes this one.
+    let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
+    Some(match (node.readiness, node.targeting) {
         // What ran there goes with the node; what never did would wait for it for ever.
-        (Readiness::Gone, _) if made.started.is_some() => {}
-        (Readiness::Gone, _) | (_, Targeting::No) => actions.push(Action::Delete(reference(made))),
-        _ if serves || made.in_place.is_over => actions.push(Action::Delete(reference(made))),
-        _ => actions.push(Action::HandOver(reference(made))),
-    }
+        (Readiness::Gone, _) if made.started.is_some() => return None,
+        (Readiness::Gone, _) | (_, Targeting::No) => Step::Remove,
+        _ if made.in_place.is_over => Step::Remove,
+        _ if serving.is_some_and(is_third) && made.ready_since.is_some() => Step::HandOver,
+        _ if serving.is_some() => Step::Remove,
+        _ if in_order => Step::HandOver,
+        _ => Step::Wait,
+    })
+}
+
+/// The pod of ours on this node of which [`parting`] tells, unless it is going already, and what that is.
+fn parts(node: &Node, in_order: bool) -> Option<(&Pod, Step)> {
+    let made = spare(node).filter(|made| !made.terminating)?;
+    Some((made, parting(node, made, in_order)?))
+}
+
+/// What to write about pods of ours on nodes where no pod belongs (any more).
+pub(super) fn leave(node: &Node, in_order: bool) -> Vec<Action> {
+    let mut actions = superfluous(node);
+    actions.extend(parts(node, in_order).and_then(|(made, step)| match step {
+        Step::HandOver => Some(Action::HandOver(reference(made))),
+        Step::Remove => Some(Action::Delete(reference(made))),
+        Step::Retire | Step::Wait => None,
+    }));
     actions
 }
 
 /// What to write so that nothing of ours is left in a fleet that is not rolled out (by us) any more.
 pub(super) fn release(fleet: &Fleet) -> Vec<Action> {
     let made = fleet.nodes.iter().filter(|node| spare(node).is_some());
-    made.flat_map(leave).collect()
+    made.flat_map(|node| leave(node, fleet.in_order)).collect()
+}
+
+/// Whether a pod of ours in a fleet that is not rolled out (by us) any more still waits for the native controller.
+pub(super) fn is_released_later(fleet: &Fleet) -> bool {
+    let mut steps = fleet
+        .nodes
+        .iter()
+        .filter_map(|node| parts(node, fleet.in_order));
+    steps.any(|(_, step)| step == Step::Wait)
+}
+
+/// What tells which of two pods the native controller takes for the younger one.
+fn age(pod: &Pod) -> (Timestamp, &PodName) {
+    (pod.created, &pod.name)
 }

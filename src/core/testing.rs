@@ -25,6 +25,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         evictions: Default::default(),
         record: None,
         pause: None,
+        in_order: true,
         nodes,
     }
 }

@@ -315,7 +315,13 @@ fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String
         ),
         Progress::SurgeTakingOver => (
             "SurgeTakingOver",
-            format!("has a new pod{made} that serves; the old one goes now"),
+            match node.pods.iter().any(|pod| !pod.surge && !pod.terminating) {
+                true => format!("has a new pod{made} that serves; the old one goes now"),
+                false => format!(
+                    "has a new pod{made} that serves; it is handed over to the DaemonSet now (before Kubernetes 1.33 when \
+                     the native controller has made a pod of its own, which goes then)"
+                ),
+            },
         ),
         Progress::SurgeLeaving => (
             "SurgeLeaving",

@@ -66,6 +66,7 @@ pub(super) fn fleet(
     set: &mut SetRecord,
     nodes: &BTreeMap<NodeName, NodeRecord>,
     revisions: &[RevisionFacts],
+    in_order: bool,
     now: Timestamp,
 ) -> Arc<Fleet> {
     let Joined {
@@ -91,6 +92,7 @@ pub(super) fn fleet(
             way_back: WayBack::default(),
             record: None,
             pause: None,
+            in_order,
             nodes: all(key, set, nodes, &present, revisions, now),
         }),
     };
@@ -103,6 +105,7 @@ pub(super) fn fleet(
     kept.way_back = set.way_back(&present.state, revisions);
     kept.record = set.guard.record(&set.conditions, &present.state);
     kept.pause = set.told_pause();
+    kept.in_order = in_order;
     kept.revision = match &present.state {
         state
             if met(state)

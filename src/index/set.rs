@@ -490,11 +490,15 @@ impl SetRecord {
         }
     }
 
-    /// This pod is about to be deleted for the current revision.
+    /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that.
     pub fn begin_replacement(&mut self, uid: &PodUid) {
-        if let Some(node) = self.places.get(uid) {
-            self.guard
-                .begin(uid.clone(), node.clone(), self.joined.revision());
+        let Some(node) = self.places.get(uid) else {
+            return;
+        };
+        let mut pods = self.pods.get(node).into_iter().flatten();
+        if pods.any(|record| record.pod.uid == *uid && !record.pod.surge) {
+            let revision = self.joined.revision();
+            self.guard.begin(uid.clone(), node.clone(), revision);
         }
     }
 

@@ -74,16 +74,19 @@ pub struct Options {
     pub history: usize,
     /// Does it serve streaming lists (`sendInitialEvents`), as Kubernetes does since 1.34?
     pub streaming_lists: bool,
+    /// The minor number of the Kubernetes that the server says it is; kubectl warns when its own is more than one away.
+    pub minor: u32,
 }
 
 impl Options {
-    /// The usual server: 20,000 events of history, no streaming lists.
+    /// The usual server: 20,000 events of history, no streaming lists, Kubernetes 1.35.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             clock,
             seed,
             history: 20_000,
             streaming_lists: false,
+            minor: 35,
         }
     }
 }
@@ -129,6 +132,7 @@ impl Cluster {
                 store: Arc::new(Mutex::new(store)),
                 clock: options.clock,
                 streaming_lists: options.streaming_lists,
+                minor: options.minor,
                 access: access::Access::new("sim".to_owned()),
             },
             faults: Faults::default(),

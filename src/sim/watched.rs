@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::pin::Pin;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -15,6 +16,7 @@ use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep_until};
 
 use crate::client::WATCH_TIMEOUT_SECONDS;
 
@@ -52,6 +54,72 @@ where
             .inspect_err(|error| tracing::debug!(%error, "A watch failed and starts again"))
             .ok()
     }))
+}
+
+/// What a watch says, taken in as a controller with a backlog does whose queue is client-go's `DeltaFIFO` (Kubernetes before
+/// 1.33): one object every `pace`, all that is known of it at once, at the turn of its first change. So what changed later
+/// may be learned of earlier.
+pub(crate) fn backlog<K>(events: Events<K>, pace: Duration) -> Events<K>
+where
+    K: Resource + Send + 'static,
+{
+    let backlog = Backlog {
+        events,
+        pace,
+        turns: VecDeque::new(),
+        changes: BTreeMap::new(),
+        told: VecDeque::new(),
+        next: Instant::now(),
+    };
+    let next = async |mut backlog: Backlog<K>| Some((backlog.next().await?, backlog));
+    Box::pin(futures::stream::unfold(backlog, next))
+}
+
+struct Backlog<K> {
+    events: Events<K>,
+    pace: Duration,
+    /// Objects that changed, in the order of their first changes.
+    turns: VecDeque<Key>,
+    changes: BTreeMap<Key, Vec<Event<K>>>,
+    /// What has had its turn.
+    told: VecDeque<Event<K>>,
+    /// When the next one has its turn.
+    next: Instant,
+}
+
+impl<K: Resource> Backlog<K> {
+    async fn next(&mut self) -> Option<Event<K>> {
+        loop {
+            if let Some(event) = self.told.pop_front() {
+                return Some(event);
+            }
+            tokio::select! {
+                biased;
+                event = self.events.next() => match event? {
+                    Event::Apply(object) => self.add(key(&object), Event::Apply(object)),
+                    Event::Delete(object) => self.add(key(&object), Event::Delete(object)),
+                    list => return Some(list),
+                },
+                () = sleep_until(self.next), if !self.turns.is_empty() => {
+                    let turn = self.turns.pop_front();
+                    let changes = turn.and_then(|key| self.changes.remove(&key));
+                    self.told.extend(changes.into_iter().flatten());
+                    self.next = Instant::now() + self.pace;
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, key: Key, event: Event<K>) {
+        if self.turns.is_empty() {
+            self.next = Instant::now() + self.pace;
+        }
+        let changes = self.changes.entry(key.clone()).or_default();
+        if changes.is_empty() {
+            self.turns.push_back(key);
+        }
+        changes.push(event);
+    }
 }
 
 /// Objects by key. Versions only grow: what arrives late is ignored.

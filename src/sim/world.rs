@@ -65,7 +65,10 @@ impl World {
             daemonset::start(
                 client(NATIVE),
                 clock.clone(),
-                daemonset::Options { gather: GATHER },
+                daemonset::Options {
+                    gather: GATHER,
+                    ..daemonset::Options::default()
+                },
             ),
             job::start(client(NATIVE), clock.clone()),
             gc::start(client(NATIVE)),

@@ -33,6 +33,11 @@ pub(crate) struct Rules {
     pub(crate) remembers: bool,
     /// So many pods have to be Ready: a disruption budget.
     pub(crate) min_ready_pods: usize,
+    /// The native controller learns as late as can be that others end a pod: when it makes the next one. Until then it takes
+    /// an older one for alive, whatever it is told of younger ones.
+    pub(crate) disordered: bool,
+    /// Our controller takes it for one that learns of everything in its order.
+    pub(crate) trusted: bool,
     /// By which budget it is judged, if not by its own: a smaller one has to be found exceeded.
     pub(crate) judged_by: Option<usize>,
 }
@@ -55,6 +60,8 @@ impl Rules {
             autonomous: false,
             remembers: false,
             min_ready_pods: 0,
+            disordered: false,
+            trusted: true,
             judged_by: None,
         }
     }
@@ -175,6 +182,15 @@ impl Rules {
     /// How many nodes may have two pods.
     pub(crate) fn surge(&self) -> usize {
         number(self.strategy.max_surge)
+    }
+
+    /// With a native controller that learns of changes out of order.
+    pub(crate) fn out_of_order(self) -> Self {
+        Self {
+            disordered: true,
+            trusted: false,
+            ..self
+        }
     }
 
     /// Whether pods are made with the label of a hook.

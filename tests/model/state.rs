@@ -84,6 +84,8 @@ pub(crate) struct Pod {
     pub(crate) hooked: bool,
     /// It is marked `PreparingDelete`.
     pub(crate) marked: bool,
+    /// The native controller takes an older pod of the node for alive that is not.
+    pub(crate) haunted: bool,
 }
 
 /// A DaemonSet with its revisions.
@@ -363,6 +365,7 @@ impl Pod {
             beside: None,
             hooked: false,
             marked: false,
+            haunted: false,
         }
     }
 
@@ -401,5 +404,9 @@ impl Node {
     /// How many of them are not terminating.
     pub(crate) fn alive(&self) -> usize {
         self.own().filter(|pod| !pod.terminating).count()
+    }
+    /// Whether the native controller takes one that is not alive for older than one of these.
+    pub(crate) fn is_haunted(&self) -> bool {
+        self.own().any(|pod| pod.haunted && !pod.terminating)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum Step {
     Observe,
     /// It makes a pod on a node without any.
     Create(usize),
-    /// It removes the youngest of several pods on a node.
+    /// It removes the youngest of several pods on a node, or of what it takes for several.
     Prune(usize),
     /// Our controller decides.
     Decide,
@@ -88,7 +88,7 @@ impl State {
             }
             if node.own().next().is_none() {
                 steps.push(Step::Create(n));
-            } else if node.alive() > 1 {
+            } else if node.alive() > 1 || node.is_haunted() {
                 steps.push(Step::Prune(n));
             }
         }
@@ -200,6 +200,8 @@ impl State {
                     ..Pod::new(self.set.observed, 0)
                 };
                 self.nodes[n].pods.push(pod);
+                let pods = self.nodes[n].pods.iter_mut();
+                pods.for_each(|pod| pod.haunted = false);
                 self.overtake(n, None);
             }
             Step::Prune(n) => {
@@ -263,6 +265,7 @@ impl State {
             Step::Kill(n, p) => {
                 self.faults.kills -= 1;
                 self.terminate(n, p);
+                self.haunt(n, p, rules);
             }
             Step::Change(template) => {
                 self.faults.templates -= 1;
@@ -294,6 +297,14 @@ impl State {
         pod.terminating = true;
         let uid = pod.uid;
         self.outdate(uid);
+    }
+
+    /// Others ended this pod, and the native controller may not know it.
+    pub(crate) fn haunt(&mut self, n: usize, p: usize, rules: &Rules) {
+        let pods = &mut self.nodes[n].pods;
+        if rules.disordered && !pods[p].spare {
+            pods[p + 1..].iter_mut().for_each(|pod| pod.haunted = true);
+        }
     }
 
     fn is_frozen(&self, watch: Watch) -> bool {

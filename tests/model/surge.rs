@@ -2,8 +2,8 @@
 
 use super::plain::templates;
 use super::rules::Rules;
-use super::search::explore;
-use super::state::Faults;
+use super::search::{explore, search};
+use super::state::{Faults, Violation};
 use super::view::TICK;
 
 #[test]
@@ -105,4 +105,50 @@ fn a_hook_is_asked_before_the_old_pod_goes() {
         ..templates(2)
     };
     explore("surge, hooks", Rules::of(2, 0, faults).surging(1).hooking());
+}
+
+#[test]
+fn a_native_controller_that_learns_late_removes_no_pod_that_serves() {
+    let faults = Faults {
+        crashes: 1,
+        restarts: 1,
+        ..templates(2)
+    };
+    let rules = Rules::of(2, 0, faults).surging(1).out_of_order();
+    explore("surge, out of order", rules);
+}
+
+#[test]
+fn pods_that_others_delete_end_well_where_the_native_controller_learns_late() {
+    let faults = Faults {
+        kills: 2,
+        freezes: 1,
+        ..templates(1)
+    };
+    let rules = Rules::of(2, 0, faults).surging(2).out_of_order();
+    explore("surge, out of order, kills", rules);
+}
+
+#[test]
+fn watches_that_stand_still_beside_a_native_controller_that_learns_late() {
+    let faults = Faults {
+        freezes: 2,
+        losses: 1,
+        ..templates(2)
+    };
+    let rules = Rules::of(2, 0, faults).surging(1).out_of_order();
+    explore("surge, out of order, frozen watches", rules);
+}
+
+/// Otherwise the tests above could not fail.
+#[test]
+fn handing_over_at_once_to_a_native_controller_that_learns_late_is_found_out() {
+    let rules = Rules {
+        trusted: true,
+        ..Rules::of(1, 0, templates(1)).surging(1).out_of_order()
+    };
+    let (property, way) = search("trust in the wrong one", rules).expect("a counterexample");
+    assert_eq!(property, "no violation");
+    let (state, _) = way.last().expect("a way");
+    assert_eq!(state.violation, Some(Violation::BudgetExceeded));
 }

@@ -180,7 +180,8 @@ impl State {
         match write.deed {
             Deed::Delete { heir, evicts } => {
                 let pod = &self.nodes[n].pods[p];
-                let is_race = write.raced && (heir.is_some() || pod.spare);
+                let beside = heir.is_some() || pod.spare || rules.disordered;
+                let is_race = write.raced && beside;
                 match evicts {
                     true => self.note_evicted(write.uid),
                     false if !is_race => self.judge_deletion(n, p, rules),
@@ -188,6 +189,7 @@ impl State {
                 }
                 self.take_down(n, p, is_race, rules);
                 self.terminate(n, p);
+                self.haunt(n, p, rules);
                 self.pending.extend(heir.map(|heir| Pending {
                     uid: heir,
                     deed: Deed::HandOver,
@@ -197,7 +199,7 @@ impl State {
             }
             Deed::HandOver => {
                 (pod.spare, pod.beside) = (false, None);
-                self.nodes[n].raced |= write.raced;
+                self.nodes[n].raced |= write.raced || write.stale;
                 self.outdate(write.uid);
             }
             Deed::Make(template) => self.make(n, write.uid, template, rules),

@@ -37,8 +37,17 @@ const FIRST: &str = "suite-1";
 /// Where replicas that compete have their Lease.
 const LEASE_NAMESPACE: &str = "kube-system";
 
-/// Plays the scenario of this name.
-pub(crate) fn run(all: &[Entry], name: &str) {
+/// The minor version of the Kubernetes that a story is played on.
+const KUBERNETES: u32 = 35;
+
+/// The first one in which native controllers learn of changes of several objects in their order.
+const IN_ORDER: u32 = 33;
+
+/// How long a native controller with a backlog takes for each pod that changed.
+const BACKLOG: Duration = Duration::from_millis(700);
+
+/// Plays the scenario of this name, on an older Kubernetes too if there is one.
+pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     let entry = all
         .iter()
         .find(|entry| entry.name == name)
@@ -48,11 +57,19 @@ pub(crate) fn run(all: &[Entry], name: &str) {
         eprintln!("SKIPPED on the embedded cluster: {why}");
         return;
     }
-    let failures: Vec<String> = scenario
-        .stories
-        .iter()
-        .enumerate()
-        .filter_map(|(number, story)| run_story(&entry.short(number + 1), story).err())
+    let versions = [KUBERNETES].into_iter().chain(older);
+    let failures: Vec<String> = versions
+        .flat_map(|minor| {
+            scenario
+                .stories
+                .iter()
+                .enumerate()
+                .map(move |told| (minor, told))
+        })
+        .filter_map(|(minor, (number, story))| {
+            let failure = run_story(&entry.short(number + 1), story, minor).err()?;
+            Some(format!("Kubernetes 1.{minor}: {failure}"))
+        })
         .collect();
     assert!(
         failures.is_empty(),
@@ -62,7 +79,7 @@ pub(crate) fn run(all: &[Entry], name: &str) {
     );
 }
 
-fn run_story(name: &str, story: &Story) -> Result<(), String> {
+fn run_story(name: &str, story: &Story, minor: u32) -> Result<(), String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime
         .enable_all()
@@ -70,21 +87,28 @@ fn run_story(name: &str, story: &Story) -> Result<(), String> {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let world = world();
+        let world = world_of(minor);
         play(&world, name, story).await
     })
 }
 
 /// A new cluster with everything on it.
 pub(crate) fn world() -> World {
+    world_of(KUBERNETES)
+}
+
+fn world_of(minor: u32) -> World {
     let clock = Clock::starting_at(BEGIN.parse::<Timestamp>().expect("an instant"));
-    let cluster = Cluster::new(Options::new(clock.clone(), 1));
+    let cluster = Cluster::new(Options {
+        minor,
+        ..Options::new(clock.clone(), 1)
+    });
     let options = kubelet::Options {
         offline: Offline::MARKED,
         ..kubelet::Options::default()
     };
     let kubelets = Kubelets::start(cluster.client("kubelet"), clock.clone(), options);
-    let embedded = Embedded::start(cluster.clone(), clock.clone());
+    let embedded = Embedded::start(cluster.clone(), clock.clone(), minor);
     World {
         client: cluster.client("yurt-ds-suite"),
         kubelets,
@@ -125,6 +149,7 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
 
 struct Embedded {
     cluster: Cluster,
+    minor: u32,
     clock: Clock,
     native: Mutex<Option<Task>>,
     replicas: Arc<Mutex<BTreeMap<String, Replica>>>,
@@ -137,7 +162,7 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn start(cluster: Cluster, clock: Clock) -> Self {
+    fn start(cluster: Cluster, clock: Clock, minor: u32) -> Self {
         let counted: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let asked: Arc<Mutex<BTreeMap<String, Asked>>> = Arc::default();
         let (counts, asks) = (counted.clone(), asked.clone());
@@ -167,12 +192,13 @@ impl Embedded {
         ];
         let first = replica(&cluster, &clock, FIRST, false);
         Self {
-            native: Mutex::new(Some(native(&cluster, &clock))),
+            native: Mutex::new(Some(native(&cluster, &clock, minor))),
             replicas: Arc::new(Mutex::new(BTreeMap::from([(FIRST.to_owned(), first)]))),
             guards: Mutex::default(),
             _counting: counting,
             _tasks: tasks,
             cluster,
+            minor,
             clock,
             counted,
             asked,
@@ -180,9 +206,13 @@ impl Embedded {
     }
 }
 
-fn native(cluster: &Cluster, clock: &Clock) -> Task {
+fn native(cluster: &Cluster, clock: &Clock, minor: u32) -> Task {
     let client = cluster.client("kube-controller-manager");
-    daemonset::start(client, clock.clone(), daemonset::Options::default())
+    let options = daemonset::Options {
+        backlog: (minor < IN_ORDER).then_some(BACKLOG),
+        ..daemonset::Options::default()
+    };
+    daemonset::start(client, clock.clone(), options)
 }
 
 fn is_ours(user_agent: &str) -> bool {
@@ -215,7 +245,7 @@ impl Backend for Embedded {
     }
 
     fn native(&self, runs: bool) -> anyhow::Result<()> {
-        *lock(&self.native) = runs.then(|| native(&self.cluster, &self.clock));
+        *lock(&self.native) = runs.then(|| native(&self.cluster, &self.clock, self.minor));
         Ok(())
     }
 

@@ -384,6 +384,9 @@ impl Picture {
             self.spares_gone += 1;
             return;
         }
+        if self.is_surplus(pod, node) {
+            return; // the native controller keeps the oldest
+        }
         if self.wished.remove(&uid(&pod.metadata)) {
             self.granted.extend(node.map(str::to_owned));
             return;
@@ -410,6 +413,25 @@ impl Picture {
         });
         self.judge_place(&name, &node);
         self.judge_budget(&name, &node, available, at);
+    }
+
+    /// Whether the DaemonSet has an older pod on that node, which stays.
+    fn is_surplus(&self, pod: &Pod, node: Option<&str>) -> bool {
+        let age = |pod: &Pod| {
+            let created = pod.metadata.creation_timestamp.clone();
+            (created.map(|time| time.0), pod.metadata.name.clone())
+        };
+        let beside = node.and_then(|node| self.on_node.get(node));
+        let mut beside = beside
+            .into_iter()
+            .flatten()
+            .filter_map(|uid| self.pods.get(uid));
+        let owner = |pod: &Pod| controller_of(&pod.metadata).map(|owner| owner.uid.clone());
+        beside.any(|other| {
+            other.metadata.deletion_timestamp.is_none()
+                && owner(other) == owner(pod)
+                && age(other) < age(pod)
+        })
     }
 
     /// What was available until now, and is about to be changed, takes a slot like a pod that goes.

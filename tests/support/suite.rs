@@ -38,9 +38,23 @@ impl Entry {
     }
 }
 
-/// Declares scenarios: each function becomes a test on the embedded cluster and an entry of `ALL`.
+/// At most one minor version.
+macro_rules! older {
+    () => {
+        None
+    };
+    ($minor:literal) => {
+        Some($minor)
+    };
+}
+pub(crate) use older;
+
+/// Declares scenarios: each function becomes a test on the embedded cluster and an entry of `ALL`. After `also on minor version 28;` the
+/// embedded cluster plays each as that Kubernetes, too.
 macro_rules! scenarios {
-    ($($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
+    ($(also on minor version $minor:literal;)? $($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
+        /// The older Kubernetes on which they are played too.
+        const OLDER: Option<u32> = $crate::support::suite::older!($($minor)?);
         /// The scenarios of this file.
         pub(crate) const ALL: &[$crate::support::suite::Entry] = &[$(
             $crate::support::suite::Entry {
@@ -52,7 +66,7 @@ macro_rules! scenarios {
             $(#[doc = $doc])*
             #[test]
             fn $name() {
-                $crate::support::embedded::run(ALL, stringify!($name));
+                $crate::support::embedded::run(ALL, stringify!($name), OLDER);
             }
         )*
     };

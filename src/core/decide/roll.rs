@@ -82,9 +82,9 @@ impl Draft<'_> {
                         }
                         leaves
                     });
-                    pair.actions(node, leaves)
+                    pair.actions(node, leaves, self.fleet.in_order)
                 }
-                Class::NotTargeted | Class::NoNode => surge::leave(node),
+                Class::NotTargeted | Class::NoNode => surge::leave(node, self.fleet.in_order),
                 _ => continue,
             };
             self.actions.extend(actions);

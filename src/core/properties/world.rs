@@ -188,6 +188,7 @@ impl World {
             false => RevisionState::Behind(Behind::NotObserved),
         };
         Fleet {
+            in_order: true,
             revision,
             replaces: self.known.len() > 1,
             evictions: Default::default(),

@@ -34,6 +34,7 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
     let current = |available, younger| Own::Current { available, younger };
     let outdated = |available| Own::Outdated { available };
     let takes_over = [HandOver, HandOver, HandOver, Remove, HandOver, Remove, Wait];
+    let waits = [Wait, Wait, Wait, Remove, Wait, Remove, Wait];
     let rows = [
         (Own::None, takes_over),
         (Own::Leaving, takes_over),
@@ -47,7 +48,7 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
         ),
         (
             current(true, true),
-            [Remove, Remove, Remove, Remove, Remove, Remove, Wait],
+            [Remove, Remove, HandOver, Remove, Remove, Remove, Wait],
         ),
         (
             current(true, false),
@@ -65,15 +66,23 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
         (Own::InDoubt, [Wait; 7]),
     ];
     for (own, expected) in rows {
-        let found = spares().map(|spare| step(own, spare, now()));
-        assert_eq!(found, expected, "{own:?}");
+        for in_order in [true, false] {
+            let found = spares().map(|spare| step(own, spare, in_order, now()));
+            let depends = matches!(own, Own::None | Own::Leaving);
+            let expected = if depends && !in_order {
+                waits
+            } else {
+                expected
+            };
+            assert_eq!(found, expected, "{own:?}, in order: {in_order}");
+        }
     }
 }
 
 #[test]
 fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next() {
     let outdated = Own::Outdated { available: true };
-    let ended = |again| step(outdated, Spare::Ended { again }, now());
+    let ended = |again| step(outdated, Spare::Ended { again }, true, now());
     assert_eq!(
         [ended(ago(-1)), ended(ago(0)), ended(ago(1))],
         [Step::Wait, Step::Remove, Step::Remove]
@@ -114,7 +123,7 @@ fn no_step_takes_the_last_available_pod() {
                     }
             );
             let spare_serves = matches!(spare, Spare::Available | Spare::Outdated { ready: true });
-            match step(own, spare, now()) {
+            match step(own, spare, false, now()) {
                 Step::Remove => assert!(own_serves || !spare_serves, "{own:?} {spare:?}"),
                 Step::Retire => assert!(spare_serves, "{own:?} {spare:?}"),
                 Step::Wait | Step::HandOver => {}
@@ -158,9 +167,9 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
 }
 
 fn actions(node: &Node) -> Vec<Action> {
-    let pair = Pair::of(node, Duration::from_secs(10), now()).expect("a pair");
+    let pair = Pair::of(node, Duration::from_secs(10), true, now()).expect("a pair");
     let leaves = alive(node).map(|old| Action::Delete(reference(old)));
-    pair.actions(node, leaves)
+    pair.actions(node, leaves, true)
 }
 
 #[test]
@@ -169,7 +178,7 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
     let old = || pod("old", Outdated, 500);
     let young = node([old(), made("new", Current, 9)]);
     assert_eq!(actions(&young), []);
-    let pair = Pair::of(&young, Duration::from_secs(10), now()).expect("a pair");
+    let pair = Pair::of(&young, Duration::from_secs(10), true, now()).expect("a pair");
     assert_eq!((pair.turn, pair.served), (Some(ago(-1)), true));
     let available = node([old(), made("new", Current, 10)]);
     let retire = Action::Retire {
@@ -206,28 +215,34 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
         targeting,
         ..node(pods)
     };
-    assert_eq!(leave(&on(Targeting::No, vec![new()])), remove());
-    assert_eq!(leave(&on(Targeting::No, vec![old(), new()])), remove());
-    assert_eq!(leave(&on(Targeting::Keep, vec![old(), new()])), remove());
-    assert_eq!(leave(&on(Targeting::Keep, vec![new()])), hand_over());
+    assert_eq!(leave(&on(Targeting::No, vec![new()]), true), remove());
+    assert_eq!(
+        leave(&on(Targeting::No, vec![old(), new()]), true),
+        remove()
+    );
+    assert_eq!(
+        leave(&on(Targeting::Keep, vec![old(), new()]), true),
+        remove()
+    );
+    assert_eq!(leave(&on(Targeting::Keep, vec![new()]), true), hand_over());
     let leaving = Pod {
         terminating: true,
         ..old()
     };
     assert_eq!(
-        leave(&on(Targeting::Run, vec![leaving, new()])),
+        leave(&on(Targeting::Run, vec![leaving, new()]), true),
         hand_over()
     );
     let gone = |pod: Pod| Node {
         readiness: Readiness::Gone,
         ..node([pod])
     };
-    assert_eq!(leave(&gone(new())), []);
+    assert_eq!(leave(&gone(new()), true), []);
     let unbound = Pod {
         started: None,
         ..new()
     };
-    assert_eq!(leave(&gone(unbound)), remove());
+    assert_eq!(leave(&gone(unbound), true), remove());
 }
 
 #[test]

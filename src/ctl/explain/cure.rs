@@ -246,10 +246,12 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
                 .to_owned()
         }
         Progress::SurgeYoung { .. } => "Nothing to do: the old pod goes then.".to_owned(),
-        Progress::SurgeTakingOver | Progress::SurgeLeaving => {
-            "Nothing to do, unless it lasts.".to_owned()
-        }
-        Progress::Surplus => "Nothing to do, unless it lasts.".to_owned(),
+        Progress::SurgeTakingOver => format!(
+            "Nothing to do. If it lasts, see whether the kube-controller-manager works, or a quota or an admission webhook \
+             refuses its pods: kubectl -n {namespace} describe daemonset {}",
+            picture.key.name
+        ),
+        Progress::SurgeLeaving | Progress::Surplus => "Nothing to do, unless it lasts.".to_owned(),
     }
 }
 

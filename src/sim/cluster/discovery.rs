@@ -4,15 +4,12 @@ use serde_json::{Value, json};
 
 use super::resources::{self, RESOURCES, Resource};
 
-/// The version that the server says it has; kubectl warns when its own is more than one away.
-const MINOR: u32 = 35;
-
-/// The answer to a path that is no resource; `None` when there is nothing there.
-pub(crate) fn answer(path: &str, aggregated: bool) -> Option<Value> {
+/// The answer of Kubernetes 1.`minor` to a path that is no resource; `None` when there is nothing there.
+pub(crate) fn answer(path: &str, aggregated: bool, minor: u32) -> Option<Value> {
     let segments: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match segments.as_slice() {
         [] => Some(json!({ "paths": paths() })),
-        ["version"] => Some(version()),
+        ["version"] => Some(version(minor)),
         ["api"] if aggregated => Some(aggregated_groups(true)),
         ["apis"] if aggregated => Some(aggregated_groups(false)),
         ["api"] => Some(json!({
@@ -57,11 +54,11 @@ fn paths() -> Vec<String> {
     paths
 }
 
-fn version() -> Value {
+fn version(minor: u32) -> Value {
     json!({
         "major": "1",
-        "minor": MINOR.to_string(),
-        "gitVersion": format!("v1.{MINOR}.0+yurt-ds-sim"),
+        "minor": minor.to_string(),
+        "gitVersion": format!("v1.{minor}.0+yurt-ds-sim"),
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -42,6 +42,8 @@ pub(crate) struct Server {
     pub(crate) clock: Clock,
     /// Are streaming lists (`sendInitialEvents`) served?
     pub(crate) streaming_lists: bool,
+    /// The minor number of its Kubernetes.
+    pub(crate) minor: u32,
     /// Who may do what.
     pub(crate) access: access::Access,
 }
@@ -137,7 +139,7 @@ impl Server {
     /// Answers a request.
     pub(crate) fn answer(&self, parsed: &Parsed, body: &Bytes) -> Response<Body> {
         let answer = match &parsed.route {
-            Route::Other => other(parsed),
+            Route::Other => other(parsed, self.minor),
             Route::Resource(target) => self.resource(parsed, target, body),
         };
         answer.unwrap_or_else(|failure| refusal(&failure))
@@ -435,7 +437,7 @@ fn manager(parsed: &Parsed) -> String {
     .to_owned()
 }
 
-fn other(parsed: &Parsed) -> Result<Response<Body>, Failure> {
+fn other(parsed: &Parsed, minor: u32) -> Result<Response<Body>, Failure> {
     let path = parsed.path.trim_end_matches('/');
     if path.starts_with("/readyz") || path.starts_with("/livez") || path.starts_with("/healthz") {
         return Ok(plain_answer("text/plain; charset=utf-8", "ok".into()));
@@ -453,7 +455,7 @@ fn other(parsed: &Parsed) -> Result<Response<Body>, Failure> {
             range.contains("as=APIGroupDiscoveryList") && range.contains("v=v2;")
                 || range.ends_with("v=v2")
         });
-    let found = discovery::answer(path, aggregated).ok_or_else(Failure::no_such_path)?;
+    let found = discovery::answer(path, aggregated, minor).ok_or_else(Failure::no_such_path)?;
     if parsed.method != Method::GET {
         return Err(Failure::method_not_allowed());
     }

@@ -27,7 +27,7 @@ use crate::core::eligibility::{Effect, Taint};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::sim::events::Events;
 use crate::sim::queue::Queue;
-use crate::sim::watched::{Cache, Change, Key, events, key};
+use crate::sim::watched::{Cache, Change, Key, backlog, events, key};
 
 /// At most so many pods are created, and as many deleted, at once (the native controller's value).
 const BURST: usize = 250;
@@ -102,6 +102,9 @@ impl Engine {
         let mut sets = events(Api::<DynamicObject>::all_with(client(), &sets), "");
         let mut revisions = events(Api::<DynamicObject>::all_with(client(), &revisions), "");
         let mut pods = events(Api::<Pod>::all(client()), "");
+        if let Some(pace) = self.options.backlog {
+            pods = backlog(pods, pace);
+        }
         let mut nodes = events(Api::<Node>::all(client()), "");
         loop {
             tokio::select! {

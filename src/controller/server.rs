@@ -1,0 +1,70 @@
+//! Which Kubernetes this is, as far as the native controller behaves differently.
+
+use kube::Client;
+use tracing::{info, warn};
+
+use super::caches::Patience;
+use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
+
+/// From this version of the API server (major, minor) on, the native controller learns of changes of several pods in the order
+/// in which they happened. Controller managers do since 1.33 (client-go's `InOrderInformers`), and may be one version older
+/// than the API server (the project's version skew policy).
+const IN_ORDER_SINCE: (u32, u32) = (1, 34);
+
+/// Asks the API server for its version, until it answers. Where that is forbidden or cannot be read, the answer is the safe one.
+pub(super) async fn is_in_order(client: &Client) -> bool {
+    let mut patience = Patience::default();
+    loop {
+        let error = match within(WRITE_DEADLINE, client.apiserver_version()).await {
+            Ok(version) => {
+                let in_order = learns_in_order(&version.major, &version.minor);
+                info!(kubernetes = %version.git_version, in_order, "Learned which Kubernetes this is");
+                return in_order;
+            }
+            Err(error) => error,
+        };
+        if !is_passing(&error) {
+            warn!(%error, "The API server does not tell its version: it is taken for one before 1.34");
+            return false;
+        }
+        tokio::time::sleep(patience.next().unwrap_or_default()).await;
+    }
+}
+
+/// Whether another attempt may be answered; the watches say that the API server cannot be reached.
+fn is_passing(error: &CallError) -> bool {
+    let unreadable = matches!(error, CallError::Kube(kube::Error::SerdeError(_)));
+    !unreadable && matches!(error.failure(), Failure::Unreachable | Failure::Throttled)
+}
+
+/// What such a version means. Distributions write things behind the minor number (`28+`).
+fn learns_in_order(major: &str, minor: &str) -> bool {
+    let number = |text: &str| -> Option<u32> {
+        let end = text.find(|c: char| !c.is_ascii_digit());
+        text[..end.unwrap_or(text.len())].parse().ok()
+    };
+    number(major).zip(number(minor)) >= Some(IN_ORDER_SINCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_that_cannot_be_read_is_taken_for_an_old_one() {
+        for (major, minor, expected) in [
+            ("1", "33", false),
+            ("1", "34", true),
+            ("1", "34+", true),
+            ("1", "28+", false),
+            ("1", "4", false),
+            ("2", "0", true),
+            ("1", "", false),
+            ("", "40", false),
+            ("one", "+", false),
+        ] {
+            let found = learns_in_order(major, minor);
+            assert_eq!(found, expected, "{major}.{minor}");
+        }
+    }
+}
