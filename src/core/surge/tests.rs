@@ -245,6 +245,37 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
     assert_eq!(leave(&gone(unbound), true), remove());
 }
 
+/// Where the native controller learns of changes out of order, a pod of ours that is all there is stays until there is a
+/// third, and what is not rolled out by us any more is not done before.
+#[test]
+fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
+    use PodRevision::{Current, Outdated};
+    let new = || made("new", Current, 50);
+    let leaving = Pod {
+        terminating: true,
+        ..pod("old", Outdated, 500)
+    };
+    let third = |ready| Pod {
+        ready_since: Some(ago(5)).filter(|_| ready),
+        ..pod("third", Current, 5)
+    };
+    let hand_over = || vec![Action::HandOver(reference(&new()))];
+    let remove = || vec![Action::Delete(reference(&new()))];
+    for (pods, expected, later) in [
+        (vec![leaving, new()], vec![], true),
+        (vec![new()], vec![], true),
+        (vec![new(), third(false)], hand_over(), false),
+        (vec![new(), third(true)], remove(), false),
+    ] {
+        let fleet = Fleet {
+            in_order: false,
+            ..fleet(vec![node(pods)])
+        };
+        assert_eq!(release(&fleet), expected);
+        assert_eq!(is_released_later(&fleet), later);
+    }
+}
+
 #[test]
 fn the_old_pod_is_asked_before_it_goes() {
     use PodRevision::{Current, Outdated};
