@@ -56,6 +56,7 @@ fn ends_well(story: Story) -> Story {
     story
         .until(converged().and(condition("RolloutComplete", "True", ": complete")))
         .expect(spares(0).and(peak(0)))
+        .expect(never_says("Guard", "replaced twice"))
 }
 
 /// The first deletion of each pod is refused, as if the pod had changed in the meantime.

@@ -623,6 +623,16 @@ pub(crate) fn not_condition(kind: &'static str) -> Check {
     })
 }
 
+/// A condition of this type is absent, or does not say so.
+pub(crate) fn never_says(kind: &'static str, says: &'static str) -> Check {
+    Check::new(format!("{kind} not saying {says:?}"), move |picture| {
+        let condition = picture.condition(kind);
+        let message = condition.and_then(|condition| condition.message.as_deref());
+        let message = message.unwrap_or_default();
+        demand(!message.contains(says), || message.to_owned())
+    })
+}
+
 /// So many pods in the namespace, none of them terminating, all of them Ready.
 pub(crate) fn pods(expected: usize) -> Check {
     Check::new(format!("{expected} pods"), move |picture| {

@@ -100,7 +100,8 @@ impl Engine {
         if let Some(write) = write.clone()
             && let Some(set) = self.parts.feed.index.set_mut(key)
         {
-            if !matches!(&write, Write::Renewal { from: Some(_), .. }) {
+            let takes_back = matches!(&write, Write::Renewal { from: Some(_), .. });
+            if !takes_back && write != Write::Preparing {
                 set.begin_replacement(&action.pod().uid);
             }
             set.lay_over(
