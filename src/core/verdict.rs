@@ -112,12 +112,12 @@ pub enum Progress {
     Surplus,
     /// A new pod was made beside the old one (`max-surge`), and is not Ready.
     SurgeStarting,
-    /// The new pod beside the old one is Ready, but not yet for `minReadySeconds`, or for two seconds if that is longer.
+    /// The new pod beside the old one is Ready, but not yet for `minReadySeconds`.
     SurgeYoung {
-        /// When it has been so for long enough: the old one goes then.
+        /// When it will be available: the old one goes then.
         available_at: Timestamp,
     },
-    /// The new pod beside the old one has been Ready for long enough: the old one goes, and the DaemonSet takes the new one over.
+    /// The new pod beside the old one is available: the old one goes, and the DaemonSet takes the new one over.
     SurgeTakingOver,
     /// The pod that was made beside the old one is not wanted any more, and goes.
     SurgeLeaving,
