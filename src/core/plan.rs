@@ -138,6 +138,9 @@ pub struct WaveStand {
     pub done: usize,
     /// Its nodes on their way, or failed by the revision.
     pub in_flight: usize,
+    /// Slots of [`allowed`](Self::allowed) that are taken, also by nodes whose old pod is broken and by those that begin
+    /// now; as long as it is open.
+    pub taken: usize,
     /// How many of its nodes may lack an available pod at once, as far as the wave says that.
     pub allowed: usize,
     /// What it does.

@@ -508,28 +508,32 @@ fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy)
 /// Targeted nodes that are Ready and have no available pod, without those that returned a moment ago with an old one, are
 /// to keep it, or wait for their wave.
 fn lacking(fleet: &Fleet, plan: &Plan, strategy: &Strategy, now: Timestamp) -> usize {
-    let lacks = |(node, verdict): &(&Node, &Verdict)| {
-        let Readiness::Ready { since } = node.readiness else {
-            return false;
-        };
-        let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
-        let settling = alive.clone().count() == 1
-            && alive.clone().all(|pod| {
-                pod.revision == PodRevision::Outdated
-                    && pod.started.unwrap_or(pod.created) < since
-                    && later(since, strategy.ready_settle) > now
-            });
-        node.targeting == Targeting::Run
-            && !settling
-            && !matches!(
-                verdict,
-                Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. }
-            )
-            && !awaits_wave(node, verdict, plan, strategy)
-            && (matches!(verdict, Verdict::HookPending { .. })
-                || !alive.any(|pod| is_available(pod, strategy, now)))
+    let nodes = fleet.nodes.iter().zip(&plan.verdicts);
+    let lacks = nodes.filter(|(node, verdict)| lacks(node, verdict, plan, strategy, now));
+    lacks.count()
+}
+
+/// Whether a node is one of these.
+fn lacks(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy, now: Timestamp) -> bool {
+    let Readiness::Ready { since } = node.readiness else {
+        return false;
     };
-    fleet.nodes.iter().zip(&plan.verdicts).filter(lacks).count()
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    let settling = alive.clone().count() == 1
+        && alive.clone().all(|pod| {
+            pod.revision == PodRevision::Outdated
+                && pod.started.unwrap_or(pod.created) < since
+                && later(since, strategy.ready_settle) > now
+        });
+    node.targeting == Targeting::Run
+        && !settling
+        && !matches!(
+            verdict,
+            Verdict::Partition | Verdict::NotSelected | Verdict::Held { .. }
+        )
+        && !awaits_wave(node, verdict, plan, strategy)
+        && (matches!(verdict, Verdict::HookPending { .. })
+            || !alive.any(|pod| is_available(pod, strategy, now)))
 }
 
 proptest! {

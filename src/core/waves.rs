@@ -45,6 +45,9 @@ struct Tally {
     /// Targeted nodes that take part.
     base: usize,
     done: usize,
+    /// Those on their way, or failed by the revision.
+    under_way: usize,
+    /// Those of them that take a slot of `max-unavailable`.
     in_flight: usize,
     /// Those in flight that still have an available pod, because it waits for its hook.
     serving: usize,
@@ -146,7 +149,13 @@ impl<'a> Front<'a> {
         allowed(waves, wave, default, tally.base).saturating_sub(used)
     }
 
-    /// How each wave stands, for people; empty without waves.
+    /// The available pod of the node at `position` is taken back: its wave has one slot less.
+    pub(super) fn take_slot(&mut self, position: usize) {
+        let wave = self.of_node(position);
+        self.waves[wave].in_flight += 1;
+    }
+
+    /// How each wave stands, for people; empty without waves. Who begins in this very plan takes no slot yet.
     pub(super) fn told(&self, default: Share) -> Vec<WaveStand> {
         let Some(waves) = self.told else {
             return Vec::new();
@@ -155,9 +164,10 @@ impl<'a> Front<'a> {
             name: waves.name(position).to_owned(),
             nodes: tally.base,
             done: tally.done,
-            in_flight: tally.in_flight.max(tally.surging),
+            in_flight: tally.under_way,
+            taken: tally.in_flight + tally.broken,
             allowed: allowed(waves, position, default, tally.base),
-            state: match (tally.shut, tally.outdated + tally.in_flight + tally.surging) {
+            state: match (tally.shut, tally.outdated + tally.under_way) {
                 (Some(why), _) => WaveState::NotOpen(why),
                 (None, 0) => WaveState::Complete,
                 (None, _) => WaveState::Open,
@@ -174,6 +184,7 @@ impl<'a> Front<'a> {
             tally.done += usize::from(takes_part && *class == Class::Done);
             tally.serving += usize::from(class.still_serves());
             tally.charged |= class.is_failed();
+            tally.under_way += usize::from(class.is_in_flight());
             match class {
                 Class::Surging(pair) => {
                     tally.surging += 1;

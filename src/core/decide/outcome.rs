@@ -7,7 +7,7 @@ use crate::core::budget::starting_until;
 use crate::core::classify::{Class, later};
 use crate::core::fleet::{Node, Pod, PodRevision};
 use crate::core::pause::PauseStand;
-use crate::core::plan::{Counts, Phase, Plan};
+use crate::core::plan::{Counts, Phase, Plan, WaveStand};
 use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
 
@@ -16,7 +16,7 @@ impl Draft<'_> {
         let counts = self.counts();
         let waves = match phase {
             Some(Phase::Behind(_)) => Vec::new(),
-            _ => self.gates.front.told(self.strategy.max_unavailable),
+            _ => self.waves(),
         };
         // Who was refused and is asked once more does not move before the answer is another one.
         let begun = self.actions.iter().filter(|action| action.begins());
@@ -64,6 +64,29 @@ impl Draft<'_> {
             blocked: blocked.is_some(),
             next_wake,
         }
+    }
+
+    /// How each wave stands with this plan.
+    fn waves(&self) -> Vec<WaveStand> {
+        let mut waves = self.gates.front.told(self.strategy.max_unavailable);
+        if waves.is_empty() {
+            return waves;
+        }
+        for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
+            let goes = begins(verdict);
+            if goes
+                && matches!(
+                    class,
+                    Class::Outdated {
+                        available: true,
+                        ..
+                    }
+                )
+            {
+                waves[self.gates.front.of_node(position)].taken += 1;
+            }
+        }
+        waves
     }
 
     /// Since when nothing moves before a disruption budget lets a pod go; `None`: something does, or may by itself.
@@ -210,10 +233,7 @@ impl Draft<'_> {
                 } => counts.offline_outdated += 1,
                 Class::Preparing { .. } | Class::Surging(_) => counts.outdated += 1,
                 Class::Outdated { available, .. } => {
-                    let replacing = matches!(
-                        verdict,
-                        Verdict::InProgress(Progress::Replacing) | Verdict::HookPending { .. }
-                    );
+                    let replacing = begins(verdict);
                     let surging = *verdict == Verdict::InProgress(Progress::SurgeStarting);
                     counts.surging += usize::from(surging);
                     counts.reverted += usize::from(*verdict == Verdict::Revert(Revert::Done));
@@ -227,6 +247,14 @@ impl Draft<'_> {
         }
         counts
     }
+}
+
+/// Whether this is the verdict of an outdated node whose turn is now.
+fn begins(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::InProgress(Progress::Replacing) | Verdict::HookPending { .. }
+    )
 }
 
 /// The pod of a node that has to go, whether another one stands beside it or not.

@@ -171,6 +171,7 @@ impl Draft<'_> {
                 }
                 (free, *in_wave) = (free - 1, *in_wave - 1);
                 self.budget.in_flight += 1;
+                self.gates.front.take_slot(turn.position);
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
             let Some(pod) = pod.map(ota::reference) else {

@@ -7,7 +7,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, begun, config, fleets, is_available, later, now, shares, strategies};
+use super::{Random, begun, config, fleets, lacks, later, now, shares, strategies};
 use crate::core::Strategy;
 use crate::core::strategy::{Approval, Wave};
 use crate::core::*;
@@ -85,15 +85,25 @@ proptest! {
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(node)).collect();
+        // On its way out, and slots became fewer since: it keeps its own.
+        let is_marked = |node: &Node| {
+            node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
+        };
+        let takes = |(node, verdict): &(&Node, &Verdict)| {
+            in_flight(verdict)
+                || lacks(node, verdict, &plan, &strategy, now())
+                || matches!(verdict, Verdict::Budget { .. }) && is_marked(node)
+        };
+        let used = |wave: usize, waves: &Waves| {
+            told().filter(|(node, _)| waves.of(node) == wave).filter(takes).count()
+        };
+        for (wave, stand) in plan.waves.iter().enumerate() {
+            let waves = strategy.waves.as_ref().expect("waves are told of");
+            prop_assert!(stand.state != WaveState::Open || stand.taken == used(wave, waves), "{stand:?}");
+        }
         // Or that of its wave.
         let is_full = |wave: usize, waves: &Waves| {
-            let of_wave = told().filter(|(node, _)| waves.of(node) == wave);
-            let lacks = |node: &Node| {
-                let mut pods = node.pods.iter();
-                node.is_ready() && !pods.any(|pod| is_available(pod, &strategy, now()))
-            };
-            let used = of_wave.filter(|(node, verdict)| in_flight(verdict) || lacks(node)).count();
-            plan.waves.get(wave).is_some_and(|stand| used >= stand.allowed)
+            plan.waves.get(wave).is_some_and(|stand| used(wave, waves) >= stand.allowed)
         };
         let is_free = |node: &Node| {
             let waves = strategy.waves.as_ref();

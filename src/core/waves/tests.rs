@@ -267,3 +267,33 @@ fn a_pod_that_is_starting_takes_a_slot_also_when_its_wave_is_no_longer_open() {
     assert_eq!(plan.next_wake, Some(at(1_200)));
     assert_eq!(replaced(&one, &nodes, 1_200), ["n1"]);
 }
+
+#[test]
+fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
+    let strategy = Strategy {
+        max_unavailable: Share::Number(3),
+        max_surge: Share::Number(1),
+        ..strategy(vec![wave("canary")])
+    };
+    let mut surging = pooled("n1", "canary", old(1));
+    surging.pods.push(Pod {
+        uid: "made".into(),
+        surge: true,
+        ..current(2).made(990).broken()
+    });
+    let nodes = [
+        surging,
+        pooled("n2", "canary", current(2).made(990).broken()),
+        pooled("n3", "canary", old(1)),
+    ];
+    let plan = decide(&strategy, &fleet(nodes.to_vec()), at(1_000));
+    let names: Vec<&str> = plan
+        .actions
+        .iter()
+        .map(|action| action.pod().name.as_str())
+        .collect();
+    assert_eq!(names, ["n3"]);
+    // The old pod of the first one serves; the third one begins now.
+    let stand = &plan.waves[0];
+    assert_eq!((stand.in_flight, stand.taken, stand.allowed), (2, 2, 3));
+}
