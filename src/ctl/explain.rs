@@ -4,6 +4,7 @@ mod budgets;
 mod cure;
 mod guarded;
 mod pulls;
+mod slots;
 #[cfg(test)]
 mod tests;
 
@@ -57,19 +58,15 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         Verdict::Budget { broken: false } if let Some(why) = other_domain(picture, node) => {
             (None, why)
         }
-        Verdict::Budget { broken: false } => {
-            let counts = &picture.plan.counts;
-            (
-                None,
-                format!(
-                    "is outdated and waits for a free slot: {} of {} taken{}{}",
-                    counts.unavailable,
-                    counts.allowed,
-                    pulls::aside(picture, node),
-                    manner(picture, node)
-                ),
-            )
-        }
+        Verdict::Budget { broken: false } => (
+            None,
+            format!(
+                "is outdated and waits for a free slot: {}{}{}",
+                slots::taken(picture, node),
+                pulls::aside(picture, node),
+                manner(picture, node)
+            ),
+        ),
         Verdict::Offline(offline) => is_offline(picture, node, offline),
         Verdict::FailedByRevision { cause, .. } => failed(node, cause),
         Verdict::Paused { until } => (None, paused(until)),

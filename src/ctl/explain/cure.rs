@@ -1,10 +1,11 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, awaited, budgets, explain, newest, pulls, way_of};
+use super::{Explanation, awaited, budgets, explain, newest, pulls, slots, way_of};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
 use crate::core::names::{
-    HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED, SELECTOR,
+    HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED,
+    SELECTOR, WAVES,
 };
 use crate::core::{
     Cause, Guarded, Mode, Node, Offline, Progress, Revert, Stall, Stopped, Verdict, WaveShut,
@@ -283,11 +284,18 @@ fn queue(picture: &Picture, position: usize) -> String {
     let before = ahead.filter(waits).count();
     let waiting = picture.plan.counts.by_word[own.index()];
     let (counts, share) = (&picture.plan.counts, picture.strategy.max_unavailable);
-    let limit = format!(
-        "max-unavailable {share} allows {} of {} nodes",
-        counts.allowed, counts.base
-    );
-    let holders = holders(picture, position);
+    let wave = slots::full_wave(picture, &picture.fleet.nodes[position]);
+    let limit = match wave {
+        None => format!(
+            "max-unavailable {share} allows {} of {} nodes",
+            counts.allowed, counts.base
+        ),
+        Some(wave) => format!(
+            "its wave {} allows {} of its {} nodes",
+            wave.name, wave.allowed, wave.nodes
+        ),
+    };
+    let holders = holders(picture, position, wave.is_some());
     let holders = if holders.is_empty() {
         "no other node holds a slot".to_owned()
     } else {
@@ -303,6 +311,9 @@ fn queue(picture: &Picture, position: usize) -> String {
     };
     let hint = match picture.state() {
         State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
+        _ if wave.is_some() => {
+            format!("To go faster, raise maxUnavailable of that wave in the annotation {WAVES}")
+        }
         _ => format!("To go faster, raise the annotation {MAX_UNAVAILABLE}"),
     };
     format!(
@@ -312,8 +323,10 @@ fn queue(picture: &Picture, position: usize) -> String {
     )
 }
 
-/// The nodes that hold slots, but the one that asks.
-fn holders(picture: &Picture, asking: usize) -> String {
+/// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
+fn holders(picture: &Picture, asking: usize, of_wave: bool) -> String {
+    let waves = picture.strategy.waves.as_ref().filter(|_| of_wave);
+    let wave = |position: usize| waves.map(|waves| waves.of(&picture.fleet.nodes[position]));
     let holds = |verdict: &Verdict| {
         matches!(
             verdict,
@@ -325,6 +338,7 @@ fn holders(picture: &Picture, asking: usize) -> String {
     };
     let holding: Vec<usize> = (0..picture.plan.verdicts.len())
         .filter(|position| *position != asking && holds(&picture.plan.verdicts[*position]))
+        .filter(|position| wave(*position) == wave(asking))
         .collect();
     let mut named: Vec<String> = holding
         .iter()

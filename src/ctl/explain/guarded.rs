@@ -1,6 +1,6 @@
 //! What the guard has to do with a node, in words.
 
-use super::{age, pod_name, trouble_word, trouble_words};
+use super::{age, pod_name, slots, trouble_word, trouble_words};
 use crate::core::{Cause, Guarded, Node, Reversal, Revert, Stopped};
 use crate::ctl::picture::Picture;
 
@@ -60,16 +60,15 @@ pub(super) fn revert_words(
     node: &Node,
     revert: Revert,
 ) -> (Option<String>, String) {
-    let (pod, counts) = (pod_name(node), &picture.plan.counts);
+    let pod = pod_name(node);
     match revert {
         Revert::Pending => (
             Some("Pending".into()),
             format!(
                 "has the revision that the guard stopped, and its pod{pod} is available: it is taken back{} in place when \
-                 a slot is free ({} of {} taken)",
+                 a slot is free ({})",
                 to(picture),
-                counts.unavailable,
-                counts.allowed
+                slots::taken(picture, node)
             ),
         ),
         Revert::Done => (

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::core::in_place::{Recreate, Shape, Succession};
-use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE};
+use crate::core::selector::Selector;
+use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
     Preparing, Readiness, Record, Refusal, Reversal, RevisionState, Share, Stopped, Strategy,
-    Targeting, Trouble, WayBack, decide,
+    Targeting, Trouble, Waves, WayBack, decide,
 };
 use crate::ctl::row::{FIELDS, SetRow};
 use std::sync::Arc;
@@ -424,6 +425,50 @@ fn who_waits_for_the_slots_of_lost_nodes_is_told_so() {
     (picture.plan.counts.lost, picture.plan.counts.unavailable) = (1, 2);
     let next = next(&picture);
     assert!(next.contains("hold 1 of 2: repair them"), "{next}");
+}
+
+#[test]
+fn a_node_whose_wave_is_full_is_told_of_that_wave() {
+    let canary = |node: Node| Node {
+        labels: [("pool", "canary")].into_iter().collect(),
+        ..node
+    };
+    let mut starting = canary(updated("n1", 5));
+    starting.pods[0].ready_since = None;
+    let nodes = vec![starting, canary(node("n2")), node("n3"), node("n4")];
+    let mut picture = picture(nodes, None);
+    let mut said = |own: Option<Share>, all: u32| {
+        let wave = Wave {
+            name: "canary".into(),
+            selector: Selector::from_query("pool=canary").unwrap(),
+            max_unavailable: own,
+            soak: Duration::ZERO,
+            approve: false,
+        };
+        let (list, approved) = (vec![wave], Vec::new());
+        picture.strategy.waves = Some(Arc::new(Waves { list, approved }));
+        picture.strategy.max_unavailable = Share::Number(all);
+        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+        (explain(&picture, 1).because, cure(&picture, 1))
+    };
+    let (because, next) = said(Some(Share::Number(1)), 2);
+    assert!(
+        because.ends_with(": 1 of 1 taken in its wave canary"),
+        "{because}"
+    );
+    let limit = "its wave canary allows 1 of its 2 nodes, and slots are held by n1 (";
+    assert!(next.contains(limit), "{next}");
+    assert!(
+        next.ends_with("that wave in the annotation apps.openyurt.io/waves"),
+        "{next}"
+    );
+    // That of all is full, too.
+    let (because, next) = said(Some(Share::Number(1)), 1);
+    assert!(because.ends_with(": 1 of 1 taken"), "{because}");
+    assert!(
+        next.contains("max-unavailable 1 allows 1 of 4 nodes"),
+        "{next}"
+    );
 }
 
 /// What is said of a node whose pod was refused so, three seconds ago.
