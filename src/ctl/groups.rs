@@ -111,7 +111,7 @@ pub(super) fn domains(picture: &Picture) -> Vec<DomainRow> {
         row.done += usize::from(*verdict == Verdict::Done);
         let holds = matches!(
             verdict,
-            Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+            Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
         );
         row.in_flight += usize::from(holds);
     }

@@ -8,7 +8,7 @@ use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
     Preparing, Readiness, Record, Refusal, Reversal, RevisionState, Share, Stopped, Strategy,
-    Targeting, Trouble, Waves, WayBack, decide,
+    Targeting, Topology, Trouble, Waves, WayBack, decide,
 };
 use crate::ctl::row::{FIELDS, SetRow};
 use std::sync::Arc;
@@ -425,6 +425,19 @@ fn who_waits_for_the_slots_of_lost_nodes_is_told_so() {
     (picture.plan.counts.lost, picture.plan.counts.unavailable) = (1, 2);
     let next = next(&picture);
     assert!(next.contains("hold 1 of 2: repair them"), "{next}");
+}
+
+#[test]
+fn a_node_that_waits_for_its_hook_holds_its_domain() {
+    let mut picture = picture(vec![node("n1")], None);
+    let (key, at_once) = ("zone".into(), 1);
+    picture.strategy.topology = Some(Topology { key, at_once });
+    let in_flight = |picture: &Picture| SetRow::of(picture, false).domains[0].in_flight;
+    picture.plan.verdicts[0] = Verdict::Budget { broken: false };
+    assert_eq!(in_flight(&picture), 0);
+    let (since, overdue) = (None, false);
+    picture.plan.verdicts[0] = Verdict::HookPending { since, overdue };
+    assert_eq!(in_flight(&picture), 1);
 }
 
 #[test]
