@@ -28,6 +28,7 @@ pub mod eviction;
 mod failing;
 pub mod fleet;
 mod gates;
+mod glance;
 mod guard;
 pub mod hold;
 pub mod images;

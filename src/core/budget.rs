@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, later};
-use super::fleet::{Fleet, Node};
+use super::glance::Glance;
 use super::pace::ramp_up;
 use super::scope::Scope;
 use super::strategy::Strategy;
@@ -23,10 +23,13 @@ pub(super) const BATCH: usize = 250;
 /// have taken its predecessor a moment ago.
 const STARTING: Duration = Duration::from_secs(300);
 
-/// Until when the pod of a node takes a slot because it was made a moment ago.
-pub(super) fn starting_until(strategy: &Strategy, node: &Node) -> Option<Timestamp> {
-    let made = node.pods.iter().filter(|pod| !pod.terminating);
-    let made = made.map(|pod| pod.revised()).max()?;
+/// Until when the pod of the node at `position` takes a slot because it was made a moment ago.
+pub(super) fn starting_until(
+    strategy: &Strategy,
+    glance: &Glance<'_>,
+    position: usize,
+) -> Option<Timestamp> {
+    let made = glance.revised(position)?;
     Some(later(made, STARTING.max(strategy.min_ready)))
 }
 
@@ -65,10 +68,10 @@ impl Budget {
         scope: &Scope,
         strategy: &Strategy,
         front: &Front<'_>,
-        (fleet, now): (&Fleet, Timestamp),
+        (glance, now): (&Glance<'_>, Timestamp),
     ) -> Self {
         let starts = |position: usize| {
-            let until = starting_until(strategy, &fleet.nodes[position]);
+            let until = starting_until(strategy, glance, position);
             until.is_some_and(|until| until > now)
         };
         let mut budget = Self::default();

@@ -1,7 +1,7 @@
 //! The decision: one pass over a fleet.
 //!
 //! ```text
-//! nodes ──classify──► classes ──guard──► classes ──scope──► classes ──gates──► candidates ──budget──► actions + verdicts ──phase──► Plan
+//! nodes ──look──► classes ──guard──► classes ──scope──► classes ──gates──► candidates ──budget──► actions + verdicts ──phase──► Plan
 //! ```
 //!
 //! # Guarantees
@@ -9,6 +9,7 @@
 //! - A plan that is carried out twice changes nothing more.
 //! - Nodes are served in a stated order (see `order`).
 
+mod look;
 mod outcome;
 mod roll;
 mod slots;
@@ -18,9 +19,10 @@ use std::cell::OnceCell;
 use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
-use super::classify::{Class, classify};
-use super::fleet::{Behind, Fleet, Node, RevisionState};
+use super::classify::Class;
+use super::fleet::{Behind, Fleet, RevisionState};
 use super::gates::Gates;
+use super::glance::Glance;
 use super::guard::Guard;
 use super::in_place::Recreate;
 use super::order::Turn;
@@ -32,6 +34,7 @@ use super::strategy::{Mode, Strategy};
 use super::verdict::Verdict;
 use super::waves::Front;
 use super::{guard, ota, removal, revert, surge};
+use look::Look;
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
 ///
@@ -101,10 +104,7 @@ struct Draft<'a> {
     fleet: &'a Fleet,
     now: Timestamp,
     classes: Vec<Class>,
-    /// Whether a pod carries a condition of OTA mode.
-    announced: bool,
-    /// Whether a pod is marked for its way out, or could be.
-    marked: bool,
+    glance: Glance<'a>,
     scope: Scope,
     budget: Budget,
     guard: Guard,
@@ -131,29 +131,31 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Gives every node the class and verdict that follow from its own state, and looks at every pod just once.
+    /// Gives every node the class and verdict that follow from its own state.
     fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
-        let (mut announced, mut marked) = (false, false);
-        let class = |node: &Node| {
-            announced |= node.pods.iter().any(ota::is_announced);
-            marked |= node.pods.iter().any(removal::is_marked);
-            classify(strategy, node, fleet.in_order, now)
-        };
-        let mut classes: Vec<Class> = fleet.nodes.iter().map(class).collect();
-        let charges = guard::charge(strategy, fleet, now, &mut classes);
+        let Look {
+            mut classes,
+            glance,
+            scope,
+            members,
+            openings,
+            images,
+        } = Look::at(strategy, fleet, now);
+        let charges = guard::charge(strategy, fleet, now, &mut classes, &glance);
         revert::mark(strategy, fleet, &mut classes);
-        let scope = Scope::of(strategy, fleet, now);
         scope.narrow(strategy, fleet, &mut classes);
-        let front = Front::of(strategy, fleet, &classes, &scope, now);
-        let budget = Budget::count(&classes, &scope, strategy, &front, (fleet, now));
+        let seen = (classes.as_slice(), &glance);
+        let front = Front::of(strategy, fleet, members, seen, &scope, now);
+        let budget = Budget::count(&classes, &scope, strategy, &front, (&glance, now));
         let guard = charges.conclude(strategy, fleet, &classes, &budget, now);
+        let own = (openings, images);
         Self {
             strategy,
             fleet,
             now,
             budget,
             scope,
-            gates: Gates::of(strategy, fleet, &classes, front, guard.gate, now),
+            gates: Gates::of(strategy, fleet, own, front, guard.gate, now),
             guard,
             pause: PauseStand::of(strategy, fleet, now),
             opens: None,
@@ -167,8 +169,7 @@ impl<'a> Draft<'a> {
             reverts_again: None,
             verdicts: classes.iter().map(Class::verdict).collect(),
             classes,
-            announced,
-            marked,
+            glance,
         }
     }
 

@@ -10,7 +10,6 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::Class;
 use super::eviction::Asking;
 use super::fleet::{Fleet, Node, Pod};
 use super::in_place::{Way, way};
@@ -27,7 +26,7 @@ pub(super) struct Gates<'a> {
     guarded: Option<Guarded>,
     /// Whose wave is open.
     pub(super) front: Front<'a>,
-    openings: Openings,
+    openings: Openings<'a>,
     /// Whom the plan may ask to go.
     pub(super) asking: Asking<'a>,
     /// The pods that a disruption budget may keep, by position; empty where it has no say.
@@ -38,11 +37,12 @@ pub(super) struct Gates<'a> {
 }
 
 impl<'a> Gates<'a> {
-    /// As they are at `now`; `guarded` is what the guard says, `front` how far the waves have come.
+    /// As they are at `now`; `guarded` is what the guard says, `front` how far the waves have come, and the rest what the
+    /// nodes say themselves.
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &'a Fleet,
-        classes: &[Class],
+        (openings, images): (Openings<'a>, Option<Images<'a>>),
         front: Front<'a>,
         guarded: Option<Guarded>,
         now: Timestamp,
@@ -53,8 +53,8 @@ impl<'a> Gates<'a> {
         Self {
             guarded,
             front,
-            openings: Openings::of(strategy, fleet, now),
-            images: Images::of(strategy, fleet, classes, now),
+            openings,
+            images,
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
             now,

@@ -30,6 +30,7 @@ use super::budget::Budget;
 use super::classify::{Class, later};
 use super::failing::Failing;
 use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision, Readiness, RevisionState};
+use super::glance::Glance;
 use super::revert;
 use super::strategy::{Mode, OnFailure, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Stopped};
@@ -95,6 +96,7 @@ pub(super) fn charge(
     fleet: &Fleet,
     now: Timestamp,
     classes: &mut [Class],
+    glance: &Glance<'_>,
 ) -> Charges {
     let RevisionState::Current(revision) = &fleet.revision else {
         return Charges::default();
@@ -117,7 +119,7 @@ pub(super) fn charge(
     court.judge_losses(classes);
     court.judge_pods(classes);
     court.acquit(classes);
-    court.heed_taken_back();
+    court.heed_taken_back(glance);
     court.adjourn()
 }
 
@@ -226,8 +228,8 @@ impl Court<'_> {
     }
 
     /// A pod that was taken back from this revision a moment ago tells of a stop that this view does not show yet.
-    fn heed_taken_back(&mut self) {
-        if self.record.stopped.is_some() {
+    fn heed_taken_back(&mut self, glance: &Glance<'_>) {
+        if self.record.stopped.is_some() || !glance.is_taken_back {
             return;
         }
         let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);

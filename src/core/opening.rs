@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, Node};
+use super::fleet::Node;
 use super::strategy::{Mode, Strategy};
 use super::window::{Opening, Windows};
 
@@ -23,29 +23,56 @@ pub enum NodeWindow {
 
 /// Whose windows are open now.
 #[derive(Debug)]
-pub(super) struct Openings {
-    /// By position in the fleet; `None`: nobody has a window.
-    nodes: Option<Vec<Opening>>,
+pub(super) struct Openings<'a> {
+    /// How the different windows are, the DaemonSet's first.
+    different: Vec<Opening>,
+    /// By position in the fleet which of them is a node's; whoever comes after the last one has the DaemonSet's.
+    nodes: Vec<usize>,
+    /// Where the windows of Nodes stand among the different ones.
+    known: BTreeMap<&'a str, usize>,
+    /// Whether windows matter.
+    rolls: bool,
+    now: Timestamp,
 }
 
-impl Openings {
-    /// As it is at `now`.
-    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
-        let is_told = strategy.window.is_some() || fleet.nodes.iter().any(|n| n.window.is_some());
-        let nodes = (is_told && strategy.mode == Mode::AdvancedRollingUpdate).then(|| {
-            let mut looked = BTreeMap::new();
-            let nodes = fleet.nodes.iter();
-            nodes
-                .map(|node| opening(strategy, node, now, &mut looked))
-                .collect()
+impl<'a> Openings<'a> {
+    /// As it is at `now`, before a Node has said anything.
+    pub(super) fn of(strategy: &Strategy, now: Timestamp) -> Self {
+        let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+        let windows = strategy.window.as_ref().filter(|_| rolls);
+        Self {
+            different: vec![windows.map_or(ALWAYS, |windows| windows.at(now))],
+            nodes: Vec::new(),
+            known: BTreeMap::new(),
+            rolls,
+            now,
+        }
+    }
+
+    /// Notes the window of the node at `position`; called in the order of the fleet.
+    pub(super) fn note(&mut self, (position, node): (usize, &'a Node)) {
+        let Some(window) = node.window.as_ref().filter(|_| self.rolls) else {
+            return;
+        };
+        let text = match window {
+            NodeWindow::Windows(windows) => windows.text(),
+            NodeWindow::Unreadable(_) => "", // never the text of one that can be read
+        };
+        let which = *self.known.entry(text).or_insert_with(|| {
+            self.different.push(match window {
+                NodeWindow::Windows(windows) => windows.at(self.now),
+                NodeWindow::Unreadable(_) => NEVER,
+            });
+            self.different.len() - 1
         });
-        Self { nodes }
+        self.nodes.resize(position, 0);
+        self.nodes.push(which);
     }
 
     /// Whether a replacement may begin on the node at `position`, and until when that holds.
     pub(super) fn at(&self, position: usize) -> Opening {
-        let nodes = self.nodes.as_ref();
-        nodes.map_or(ALWAYS, |nodes| nodes[position])
+        let which = self.nodes.get(position).copied().unwrap_or_default();
+        self.different[which]
     }
 }
 
@@ -57,19 +84,3 @@ const NEVER: Opening = Opening {
     is_open: false,
     changes: None,
 };
-
-fn opening<'a>(
-    strategy: &'a Strategy,
-    node: &'a Node,
-    now: Timestamp,
-    looked: &mut BTreeMap<&'a str, Opening>,
-) -> Opening {
-    let windows = match (&node.window, &strategy.window) {
-        (Some(NodeWindow::Unreadable(_)), _) => return NEVER,
-        (Some(NodeWindow::Windows(windows)), _) | (None, Some(windows)) => windows,
-        (None, None) => return ALWAYS,
-    };
-    *looked
-        .entry(windows.text())
-        .or_insert_with(|| windows.at(now))
-}

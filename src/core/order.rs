@@ -20,7 +20,8 @@ use std::cmp::Reverse;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::Class;
-use super::fleet::{Fleet, Node, Pod};
+use super::fleet::Fleet;
+use super::glance::Glance;
 use super::scope::Scope;
 
 /// The order of one pass.
@@ -47,10 +48,10 @@ pub(super) struct Turn {
 
 impl Order {
     /// The order in which the outdated nodes of a fleet are served.
-    pub(super) fn of(fleet: &Fleet, classes: &[Class], scope: &Scope) -> Self {
+    pub(super) fn of(fleet: &Fleet, classes: &[Class], glance: &Glance<'_>, scope: &Scope) -> Self {
         let unfinished = fleet
             .replaces
-            .then(|| unfinished(fleet, classes, scope))
+            .then(|| unfinished(classes, glance, scope))
             .flatten();
         Self { unfinished }
     }
@@ -58,30 +59,30 @@ impl Order {
     /// Where the outdated node at `position` stands.
     pub(super) fn turn(
         &self,
-        fleet: &Fleet,
+        glance: &Glance<'_>,
         position: usize,
         wave: usize,
         available: bool,
     ) -> Turn {
-        let pod = living(&fleet.nodes[position]);
-        let unfinished = pod.filter(|pod| Some(pod.number) == self.unfinished);
+        let asked = self.unfinished.and_then(|_| glance.living(position));
+        let unfinished = asked.filter(|pod| Some(pod.number) == self.unfinished);
         Turn {
             wave,
             available,
             untouched: unfinished.is_none(),
-            made: Reverse(unfinished.map(|pod| pod.revised())),
+            made: Reverse(unfinished.map(|pod| pod.revised)),
             position,
         }
     }
 }
 
 /// The number of the revision that was overtaken before it reached everybody.
-fn unfinished(fleet: &Fleet, classes: &[Class], scope: &Scope) -> Option<i64> {
+fn unfinished(classes: &[Class], glance: &Glance<'_>, scope: &Scope) -> Option<i64> {
     // The greatest number with its newest pod, the least number, the oldest pod of the current revision.
     let mut newest: Option<(i64, Timestamp)> = None;
     let mut least: Option<i64> = None;
     let mut oldest_current: Option<Timestamp> = None;
-    for (position, (node, class)) in fleet.nodes.iter().zip(classes).enumerate() {
+    for (position, class) in classes.iter().enumerate() {
         let is_waiting = matches!(
             class,
             Class::Outdated { settling: None, .. } | Class::Preparing { .. }
@@ -89,14 +90,17 @@ fn unfinished(fleet: &Fleet, classes: &[Class], scope: &Scope) -> Option<i64> {
         if !is_waiting && *class != Class::Done {
             continue;
         }
-        let Some(pod) = living(node).filter(|_| scope.contains(position)) else {
+        if !scope.contains(position) {
+            continue;
+        }
+        let Some(pod) = glance.living(position) else {
             continue;
         };
         if is_waiting {
-            newest = newest.max(Some((pod.number, pod.revised())));
+            newest = newest.max(Some((pod.number, pod.revised)));
             least = Some(least.map_or(pod.number, |least| least.min(pod.number)));
         } else {
-            oldest_current = Some(oldest_current.map_or(pod.revised(), |at| at.min(pod.revised())));
+            oldest_current = Some(oldest_current.map_or(pod.revised, |at| at.min(pod.revised)));
         }
     }
     let (number, made) = newest?;
@@ -105,13 +109,9 @@ fn unfinished(fleet: &Fleet, classes: &[Class], scope: &Scope) -> Option<i64> {
     (is_older_left || is_rolled_back).then_some(number)
 }
 
-fn living(node: &Node) -> Option<&Pod> {
-    node.pods.iter().find(|pod| !pod.terminating)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::core::fleet::Node;
     use crate::core::testing::{at, current, fleet, node, old};
     use crate::core::{Action, Mode, Share, Strategy, decide};
 

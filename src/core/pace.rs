@@ -10,7 +10,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, later};
-use super::fleet::{Fleet, Pod, PodRevision};
+use super::glance::Glance;
 use super::strategy::Strategy;
 use super::verdict::Progress;
 use super::waves::Front;
@@ -28,8 +28,7 @@ impl Pace {
     /// What `min-interval` allows each wave at `now`.
     pub(super) fn of(
         strategy: &Strategy,
-        fleet: &Fleet,
-        classes: &[Class],
+        (classes, glance): (&[Class], &Glance<'_>),
         front: &Front<'_>,
         now: Timestamp,
     ) -> Vec<Self> {
@@ -54,11 +53,9 @@ impl Pace {
         };
         let mut newest = vec![None; front.count()];
         let mut awaits = vec![false; front.count()];
-        for (position, (node, class)) in fleet.nodes.iter().zip(classes).enumerate() {
+        for (position, class) in classes.iter().enumerate() {
             let wave = front.of_node(position);
-            let pods = node.pods.iter();
-            let current = pods.filter(|pod| pod.revision == PodRevision::Current);
-            newest[wave] = newest[wave].max(current.map(Pod::revised).max());
+            newest[wave] = newest[wave].max(glance.got_current(position));
             awaits[wave] |= is_awaited(class);
         }
         let pace = |(newest, awaits): (Option<Timestamp>, bool)| {

@@ -102,6 +102,8 @@ pub(super) struct Images<'a> {
     now: Timestamp,
     /// By position in the fleet.
     stands: Vec<Stand>,
+    strategy: &'a Strategy,
+    fleet: &'a Fleet,
 }
 
 /// Whom to ask, and whose request stands.
@@ -118,29 +120,30 @@ pub(super) struct Asking {
 }
 
 impl<'a> Images<'a> {
-    /// How they stand at `now`; `None`: nothing is pulled ahead.
-    pub(super) fn of(
-        strategy: &Strategy,
-        fleet: &'a Fleet,
-        classes: &[Class],
-        now: Timestamp,
-    ) -> Option<Self> {
+    /// To be told of every node by [`note`](Self::note); `None`: nothing is pulled ahead.
+    pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Option<Self> {
         let settings = Predownloading::of(strategy)?;
         let RevisionState::Current(target) = &fleet.revision else {
             return None;
         };
-        let stand = |(node, class): (&Node, &Class)| match class {
-            Class::Done => Stand::Settled,
-            _ if settings.concerns(strategy, fleet, node) => stand(node, target),
-            _ => Stand::Settled,
-        };
-        let stands = fleet.nodes.iter().zip(classes).map(stand);
         Some(Self {
             settings,
             target,
             now,
-            stands: stands.collect(),
+            stands: Vec::with_capacity(fleet.nodes.len()),
+            strategy,
+            fleet,
         })
+    }
+
+    /// Notes how the next node stands, the one of `class`.
+    pub(super) fn note(&mut self, node: &Node, class: &Class) {
+        let concerns = || self.settings.concerns(self.strategy, self.fleet, node);
+        self.stands.push(match class {
+            Class::Done => Stand::Settled,
+            _ if concerns() => stand(node, self.target),
+            _ => Stand::Settled,
+        });
     }
 
     /// What the replacement of the node at `position` waits for, if it does.

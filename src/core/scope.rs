@@ -25,21 +25,25 @@ pub(super) enum Kept {
 }
 
 /// The nodes that take part, as far as they themselves decide that.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Scope {
-    /// By position in the fleet why a node takes no part; `None`: all of them do.
-    outside: Option<Vec<Option<Kept>>>,
+    /// By position in the fleet why a node takes no part; whoever comes after the last of them does.
+    outside: Vec<Option<Kept>>,
 }
 
 impl Scope {
-    /// Who takes part at `now`.
-    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
-        let is_told = strategy.selector.is_some() || fleet.nodes.iter().any(|n| n.hold.is_some());
-        let outside = (is_told && strategy.mode == Mode::AdvancedRollingUpdate).then(|| {
-            let nodes = fleet.nodes.iter();
-            nodes.map(|node| outside(strategy, node, now)).collect()
-        });
-        Self { outside }
+    /// Notes whether the node at `position` takes part at `now`; called in the order of the fleet.
+    pub(super) fn note(
+        &mut self,
+        strategy: &Strategy,
+        (position, node): (usize, &Node),
+        now: Timestamp,
+    ) {
+        let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+        if rolls && let Some(kept) = outside(strategy, node, now) {
+            self.outside.resize(position, None);
+            self.outside.push(Some(kept));
+        }
     }
 
     /// Whether the node at `position` takes part.
@@ -48,12 +52,12 @@ impl Scope {
     }
 
     fn reason(&self, position: usize) -> Option<Kept> {
-        self.outside.as_ref().and_then(|outside| outside[position])
+        self.outside.get(position).copied().flatten()
     }
 
     /// When somebody takes part again by time alone.
     pub(super) fn next_change(&self) -> Option<Timestamp> {
-        let outside = self.outside.iter().flatten().flatten();
+        let outside = self.outside.iter().flatten();
         let ends = outside.filter_map(|kept| match kept {
             Kept::Held(until) => *until,
             Kept::NotSelected | Kept::Partition => None,
@@ -68,13 +72,11 @@ impl Scope {
         if strategy.mode != Mode::AdvancedRollingUpdate {
             return;
         }
-        if self.outside.is_some() {
-            for (position, class) in classes.iter_mut().enumerate() {
-                if let Some(kept) = self.reason(position)
-                    && is_old(fleet, position, class)
-                {
-                    *class = Class::Kept(kept);
-                }
+        for (position, (class, outside)) in classes.iter_mut().zip(&self.outside).enumerate() {
+            if let Some(kept) = *outside
+                && is_old(fleet, position, class)
+            {
+                *class = Class::Kept(kept);
             }
         }
         if !strategy.partition.is_zero() {
@@ -98,14 +100,24 @@ fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
 
 /// Of the nodes on an old revision `partition` remain: the last ones by name.
 fn keep_partition(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
-    let targeted = classes.iter().filter(|class| class.is_targeted()).count();
+    let (mut targeted, mut old, mut candidates) = (0, 0, 0);
+    for (position, class) in classes.iter().enumerate() {
+        let is_candidate = is_old(fleet, position, class);
+        targeted += usize::from(class.is_targeted());
+        old += usize::from(is_candidate || matches!(class, Class::Kept(_)));
+        candidates += usize::from(is_candidate);
+    }
     let kept = strategy.partition.resolve_down(targeted);
-    let is_candidate = |position: &usize| is_old(fleet, *position, &classes[*position]);
-    let candidates: Vec<usize> = (0..classes.len()).filter(is_candidate).collect();
-    let is_kept = |class: &&Class| matches!(class, Class::Kept(_));
-    let old = candidates.len() + classes.iter().filter(is_kept).count();
-    for position in candidates.into_iter().skip(old.saturating_sub(kept)) {
-        classes[position] = Class::Kept(Kept::Partition);
+    // Of the candidates those after the first `old - kept` ones.
+    let mut left = candidates.saturating_sub(old.saturating_sub(kept));
+    for (position, class) in classes.iter_mut().enumerate().rev() {
+        if left == 0 {
+            break;
+        }
+        if is_old(fleet, position, class) {
+            *class = Class::Kept(Kept::Partition);
+            left -= 1;
+        }
     }
 }
 

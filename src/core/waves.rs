@@ -25,6 +25,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, later};
 use super::fleet::{Fleet, Node, Readiness, RevisionState};
+use super::glance::{Facts, Glance};
 use super::plan::{WaveStand, WaveState};
 use super::scope::Scope;
 use super::strategy::{Mode, Share, Strategy, Waves};
@@ -37,6 +38,34 @@ pub(super) struct Front<'a> {
     /// The wave of each node by position in the fleet; empty without waves: all are in the first.
     members: Vec<usize>,
     waves: Vec<Tally>,
+}
+
+/// The waves that govern a rollout.
+fn told(strategy: &Strategy) -> Option<&Waves> {
+    let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+    strategy.waves.as_deref().filter(|_| rolls)
+}
+
+/// The wave of each node by its position, to be told to [`Front::of`].
+#[derive(Debug)]
+pub(super) struct Members<'a> {
+    told: Option<&'a Waves>,
+    waves: Vec<usize>,
+}
+
+impl<'a> Members<'a> {
+    /// None so far.
+    pub(super) fn of(strategy: &'a Strategy) -> Self {
+        Self {
+            told: told(strategy),
+            waves: Vec::new(),
+        }
+    }
+
+    /// Notes the wave of the next node.
+    pub(super) fn note(&mut self, node: &Node) {
+        self.waves.extend(self.told.map(|waves| waves.of(node)));
+    }
 }
 
 /// One wave in numbers.
@@ -65,29 +94,24 @@ struct Tally {
 impl<'a> Front<'a> {
     /// As it is at `now`.
     pub(super) fn of(
-        strategy: &'a Strategy,
+        strategy: &Strategy,
         fleet: &Fleet,
-        classes: &[Class],
+        members: Members<'a>,
+        (classes, glance): (&[Class], &Glance<'_>),
         scope: &Scope,
         now: Timestamp,
     ) -> Self {
-        let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
-        let told = strategy.waves.as_deref().filter(|_| rolls);
-        let Some(waves) = told else {
-            return Self {
-                told,
-                members: Vec::new(),
-                waves: vec![Tally::default()],
-            };
-        };
+        let told = members.told;
         let mut front = Self {
             told,
-            members: fleet.nodes.iter().map(|node| waves.of(node)).collect(),
-            waves: vec![Tally::default(); waves.count()],
+            members: members.waves,
+            waves: vec![Tally::default(); told.map_or(1, Waves::count)],
         };
-        front.tally(classes, scope);
-        front.judge_completeness(strategy, fleet, classes, scope);
-        front.judge_openness(waves, fleet, now);
+        if let Some(waves) = told {
+            front.tally(classes, scope);
+            front.judge_completeness(strategy, fleet, (classes, glance), scope);
+            front.judge_openness(waves, fleet, now);
+        }
         front
     }
 
@@ -209,7 +233,7 @@ impl<'a> Front<'a> {
         &mut self,
         strategy: &Strategy,
         fleet: &Fleet,
-        classes: &[Class],
+        (classes, glance): (&[Class], &Glance<'_>),
         scope: &Scope,
     ) {
         // Who waits for nobody needs to know nothing.
@@ -220,7 +244,8 @@ impl<'a> Front<'a> {
         for (position, class) in classes.iter().enumerate() {
             let wave = self.members[position];
             if wave < last && scope.contains(position) {
-                holds[wave].extend(hold_of(strategy, &fleet.nodes[position], class));
+                let living = || glance.living(position);
+                holds[wave].extend(hold_of(strategy, &fleet.nodes[position], living, class));
             }
         }
         let waves = strategy.waves.as_deref();
@@ -278,6 +303,7 @@ fn allowed(waves: &Waves, wave: usize, default: Share, base: usize) -> usize {
 fn hold_of(
     strategy: &Strategy,
     node: &Node,
+    living: impl Fn() -> Option<Facts>,
     class: &Class,
 ) -> Option<(Timestamp, Option<Timestamp>)> {
     let Readiness::Ready { since } = node.readiness else {
@@ -285,9 +311,9 @@ fn hold_of(
     };
     match class {
         Class::Done => {
-            let pod = node.pods.iter().find(|pod| !pod.terminating)?;
+            let pod = living()?;
             let available = later(pod.ready_since?, strategy.min_ready);
-            Some((since, Some(available.max(pod.revised()))))
+            Some((since, Some(available.max(pod.revised))))
         }
         Class::InProgress(_)
         | Class::Surging(_)

@@ -143,7 +143,7 @@ impl Draft<'_> {
             // While its image changes no time makes it available.
             (!pod.in_place.is_under_way()).then(|| later(since, self.strategy.min_ready))
         };
-        let turn = move |(node, class): (&Node, &Class)| match *class {
+        let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
             Class::InProgress(Progress::Surplus) => {
                 let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
@@ -172,14 +172,15 @@ impl Draft<'_> {
             | Class::InProgress(Progress::Reverting { .. })
             | Class::Unknown { available: false } => {
                 let waves = self.strategy.waves.is_some();
-                let started = waves.then(|| starting_until(self.strategy, node));
+                let started = waves.then(|| starting_until(self.strategy, &self.glance, position));
                 let turns = available_at(node).into_iter().chain(started.flatten());
                 // A pod that is taken back while it is available counts as available before its image changes.
                 turns.filter(|at| *at > self.now).min()
             }
             _ => None,
         };
-        self.fleet.nodes.iter().zip(&self.classes).filter_map(turn)
+        let nodes = self.fleet.nodes.iter().zip(&self.classes);
+        nodes.enumerate().filter_map(turn)
     }
 
     /// Whether one of the pods of a node is of the current revision and available.

@@ -22,7 +22,12 @@ impl Draft<'_> {
         self.go_on();
         self.take_back();
         let front = &self.gates.front;
-        let mut pace = Pace::of(self.strategy, self.fleet, &self.classes, front, self.now);
+        let mut pace = Pace::of(
+            self.strategy,
+            (&self.classes, &self.glance),
+            front,
+            self.now,
+        );
         let waiting = pace
             .iter()
             .enumerate()
@@ -57,7 +62,7 @@ impl Draft<'_> {
         }
         self.tell_shut();
         let asked = self.ask_for_images();
-        if self.announced {
+        if self.glance.is_announced {
             self.withdraw(&asked);
         }
         self.keep_marks_true();
@@ -146,11 +151,11 @@ impl Draft<'_> {
             .map(|wave| front.slots(wave, self.strategy)[1])
             .collect();
         let mut free = self.budget.for_available();
-        let order = Order::of(self.fleet, &self.classes, &self.scope);
+        let order = Order::of(self.fleet, &self.classes, &self.glance, &self.scope);
         let available = turns.iter().filter(|turn| turn.is_available());
         let queue = available.map(|turn| {
             let wave = front.of_node(turn.position);
-            order.turn(self.fleet, turn.position, wave, true)
+            order.turn(&self.glance, turn.position, wave, true)
         });
         let queue: Vec<Turn> = queue.collect();
         let domains = Domains::of(self.strategy, self.fleet, &self.classes, &queue);
@@ -187,7 +192,7 @@ impl Draft<'_> {
 
     /// Takes the marks off the pods that are not on their way out, or not any more.
     pub(super) fn keep_marks_true(&mut self) {
-        if !self.marked {
+        if !self.glance.is_marked {
             return;
         }
         let hook = self.strategy.pre_delete.as_ref();
@@ -280,7 +285,7 @@ impl Draft<'_> {
     /// All nodes that wait, in the same order; worked out where somebody asks, and once.
     fn waiting(&self) -> &[Turn] {
         self.waiting.get_or_init(|| {
-            let order = Order::of(self.fleet, &self.classes, &self.scope);
+            let order = Order::of(self.fleet, &self.classes, &self.glance, &self.scope);
             let classes = self.classes.iter().enumerate();
             let turns = classes.filter_map(|(position, class)| match *class {
                 Class::Outdated {
@@ -288,7 +293,7 @@ impl Draft<'_> {
                     settling: None,
                 } => {
                     let wave = self.gates.front.of_node(position);
-                    Some(order.turn(self.fleet, position, wave, available))
+                    Some(order.turn(&self.glance, position, wave, available))
                 }
                 _ => None,
             });
