@@ -12,8 +12,8 @@ use super::strategy::{Mode, Strategy};
 use super::surge::{self, Pair};
 use super::verdict::{Cause, Offline, Progress, Verdict};
 
-/// The class of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The class of a node. There is one per node, and many passes go through them all: what is large and rare is boxed.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// No pod belongs here.
     NotTargeted,
@@ -38,7 +38,7 @@ pub(super) enum Class {
     /// On its way, or waiting for the native controller: occupies budget.
     InProgress(Progress),
     /// Has a pod that we made beside another one.
-    Surging(Pair),
+    Surging(Box<Pair>),
     /// Runs an available pod of the current revision.
     Done,
     /// Runs an outdated pod.
@@ -51,7 +51,7 @@ pub(super) enum Class {
     /// Runs an outdated pod that is marked to be deleted: occupies budget.
     Preparing {
         /// What the mark says.
-        preparing: Preparing,
+        preparing: Box<Preparing>,
         /// Whether that pod is available.
         available: bool,
         /// Whether that is for so long that somebody should look.
@@ -120,7 +120,7 @@ impl Class {
             Self::Offline { since, .. } => Verdict::Offline(Offline::NotReady { since }),
             Self::Failed { since, cause } => Verdict::FailedByRevision { since, cause },
             Self::InProgress(progress) => Verdict::InProgress(progress),
-            Self::Surging(pair) => pair.failed_or(Verdict::InProgress(pair.progress)),
+            Self::Surging(ref pair) => pair.failed_or(Verdict::InProgress(pair.progress)),
             Self::Done => Verdict::Done,
             Self::Outdated {
                 settling: Some(until),
@@ -128,7 +128,9 @@ impl Class {
             } => Verdict::Offline(Offline::Settling { until }),
             Self::Outdated { available, .. } => Verdict::Budget { broken: !available },
             Self::Preparing {
-                preparing, overdue, ..
+                ref preparing,
+                overdue,
+                ..
             } => Verdict::HookPending {
                 since: preparing.since,
                 overdue,
@@ -178,7 +180,7 @@ fn with_surge(
                 settling: Some(_), ..
             },
         ) => settling,
-        _ => Class::Surging(pair),
+        _ => Class::Surging(Box::new(pair)),
     }
 }
 
@@ -215,7 +217,7 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Time
             match pod.exit.preparing {
                 Some(preparing) if strategy.mode == Mode::AdvancedRollingUpdate => {
                     Class::Preparing {
-                        preparing,
+                        preparing: Box::new(preparing),
                         available,
                         overdue: removal::overdue_at(preparing).is_some_and(|at| at <= now),
                         settling,

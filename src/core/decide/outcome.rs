@@ -150,18 +150,18 @@ impl Draft<'_> {
                 let ripe = pods.map(|since| later(since, self.strategy.min_ready));
                 ripe.filter(|at| *at > self.now).min()
             }
-            Class::Surging(pair) => pair.turn,
+            Class::Surging(ref pair) => pair.turn,
             Class::Outdated {
                 settling: Some(until),
                 ..
             } => Some(until),
             Class::Preparing {
-                preparing,
+                ref preparing,
                 available,
                 overdue,
                 settling,
             } => {
-                let overdue_at = removal::overdue_at(preparing).filter(|_| !overdue);
+                let overdue_at = removal::overdue_at(**preparing).filter(|_| !overdue);
                 let available_at = available_at(node).filter(|_| !available);
                 let turns = [overdue_at, available_at, settling];
                 turns.into_iter().flatten().min()

@@ -76,8 +76,9 @@ impl Draft<'_> {
                 break; // the rest follows when these are done
             }
             let node = &self.fleet.nodes[position];
-            let actions = match self.classes[position] {
+            let actions = match &self.classes[position] {
                 Class::Surging(pair) => {
+                    let pair = **pair;
                     let old = surge::alive(node).filter(|_| pair.step == surge::Step::Retire);
                     let leaves = old.and_then(|old| {
                         let (leaves, told) = self.leave(old);
