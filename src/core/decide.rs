@@ -20,7 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
 use super::classify::Class;
-use super::fleet::{Behind, Fleet, RevisionState};
+use super::fleet::{Behind, Fleet, Revision, RevisionState};
 use super::gates::Gates;
 use super::glance::Glance;
 use super::guard::Guard;
@@ -48,7 +48,7 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
         RevisionState::Current(_) if draft.meets_unknown() => draft.hold(Behind::UnknownRevision),
         RevisionState::Current(revision) if is_paused(strategy, now) => {
             if strategy.mode == Mode::Ota {
-                draft.pulls = ota::pulls(fleet, revision, true);
+                draft.pulls = draft.owners_pulls(revision, true);
             } else if let Some(images) = &draft.gates.images {
                 draft.pulls = images.rest(fleet);
             }
@@ -56,10 +56,12 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
         }
         RevisionState::Current(revision) => match strategy.mode {
             Mode::Ota => {
-                draft.actions = surge::release(fleet);
+                if draft.glance.is_surging {
+                    draft.actions = surge::release(fleet);
+                }
                 draft.actions.extend(ota::announce(fleet, revision));
                 draft.keep_marks_true();
-                draft.pulls = ota::pulls(fleet, revision, false);
+                draft.pulls = draft.owners_pulls(revision, false);
                 draft.await_owners()
             }
             Mode::AdvancedRollingUpdate => {
@@ -143,7 +145,7 @@ impl<'a> Draft<'a> {
         } = Look::at(strategy, fleet, now);
         let charges = guard::charge(strategy, fleet, now, &mut classes, &glance);
         revert::mark(strategy, fleet, &mut classes);
-        scope.narrow(strategy, fleet, &mut classes);
+        scope.narrow(strategy, &glance, &mut classes);
         let seen = (classes.as_slice(), &glance);
         let front = Front::of(strategy, fleet, members, seen, &scope, now);
         let budget = Budget::count(&classes, &scope, strategy, &front, (&glance, now));
@@ -177,6 +179,14 @@ impl<'a> Draft<'a> {
     fn meets_unknown(&self) -> bool {
         let is_unknown = |class: &Class| matches!(class, Class::Unknown { .. });
         self.classes.iter().any(is_unknown)
+    }
+
+    /// The images that owners of nodes ask for.
+    fn owners_pulls(&self, revision: &Revision, paused: bool) -> Vec<Pull> {
+        match self.glance.is_announced {
+            true => ota::pulls(self.fleet, revision, paused),
+            false => Vec::new(),
+        }
     }
 
     /// Nothing is replaced before the native controller and this view agree on the revision.

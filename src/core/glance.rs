@@ -45,6 +45,8 @@ pub(super) struct Glance<'a> {
     pub(super) is_announced: bool,
     /// Whether a pod is marked for its way out, or could be.
     pub(super) is_marked: bool,
+    /// Whether a pod was made beside another one.
+    pub(super) is_surging: bool,
     /// Whether a pod was taken back from some revision.
     pub(super) is_taken_back: bool,
 }
@@ -57,6 +59,7 @@ impl<'a> Glance<'a> {
             only: Vec::with_capacity(fleet.nodes.len()),
             is_announced: false,
             is_marked: false,
+            is_surging: false,
             is_taken_back: false,
         }
     }
@@ -66,6 +69,7 @@ impl<'a> Glance<'a> {
         for pod in &node.pods {
             self.is_announced |= ota::is_announced(pod);
             self.is_marked |= removal::is_marked(pod);
+            self.is_surging |= pod.surge;
             self.is_taken_back |= pod.in_place.reverted_from.is_some();
         }
         self.only.push(match node.pods.as_slice() {
@@ -74,9 +78,23 @@ impl<'a> Glance<'a> {
         });
     }
 
+    /// Whether the node at `position` has a pod, whatever becomes of it.
+    pub(super) fn has_pods(&self, position: usize) -> bool {
+        self.only[position].is_some() || !self.nodes[position].pods.is_empty()
+    }
+
     /// The first pod of the node at `position` that is not terminating.
     pub(super) fn living(&self, position: usize) -> Option<Facts> {
         self.only[position].or_else(|| self.alive(position).next())
+    }
+
+    /// The first pod of that node that is not terminating and of the current revision.
+    pub(super) fn current(&self, position: usize) -> Option<Facts> {
+        let is_current = |facts: &Facts| facts.revision == PodRevision::Current;
+        match self.only[position] {
+            Some(only) => Some(only).filter(is_current),
+            None => self.alive(position).find(is_current),
+        }
     }
 
     /// When a pod of that node that is not terminating got its revision, the last time.
@@ -139,6 +157,12 @@ mod tests {
             let alive = || node.pods.iter().filter(|pod| !pod.terminating);
             assert_eq!(glance.living(position), alive().next().map(Facts::of));
             assert_eq!(glance.revised(position), alive().map(Pod::revised).max());
+            let of_current = |pod: &&Pod| pod.revision == PodRevision::Current;
+            assert_eq!(
+                glance.current(position),
+                alive().find(of_current).map(Facts::of)
+            );
+            assert_eq!(glance.has_pods(position), !node.pods.is_empty());
             let got = node.pods.iter().filter(|pod| pod.number == 2);
             assert_eq!(glance.got_current(position), got.map(Pod::revised).max());
         }

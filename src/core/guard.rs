@@ -116,7 +116,7 @@ pub(super) fn charge(
         added: BTreeSet::new(),
         charges: Charges::default(),
     };
-    court.judge_losses(classes);
+    court.judge_losses(classes, glance);
     court.judge_pods(classes);
     court.acquit(classes);
     court.heed_taken_back(glance);
@@ -136,8 +136,8 @@ struct Court<'a> {
 
 impl Court<'_> {
     /// Nodes that turned NotReady.
-    fn judge_losses(&mut self, classes: &mut [Class]) {
-        let losses = Losses::of(self.fleet, classes, self.window);
+    fn judge_losses(&mut self, classes: &mut [Class], glance: &Glance<'_>) {
+        let losses = Losses::of(classes, glance, self.window);
         for (position, since) in losses.suspects() {
             let name = &self.fleet.nodes[position].name;
             if self.record.broken_before.contains(name) {

@@ -36,13 +36,13 @@ pub(super) struct Openings<'a> {
 }
 
 impl<'a> Openings<'a> {
-    /// As it is at `now`, before a Node has said anything.
-    pub(super) fn of(strategy: &Strategy, now: Timestamp) -> Self {
+    /// As it is at `now`, before any of so many Nodes has said anything.
+    pub(super) fn of(strategy: &Strategy, nodes: usize, now: Timestamp) -> Self {
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
         let windows = strategy.window.as_ref().filter(|_| rolls);
         Self {
             different: vec![windows.map_or(ALWAYS, |windows| windows.at(now))],
-            nodes: Vec::new(),
+            nodes: Vec::with_capacity(nodes),
             known: BTreeMap::new(),
             rolls,
             now,

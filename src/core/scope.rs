@@ -10,7 +10,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::Class;
-use super::fleet::{Fleet, Node};
+use super::fleet::Node;
+use super::glance::Glance;
 use super::strategy::{Mode, Strategy};
 
 /// Why an outdated node is left alone.
@@ -25,13 +26,20 @@ pub(super) enum Kept {
 }
 
 /// The nodes that take part, as far as they themselves decide that.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Scope {
     /// By position in the fleet why a node takes no part; whoever comes after the last of them does.
     outside: Vec<Option<Kept>>,
 }
 
 impl Scope {
+    /// Nobody has said anything yet; the fleet has so many nodes.
+    pub(super) fn of(nodes: usize) -> Self {
+        Self {
+            outside: Vec::with_capacity(nodes),
+        }
+    }
+
     /// Notes whether the node at `position` takes part at `now`; called in the order of the fleet.
     pub(super) fn note(
         &mut self,
@@ -68,19 +76,19 @@ impl Scope {
     /// Turns the classes of the outdated nodes that are left alone into [`Class::Kept`].
     ///
     /// Whether a node is online plays no part: who is kept must not depend on who happens to be there.
-    pub(super) fn narrow(&self, strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
+    pub(super) fn narrow(&self, strategy: &Strategy, glance: &Glance<'_>, classes: &mut [Class]) {
         if strategy.mode != Mode::AdvancedRollingUpdate {
             return;
         }
         for (position, (class, outside)) in classes.iter_mut().zip(&self.outside).enumerate() {
             if let Some(kept) = *outside
-                && is_old(fleet, position, class)
+                && is_old(glance, position, class)
             {
                 *class = Class::Kept(kept);
             }
         }
         if !strategy.partition.is_zero() {
-            keep_partition(strategy, fleet, classes);
+            keep_partition(strategy, glance, classes);
         }
     }
 }
@@ -99,10 +107,10 @@ fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
 }
 
 /// Of the nodes on an old revision `partition` remain: the last ones by name.
-fn keep_partition(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
+fn keep_partition(strategy: &Strategy, glance: &Glance<'_>, classes: &mut [Class]) {
     let (mut targeted, mut old, mut candidates) = (0, 0, 0);
     for (position, class) in classes.iter().enumerate() {
-        let is_candidate = is_old(fleet, position, class);
+        let is_candidate = is_old(glance, position, class);
         targeted += usize::from(class.is_targeted());
         old += usize::from(is_candidate || matches!(class, Class::Kept(_)));
         candidates += usize::from(is_candidate);
@@ -114,7 +122,7 @@ fn keep_partition(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
         if left == 0 {
             break;
         }
-        if is_old(fleet, position, class) {
+        if is_old(glance, position, class) {
             *class = Class::Kept(Kept::Partition);
             left -= 1;
         }
@@ -122,14 +130,14 @@ fn keep_partition(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
 }
 
 /// Whether a targeted node runs an old revision, and would go on doing so if nobody touched it.
-fn is_old(fleet: &Fleet, position: usize, class: &Class) -> bool {
+fn is_old(glance: &Glance<'_>, position: usize, class: &Class) -> bool {
     match class {
         Class::Outdated { .. } | Class::Preparing { .. } => true,
         Class::Offline {
             updated: false,
             terminating: false,
             ..
-        } => !fleet.nodes[position].pods.is_empty(),
+        } => glance.has_pods(position),
         _ => false,
     }
 }

@@ -54,11 +54,12 @@ pub(super) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// None so far.
-    pub(super) fn of(strategy: &'a Strategy) -> Self {
+    /// None so far, of so many.
+    pub(super) fn of(strategy: &'a Strategy, nodes: usize) -> Self {
+        let told = told(strategy);
         Self {
-            told: told(strategy),
-            waves: Vec::new(),
+            told,
+            waves: Vec::with_capacity(told.map_or(0, |_| nodes)),
         }
     }
 

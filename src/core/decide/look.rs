@@ -28,12 +28,13 @@ pub(super) struct Look<'a> {
 impl<'a> Look<'a> {
     /// Looks at every node.
     pub(super) fn at(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+        let nodes = fleet.nodes.len();
         let mut look = Self {
-            classes: Vec::with_capacity(fleet.nodes.len()),
+            classes: Vec::with_capacity(nodes),
             glance: Glance::at(fleet),
-            scope: Scope::default(),
-            members: Members::of(strategy),
-            openings: Openings::of(strategy, now),
+            scope: Scope::of(nodes),
+            members: Members::of(strategy, nodes),
+            openings: Openings::of(strategy, nodes, now),
             images: Images::of(strategy, fleet, now),
         };
         for (position, node) in fleet.nodes.iter().enumerate() {

@@ -117,6 +117,9 @@ impl Draft<'_> {
 
     /// When a pod may be asked for again that a disruption budget did not let go.
     fn asked_again(&self) -> Option<Timestamp> {
+        if !self.gates.asking.is_any_refused() {
+            return None;
+        }
         let nodes = self.fleet.nodes.iter().zip(&self.verdicts);
         let waits =
             |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });

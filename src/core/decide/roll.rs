@@ -278,9 +278,11 @@ impl Draft<'_> {
 
     /// The nodes whose gates are open, the first in the queue first.
     pub(super) fn queue(&self) -> Vec<Turn> {
-        let waiting = self.waiting().iter().copied();
-        let is_open = |turn: &Turn| self.gates.shut_at(turn.position).is_none();
-        waiting.filter(is_open).collect()
+        let waiting = self.waiting();
+        let is_open = |turn: &&Turn| self.gates.shut_at(turn.position).is_none();
+        let mut queue = Vec::with_capacity(waiting.len());
+        queue.extend(waiting.iter().filter(is_open));
+        queue
     }
 
     /// All nodes that wait, in the same order; worked out where somebody asks, and once.
@@ -298,7 +300,9 @@ impl Draft<'_> {
                 }
                 _ => None,
             });
-            let mut waiting: Vec<Turn> = turns.collect();
+            // Moving such a list while it grows takes longer than to fill it.
+            let mut waiting = Vec::with_capacity(self.classes.len());
+            waiting.extend(turns);
             waiting.sort_unstable();
             waiting
         })

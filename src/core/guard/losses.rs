@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::new_pod;
 use crate::core::classify::{Class, later};
-use crate::core::fleet::Fleet;
+use crate::core::glance::Glance;
 
 /// The losses of a fleet.
 #[derive(Debug, Default)]
@@ -23,7 +22,7 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Looks for suspects, and at the control group only if there are some.
-    pub(super) fn of(fleet: &Fleet, classes: &[Class], window: Duration) -> Self {
+    pub(super) fn of(classes: &[Class], glance: &Glance<'_>, window: Duration) -> Self {
         let mut losses = Self::default();
         for (position, class) in classes.iter().enumerate() {
             let Class::Offline {
@@ -32,9 +31,9 @@ impl Losses {
             else {
                 continue;
             };
-            let pod = new_pod(&fleet.nodes[position]);
             let is_soon = |revised: Timestamp| revised <= since && since <= later(revised, window);
-            if pod.is_some_and(|pod| is_soon(pod.revised())) {
+            let pod = glance.current(position);
+            if pod.is_some_and(|pod| is_soon(pod.revised)) {
                 losses.suspects.push((position, since));
             }
         }
@@ -42,15 +41,15 @@ impl Losses {
             losses
                 .suspects
                 .sort_by_key(|(position, since)| (*since, *position));
-            losses.hear(fleet, classes);
+            losses.hear(classes, glance);
         }
         losses
     }
 
-    fn hear(&mut self, fleet: &Fleet, classes: &[Class]) {
-        for (node, class) in fleet.nodes.iter().zip(classes) {
+    fn hear(&mut self, classes: &[Class], glance: &Glance<'_>) {
+        for (position, class) in classes.iter().enumerate() {
             match *class {
-                Class::Offline { .. } if new_pod(node).is_some() => self.updated += 1,
+                Class::Offline { .. } if glance.current(position).is_some() => self.updated += 1,
                 Class::Done | Class::Failed { .. } | Class::Surging(_) | Class::InProgress(_) => {
                     self.updated += 1
                 }
