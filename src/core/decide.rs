@@ -50,7 +50,7 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
             if strategy.mode == Mode::Ota {
                 draft.pulls = draft.owners_pulls(revision, true);
             } else if let Some(images) = &draft.gates.images {
-                draft.pulls = images.rest(fleet);
+                draft.pulls = images.rest();
             }
             draft.pause()
         }

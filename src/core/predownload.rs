@@ -99,11 +99,11 @@ enum Stand {
 pub(super) struct Images<'a> {
     settings: Predownloading,
     target: &'a Revision,
+    strategy: &'a Strategy,
+    fleet: &'a Fleet,
     now: Timestamp,
     /// By position in the fleet.
     stands: Vec<Stand>,
-    strategy: &'a Strategy,
-    fleet: &'a Fleet,
 }
 
 /// Whom to ask, and whose request stands.
@@ -129,10 +129,10 @@ impl<'a> Images<'a> {
         Some(Self {
             settings,
             target,
-            now,
-            stands: Vec::with_capacity(fleet.nodes.len()),
             strategy,
             fleet,
+            now,
+            stands: Vec::with_capacity(fleet.nodes.len()),
         })
     }
 
@@ -166,7 +166,6 @@ impl<'a> Images<'a> {
     /// replacement, in the order of it, which is worked out only where somebody can be asked.
     pub(super) fn ask(
         &self,
-        fleet: &Fleet,
         classes: &[Class],
         verdicts: &[Verdict],
         base: usize,
@@ -174,7 +173,7 @@ impl<'a> Images<'a> {
     ) -> Asking {
         let limit = self.settings.parallelism.resolve(base);
         let mut asking = Asking::default();
-        for (position, node) in fleet.nodes.iter().enumerate() {
+        for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.stands[position], Stand::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
                 let room = asking.pulls.len() < limit;
@@ -198,7 +197,7 @@ impl<'a> Images<'a> {
             if room == 0 || !waits(&verdicts[*position]) {
                 continue;
             }
-            let Some(pod) = fleet.nodes[*position].outdated() else {
+            let Some(pod) = self.fleet.nodes[*position].outdated() else {
                 continue;
             };
             room -= 1;
@@ -223,9 +222,9 @@ impl<'a> Images<'a> {
     }
 
     /// While all is paused nothing begins and nothing is written; what is under way goes on.
-    pub(super) fn rest(&self, fleet: &Fleet) -> Vec<Pull> {
+    pub(super) fn rest(&self) -> Vec<Pull> {
         let asked = |(_, stand): &(&Node, &Stand)| matches!(stand, Stand::Asked { .. });
-        let nodes = fleet.nodes.iter().zip(&self.stands).filter(asked);
+        let nodes = self.fleet.nodes.iter().zip(&self.stands).filter(asked);
         let pulls = nodes.filter_map(|(node, _)| self.pull(node, false));
         pulls
             .map(|pull| Pull {

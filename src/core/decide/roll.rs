@@ -233,7 +233,7 @@ impl Draft<'_> {
         };
         let queue = || self.waiting().iter().map(|turn| turn.position).collect();
         let (classes, verdicts) = (&self.classes, &self.verdicts);
-        let asking = images.ask(self.fleet, classes, verdicts, self.budget.base, queue);
+        let asking = images.ask(classes, verdicts, self.budget.base, queue);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
         self.pulls_again = asking.wake;
