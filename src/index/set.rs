@@ -348,8 +348,13 @@ impl SetRecord {
         }
         self.asked.settle(&record.pod);
         let settled = self.settle(&record);
+        let is_spare = |known: &PodRecord| known.pod.surge;
+        // The native controller's next pod, which a pod of ours may wait for to be handed over.
+        let is_third = before.is_none()
+            && !surge
+            && (self.pods.get(&node)).is_some_and(|pods| pods.iter().any(is_spare));
         let stir = match before.as_ref() {
-            _ if settled => Stir::Soon,
+            _ if settled || is_third => Stir::Soon,
             Some(before) if before.is_alike(&record) => Stir::Nothing,
             before => match (
                 before.and_then(PodRecord::ready_since),

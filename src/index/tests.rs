@@ -366,6 +366,20 @@ fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
     case(&pod("n3", "aaa").ready(10), Stir::Soon);
 }
 
+/// With a native controller that learns late, ours waits for that to be handed over; until then both start.
+#[test]
+fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon() {
+    let mut index = index();
+    let mut ours = pod("n3", "aaa");
+    ours.0["metadata"]["uid"] = json!("uid-made");
+    ours.0["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "apps/v1", "kind": "ControllerRevision", "name": "agent-aaa", "uid": "r", "controller": true},
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds"},
+    ]);
+    assert_eq!(feed(&mut index, &ours, 200), Stir::Quietly);
+    assert_eq!(feed(&mut index, &pod("n3", "aaa"), 200), Stir::Soon);
+}
+
 #[test]
 fn a_pod_of_another_controller_is_not_ours_even_with_our_labels() {
     let mut index = index();
