@@ -296,7 +296,7 @@ fn after_resume(picture: &Picture) -> String {
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
             counts.outdated,
             plural(counts.outdated, "node follows", "nodes follow"),
-            counts.allowed,
+            counts.allowed + counts.surge_allowed,
             picture.key
         ),
     }

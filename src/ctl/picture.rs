@@ -11,7 +11,7 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Behind, Fleet, Invalid, Mode, Node, Note, Pause, PauseStand, Phase, Plan, PodRevision,
+    Action, Behind, Fleet, Invalid, Mode, Node, Note, Pause, PauseStand, Phase, Plan, PodRevision,
     Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey};
@@ -216,6 +216,13 @@ impl Picture {
     /// Whether nodes lack an available pod and that may be over in a moment: complete or not, whoever waits waits for them.
     pub(super) fn is_recovering(&self) -> bool {
         self.unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
+    }
+
+    /// Nodes that have a second pod now.
+    pub(super) fn surging(&self) -> usize {
+        let made = |action: &&Action| matches!(action, Action::Surge { .. });
+        let begun = self.plan.actions.iter().filter(made).count();
+        self.plan.counts.surging.saturating_sub(begun)
     }
 
     /// Slots of the budget that are taken now.

@@ -176,10 +176,15 @@ pub(super) fn report(
 
 fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
     let strategy = match (&row.strategy, &row.max_unavailable) {
-        (Some(strategy), Some(share)) => format!(
-            "  {strategy}, max-unavailable {share}: {} of {} nodes",
-            row.allowed, row.base
-        ),
+        (Some(strategy), Some(share)) => {
+            let surge = row.max_surge.as_ref().map_or_else(String::new, |share| {
+                format!(", max-surge {share}: {} of {}", row.surge_allowed, row.base)
+            });
+            format!(
+                "  {strategy}, max-unavailable {share}: {} of {} nodes{surge}",
+                row.allowed, row.base
+            )
+        }
         (Some(strategy), None) => format!("  {strategy}"),
         (None, _) => String::new(),
     };

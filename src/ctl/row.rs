@@ -14,10 +14,10 @@ use crate::core::{Guarded, Offline, Stall, Verdict};
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
-  of a DaemonSet  namespace, name, strategy, maxUnavailable, phase, message, since, revision, targeted, updated,
-                  base (targeted nodes that take part; max-unavailable is a share of these),
-                  outdated, unavailable, allowed, offline, offlineOutdated, inProgress, failed,
-                  brokenBefore, failures, failureThreshold, guarded (FailedByRevision, ReplacedTwice,
+  of a DaemonSet  namespace, name, strategy, maxUnavailable, maxSurge, phase, message, since, revision, targeted,
+                  base (targeted nodes that take part; max-unavailable and max-surge are shares of these),
+                  updated, outdated, unavailable, allowed (to be unavailable), surging (nodes with a second
+                  pod), surgeAllowed, offline, offlineOutdated, inProgress, failed, brokenBefore, failures, failureThreshold, guarded (FailedByRevision, ReplacedTwice,
                   Inconclusive), verdicts (nodes per word), notes,
                   nextWake (when this is judged anew although nothing changes),
                   pause (null while it is not paused),
@@ -51,6 +51,8 @@ pub struct SetRow {
     pub strategy: Option<String>,
     /// `max-unavailable` as set; `null` under OTA.
     pub max_unavailable: Option<String>,
+    /// `max-surge` as set; `null` without it, and under OTA.
+    pub max_surge: Option<String>,
     /// `Complete`, `Progressing`, `AwaitingOwners`, `NativeControllerBehind`, `Stalled`, `Paused` or `Invalid`.
     pub phase: &'static str,
     /// A sentence about the phase.
@@ -71,6 +73,10 @@ pub struct SetRow {
     pub unavailable: usize,
     /// How many may.
     pub allowed: usize,
+    /// Those with a second pod beside the old one.
+    pub surging: usize,
+    /// How many may.
+    pub surge_allowed: usize,
     /// Those that are offline.
     pub offline: usize,
     /// Those that are offline and outdated.
@@ -207,6 +213,7 @@ impl SetRow {
         let counts = &picture.plan.counts;
         let usable = picture.invalid.is_none();
         let rolls = usable && picture.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
+        let surges = rolls && !picture.strategy.max_surge.is_zero();
         let verdicts = Verdict::WORDS
             .into_iter()
             .zip(counts.by_word)
@@ -216,6 +223,7 @@ impl SetRow {
             name: picture.key.name.to_string(),
             strategy: usable.then(|| picture.strategy.mode.to_string()),
             max_unavailable: rolls.then(|| picture.strategy.max_unavailable.to_string()),
+            max_surge: surges.then(|| picture.strategy.max_surge.to_string()),
             phase: picture.state().word(),
             message: message(picture),
             since: picture.state_since().map(age::instant),
@@ -226,6 +234,8 @@ impl SetRow {
             outdated: counts.outdated,
             unavailable: picture.unavailable(),
             allowed: counts.allowed,
+            surging: picture.surging(),
+            surge_allowed: counts.surge_allowed,
             offline: counts.offline,
             offline_outdated: counts.offline_outdated,
             in_progress: counts.in_progress.saturating_sub(picture.next()),
@@ -303,6 +313,26 @@ fn opening(picture: &Picture) -> String {
     }
 }
 
+/// How many slots are taken: of `max-unavailable`, of `max-surge`, or of both.
+fn slots(picture: &Picture) -> String {
+    let counts = &picture.plan.counts;
+    let down = format!(
+        "{} of {} slots taken",
+        picture.unavailable(),
+        counts.allowed
+    );
+    let beside = format!(
+        "{} of {} slots of max-surge taken",
+        picture.surging(),
+        counts.surge_allowed
+    );
+    match (counts.surge_allowed, counts.allowed) {
+        (0, _) => down,
+        (_, 0) => beside,
+        _ => format!("{down}, {beside}"),
+    }
+}
+
 /// A sentence about the phase.
 fn message(picture: &Picture) -> String {
     let counts = &picture.plan.counts;
@@ -328,10 +358,9 @@ fn message(picture: &Picture) -> String {
             }
         }
         State::Progressing => format!(
-            "{} of {targeted} nodes run it, {} of {} slots taken{}{}{}",
+            "{} of {targeted} nodes run it, {}{}{}{}",
             updated(picture),
-            picture.unavailable(),
-            counts.allowed,
+            slots(picture),
             match picture.next() {
                 0 => String::new(),
                 next => format!(", {next} to be replaced now"),

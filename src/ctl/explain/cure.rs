@@ -283,13 +283,10 @@ fn queue(picture: &Picture, position: usize) -> String {
     let ahead = queue.into_iter().take_while(|other| *other != position);
     let before = ahead.filter(waits).count();
     let waiting = picture.plan.counts.by_word[own.index()];
-    let (counts, share) = (&picture.plan.counts, picture.strategy.max_unavailable);
+    let (limit, annotation) = slots::limit(picture);
     let wave = slots::full_wave(picture, &picture.fleet.nodes[position]);
     let limit = match wave {
-        None => format!(
-            "max-unavailable {share} allows {} of {} nodes",
-            counts.allowed, counts.base
-        ),
+        None => limit,
         Some(wave) => format!(
             "its wave {} allows {} of its {} nodes",
             wave.name, wave.allowed, wave.nodes
@@ -314,7 +311,7 @@ fn queue(picture: &Picture, position: usize) -> String {
         _ if wave.is_some() => {
             format!("To go faster, raise maxUnavailable of that wave in the annotation {WAVES}")
         }
-        _ => format!("To go faster, raise the annotation {MAX_UNAVAILABLE}"),
+        _ => format!("To go faster, raise the annotation {annotation}"),
     };
     format!(
         "It is number {} of {waiting} in the queue and has its turn as soon as a slot is free: {limit}, and {holders}. \

@@ -1,5 +1,6 @@
-//! Slots of `max-unavailable`, those of the whole fleet or of one wave.
+//! Slots of `max-unavailable`, those of the whole fleet or of one wave, and of `max-surge`.
 
+use crate::core::names::{MAX_SURGE, MAX_UNAVAILABLE};
 use crate::core::{Node, WaveStand};
 use crate::ctl::picture::Picture;
 
@@ -19,6 +20,35 @@ pub(super) fn taken(picture: &Picture, node: &Node) -> String {
             "{} of {} taken in its wave {}",
             wave.taken, wave.allowed, wave.name
         ),
-        None => format!("{} of {} taken", counts.unavailable, counts.allowed),
+        None => {
+            let down = format!("{} of {} taken", counts.unavailable, counts.allowed);
+            let beside = format!(
+                "{} of {} of max-surge taken",
+                counts.surging, counts.surge_allowed
+            );
+            match (counts.surge_allowed, counts.allowed) {
+                (0, _) => down,
+                (_, 0) => beside,
+                _ => format!("{down}, {beside}"),
+            }
+        }
+    }
+}
+
+/// What limits how many nodes are replaced at once, and the annotation that says so.
+pub(super) fn limit(picture: &Picture) -> (String, &'static str) {
+    let (counts, strategy) = (&picture.plan.counts, &picture.strategy);
+    let down = format!(
+        "max-unavailable {} allows {} of {} nodes",
+        strategy.max_unavailable, counts.allowed, counts.base
+    );
+    let beside = format!(
+        "max-surge {} allows {} of {} nodes a second pod",
+        strategy.max_surge, counts.surge_allowed, counts.base
+    );
+    match (counts.surge_allowed, counts.allowed) {
+        (0, _) => (down, MAX_UNAVAILABLE),
+        (_, 0) => (beside, MAX_SURGE),
+        _ => (format!("{down}, {beside}"), MAX_SURGE),
     }
 }

@@ -441,6 +441,57 @@ fn a_node_that_waits_for_its_hook_holds_its_domain() {
 }
 
 #[test]
+fn with_surge_the_slots_are_those_of_second_pods() {
+    let made = Pod {
+        surge: true,
+        name: "p-n1-next".into(),
+        uid: "p-n1-next".into(),
+        ..updated("n1", 5).pods.remove(0)
+    };
+    let mut first = node("n1");
+    first.pods.push(made);
+    let mut picture = picture(vec![first, node("n2"), node("n3")], None);
+    let mut said = |down: u32| {
+        picture.strategy.max_surge = Share::Number(1);
+        picture.strategy.max_unavailable = Share::Number(down);
+        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+        let row = SetRow::of(&picture, false);
+        (explain(&picture, 2).because, cure(&picture, 2), row)
+    };
+    let (because, next, row) = said(0);
+    assert!(
+        because.ends_with("slot: 1 of 1 of max-surge taken"),
+        "{because}"
+    );
+    let limit =
+        "max-surge 1 allows 1 of 3 nodes a second pod, and slots are held by n1 (SurgeStarting";
+    assert!(next.contains(limit), "{next}");
+    assert!(
+        next.ends_with("raise the annotation apps.openyurt.io/max-surge"),
+        "{next}"
+    );
+    assert!(
+        row.message.ends_with("1 of 1 slots of max-surge taken"),
+        "{row:?}"
+    );
+    assert_eq!(
+        (row.max_surge.as_deref(), row.surging, row.surge_allowed),
+        (Some("1"), 1, 1)
+    );
+    let (because, next, row) = said(1);
+    assert!(
+        because.ends_with(": 1 of 1 taken, 1 of 1 of max-surge taken"),
+        "{because}"
+    );
+    assert!(
+        next.contains("max-unavailable 1 allows 1 of 3 nodes, max-surge 1 allows 1"),
+        "{next}"
+    );
+    let both = "0 of 1 slots taken, 1 of 1 slots of max-surge taken, 1 to be replaced now";
+    assert!(row.message.ends_with(both), "{row:?}");
+}
+
+#[test]
 fn a_node_whose_wave_is_full_is_told_of_that_wave() {
     let canary = |node: Node| Node {
         labels: [("pool", "canary")].into_iter().collect(),
