@@ -14,10 +14,12 @@ pub(super) struct Losses {
     suspects: Vec<(usize, Timestamp)>,
     /// When nodes of the old revision were lost, in order.
     control: Vec<Timestamp>,
-    /// Nodes that have the current revision, lost or not.
-    updated: usize,
-    /// Nodes that have not.
-    old: usize,
+    /// Nodes that were lost after they got the current revision, however long after.
+    lost: usize,
+    /// When the nodes that were not lost got the current revision, in order.
+    updated: Vec<Timestamp>,
+    /// All nodes that count, of either revision.
+    targeted: usize,
 }
 
 impl Losses {
@@ -48,23 +50,25 @@ impl Losses {
 
     fn hear(&mut self, classes: &[Class], glance: &Glance<'_>) {
         for (position, class) in classes.iter().enumerate() {
-            match *class {
-                Class::Offline { .. } if glance.current(position).is_some() => self.updated += 1,
-                Class::Done | Class::Failed { .. } | Class::Surging(_) | Class::InProgress(_) => {
-                    self.updated += 1
-                }
-                Class::Offline { since, .. } => {
-                    self.old += 1;
-                    self.control.extend(since);
-                }
-                Class::Outdated { .. }
-                | Class::Preparing { .. }
-                | Class::Kept(_)
-                | Class::Unknown { .. } => self.old += 1,
-                Class::NotTargeted | Class::NoNode => {}
+            if !class.is_targeted() {
+                continue;
+            }
+            self.targeted += 1;
+            let revised = glance.current(position).map(|pod| pod.revised);
+            match (class, revised) {
+                (Class::Offline { since, .. }, None) => self.control.extend(*since),
+                (
+                    Class::Offline {
+                        since: Some(since), ..
+                    },
+                    Some(revised),
+                ) if *since < revised => self.control.push(*since),
+                (Class::Offline { .. }, Some(_)) => self.lost += 1,
+                (_, revised) => self.updated.extend(revised),
             }
         }
         self.control.sort();
+        self.updated.sort();
     }
 
     /// Nodes that were lost soon after they got the current revision: position and time.
@@ -73,12 +77,16 @@ impl Losses {
     }
 
     /// Whether, around that time, nodes of the old revision were lost at no smaller rate than updated ones.
+    ///
+    /// Who got the revision later than that had the old one then, so what the rollout does meanwhile changes no judgement.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
         let (from, to) = (earlier(at, window), later(at, window));
         let control = between(&self.control, from, to, |since| *since);
         let suspects = between(&self.suspects, from, to, |(_, since)| *since);
+        let updated = self.lost + self.updated.partition_point(|revised| *revised <= at);
+        let old = self.targeted - updated;
         // control / old >= suspects / updated, without division
-        control > 0 && control * self.updated >= suspects * self.old
+        control > 0 && control * updated >= suspects * old
     }
 }
 

@@ -8,7 +8,7 @@ use super::JUDGED_AFTER;
 use crate::core::in_place::Update;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Cause, Exit, Fleet, Guarded, InPlace, Mode, Node, NodeName, Phase, Plan, Pod,
+    Action, Cause, Exit, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline, Phase, Plan, Pod,
     Preparing, Readiness, Record, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
 };
 
@@ -242,6 +242,46 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     );
     apart.nodes.sort_by(|a, b| a.name.cmp(&b.name));
     assert_eq!(at_1400(&strategy(), &apart).counts.failures, 3);
+}
+
+/// Found by a property: one of four old nodes was lost, and our own deletions made it one of two.
+#[test]
+fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
+    // At 1009 one updated node of two is lost, and one old node of four.
+    let since = Some(at(1020));
+    let away = Node {
+        readiness: Readiness::NotReady { since },
+        ..node("c", old(1))
+    };
+    let judged = |others: [Node; 3]| {
+        let well = node("b", current(2).made(500));
+        let mut nodes = vec![lost("a", 9), well, away.clone()];
+        nodes.extend(others);
+        let plan = at_1400(&strategy(), &fleet(nodes));
+        (plan.guarded, plan.verdicts[0])
+    };
+    let charged = Verdict::FailedByRevision {
+        since: at(1009),
+        cause: Cause::NodeLost,
+    };
+    let made = |second| ["d", "e", "f"].map(|name| node(name, current(2).made(second)));
+    let before = ["d", "e", "f"].map(|name| node(name, old(1)));
+    let deleted = before.clone().map(|mut node| {
+        node.pods[0].terminating = true;
+        node
+    });
+    let podless = before.clone().map(|mut node| {
+        node.pods.clear();
+        node
+    });
+    for others in [before, deleted, podless, made(1010)] {
+        assert_eq!(judged(others), (None, charged));
+    }
+    // Nodes that had the revision by then do count.
+    let updated = Verdict::Offline(Offline::Updated {
+        since: Some(at(1009)),
+    });
+    assert_eq!(judged(made(1009)).1, updated);
 }
 
 #[test]

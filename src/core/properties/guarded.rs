@@ -123,6 +123,21 @@ proptest! {
     }
 
     #[test]
+    fn what_is_carried_out_changes_no_judgement_of_a_lost_node(
+        strategy in strategies(), fleet in fleets(),
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        let then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };
+        let lost = |plan: &Plan| {
+            let is_lost = |verdict: &Verdict| {
+                matches!(verdict, Verdict::FailedByRevision { cause: Cause::NodeLost, .. })
+            };
+            plan.verdicts.iter().map(is_lost).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(lost(&decide(&strategy, &then, now())), lost(&plan));
+    }
+
+    #[test]
     fn a_node_that_is_deleted_is_not_forgotten(
         strategy in strategies(), fleet in fleets(), gone in 0..24_usize,
     ) {
