@@ -10,7 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::selector::Selector;
-use crate::core::{Obstruction, Pod, Refusal};
+use crate::core::{Evictions, Obstruction, Pod, Refusal};
+use crate::index::SetRecord;
 
 /// Type of the condition that says whether a budget lets a pod go (Kubernetes).
 const ALLOWED: &str = "DisruptionAllowed";
@@ -34,12 +35,19 @@ impl Budgets {
         self.0.remove(&key(budget));
     }
 
+    /// Lets a DaemonSet of a namespace know which of its pods could not be evicted at `now`.
+    pub(super) fn weigh(&self, namespace: &str, set: &mut SetRecord, now: Timestamp) {
+        let mut evictions = Evictions::default();
+        for (_, pod) in set.pods() {
+            if let Some((refusal, since)) = self.refusal(namespace, pod) {
+                evictions.refuse_since(pod, refusal, since.unwrap_or(now), now);
+            }
+        }
+        set.set_evictions(evictions);
+    }
+
     /// Why a pod of a namespace would not be evicted now, and since when, as far as known.
-    pub(super) fn refusal(
-        &self,
-        namespace: &str,
-        pod: &Pod,
-    ) -> Option<(Refusal, Option<Timestamp>)> {
+    fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
         let here = self.0.values().filter(|budget| {
             budget.metadata.namespace.as_deref() == Some(namespace) && selects(budget, pod)
         });

@@ -35,7 +35,7 @@ use super::code::Code;
 use super::lookup;
 use super::screen::Screen;
 use crate::cli::ctl::{Output, PlanArgs};
-use crate::core::Reading;
+use crate::core::{Disruption, Reading, Strategy};
 use crate::index::Index;
 use change::Change;
 use fleet::Fleet;
@@ -66,8 +66,10 @@ pub(super) async fn plan(
         );
         return Err(Trouble::new(Code::Failed, text));
     }
-    let fleet = Fleet::of(&live, &change)?;
-    refuse_invalid(&fleet)?;
+    let mut fleet = Fleet::of(&live, &change)?;
+    if strategy(&fleet)?.disruption == Disruption::Evict {
+        fleet.guarded_by(live::budgets(access, &key).await?);
+    }
     let mut template = live.template().clone();
     change.to_template(&mut template)?;
     let revisions = (live.current.to_string(), live.revision_of(&template));
@@ -95,8 +97,8 @@ pub(super) async fn plan(
     Ok(row::code(&played))
 }
 
-/// The same sentence as the controller's.
-fn refuse_invalid(fleet: &Fleet) -> Result<(), Trouble> {
+/// How it will be rolled out; if not at all, in the same sentence as the controller's.
+fn strategy(fleet: &Fleet) -> Result<Strategy, Trouble> {
     let mut index = Index::default();
     let set = fleet.settings();
     let key = set
@@ -106,7 +108,7 @@ fn refuse_invalid(fleet: &Fleet) -> Result<(), Trouble> {
         index.apply_set(set);
     }
     match key.as_ref().and_then(|key| index.reading(key)) {
-        Some(Reading::Strategy { .. }) => Ok(()),
+        Some(Reading::Strategy { strategy, .. }) => Ok(strategy.clone()),
         Some(Reading::Invalid(invalid)) => Err(Trouble::new(Code::Invalid, format!("{invalid}."))),
         Some(Reading::NotOurs) | None => Err(Trouble::new(
             Code::NotFound,

@@ -22,7 +22,7 @@ use super::access::{Access, Trouble};
 use super::budgets::Budgets;
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::core::names::PAUSED;
-use crate::core::{Behind, Disruption, Evictions, Reading, RevisionState};
+use crate::core::{Behind, Disruption, Reading, RevisionState};
 use crate::index::{Index, SetChange, SetKey};
 
 /// Objects per page of a list; the API server's own clients use it.
@@ -255,16 +255,9 @@ impl View {
 
     /// Lets the index know which pods of a DaemonSet could not be evicted at `now`.
     pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
-        let Some(set) = self.index.set_mut(key) else {
-            return;
-        };
-        let mut evictions = Evictions::default();
-        for (_, pod) in set.pods() {
-            if let Some((refusal, since)) = self.budgets.refusal(&key.namespace, pod) {
-                evictions.refuse_since(pod, refusal, since.unwrap_or(now), now);
-            }
+        if let Some(set) = self.index.set_mut(key) {
+            self.budgets.weigh(&key.namespace, set, now);
         }
-        set.set_evictions(evictions);
     }
 
     async fn load_revisions(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {

@@ -60,7 +60,7 @@ pub use self::faults::{Fault, Faults, Guard, RequestInfo};
 pub use self::http::Body;
 use self::http::Server;
 use self::resources::Storage;
-use self::store::Store;
+use self::store::{Filter, Store};
 use crate::clock::Clock;
 
 /// How a cluster starts.
@@ -149,6 +149,14 @@ impl Cluster {
             Self::complete(storage, &mut object);
             store.put(storage, object);
         }
+    }
+
+    /// All objects of a kind, as a list would show them.
+    pub(crate) fn objects(&self, storage: Storage) -> Vec<Value> {
+        let store = lock(&self.server.store);
+        let everything = Filter::default();
+        let found = store.select(storage, &everything, None);
+        found.map(|(_, stored)| stored.value.clone()).collect()
     }
 
     /// Fills in what the API server fills in when such an object is written.

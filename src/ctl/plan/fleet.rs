@@ -87,6 +87,11 @@ impl Fleet {
         serde_json::from_value(set).ok()
     }
 
+    /// With these disruption budgets.
+    pub(super) fn guarded_by(&mut self, budgets: Vec<Value>) {
+        self.objects.insert(Storage::PodDisruptionBudgets, budgets);
+    }
+
     /// Puts all of it into a cluster.
     pub(super) fn restore(&mut self, cluster: &Cluster) {
         for (storage, objects) in std::mem::take(&mut self.objects) {

@@ -1,13 +1,15 @@
-//! What is read of the live cluster, and nothing more: the DaemonSet, its pods, its revisions, the nodes.
+//! What is read of the live cluster, and nothing more: the DaemonSet, its pods, its revisions, the nodes; where pods are to be
+//! evicted, disruption budgets.
 //!
 //! Lists come page by page, and what the plan does not need is skipped while parsing. Nothing is ever written.
 
 use std::sync::Arc;
 
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Resource};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::slim::{ControllerRevision, Node, Pod};
 use crate::core::images::of_template;
@@ -132,6 +134,28 @@ impl Live {
         let mut found = facts.into_iter().filter(|known| known.template == wanted);
         found.next().map(|known| known.hash.to_string())
     }
+}
+
+/// The disruption budgets of a namespace, without what others say of them.
+pub(super) async fn budgets(access: &Access, key: &SetKey) -> Result<Vec<Value>, Trouble> {
+    let doing = format!("list poddisruptionbudgets in namespace {}", key.namespace);
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(access.client.clone(), &key.namespace);
+    let (budgets, _) = list(access, &doing, &budgets, ListParams::default()).await?;
+    let slim = |budget: PodDisruptionBudget| {
+        json!({
+            "apiVersion": <PodDisruptionBudget as k8s_openapi::Resource>::API_VERSION,
+            "kind": <PodDisruptionBudget as k8s_openapi::Resource>::KIND,
+            "metadata": {
+                "name": budget.metadata.name,
+                "namespace": budget.metadata.namespace,
+                "uid": budget.metadata.uid,
+                "generation": budget.metadata.generation,
+                "creationTimestamp": budget.metadata.creation_timestamp,
+            },
+            "spec": budget.spec,
+        })
+    };
+    Ok(budgets.into_iter().map(slim).collect())
 }
 
 fn revision_state(

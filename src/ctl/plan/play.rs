@@ -27,8 +27,11 @@ use crate::api::Pod;
 use crate::client::Role;
 use crate::clock::Clock;
 use crate::core::{Phase, Verdict};
+use crate::ctl::budgets::Budgets;
 use crate::ctl::picture::{Picture, State};
 use crate::index::SetKey;
+use crate::sim::cluster::Cluster;
+use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::{self, Behaviour, Kubelets, Rule};
 use crate::sim::picture::Picture as Follower;
 use crate::sim::watched::{Events, events};
@@ -116,6 +119,7 @@ pub(super) async fn play(
     world.kubelets.adopt(std::mem::take(offline), false).await?;
     let pods: Api<Pod> = Api::namespaced(world.client(), &question.key.namespace);
     let mut player = Player {
+        cluster: world.cluster.clone(),
         follower: Follower::start(
             world.client(),
             clock.clone(),
@@ -156,6 +160,7 @@ fn behaviour(pace: &Pace) -> Behaviour {
 }
 
 struct Player {
+    cluster: Cluster,
     follower: Follower,
     events: Events<Pod>,
     log: Log,
@@ -169,13 +174,16 @@ struct Player {
 
 impl Player {
     fn picture(&self) -> Option<Picture> {
-        let key = &self.question.key;
-        Picture::of(
-            &mut self.follower.index(),
-            key,
-            self.question.begins,
-            self.clock.now(),
-        )
+        let (key, now) = (&self.question.key, self.clock.now());
+        let mut index = self.follower.index();
+        if let Some(set) = index.set_mut(key) {
+            let mut budgets = Budgets::default();
+            for budget in self.cluster.objects(Storage::PodDisruptionBudgets) {
+                budgets.apply(serde_json::from_value(budget).ok()?);
+            }
+            budgets.weigh(&key.namespace, set, now);
+        }
+        Picture::of(&mut index, key, self.question.begins, now)
     }
 
     /// Makes the change, as a person would.

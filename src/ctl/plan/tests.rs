@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
@@ -269,4 +271,42 @@ async fn what_cannot_be_planned_says_why() {
         "{trouble}"
     );
     drop(denied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
+    let world = World::with_nodes(3).await;
+    let budgets: Api<PodDisruptionBudget> = Api::namespaced(world.client.clone(), "default");
+    let budget = |healthy: i32| {
+        json!({
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": { "name": "web" },
+            "spec": { "minAvailable": healthy, "selector": { "matchLabels": { "app": "web" } } },
+        })
+    };
+    let made = serde_json::from_value(budget(3)).unwrap();
+    budgets.create(&PostParams::default(), &made).await.unwrap();
+    annotate(&world, json!({ "apps.openyurt.io/max-unavailable": "2" })).await;
+    let evicting = "plan web --image web:2 --set disruption=evict";
+    let blocked = world.json(evicting).await;
+    assert_eq!(blocked["replaced"], 0, "{blocked}");
+    assert_eq!(blocked["left"][0]["verdict"], "BlockedByPDB");
+    let deleted = world.json("plan web --image web:2").await;
+    assert_eq!(
+        (&deleted["replaced"], &deleted["phase"]),
+        (&json!(3), &json!("Complete"))
+    );
+    let patch = json!({ "spec": { "minAvailable": 2 } });
+    let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+    budgets.patch("web", &params, &patch).await.unwrap();
+    let allowed = world.json(evicting).await;
+    assert_eq!(
+        (&allowed["replaced"], &allowed["phase"]),
+        (&json!(3), &json!("Complete"))
+    );
+    assert_eq!(
+        (&allowed["batches"], &deleted["batches"]),
+        (&json!(3), &json!(2))
+    );
 }
