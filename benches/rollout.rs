@@ -1,10 +1,11 @@
 //! What a rollout costs on a real Kubernetes: `cargo bench --bench rollout`.
 //!
 //! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`) with fake kubelets, puts one DaemonSet on many
-//! nodes, and rolls out a new image at 10 %: first by the native controller, then by `yurt-ds controller`: by deletion, in
-//! place, with a surge of 10 %, and by deletion with a fifth of the nodes offline. Prints a table: wall time, requests of the
-//! controller by the API server's own audit log, writes per replaced pod, CPU time and peak memory of its process. `-- --nodes 200` for a quick look; `-- --memory` measures the memory with
-//! 10,000 nodes and 100,000 pods of other owners instead (takes a quarter of an hour).
+//! nodes, and rolls out a new image at 10 %: first by the native controller, then by `yurt-ds controller`: by deletion, the same
+//! with every setting that judges and writes nothing itself, in place, with a surge of 10 %, and by deletion with a fifth of the
+//! nodes offline. Prints a table: wall time, requests of the controller by the API server's own audit log, writes per replaced
+//! pod, CPU time and peak memory of its process. `-- --nodes 200` for a quick look; `-- --memory` measures the memory with 10,000
+//! nodes and 100,000 pods of other owners instead (takes a quarter of an hour).
 //!
 //! A benchmark, not a test: machines are noisy, so quote the ratio to the native controller of the same run.
 
@@ -29,6 +30,25 @@ use self::process::Process;
 
 const NAME: &str = "agent";
 const CONTROLLER: [&str; 3] = ["controller", "--listen=127.0.0.1:0", "--leader-elect=false"];
+
+/// Settings that judge, and hold nobody back here: they must not cost a request. Those that write (`lifecycle`, pulls ahead)
+/// have costs of their own, and those that pace (`min-interval`, `ramp-up`) would only make it last.
+const JUDGES: [(&str, &str); 11] = [
+    ("partition", "0"),
+    ("selector", "kubernetes.io/os=linux"),
+    ("ready-settle", "1s"),
+    ("maintenance-window", "Mon-Sun 00:00-24:00 UTC"),
+    (
+        "waves",
+        r#"[{"name": "all", "selector": "kubernetes.io/os=linux"}]"#,
+    ),
+    ("topology-key", "kubernetes.io/os"),
+    ("max-domains", "1"),
+    ("failure-window", "5m"),
+    ("failure-threshold", "20%"),
+    ("on-failure", "Stop"),
+    ("replace-broken-first", "unlimited"),
+];
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -123,6 +143,17 @@ async fn rollouts(plane: &Plane, client: &Client, nodes: usize) -> Result<()> {
         "  requests in a minute at rest",
         plane.requests("controller", "")?.all - before
     );
+
+    let set = JUDGES.map(|(name, value)| (name, Some(value)));
+    annotate(&sets, &set).await?;
+    let judged = self::ours(plane, &controller, &sets, "v7").await?;
+    judged.print("yurt-ds, every judging setting");
+    println!(
+        "{:<34} {:>9.3}",
+        "  requests, to those without", // as many pods are replaced
+        judged.requests.all as f64 / ours.requests.all as f64
+    );
+    annotate(&sets, &JUDGES.map(|(name, _)| (name, None))).await?;
 
     // The images are not pulled ahead: that is a cost of its own, and here nobody could pull.
     annotate(
