@@ -69,7 +69,7 @@ pub(crate) fn all_available(nodes: usize) -> Check {
     })
 }
 
-/// Every targeted node that is online has one pod, it is available and of the current revision.
+/// Every targeted node that is online has one pod, it is the DaemonSet's, available, and of the current revision.
 pub(crate) fn converged() -> Check {
     Check::new("converged", |picture| {
         let daemon = picture.daemon.as_ref().ok_or("no DaemonSet")?;
@@ -86,6 +86,10 @@ pub(crate) fn converged() -> Check {
         demand(all, || format!("updated and desired nodes are {numbers:?}"))?;
         for node in picture.online() {
             updated(picture, node)?;
+            let handed_over = !picture.pods_on(node).any(is_spare);
+            demand(handed_over, || {
+                format!("the pod of {node} is not handed over")
+            })?;
         }
         Ok(())
     })
