@@ -244,16 +244,21 @@ impl Pair {
         leaves: Option<Action>,
         in_order: bool,
     ) -> Vec<Action> {
-        let mut actions = superfluous(node);
-        actions.extend(spare(node).and_then(|made| match self.step {
-            Step::HandOver => Some(Action::HandOver(reference(made))),
-            Step::Remove => Some(Action::Delete(reference(made))),
-            Step::Retire if in_order => leaves.map(|leaves| leaves.before(reference(made))),
-            Step::Retire => leaves,
-            Step::Wait => None,
-        }));
-        actions
+        writes(node, self.step, leaves, in_order)
     }
+}
+
+/// What a step writes, after what is superfluous was removed.
+fn writes(node: &Node, step: Step, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
+    let mut actions = superfluous(node);
+    actions.extend(spare(node).and_then(|made| match step {
+        Step::HandOver => Some(Action::HandOver(reference(made))),
+        Step::Remove => Some(Action::Delete(reference(made))),
+        Step::Retire if in_order => leaves.map(|leaves| leaves.before(reference(made))),
+        Step::Retire => leaves,
+        Step::Wait => None,
+    }));
+    actions
 }
 
 /// What is said of it.
@@ -277,11 +282,12 @@ fn superfluous(node: &Node) -> Vec<Action> {
         .collect()
 }
 
-/// What becomes of a pod of ours on a node where no pod belongs (any more), or that is not rolled out (by us) any more: the
-/// native controller removes its own pod or leaves it, and does not know ours. `None`: it goes with its node.
-fn parting(node: &Node, made: &Pod, in_order: bool) -> Option<Step> {
-    let mut alive = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
-    let serving = alive.next();
+/// What becomes of the pod of ours on a node where no pod belongs (any more), or that is not rolled out (by us) any more: the
+/// native controller removes its own pod or leaves it, and does not know ours. `None`: there is none that stays or has to be
+/// ended by us.
+fn parting(node: &Node, in_order: bool) -> Option<Step> {
+    let made = spare(node).filter(|made| !made.terminating)?;
+    let serving = own(node).find(|pod| !pod.terminating && !pod.in_place.is_over);
     // Made after the old one was gone: of the two, the native controller removes this one.
     let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
     Some(match (node.readiness, node.targeting) {
@@ -296,21 +302,10 @@ fn parting(node: &Node, made: &Pod, in_order: bool) -> Option<Step> {
     })
 }
 
-/// The pod of ours on this node of which [`parting`] tells, unless it is going already, and what that is.
-fn parts(node: &Node, in_order: bool) -> Option<(&Pod, Step)> {
-    let made = spare(node).filter(|made| !made.terminating)?;
-    Some((made, parting(node, made, in_order)?))
-}
-
 /// What to write about pods of ours on nodes where no pod belongs (any more).
 pub(super) fn leave(node: &Node, in_order: bool) -> Vec<Action> {
-    let mut actions = superfluous(node);
-    actions.extend(parts(node, in_order).and_then(|(made, step)| match step {
-        Step::HandOver => Some(Action::HandOver(reference(made))),
-        Step::Remove => Some(Action::Delete(reference(made))),
-        Step::Retire | Step::Wait => None,
-    }));
-    actions
+    let step = parting(node, in_order).unwrap_or(Step::Wait);
+    writes(node, step, None, in_order)
 }
 
 /// What to write so that nothing of ours is left in a fleet that is not rolled out (by us) any more.
@@ -321,11 +316,8 @@ pub(super) fn release(fleet: &Fleet) -> Vec<Action> {
 
 /// Whether a pod of ours in a fleet that is not rolled out (by us) any more still waits for the native controller.
 pub(super) fn is_released_later(fleet: &Fleet) -> bool {
-    let mut steps = fleet
-        .nodes
-        .iter()
-        .filter_map(|node| parts(node, fleet.in_order));
-    steps.any(|(_, step)| step == Step::Wait)
+    let mut nodes = fleet.nodes.iter();
+    nodes.any(|node| parting(node, fleet.in_order) == Some(Step::Wait))
 }
 
 /// What tells which of two pods the native controller takes for the younger one.
