@@ -8,7 +8,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::ListParams;
 
+use super::access::{Access, Trouble};
+use super::view::list;
 use crate::core::selector::Selector;
 use crate::core::{Evictions, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;
@@ -20,14 +24,32 @@ const SYNC_FAILED: &str = "SyncFailed";
 /// The policy by which pods that are not Ready always go (Kubernetes).
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
 
+/// Lists the budgets of a namespace, and tells of which version the list is.
+pub(super) async fn list_of(
+    access: &Access,
+    namespace: &str,
+) -> Result<(Vec<PodDisruptionBudget>, String), Trouble> {
+    let api = Api::namespaced(access.client.clone(), namespace);
+    let doing = format!("list the PodDisruptionBudgets of namespace {namespace}");
+    list(access, &doing, &api, ListParams::default()).await
+}
+
 /// The budgets of some namespaces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Budgets(BTreeMap<(String, String), PodDisruptionBudget>);
+pub(super) struct Budgets(BTreeMap<(String, String), Known>);
+
+/// A budget, and which pods it is about; `None`: none.
+#[derive(Clone, Debug)]
+struct Known {
+    budget: PodDisruptionBudget,
+    selector: Option<Selector>,
+}
 
 impl Budgets {
     /// Takes in a budget.
     pub(super) fn apply(&mut self, budget: PodDisruptionBudget) {
-        self.0.insert(key(&budget), budget);
+        let selector = selector(&budget);
+        self.0.insert(key(&budget), Known { budget, selector });
     }
 
     /// Forgets it.
@@ -48,10 +70,13 @@ impl Budgets {
 
     /// Why a pod of a namespace would not be evicted now, and since when, as far as known.
     fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
-        let here = self.0.values().filter(|budget| {
-            budget.metadata.namespace.as_deref() == Some(namespace) && selects(budget, pod)
-        });
-        let found: Vec<&PodDisruptionBudget> = here.collect();
+        let selects = |known: &&Known| {
+            let selector = known.selector.as_ref();
+            known.budget.metadata.namespace.as_deref() == Some(namespace)
+                && selector.is_some_and(|selector| selector.matches(|key| pod.exit.labels.get(key)))
+        };
+        let found = self.0.values().filter(selects).map(|known| &known.budget);
+        let found: Vec<&PodDisruptionBudget> = found.collect();
         match found.as_slice() {
             [] => None,
             [budget] => {
@@ -84,15 +109,14 @@ fn key(budget: &PodDisruptionBudget) -> (String, String) {
 }
 
 /// A budget without a selector, or with an empty one, has no say in an eviction.
-fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
-    let selector = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
-    let some = selector.filter(|selector| {
-        let labels = selector.match_labels.iter().flatten().count();
-        labels + selector.match_expressions.iter().flatten().count() > 0
-    });
-    let read = some.and_then(|selector| serde_json::to_value(selector).ok());
-    let read = read.and_then(|selector| Selector::from_json(&selector).ok());
-    read.is_some_and(|selector| selector.matches(|key| pod.exit.labels.get(key)))
+fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
+    let selector = budget.spec.as_ref()?.selector.as_ref()?;
+    let labels = selector.match_labels.iter().flatten().count();
+    let expressions = selector.match_expressions.iter().flatten().count();
+    let read = serde_json::to_value(selector).ok()?;
+    Selector::from_json(&read)
+        .ok()
+        .filter(|_| labels + expressions > 0)
 }
 
 /// What the budget would answer for a pod that is Ready or not; `None`: yes.

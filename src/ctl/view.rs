@@ -19,7 +19,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use super::access::{Access, Trouble};
-use super::budgets::Budgets;
+use super::budgets::{self, Budgets};
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::core::names::PAUSED;
 use crate::core::{Behind, Disruption, Reading, RevisionState};
@@ -241,10 +241,7 @@ impl View {
         let evicting = self.managed().filter(evicts);
         let namespaces: BTreeSet<String> = evicting.map(|key| key.namespace.to_string()).collect();
         for namespace in namespaces {
-            let api = Api::namespaced(access.client.clone(), &namespace);
-            let doing = format!("list the PodDisruptionBudgets of namespace {namespace}");
-            if let Ok((budgets, version)) = list(access, &doing, &api, ListParams::default()).await
-            {
+            if let Ok((budgets, version)) = budgets::list_of(access, &namespace).await {
                 budgets
                     .into_iter()
                     .for_each(|budget| self.budgets.apply(budget));

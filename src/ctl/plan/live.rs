@@ -17,6 +17,7 @@ use crate::core::in_place::Shape;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, current};
 use crate::core::{Behind, Revision, RevisionState};
 use crate::ctl::access::{Access, Trouble};
+use crate::ctl::budgets::list_of;
 use crate::ctl::code::Code;
 use crate::ctl::lookup;
 use crate::ctl::view::list;
@@ -138,9 +139,7 @@ impl Live {
 
 /// The disruption budgets of a namespace, without what others say of them.
 pub(super) async fn budgets(access: &Access, key: &SetKey) -> Result<Vec<Value>, Trouble> {
-    let doing = format!("list poddisruptionbudgets in namespace {}", key.namespace);
-    let budgets: Api<PodDisruptionBudget> = Api::namespaced(access.client.clone(), &key.namespace);
-    let (budgets, _) = list(access, &doing, &budgets, ListParams::default()).await?;
+    let (budgets, _) = list_of(access, &key.namespace).await?;
     let slim = |budget: PodDisruptionBudget| {
         json!({
             "apiVersion": <PodDisruptionBudget as k8s_openapi::Resource>::API_VERSION,
