@@ -218,6 +218,15 @@ impl Picture {
         self.unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
     }
 
+    /// What there is to say of `max-unavailable` (`down`), of `max-surge` (`beside`), or of both: of what allows something.
+    pub(super) fn limits(&self, down: String, beside: String) -> String {
+        match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
+            (0, _) => down,
+            (_, 0) => beside,
+            _ => format!("{down}, {beside}"),
+        }
+    }
+
     /// Nodes that have a second pod now.
     pub(super) fn surging(&self) -> usize {
         let made = |action: &&Action| matches!(action, Action::Surge { .. });

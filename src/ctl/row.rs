@@ -326,11 +326,7 @@ fn slots(picture: &Picture) -> String {
         picture.surging(),
         counts.surge_allowed
     );
-    match (counts.surge_allowed, counts.allowed) {
-        (0, _) => down,
-        (_, 0) => beside,
-        _ => format!("{down}, {beside}"),
-    }
+    picture.limits(down, beside)
 }
 
 /// A sentence about the phase.

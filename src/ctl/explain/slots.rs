@@ -26,11 +26,7 @@ pub(super) fn taken(picture: &Picture, node: &Node) -> String {
                 "{} of {} of max-surge taken",
                 counts.surging, counts.surge_allowed
             );
-            match (counts.surge_allowed, counts.allowed) {
-                (0, _) => down,
-                (_, 0) => beside,
-                _ => format!("{down}, {beside}"),
-            }
+            picture.limits(down, beside)
         }
     }
 }
@@ -46,9 +42,9 @@ pub(super) fn limit(picture: &Picture) -> (String, &'static str) {
         "max-surge {} allows {} of {} nodes a second pod",
         strategy.max_surge, counts.surge_allowed, counts.base
     );
-    match (counts.surge_allowed, counts.allowed) {
-        (0, _) => (down, MAX_UNAVAILABLE),
-        (_, 0) => (beside, MAX_SURGE),
-        _ => (format!("{down}, {beside}"), MAX_SURGE),
-    }
+    let annotation = match counts.surge_allowed {
+        0 => MAX_UNAVAILABLE,
+        _ => MAX_SURGE,
+    };
+    (picture.limits(down, beside), annotation)
 }
