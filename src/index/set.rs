@@ -124,6 +124,14 @@ pub enum Write {
 }
 
 impl Write {
+    /// Whether the pod has its successor by it, or makes room for one: not that it waits, nor that it is taken back.
+    pub fn replaces(&self) -> bool {
+        matches!(
+            self,
+            Self::Deletion | Self::Eviction | Self::Renewal { from: None, .. }
+        )
+    }
+
     /// Whether `seen` shows that it was carried out.
     fn shows_in(&self, seen: &PodRecord) -> bool {
         match self {

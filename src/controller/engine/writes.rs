@@ -100,8 +100,7 @@ impl Engine {
         if let Some(write) = write.clone()
             && let Some(set) = self.parts.feed.index.set_mut(key)
         {
-            let takes_back = matches!(&write, Write::Renewal { from: Some(_), .. });
-            if !takes_back && write != Write::Preparing {
+            if write.replaces() {
                 set.begin_replacement(&action.pod().uid);
             }
             set.lay_over(
