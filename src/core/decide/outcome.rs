@@ -73,17 +73,12 @@ impl Draft<'_> {
             return waves;
         }
         for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
-            let goes = begins(verdict);
-            if goes
-                && matches!(
-                    class,
-                    Class::Outdated {
-                        available: true,
-                        ..
-                    }
-                )
+            if let Class::Outdated {
+                available: true, ..
+            } = class
             {
-                waves[self.gates.front.of_node(position)].taken += 1;
+                let wave = self.gates.front.of_node(position);
+                waves[wave].taken += usize::from(begins(verdict));
             }
         }
         waves
