@@ -17,8 +17,9 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a DaemonSet  namespace, name, strategy, maxUnavailable, maxSurge, phase, message, since, revision, targeted,
                   base (targeted nodes that take part; max-unavailable and max-surge are shares of these),
                   updated, outdated, unavailable, allowed (to be unavailable), surging (nodes with a second
-                  pod), surgeAllowed, offline, offlineOutdated, inProgress, failed, brokenBefore, failures, failureThreshold, guarded (FailedByRevision, ReplacedTwice,
-                  Inconclusive), verdicts (nodes per word), notes,
+                  pod), surgeAllowed, offline, offlineOutdated, inProgress, failed, brokenBefore, failures,
+                  failureThreshold, guarded (FailedByRevision, ReplacedTwice, Inconclusive),
+                  verdicts (nodes per word), notes,
                   nextWake (when this is judged anew although nothing changes),
                   pause (null while it is not paused),
                   reversal (null while no stopped revision is taken back),
