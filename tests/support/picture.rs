@@ -467,7 +467,11 @@ impl Picture {
         }
     }
 
+    /// A pod that goes takes a slot of max-unavailable; not where another serves its node, which took one of max-surge.
     fn judge_budget(&mut self, pod: &str, node: &str, available: bool, at: Timestamp) {
+        if self.has_available(node, at) {
+            return;
+        }
         let lacking: Vec<String> = self.lacking(at).cloned().collect();
         let ours = lacking
             .iter()
