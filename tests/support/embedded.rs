@@ -1,6 +1,7 @@
 //! The embedded cluster, in virtual time: an own one for every story, with the controller in this process.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use yurt_ds::ota_server;
 use yurt_ds::serve::Readiness;
 use yurt_ds::shutdown::{self, Trigger};
 use yurt_ds::sim::cluster::{Cluster, Fault, Guard, Options, RequestInfo};
+use yurt_ds::sim::dice::mix;
 use yurt_ds::sim::kubelet::{self, Kubelets, Offline};
 use yurt_ds::sim::task::Task;
 use yurt_ds::sim::{daemonset, gc, job, scheduler};
@@ -46,7 +48,65 @@ const IN_ORDER: u32 = 33;
 /// How long a native controller with a backlog takes for each pod that changed.
 const BACKLOG: Duration = Duration::from_millis(700);
 
-/// Plays the scenario of this name, on an older Kubernetes too if there is one.
+/// By how much steps of kubelets differ where nodes are uneven.
+const UNEVEN: Duration = Duration::from_millis(700);
+
+/// Stories with more nodes than this are played once only.
+const MANY: usize = 100;
+
+/// What a story is played on.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    /// The minor version of Kubernetes.
+    minor: u32,
+    /// Every step of a kubelet takes up to this much longer. At zero all nodes go in step, which real ones never do.
+    jitter: Duration,
+    /// Decides how much longer.
+    seed: u64,
+}
+
+impl Setting {
+    fn in_step(minor: u32) -> Self {
+        Self {
+            minor,
+            jitter: Duration::ZERO,
+            seed: 0,
+        }
+    }
+
+    /// With nodes that differ, in a way of its own for every name.
+    fn uneven(minor: u32, name: &str) -> Self {
+        let seed = name
+            .bytes()
+            .fold(0, |seed, byte| mix(seed ^ u64::from(byte)));
+        Self {
+            minor,
+            jitter: UNEVEN,
+            seed,
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = match self.jitter.is_zero() {
+            true => "nodes in step",
+            false => "uneven nodes",
+        };
+        write!(f, "Kubernetes 1.{}, {nodes}", self.minor)
+    }
+}
+
+/// What a story with that many nodes is played on.
+fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
+    let versions = || [KUBERNETES].into_iter().chain(older);
+    let uneven = versions()
+        .filter(|_| nodes <= MANY)
+        .map(|minor| Setting::uneven(minor, name));
+    versions().map(Setting::in_step).chain(uneven).collect()
+}
+
+/// Plays the scenario of this name: with nodes in step and with uneven ones, on an older Kubernetes too if there is one.
 pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     let entry = all
         .iter()
@@ -57,20 +117,15 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
         eprintln!("SKIPPED on the embedded cluster: {why}");
         return;
     }
-    let versions = [KUBERNETES].into_iter().chain(older);
-    let failures: Vec<String> = versions
-        .flat_map(|minor| {
-            scenario
-                .stories
-                .iter()
-                .enumerate()
-                .map(move |told| (minor, told))
-        })
-        .filter_map(|(minor, (number, story))| {
-            let failure = run_story(&entry.short(number + 1), story, minor).err()?;
-            Some(format!("Kubernetes 1.{minor}: {failure}"))
-        })
-        .collect();
+    let mut failures = Vec::new();
+    for (number, story) in scenario.stories.iter().enumerate() {
+        let name = entry.short(number + 1);
+        for setting in settings(&name, story.nodes, older) {
+            if let Err(failure) = run_story(&name, story, setting) {
+                failures.push(format!("{setting}: {failure}"));
+            }
+        }
+    }
     assert!(
         failures.is_empty(),
         "{}\n{}",
@@ -79,7 +134,7 @@ pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     );
 }
 
-fn run_story(name: &str, story: &Story, minor: u32) -> Result<(), String> {
+fn run_story(name: &str, story: &Story, setting: Setting) -> Result<(), String> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime
         .enable_all()
@@ -87,17 +142,22 @@ fn run_story(name: &str, story: &Story, minor: u32) -> Result<(), String> {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let world = world_of(minor);
+        let world = world_of(setting);
         play(&world, name, story).await
     })
 }
 
 /// A new cluster with everything on it.
 pub(crate) fn world() -> World {
-    world_of(KUBERNETES)
+    world_of(Setting::in_step(KUBERNETES))
 }
 
-fn world_of(minor: u32) -> World {
+fn world_of(setting: Setting) -> World {
+    let Setting {
+        minor,
+        jitter,
+        seed,
+    } = setting;
     let clock = Clock::starting_at(BEGIN.parse::<Timestamp>().expect("an instant"));
     let cluster = Cluster::new(Options {
         minor,
@@ -105,6 +165,8 @@ fn world_of(minor: u32) -> World {
     });
     let options = kubelet::Options {
         offline: Offline::MARKED,
+        jitter,
+        seed,
         ..kubelet::Options::default()
     };
     let kubelets = Kubelets::start(cluster.client("kubelet"), clock.clone(), options);

@@ -121,9 +121,9 @@ impl Stage {
         self.perform(&Step::Wait(self.lag())).await
     }
 
-    /// How long what happened may take to be seen.
+    /// How long what happened may take to be seen. Times in the API are in whole seconds.
     fn lag(&self) -> Duration {
-        let (embedded, real) = (Duration::from_millis(100), Duration::from_secs(3));
+        let (embedded, real) = (Duration::from_millis(1100), Duration::from_secs(3));
         self.world.pace.pick(embedded, real)
     }
 
