@@ -111,7 +111,7 @@ scenarios! {
 
     fn w15_given_nodes_that_have_the_image_then_they_do_not_pull(pace) {
         let waiting = pulling(3, "1", "required")
-            .behave_on(1, NEW, pulled_in(pace.pick(600, 20)))
+            .behave_on(1, NEW, pulled_in(pace.pick(600, 60)))
             .image(NEW)
             .until(jobs(1, 1));
         let forth = lists(waiting, &[2, 3], NEW)
