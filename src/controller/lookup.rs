@@ -10,9 +10,10 @@ use tracing::{debug, warn};
 
 use super::feed::{Fed, Feed};
 use super::report::Notice;
-use crate::api::{ControllerRevision, DaemonSet};
-use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
-use crate::core::{Behind, Revision, RevisionState};
+use crate::api::{ControllerRevision, DaemonSet, Pod};
+use crate::client::{CallError, WRITE_DEADLINE, within};
+use crate::core::names::REVISION_HASH_LABEL;
+use crate::core::{Behind, PodName, Revision, RevisionState};
 use crate::index::{SetKey, SetRecord};
 
 /// The watches get this long to agree by themselves before anything is read.
@@ -26,12 +27,23 @@ const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
 
 /// What was read.
 pub(super) enum Looked {
-    /// Revisions by hash; `None`: there is no such revision.
-    Revisions(Vec<(Revision, Option<ControllerRevision>)>),
+    /// What is known of each hash.
+    Revisions(Vec<(Revision, Known)>),
     /// The DaemonSet and all of its revisions.
     Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
     /// The read failed.
     Failed(CallError),
+}
+
+/// What was read of a hash that pods carry.
+pub(super) enum Known {
+    /// Its revision.
+    Revision(Box<ControllerRevision>),
+    /// There is no such revision, and the pods carry the hash.
+    Absent,
+    /// There is no such revision, and the pod carries another hash by now or is gone: news are late. The native controller
+    /// relabels the pods of a duplicate, and removes the duplicate afterwards.
+    Late,
 }
 
 type Lookup = Pin<Box<dyn Future<Output = Looked> + Send>>;
@@ -88,7 +100,11 @@ impl Lookups {
         self.last.insert(key.clone(), now);
         let lookup: Lookup = match reason {
             Behind::UnknownRevision => {
-                Box::pin(revisions(self.client.clone(), key.clone(), unknown))
+                let asked = unknown.into_iter().filter_map(|hash| {
+                    let pod = set.pod_with(&hash)?.clone();
+                    Some((hash, pod))
+                });
+                Box::pin(revisions(self.client.clone(), key.clone(), asked.collect()))
             }
             _ => Box::pin(whole(
                 self.client.clone(),
@@ -118,9 +134,12 @@ impl Lookups {
                 (Fed::default(), None)
             }
             Looked::Revisions(found) => {
-                self.last.remove(key);
-                for (hash, revision) in found {
-                    take_revision(feed, key, hash, revision);
+                let is_late = |(_, known): &(_, Known)| matches!(known, Known::Late);
+                if !found.iter().any(is_late) {
+                    self.last.remove(key);
+                }
+                for (hash, known) in found {
+                    take_revision(feed, key, hash, known);
                 }
                 (Fed::default(), None)
             }
@@ -136,12 +155,7 @@ impl Lookups {
     }
 }
 
-fn take_revision(
-    feed: &mut Feed,
-    key: &SetKey,
-    hash: Revision,
-    revision: Option<ControllerRevision>,
-) {
+fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, known: Known) {
     let Some(uid) = feed.index.set(key).map(|set| set.uid.clone()) else {
         return;
     };
@@ -153,12 +167,13 @@ fn take_revision(
             .flatten()
             .any(|owner| *owner.uid == *uid)
     };
-    match revision.filter(owned) {
-        Some(revision) if revision.template.is_some() => {
+    match known {
+        Known::Revision(revision) if owned(&revision) && revision.template.is_some() => {
             debug!(daemonset = %key, %hash, "Learned of a revision");
             feed.index.apply_revision(&revision);
         }
-        _ => {
+        Known::Late => debug!(daemonset = %key, %hash, "News of its pods are late"),
+        Known::Revision(_) | Known::Absent => {
             if let Some(set) = feed.index.set_mut(key) {
                 set.note_absent(hash);
             }
@@ -188,18 +203,40 @@ fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
     })
 }
 
-async fn revisions(client: Client, key: SetKey, hashes: Vec<Revision>) -> Looked {
-    let api: Api<ControllerRevision> = Api::namespaced(client, &key.namespace);
+/// Reads the revisions of these hashes; the second of each pair is the name of a pod that carries it, as far as we know.
+async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>) -> Looked {
     let mut found = Vec::new();
-    for hash in hashes {
-        let name = format!("{}-{hash}", key.name);
-        match within(WRITE_DEADLINE, api.get(&name)).await {
-            Ok(revision) => found.push((hash, Some(revision))),
-            Err(error) if error.failure() == Failure::Gone => found.push((hash, None)),
+    for (hash, pod) in asked {
+        match within(WRITE_DEADLINE, known(&client, &key, &hash, &pod)).await {
+            Ok(known) => found.push((hash, known)),
             Err(error) => return Looked::Failed(error),
         }
     }
     Looked::Revisions(found)
+}
+
+async fn known(
+    client: &Client,
+    key: &SetKey,
+    hash: &Revision,
+    pod: &PodName,
+) -> Result<Known, kube::Error> {
+    let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &key.namespace);
+    let name = format!("{}-{hash}", key.name);
+    if let Some(revision) = revisions.get_opt(&name).await? {
+        return Ok(Known::Revision(Box::new(revision)));
+    }
+    // After the revision: what carried its hash when it went has been relabelled before.
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &key.namespace);
+    let labels = pods
+        .get_opt(pod.as_str())
+        .await?
+        .and_then(|pod| pod.metadata.labels);
+    let carried = labels.and_then(|mut labels| labels.remove(REVISION_HASH_LABEL));
+    Ok(match carried.as_deref() == Some(hash.as_str()) {
+        true => Known::Absent,
+        false => Known::Late,
+    })
 }
 
 async fn whole(client: Client, key: SetKey, selector: String) -> Looked {

@@ -13,8 +13,8 @@ use crate::core::names::{
     TEMPLATE_GENERATION_LABEL, UNSCHEDULABLE, WAIT_PULL_IMAGE,
 };
 use crate::core::{
-    Exit, Gate, InPlace, Labels, NodeName, OtaCondition, Pod, PodRevision, PodUid, Preparing,
-    PullFailure, Revision, Trouble, revision_in,
+    Exit, Gate, InPlace, Labels, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid,
+    Preparing, PullFailure, Revision, Trouble, revision_in,
 };
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
@@ -128,6 +128,10 @@ impl PodRecord {
     }
 
     /// Its UID.
+    pub(super) fn name(&self) -> &PodName {
+        &self.pod.name
+    }
+
     pub(super) fn uid(&self) -> &PodUid {
         &self.pod.uid
     }

@@ -25,8 +25,8 @@ use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, 
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    Evictions, NodeName, OnFailure, Past, PauseRecord, Pod, PodRevision, PodUid, Predownloading,
-    Preparing, Reading, Record, Refusal, ResourceVersion, Revision, RevisionState,
+    Evictions, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
+    Predownloading, Preparing, Reading, Record, Refusal, ResourceVersion, Revision, RevisionState,
     RollingUpdateType, WayBack,
 };
 
@@ -562,6 +562,13 @@ impl SetRecord {
         let due = |overlay: &Overlay| later(overlay.at, overlay.doubt.patience());
         let deletions = self.overlay.values().map(due);
         deletions.chain(self.asked.due()).min()
+    }
+
+    /// The name of a pod with that hash.
+    pub fn pod_with(&self, hash: &Revision) -> Option<&PodName> {
+        let mut pods = self.pods.values().flatten();
+        let found = pods.find(|record| record.hash.as_deref() == Some(hash.as_str()));
+        found.map(|record| record.name())
     }
 
     /// Remembers that no revision of that hash exists: its pods are outdated.

@@ -50,7 +50,7 @@ async fn relabel(stage: Stage) -> anyhow::Result<()> {
 }
 
 /// Makes a copy of the current revision, as two native controllers for a moment would.
-async fn duplicate(stage: Stage) -> anyhow::Result<()> {
+pub(crate) async fn duplicate(stage: Stage) -> anyhow::Result<()> {
     let mut copy = newest(&stage).await?;
     copy.metadata.name = Some(format!("{DAEMON}-5f00dcafe5"));
     copy.metadata

@@ -8,6 +8,7 @@ use yurt_ds::client::Role;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::dice::mix;
 
+use crate::scenarios::identity::duplicate;
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
@@ -182,6 +183,21 @@ scenarios! {
             .does("news again", mend)
             .until(converged())
             .expect(untouched([2]).and(at_most_deletions(2)));
+        Scenario::from(story).only_embedded(NO_FAULT_POINTS)
+    }
+
+    fn s48b_given_merged_duplicates_and_late_news_of_the_relabelled_pods_then_nothing_is_even_tried(_pace) {
+        let story = Story::on(3)
+            .writing(Writes::Attempts)
+            .does("no news of pods", |stage| blind(stage, "pods"))
+            .wait(2)
+            .does("a duplicate of the revision", duplicate)
+            .throughout(untouched(1..=3), 120)
+            .pod_writes(0)
+            .does("news again", mend)
+            .until(converged())
+            .throughout(untouched(1..=3), 600)
+            .pod_writes(0);
         Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 
