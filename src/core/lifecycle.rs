@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::Labels;
 use super::names::{IN_PLACE_UPDATE, PRE_DELETE, PRE_NORMAL};
+use super::selector::{is_label_key, is_label_value};
 
 /// A hook that takes longer is reported. Nothing is forced then: Kruise waits for ever and says nothing.
 pub const HOOK_PATIENCE: Duration = Duration::from_secs(600);
@@ -81,10 +82,18 @@ impl PreDelete {
                 ("labelsHandler", value) => {
                     hook.labels = serde_json::from_value(value)
                         .map_err(|_| wrong("a map of labels with texts as values"))?;
+                    let mut labels = hook.labels.iter();
+                    if !labels.all(|(key, value)| is_label_key(key) && is_label_value(value)) {
+                        return Err(wrong("a map of labels that a pod can carry"));
+                    }
                 }
                 ("finalizersHandler", value) => {
                     hook.finalizers =
                         serde_json::from_value(value).map_err(|_| wrong("a list of finalizers"))?;
+                    // Their names are built as the keys of labels are.
+                    if !hook.finalizers.iter().all(|name| is_label_key(name)) {
+                        return Err(wrong("a list of finalizers that a pod can carry"));
+                    }
                 }
                 ("markPodNotReady", value) => {
                     hook.mark_not_ready =
@@ -319,6 +328,14 @@ mod tests {
         case(
             r#"{"preDelete": {"labelsHandler": {"a": true}}}"#,
             "preDelete.labelsHandler is not a map of labels",
+        );
+        case(
+            r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true "}}}"#,
+            "preDelete.labelsHandler is not a map of labels that a pod can carry",
+        );
+        case(
+            r#"{"preDelete": {"finalizersHandler": ["example.io/lb", "bad one"]}}"#,
+            "preDelete.finalizersHandler is not a list of finalizers that a pod can carry",
         );
         case(
             r#"{"preDelete": {"finalizersHandler": "x"}}"#,

@@ -84,6 +84,38 @@ impl Selector {
         Ok(Self(requirements))
     }
 
+    /// Reads a LabelSelector that somebody wrote by hand: what Kubernetes would ignore or refuse is refused, as a slip
+    /// (`matchlabels`) would select everything.
+    ///
+    /// # Errors
+    /// The first part that is not known or that Kubernetes would not accept.
+    pub fn from_written_json(selector: &Value) -> Result<Self, Unusable> {
+        let fields = "a LabelSelector with matchLabels and matchExpressions only";
+        only_fields(selector, &["matchLabels", "matchExpressions"], fields)?;
+        let labels = selector["matchLabels"].as_object();
+        for (key, value) in labels.into_iter().flatten() {
+            let fits = is_label_key(key) && value.as_str().is_some_and(is_label_value);
+            if !fits {
+                return Err(unusable(
+                    &selector["matchLabels"],
+                    "a map from label to value",
+                ));
+            }
+        }
+        let expressions = selector["matchExpressions"].as_array();
+        for expression in expressions.into_iter().flatten() {
+            let fields = "an expression with key, operator and values only";
+            only_fields(expression, &["key", "operator", "values"], fields)?;
+            if !expression["key"].as_str().is_some_and(is_label_key) {
+                return Err(unusable(
+                    expression,
+                    "an expression with the key of a label",
+                ));
+            }
+        }
+        Self::from_json(selector)
+    }
+
     /// Reads the form that `kubectl -l` takes: `pool=canary,tier!=x,zone in (a,b),gpu,!old`.
     ///
     /// # Errors
@@ -204,6 +236,14 @@ pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, Unusable> {
     labels.iter().map(equal).collect()
 }
 
+fn only_fields(value: &Value, known: &[&str], expected: &'static str) -> Result<(), Unusable> {
+    let mut fields = value.as_object().into_iter().flatten();
+    match fields.all(|(field, _)| known.contains(&field.as_str())) {
+        true => Ok(()),
+        false => Err(unusable(value, expected)),
+    }
+}
+
 fn text(value: &Value) -> Result<Box<str>, Unusable> {
     value
         .as_str()
@@ -212,7 +252,7 @@ fn text(value: &Value) -> Result<Box<str>, Unusable> {
 }
 
 /// At most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both ends; or nothing.
-fn is_label_value(value: &str) -> bool {
+pub(in crate::core) fn is_label_value(value: &str) -> bool {
     let ends = [value.chars().next(), value.chars().next_back()];
     value.len() <= 63
         && value
@@ -277,6 +317,30 @@ mod tests {
             let requirement = Requirement::from_json(&expression, Operators::NodeAffinity).unwrap();
             let found = [Some("1"), Some("2"), None].map(|value| requirement.matches(value));
             assert_eq!(found, expected, "{operator}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_what_a_person_wrote_is_refused() {
+        let fine = [
+            json!({}),
+            json!({"matchLabels": null, "matchExpressions": null}),
+            json!({"matchLabels": {"a/b": ""}, "matchExpressions": [{"key": "k", "operator": "Exists"}]}),
+        ];
+        for case in fine {
+            let read = Selector::from_written_json(&case);
+            assert_eq!(read, Selector::from_json(&case), "{case}");
+        }
+        let slips = [
+            json!({"matchlabels": {"pool": "canary"}}),
+            json!({"matchLabels": {}, "matchExpression": []}),
+            json!({"matchLabels": {"pool": "canary "}}),
+            json!({"matchLabels": {"a b": "x"}}),
+            json!({"matchExpressions": [{"key": "k", "operator": "Exists", "value": ["x"]}]}),
+            json!({"matchExpressions": [{"key": "a b", "operator": "Exists"}]}),
+        ];
+        for case in slips {
+            assert!(Selector::from_written_json(&case).is_err(), "{case}");
         }
     }
 

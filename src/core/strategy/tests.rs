@@ -483,6 +483,7 @@ fn a_selector_is_read_as_kubectl_writes_it_and_as_json() {
         "{",
         "[]",
         r#"{"matchLabels": 3}"#,
+        r#"{"matchlabels": {"pool": "canary"}}"#,
     ] {
         let invalid = refusal(rolling(&[(SELECTOR, text)]));
         assert_eq!(invalid.key, SELECTOR, "{text}");

@@ -131,13 +131,13 @@ impl fmt::Display for Expected {
                 "use at most 63 letters, digits, -, _ and ., and not rest, which is the name of the last wave"
             }
             Self::WaveSelector => {
-                "use a label selector over nodes such as pool=canary, a LabelSelector object, or {} for every node"
+                "use a label selector over nodes such as pool=canary, a LabelSelector object (matchLabels, matchExpressions), or {} for every node"
             }
             Self::Approve => "use manual, or leave it out",
             Self::Approvals => "use WAVE@HASH such as canary@5d4f8c7b9, separated by commas",
             Self::Count => "use a whole number from 1 upward",
             Self::Selector => {
-                "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector"
+                "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector (matchLabels, matchExpressions)"
             }
             Self::Predownload => "use required or best-effort",
             Self::Disruption => "use delete or evict",
@@ -329,7 +329,7 @@ pub(super) fn selector(text: &str) -> Result<Selector, Flaw> {
     let text = bare(text, Expected::Selector)?;
     let read = if text.starts_with('{') {
         let json = serde_json::from_str(text).ok();
-        json.and_then(|json| Selector::from_json(&json).ok())
+        json.and_then(|json| Selector::from_written_json(&json).ok())
     } else {
         Selector::from_query(text).ok()
     };

@@ -218,7 +218,7 @@ impl<'a> Entry<'a> {
     fn selector(&self) -> Result<Selector, Invalid> {
         match self.field("selector") {
             None => Err(self.lacks("selector", Expected::WaveSelector)),
-            Some(object @ Value::Object(_)) => Selector::from_json(object)
+            Some(object @ Value::Object(_)) => Selector::from_written_json(object)
                 .map_err(|_| self.flaw("selector", object, Flaw::Unknown(Expected::WaveSelector))),
             Some(text @ Value::String(_)) => {
                 let read = |text: &str| {
