@@ -177,14 +177,24 @@ pub struct ContainerStatus {
     pub last_state: ContainerState,
 }
 
-/// At most one of the two is present; neither means running.
+/// At most one of the three is present.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
     /// Not started yet.
     pub waiting: Option<StateDetail>,
+    /// Runs.
+    pub running: Option<Running>,
     /// Ended.
     pub terminated: Option<StateDetail>,
+}
+
+/// A container that runs.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Running {
+    /// Since when, by the clock of its node.
+    pub started_at: Option<Time>,
 }
 
 /// Why a container waits or ended.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api;
-use crate::core::in_place::{Container, State};
+use crate::core::in_place::{Container, State, Update};
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,
@@ -77,11 +77,12 @@ impl PodRecord {
         let stamped = ready
             .and_then(|condition| condition.last_transition.as_ref())
             .map(|time| time.0);
-        let ready_since = ready.map(|_| ready_since(before, stamped, created, now));
         let hash = label(REVISION_HASH_LABEL);
         let state = state(pod);
         let known = before.map(|before| &before.pod.in_place);
         let in_place = in_place(pod, hash.as_ref(), state.as_ref(), known);
+        let restarted = Restarted::by(state.as_ref(), pod, &in_place);
+        let ready_since = ready.map(|_| ready_since(before, stamped, restarted, created, now));
         let record = Self {
             pod: Pod {
                 name: meta.name.as_deref()?.into(),
@@ -96,7 +97,7 @@ impl PodRecord {
                     Some(_) => None,
                     None => unready_since(before, condition("Ready"), created, now),
                 },
-                started: pod.status.start_time.as_ref().map(|time| time.0),
+                started: started(before, pod, created, now),
                 in_place,
                 trouble: trouble(pod, state.as_ref()).or_else(|| {
                     let scheduled = condition("PodScheduled").filter(|_| surge);
@@ -137,18 +138,71 @@ impl PodRecord {
     }
 }
 
-/// Since when a pod that is Ready is so. Never before the API server made it, never in the future.
+/// An update in place that has brought its containers their images. The kubelet may have left the pod Ready all the while;
+/// how long it has been so says nothing of what runs now.
+struct Restarted {
+    update: Update,
+    /// When the last of those containers started, by its node's clock.
+    at: Timestamp,
+}
+
+impl Restarted {
+    fn by(state: Option<&State>, pod: &api::Pod, in_place: &InPlace) -> Option<Self> {
+        let state = state?;
+        let update = in_place.update.filter(|update| update.is_carried_out)?;
+        let changed = || {
+            let statuses = pod.status.container_statuses.iter();
+            statuses.filter(|status| state.changes(&status.name))
+        };
+        changed().next()?;
+        let started = |status: &api::ContainerStatus| {
+            let running = status.state.running.as_ref()?;
+            running.started_at.as_ref().map(|time| time.0)
+        };
+        let started = changed().filter_map(started).max();
+        Some(Self {
+            update,
+            at: started.map_or(update.at, |at| at.max(update.at)),
+        })
+    }
+
+    /// Whether that has happened since the pod was seen last.
+    fn is_news(&self, before: &PodRecord) -> bool {
+        before.pod.in_place.update != Some(self.update)
+    }
+}
+
+/// Since when a pod that is Ready is so, with what it runs now. Never before the API server made it, never in the future.
 fn ready_since(
     before: Option<&PodRecord>,
     stamped: Option<Timestamp>,
+    restarted: Option<Restarted>,
     created: Timestamp,
     now: Timestamp,
 ) -> Timestamp {
-    match before {
-        Some(before) if before.stamped == stamped => before.pod.ready_since.unwrap_or(now),
-        Some(_) => now,
-        None => stamped.map_or(now, |at| at.max(created).min(now)),
+    match (before, restarted) {
+        (Some(before), Some(restarted)) if restarted.is_news(before) => now,
+        (Some(before), _) if before.stamped == stamped => before.pod.ready_since.unwrap_or(now),
+        (Some(_), _) => now,
+        (None, restarted) => {
+            let least = restarted.map_or(created, |restarted| restarted.at.max(created));
+            stamped.map_or(now, |at| at.max(least).min(now))
+        }
     }
+}
+
+/// When its kubelet took it up, dated as [`ready_since`] is.
+fn started(
+    before: Option<&PodRecord>,
+    pod: &api::Pod,
+    created: Timestamp,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let stamped = pod.status.start_time.as_ref()?.0;
+    Some(match before {
+        Some(before) => before.pod.started.unwrap_or(now),
+        None => stamped.max(created).min(now),
+    })
 }
 
 /// Since when a pod that is not Ready is so, dated as [`ready_since`] is; `None`: since it was made.

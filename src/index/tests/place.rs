@@ -156,3 +156,27 @@ fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
     index.apply_set(&set("v2", 3, 3)); // without the annotation
     assert!(fleet(&mut index).successions.is_empty());
 }
+
+#[test]
+fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_ready() {
+    let running = |since| json!({ "running": { "startedAt": at(since).to_string() } });
+    let ready_since = |index: &mut Index| fleet(index).nodes[0].pods[0].ready_since;
+    let mut index = index_in_place();
+    feed(&mut index, &updated(4, "v1", running(5)), 201);
+    // Seen happening: by our clock, whatever that of the node says.
+    let done = |version: &str| updated(5, "v2", running(99_999)).version(version);
+    feed(&mut index, &done("3"), 230);
+    assert_eq!(ready_since(&mut index), Some(at(230)));
+    feed(&mut index, &done("4"), 240);
+    assert_eq!(ready_since(&mut index), Some(at(230)));
+    // Seen for the first time: by the node's, between the update and now.
+    let first_seen = |since: i64| {
+        let mut index = index_in_place();
+        index.set_mut(&key()).unwrap().delete_pod("uid-n1");
+        feed(&mut index, &updated(5, "v2", running(since)), 300);
+        ready_since(&mut index)
+    };
+    assert_eq!(first_seen(220), Some(at(220)));
+    assert_eq!(first_seen(5), Some(at(200)));
+    assert_eq!(first_seen(99_999), Some(at(300)));
+}
