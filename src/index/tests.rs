@@ -403,6 +403,16 @@ fn a_pod_that_is_not_bound_yet_belongs_to_the_node_that_its_affinity_names() {
 }
 
 #[test]
+fn a_start_seen_happening_is_dated_by_our_clock() {
+    let mut index = index();
+    let mut taken_up = pod("n1", "aaa").version("2");
+    taken_up.0["status"]["startTime"] = json!(at(99_999).to_string()); // its node's clock is a day early
+    feed(&mut index, &taken_up, 200);
+    feed(&mut index, &taken_up.version("3"), 300);
+    assert_eq!(fleet(&mut index).nodes[0].pods[0].started, Some(at(200)));
+}
+
+#[test]
 fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
     let mut index = index();
     feed(&mut index, &pod("n1", "bbb").ready(10).version("2"), 200);
