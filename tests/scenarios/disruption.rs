@@ -174,7 +174,7 @@ scenarios! {
         let story = fleet(3)
             .at_least(3)
             .image(NEW)
-            .until(blocked())
+            .until(blocked().and(one_event("Warning", BLOCKED)))
             .controller(false)
             .wait(3)
             .controller(true)
