@@ -147,7 +147,7 @@ impl<'a> Draft<'a> {
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, &glance, &mut classes);
         let seen = (classes.as_slice(), &glance);
-        let front = Front::of(strategy, fleet, members, seen, &scope, now);
+        let front = Front::of(strategy, fleet, members, seen, &charges, &scope, now);
         let budget = Budget::count(&classes, &scope, strategy, &front, (&glance, now));
         let guard = charges.conclude(strategy, fleet, &classes, &budget, now);
         let own = (openings, images);

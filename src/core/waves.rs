@@ -19,13 +19,15 @@
 //!
 //! Holds that overlap, or follow each other within `soak`, form one chain; at the end of the first chain plus `soak` the wave
 //! was complete, and whoever returned after that is a late returner: it is served at once and shuts no later wave. A node
-//! that goes away during the soak and returns begins the soak anew, because whether it failed cannot be known afterwards.
+//! that goes away during the soak and returns begins the soak anew, because whether it failed cannot be known afterwards. So
+//! does one that was charged to the revision, whenever it returns.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, later};
 use super::fleet::{Fleet, Node, Readiness, RevisionState};
 use super::glance::{Facts, Glance};
+use super::guard::Charges;
 use super::plan::{WaveStand, WaveState};
 use super::scope::Scope;
 use super::strategy::{Mode, Share, Strategy, Waves};
@@ -99,6 +101,7 @@ impl<'a> Front<'a> {
         fleet: &Fleet,
         members: Members<'a>,
         (classes, glance): (&[Class], &Glance<'_>),
+        charges: &Charges,
         scope: &Scope,
         now: Timestamp,
     ) -> Self {
@@ -110,7 +113,7 @@ impl<'a> Front<'a> {
         };
         if let Some(waves) = told {
             front.tally(classes, scope);
-            front.judge_completeness(strategy, fleet, (classes, glance), scope);
+            front.judge_completeness(strategy, fleet, (classes, glance), charges, scope);
             front.judge_openness(waves, fleet, now);
         }
         front
@@ -235,6 +238,7 @@ impl<'a> Front<'a> {
         strategy: &Strategy,
         fleet: &Fleet,
         (classes, glance): (&[Class], &Glance<'_>),
+        charges: &Charges,
         scope: &Scope,
     ) {
         // Who waits for nobody needs to know nothing.
@@ -245,8 +249,15 @@ impl<'a> Front<'a> {
         for (position, class) in classes.iter().enumerate() {
             let wave = self.members[position];
             if wave < last && scope.contains(position) {
-                let living = || glance.living(position);
-                holds[wave].extend(hold_of(strategy, &fleet.nodes[position], living, class));
+                let (node, living) = (&fleet.nodes[position], || glance.living(position));
+                let hold = hold_of(strategy, node, living, class);
+                holds[wave].extend(match charges.has_on_sheet(&node.name) {
+                    // No late returner: it was lost with the revision, and the soak begins anew with its return.
+                    true => hold.map(|(since, until)| {
+                        (Timestamp::MIN, until.map(|until| until.max(since)))
+                    }),
+                    false => hold,
+                });
             }
         }
         let waves = strategy.waves.as_deref();

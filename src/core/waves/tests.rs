@@ -7,7 +7,7 @@ use super::*;
 use crate::core::selector::Selector;
 use crate::core::strategy::{Approval, Wave};
 use crate::core::testing::{at, current, fleet, node, old};
-use crate::core::{Action, Mode, Pod, decide};
+use crate::core::{Action, Mode, Pod, Record, decide};
 
 fn wave(name: &str) -> Wave {
     Wave {
@@ -141,6 +141,32 @@ fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
         told(&strategy, &nodes, 1_150, 2),
         Verdict::WaveNotOpen { wave: 1, why }
     );
+}
+
+#[test]
+fn the_return_of_a_charged_node_begins_the_soak_anew() {
+    let strategy = strategy(vec![wave("canary")]);
+    // Both canaries were done at 110; one was lost, and returned at 500.
+    let nodes = [
+        since(500, pooled("n1", "canary", current(2).made(0))),
+        pooled("n2", "canary", current(2).made(0)),
+        pooled("n3", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &nodes, 550), ["n3"]);
+    let mut fleet = fleet(nodes.to_vec());
+    let RevisionState::Current(revision) = fleet.revision.clone() else {
+        panic!("the revision is known");
+    };
+    let mut record = Record::of(revision);
+    record.failed.insert("n1".into());
+    fleet.record = Some(record);
+    let why = WaveShut::Soaking {
+        wave: 0,
+        until: at(600),
+    };
+    let plan = decide(&strategy, &fleet, at(550));
+    assert_eq!(plan.verdicts[2], Verdict::WaveNotOpen { wave: 1, why });
+    assert_eq!(decide(&strategy, &fleet, at(600)).actions.len(), 1);
 }
 
 #[test]
