@@ -199,7 +199,8 @@ impl Court<'_> {
         }
     }
 
-    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet.
+    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet. That of a stopped revision keeps
+    /// its names: people read there why it was stopped.
     fn acquit(&mut self, classes: &[Class]) {
         let record = &self.record;
         if record.failed.is_empty() && record.broken_before.is_empty() {
@@ -219,7 +220,9 @@ impl Court<'_> {
             };
             let proved_at = later(since, self.window);
             if proved_at <= self.now {
-                self.record.failed.remove(&name);
+                if self.record.stopped.is_none() {
+                    self.record.failed.remove(&name);
+                }
                 self.record.broken_before.remove(&name);
             } else {
                 self.look_again(proved_at);
