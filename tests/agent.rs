@@ -1,5 +1,6 @@
 //! The real agent as a process, and everything that goes wrong around it: its API server, its disk, its clients.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
@@ -7,6 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 
@@ -376,9 +378,12 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
         let served = Served::start(2).await?;
         let running = served.ready_agent(1).await?;
         let before = served.asked();
+        // Who finds all 256 connections busy is sent away: here nobody is, those that are about to close included.
+        let seats = Arc::new(Semaphore::new(100));
         let junk = (0..300).map(|number| {
-            let agent = running.agent.clone();
+            let (agent, seats) = (running.agent.clone(), seats.clone());
             tokio::spawn(async move {
+                let _seat = seats.acquire().await?;
                 let (pod, header) = match number % 4 {
                     0 => (format!("junk-{number}"), ("accept", "*/*")),
                     1 => ("nginx-daemonset-zzzzz0".to_owned(), ("accept", "*/*")),
