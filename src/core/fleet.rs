@@ -181,11 +181,12 @@ pub struct Pod {
     pub terminating: bool,
     /// Whether it is only `terminating` because we asked for that, and the API server has not said yes: it may go on living.
     pub in_doubt: bool,
-    /// Since when its Ready condition is `True`; `None` when it is not.
+    /// Since when its Ready condition is `True` with the containers that it has: an update in place may leave it `True` all the
+    /// while, and then this is when the new ones were seen to run. `None` when it is not `True`.
     pub ready_since: Option<Timestamp>,
     /// Since when its Ready condition is not `True`; `None` when it is, or was not since the pod was made.
     pub unready_since: Option<Timestamp>,
-    /// When its kubelet accepted it (`status.startTime`).
+    /// When its kubelet accepted it: when `status.startTime` was seen to appear, or that time itself at the first look.
     pub started: Option<Timestamp>,
     /// What an update in place has to know of it.
     pub in_place: super::InPlace,

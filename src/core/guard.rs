@@ -270,7 +270,7 @@ impl Court<'_> {
 }
 
 impl Charges {
-    /// Whether this node failed on the revision's account, and has not run it for as long as one may be charged since.
+    /// Whether this node failed on the revision's account, and has not been acquitted since.
     pub(super) fn has_on_sheet(&self, node: &NodeName) -> bool {
         let record = self.record.as_ref();
         record.is_some_and(|record| record.failed.contains(node))

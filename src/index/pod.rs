@@ -128,11 +128,12 @@ impl PodRecord {
         self.pod.ready_since
     }
 
-    /// Its UID.
+    /// Its name.
     pub(super) fn name(&self) -> &PodName {
         &self.pod.name
     }
 
+    /// Its UID.
     pub(super) fn uid(&self) -> &PodUid {
         &self.pod.uid
     }
