@@ -128,6 +128,7 @@ pub(super) async fn play(
         ),
         events: events(pods, ""),
         log: Log::default(),
+        woken: None,
         waits: Vec::new(),
         broke: Vec::new(),
         kubelets: world.kubelets.clone(),
@@ -164,6 +165,8 @@ struct Player {
     follower: Follower,
     events: Events<Pod>,
     log: Log,
+    /// When time alone last made something possible: who has waited until then does not stand still.
+    woken: Option<Timestamp>,
     /// With the number of steps before each.
     waits: Vec<(Wait, usize)>,
     broke: Vec<String>,
@@ -262,6 +265,8 @@ impl Player {
                 return Ok(true);
             }
             let patience = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+            let is_wake = picture.plan.next_wake == Some(until);
+            self.woken = Some(until).filter(|_| is_wake).or(self.woken);
             if !is_moving(&picture) && patience > JUMP {
                 // Nothing happens but heartbeats: these need not be played, one by one, for days.
                 advance(patience - QUIET).await;
@@ -281,7 +286,8 @@ impl Player {
         let plan = &picture.plan;
         let wake = plan.next_wake.filter(|wake| *wake > now);
         if is_moving(picture) {
-            let last = self.log.last.unwrap_or(self.question.begins);
+            let woken = self.woken.filter(|woken| *woken <= now);
+            let last = self.log.last.max(woken).unwrap_or(self.question.begins);
             let stuck = last.saturating_add(STUCK).unwrap_or(Timestamp::MAX);
             let over = now >= stuck && (wake.is_none() || matches!(plan.phase, Phase::Stalled(_)));
             let stuck = Some(stuck).filter(|stuck| *stuck > now);

@@ -310,3 +310,28 @@ async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
         (&json!(3), &json!(2))
     );
 }
+
+/// A wait that is longer than a rollout may stand still is no standstill, whatever makes it.
+#[tokio::test(start_paused = true)]
+async fn a_plan_goes_on_after_a_long_wait() {
+    #[track_caller]
+    fn is_complete(plan: &Value, what: &str) {
+        assert_eq!(plan["phase"], "Complete", "{what}: {plan}");
+        assert_eq!(plan["replaced"], 3, "{what}: {plan}");
+    }
+    let world = World::with_nodes(3).await;
+    let soak = r#"waves=[{"name":"first","selector":"kubernetes.io/hostname=n1","soak":"15m"}]"#;
+    for setting in ["min-interval=15m", "paused=2026-01-01T01:00:00Z", soak] {
+        let line = format!("plan web --image web:2 --set {setting}");
+        is_complete(&world.json(&line).await, setting);
+    }
+    let until = json!([{ "until": "2026-01-01T01:00:00Z", "reason": "calibration", "daemonset": "default/web" }]);
+    let hold =
+        json!({ "metadata": { "annotations": { "apps.openyurt.io/hold": until.to_string() } } });
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
+    let patched = nodes
+        .patch("n2", &PatchParams::default(), &Patch::Merge(hold))
+        .await;
+    patched.unwrap();
+    is_complete(&world.json("plan web --image web:2").await, "hold");
+}
