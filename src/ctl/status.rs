@@ -277,7 +277,7 @@ impl Show<'_> {
         let clock = &self.context.clock;
         let far = Instant::now() + REFRESH;
         let step = tokio::select! {
-            step = view.changed(|| clock.now()) => step,
+            step = view.changed(GATHER, || clock.now()) => step,
             () = sleep_until(deadline.map_or(far, |deadline| deadline.min(far))) => {
                 return match deadline {
                     Some(deadline) if deadline <= Instant::now() => Next::TooLate,
@@ -285,11 +285,10 @@ impl Show<'_> {
                 };
             }
         };
-        if step == Step::Changed {
-            sleep(GATHER).await;
-            return Next::Look;
+        match step {
+            Step::Changed => Next::Look,
+            Step::Outdated => Next::Outdated,
         }
-        Next::Outdated
     }
 
     /// Lists again after a while; the API server may be away for a moment. `None`: not before the deadline.

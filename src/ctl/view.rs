@@ -4,19 +4,21 @@
 //! load ──LIST──► Index ◄──WATCH── changed
 //! ```
 //!
-//! Pods are listed before revisions, so that no pod can carry a revision that is newer than those listed. A watch that
-//! ends for whatever reason means: load again.
+//! Pods are listed before revisions, so that no pod can carry a revision that is newer than those listed. A watch whose
+//! time is up goes on where it ended; one that ends for another reason means: load again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::time::Duration;
 
 use futures::stream::{self, BoxStream, SelectAll};
-use futures::{FutureExt, StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
 
 use super::access::{Access, Trouble};
 use super::budgets::{self, Budgets};
@@ -31,6 +33,8 @@ const PAGE: u32 = 500;
 const PARALLEL: usize = 8;
 /// What the API server is asked to end a watch after, in seconds; below the client's read timeout.
 const WATCH_SECONDS: u32 = 100;
+/// A watch that ends before this was not ended because its time was up.
+const SHORTEST: Duration = Duration::from_secs(30);
 
 /// Which DaemonSets are looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -345,25 +349,35 @@ impl View {
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let begin = async move { api.watch(&params, &version).await.map(StreamExt::boxed) };
-        let events = stream::once(begin).try_flatten();
-        let changes = events
-            .map(move |event| event.map_or(Change::Over, &change))
-            .chain(stream::once(async { Change::Over }));
+        let following = Following {
+            api,
+            params,
+            version,
+            events: None,
+            begun: Instant::now(),
+        };
+        let events = stream::unfold(Some(following), |following| async move {
+            Some(following?.next().await)
+        });
+        let changes = events.map(move |event| event.map_or(Change::Over, &change));
         self.watches.push(changes.boxed());
     }
 
-    /// Waits for a change, and takes in everything that has been told by then.
-    pub(super) async fn changed(&mut self, now: impl Fn() -> Timestamp) -> Step {
+    /// Waits for a change, and takes in everything that is told within `gather` after it.
+    ///
+    /// Taking in is all that happens meanwhile: on a large fleet hundreds of changes come in that time, and whoever took in
+    /// one of them per look would be minutes behind.
+    pub(super) async fn changed(&mut self, gather: Duration, now: impl Fn() -> Timestamp) -> Step {
         let mut next = self.watches.next().await;
+        let end = Instant::now() + gather;
         loop {
             let step = next.map_or(Step::Outdated, |change| self.take(change, now()));
             if step == Step::Outdated {
                 return step;
             }
-            match self.watches.next().now_or_never() {
-                Some(more) => next = more,
-                None => return Step::Changed,
+            match timeout_at(end, self.watches.next()).await {
+                Ok(more) => next = more,
+                Err(_) => return Step::Changed,
             }
         }
     }
@@ -416,6 +430,59 @@ impl View {
             | Change::Over => return Step::Outdated,
         }
         Step::Changed
+    }
+}
+
+/// One watch, which the API server ends now and then.
+struct Following<K> {
+    api: Api<K>,
+    params: WatchParams,
+    /// From where it begins anew.
+    version: String,
+    events: Option<BoxStream<'static, kube::Result<WatchEvent<K>>>>,
+    begun: Instant,
+}
+
+impl<K> Following<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    /// The next event, and how it goes on; neither when everything has to be listed again.
+    ///
+    /// A watch whose time is up goes on where it ended. One that ends sooner has a reason, which a new list will tell.
+    async fn next(mut self) -> (Option<WatchEvent<K>>, Option<Self>) {
+        loop {
+            let mut events = match self.events.take() {
+                Some(events) => events,
+                None => match self.api.watch(&self.params, &self.version).await {
+                    Ok(events) => {
+                        self.begun = Instant::now();
+                        events.boxed()
+                    }
+                    Err(_) => return (None, None),
+                },
+            };
+            match events.next().await {
+                Some(Ok(event)) => {
+                    self.version = version(&event).unwrap_or(self.version);
+                    self.events = Some(events);
+                    return (Some(event), Some(self));
+                }
+                None if self.begun.elapsed() >= SHORTEST => {}
+                Some(Err(_)) | None => return (None, None),
+            }
+        }
+    }
+}
+
+/// The version of the collection that an event tells of.
+fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
+    match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
+            object.meta().resource_version.clone()
+        }
+        WatchEvent::Bookmark(mark) => Some(mark.metadata.resource_version.clone()),
+        WatchEvent::Error(_) => None,
     }
 }
 
