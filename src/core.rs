@@ -47,6 +47,7 @@ pub mod plan;
 mod predownload;
 #[cfg(test)]
 mod properties;
+pub mod remedy;
 mod removal;
 pub mod revert;
 pub mod revision;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
-//! by `pause`, `resume` and `approve`, and what `eject` takes back. Every outcome has an exit code of its own, [`Code`].
+//! by `pause`, `resume` and `approve`, the template that `undo` brings back, and what `eject` takes back. Every outcome has an exit code of its own, [`Code`].
 //!
 //! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
 
@@ -30,8 +30,10 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod view;
 mod why;
+mod write;
 
 use std::io::Write;
 
@@ -111,6 +113,7 @@ pub async fn perform(
         Verb::Why(args) => why::why(context, args, screen).await?,
         Verb::Pause(args) => pause::pause(context, args, screen).await?,
         Verb::Resume(args) => pause::resume(context, args, screen).await?,
+        Verb::Undo(args) => undo::undo(context, args, screen).await?,
         Verb::Approve(args) => approve::approve(context, args, screen).await?,
         Verb::Eject(args) => eject::eject(context, args, screen).await?,
         Verb::Edge(verb) => {

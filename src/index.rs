@@ -206,6 +206,7 @@ impl Index {
         let facts = RevisionFacts {
             number: revision.revision,
             hash: hash_of(label.map(String::as_str), name, &owner.name),
+            made: meta.creation_timestamp.as_ref().map(|time| time.0),
             template: template.fingerprint,
             shape: template.shape.clone(),
             images: template.images.as_slice().into(),

@@ -8,7 +8,8 @@
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
 //!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
 //!   `agents` are the nodes' ota-servers with their owners, behind a `link` that can be cut; `said` is what they answer,
-//!   `asking` the steps of a story in which they are asked, `forged` pods that only look as if they could be upgraded.
+//!   `asking` the steps of a story in which they are asked, `forged` pods that only look as if they could be upgraded;
+//!   `typed` is what a person types after `yurt-ds ctl` in the middle of a story.
 
 mod support {
     pub(crate) mod agents;
@@ -27,6 +28,7 @@ mod support {
     pub(crate) mod served;
     pub(crate) mod story;
     pub(crate) mod suite;
+    pub(crate) mod typed;
     pub(crate) mod world;
 }
 

@@ -55,9 +55,16 @@ pub enum Verb {
     /// Say why a node is (not) updated, since when, and what would change that
     #[command(after_long_help = Code::long_help())]
     Why(WhyArgs),
+    /// Go back to the template before, or to that of an older revision
+    ///
+    /// Writes the template and nothing else: waves, budgets and windows apply to the way back as to every rollout. Says
+    /// which images it restores. Without --to-revision it goes to the revision before the present one, never to one that
+    /// was made later; when none is kept, it refuses (exit code 9).
+    #[command(after_long_help = Code::long_help())]
+    Undo(UndoArgs),
     /// Stop a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),
-    /// End a pause, or let a revision go on that the guard stopped
+    /// End a pause, or let a revision go on nevertheless that the guard stopped (to go back instead: undo)
     Resume(ResumeArgs),
     /// Say what a rollout would do on the live fleet: which nodes, in which order, how long, what blocks
     ///
@@ -118,6 +125,28 @@ pub struct WhyArgs {
     /// The node
     #[arg(value_name = "NODE")]
     pub node: String,
+    /// How to show it
+    #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
+    pub output: Output,
+}
+
+/// Flags of `yurt-ds ctl undo`.
+#[derive(Clone, Debug, Args)]
+pub struct UndoArgs {
+    /// The DaemonSet
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: String,
+    /// The number of the revision, as kubectl rollout history shows it [default: the one before the present one]
+    #[arg(
+        long,
+        env = "YURT_DS_TO_REVISION",
+        hide_env = true,
+        value_name = "NUMBER"
+    )]
+    pub to_revision: Option<i64>,
+    /// Say what would be restored, and write nothing
+    #[arg(long, env = "YURT_DS_DRY_RUN", hide_env = true)]
+    pub dry_run: bool,
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
-use self::guarded::{is_stopped, same_stall, sheet, stopped_words};
+use self::guarded::{is_stopped, same_stall, sheet, stopped_words, ways_on};
 use self::reverted::{reversal, reversal_words};
 use super::apply::on_the_wire;
 use crate::api::Condition;
@@ -22,6 +22,7 @@ use crate::core::lifecycle::HOOK_PATIENCE;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
+use crate::core::remedy::way_on;
 use crate::core::{
     Behind, Fleet, Guarded, Invalid, PauseRecord, Phase, Plan, PreDelete, Reading, RevisionState,
     Stall, Verdict,
@@ -340,7 +341,8 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
     };
     let names = names_with(fleet, plan, waiting);
     if let (Some(Guarded::Stopped(_)), Some(record)) = (plan.guarded, &plan.record) {
-        return stopped_words(stall, plan, record) + &reversal_words(plan);
+        let way_on = ways_on(set, fleet, record);
+        return stopped_words(stall, plan, record, &way_on) + &reversal_words(plan);
     }
     match stall {
         Stall::FailedByRevision => {
@@ -348,15 +350,17 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
                 matches!(verdict, Verdict::FailedByRevision { .. })
             });
             format!(
-                "stopped: failed by this revision (NotReady after they got it): {names}; repair them or roll out another template"
+                "stopped: failed by this revision (NotReady after they got it): {names}; {}",
+                way_on(fleet, &set.key())
             )
         }
         // The guard alone says that.
         Stall::ReplacedTwice => format!("stopped: replacing the pods on {names} does not help"),
         Stall::PodsDoNotStart => {
             format!(
-                "stopped: the new pods do not start on {names}{}; correct the template or the image",
-                troubles(fleet)
+                "stopped: the new pods do not start on {names}{}; {}",
+                troubles(fleet),
+                way_on(fleet, &set.key())
             )
         }
         Stall::ImagesNotPulled => {

@@ -204,6 +204,7 @@ fn fleets() -> impl Random<Fleet> {
             Fleet {
                 revision,
                 replaces,
+                earlier: None,
                 evictions: Default::default(),
                 successions,
                 way_back: Default::default(),

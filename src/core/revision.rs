@@ -8,6 +8,8 @@ mod canonical;
 
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::fleet::{Behind, PodRevision, Revision, RevisionState};
 use super::images::TemplateImage;
 use super::in_place::Shape;
@@ -21,6 +23,8 @@ pub struct RevisionFacts {
     pub number: i64,
     /// Its hash, see [`hash_of`].
     pub hash: Revision,
+    /// When it was made: unlike the number, that does not change when somebody goes back to it.
+    pub made: Option<Timestamp>,
     /// Its `data.spec.template`.
     pub template: TemplateFingerprint,
     /// The same, as far as updates in place are concerned.
@@ -58,6 +62,23 @@ pub fn current(
     } else {
         RevisionState::Current(newest.hash.clone())
     }
+}
+
+/// The revision that somebody would go back to from `current`: of those made no later than it, the newest.
+///
+/// Who goes back gives an old revision the greatest number again, and then the one with the next lower number is the very
+/// one that was left. When a revision was made tells the two ways apart.
+pub fn earlier<'a>(
+    revisions: &'a [RevisionFacts],
+    current: &Revision,
+) -> Option<&'a RevisionFacts> {
+    let current = revisions.iter().find(|known| known.hash == *current)?;
+    let is_earlier =
+        |known: &&RevisionFacts| known.number < current.number && known.made <= current.made;
+    revisions
+        .iter()
+        .filter(is_earlier)
+        .max_by_key(|known| known.number)
 }
 
 /// The hash of a ControllerRevision: its label, else the part of its name after the DaemonSet's.
@@ -127,6 +148,7 @@ mod tests {
         RevisionFacts {
             number,
             hash: hash.into(),
+            made: Timestamp::from_second(number).ok(),
             template: template(image),
             shape: Arc::new(Shape::of(&json!({}))),
             images: Arc::new([]),
@@ -212,6 +234,37 @@ mod tests {
         let judge = |hash| judge(Some(hash), Some("1"), &"a".into(), &after_a_b_a, Some("3"));
         assert_eq!(judge("a"), PodRevision::Current);
         assert_eq!(judge("b"), PodRevision::Outdated);
+    }
+
+    #[test]
+    fn the_way_back_leads_to_older_revisions_only() {
+        #[track_caller]
+        fn case(revisions: &[RevisionFacts], current: &str, expected: Option<&str>) {
+            let found = earlier(revisions, &current.into());
+            let found = found.map(|known| known.hash.as_str());
+            assert_eq!(found, expected, "from {current}");
+        }
+        let [a, b, c] = [
+            revision(1, "a", A),
+            revision(2, "b", B),
+            revision(3, "c", 3),
+        ];
+        case(std::slice::from_ref(&a), "a", None);
+        case(&[a.clone(), b.clone()], "b", Some("a"));
+        case(&[c.clone(), a.clone(), b.clone()], "c", Some("b"));
+        let again = |known: &RevisionFacts, number| RevisionFacts {
+            number,
+            ..known.clone()
+        };
+        // Back to the first one: what was left is never what to go back to.
+        case(&[again(&a, 3), b.clone()], "a", None);
+        // Back to the second of three, and from there to the first.
+        case(&[a.clone(), again(&b, 4), c.clone()], "b", Some("a"));
+        case(&[again(&a, 5), again(&b, 4), c.clone()], "a", None);
+        // A new one after that: the one that was gone back to is the one before.
+        let d = revision(9, "d", 4);
+        case(&[again(&a, 5), again(&b, 4), c, d], "d", Some("a"));
+        case(&[a, b], "gone", None);
     }
 
     #[test]

@@ -87,7 +87,8 @@ impl Code {
                 "no such namespace, DaemonSet, node or pod, or one that is not managed"
             }
             Self::Refused => {
-                "refused: by the server of the node, which says why; by eject, because nodes run an old revision"
+                "refused: by the server of the node, which says why; by eject, because nodes run an old revision; by undo, \
+                 because there is nothing to go back to"
             }
             Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
             Self::PullFailed => "on a node: the images could not be pulled",

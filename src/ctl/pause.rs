@@ -14,14 +14,12 @@ use super::picture::{Picture, State};
 use super::row::plural;
 use super::screen::Screen;
 use super::view::View;
+use super::write::FIELD_MANAGER;
 use crate::api::DaemonSet;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::names::{PAUSED, RESUME};
 use crate::core::{Guarded, Mode, Pause, Reading, Record};
 use crate::index::{SetKey, SetRecord};
-
-/// Who writes the annotation, for the API server's records.
-const FIELD_MANAGER: &str = "yurt-ds-ctl";
 
 /// Pauses a rollout.
 pub(super) async fn pause(
@@ -86,7 +84,8 @@ async fn release(
     {
         return Ok(false);
     }
-    annotate(context, view, key, RESUME, Some(record.revision.as_str())).await?;
+    let value = Some(record.revision.as_str());
+    annotate(context, key, uid(view, key)?, RESUME, value).await?;
     Ok(true)
 }
 
@@ -122,15 +121,20 @@ async fn write(
     key: &SetKey,
     value: Option<&str>,
 ) -> Result<bool, Trouble> {
-    if view.index.set(key).is_none() {
-        return Err(lookup::unmanaged(key));
-    }
+    let uid = uid(view, key)?;
     let present = present(view, key);
     if present == value || (value.is_none() && is_off(present, view.loaded)) {
         return Ok(false);
     }
-    annotate(context, view, key, PAUSED, value).await?;
+    annotate(context, key, uid, PAUSED, value).await?;
     Ok(true)
+}
+
+/// The UID of the DaemonSet that was looked at.
+fn uid<'a>(view: &'a View, key: &SetKey) -> Result<&'a str, Trouble> {
+    let set = view.index.set(key);
+    set.map(|set| &*set.uid)
+        .ok_or_else(|| lookup::unmanaged(key))
 }
 
 /// The annotation `paused` as it stands.
@@ -139,20 +143,17 @@ fn present<'a>(view: &'a View, key: &SetKey) -> Option<&'a str> {
     present.paused.as_deref()
 }
 
-/// Sets or removes an annotation.
-async fn annotate(
+/// Sets or removes an annotation of the DaemonSet with that UID.
+pub(super) async fn annotate(
     context: &Context,
-    view: &View,
     key: &SetKey,
+    uid: &str,
     name: &str,
     value: Option<&str>,
 ) -> Result<(), Trouble> {
     let access = &context.access;
-    let Some(set) = view.index.set(key) else {
-        return Err(lookup::unmanaged(key));
-    };
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
-    let patch = Patch::Merge(patch(&set.uid, name, value));
+    let patch = Patch::Merge(patch(uid, name, value));
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
@@ -179,7 +180,7 @@ fn patch(uid: &str, name: &str, value: Option<&str>) -> Value {
 }
 
 /// How it stands after the change; what cannot be said is not said.
-async fn look_again(context: &Context, key: &SetKey) -> Option<Picture> {
+pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Picture> {
     let now = context.clock.now();
     let mut view = lookup::load(&context.access, key, now).await.ok()?;
     Picture::take(&mut view, key, now)

@@ -9,7 +9,8 @@ use super::age;
 use super::explain::{behind, explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
-use crate::core::{Guarded, Offline, Stall, Verdict};
+use crate::core::remedy::{nevertheless, way_on};
+use crate::core::{Guarded, Offline, Stall, Verdict, stall_of};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
@@ -377,7 +378,7 @@ fn message(picture: &Picture) -> String {
         State::Behind(_) => behind(picture).to_owned(),
         State::Stalled(stall) => match picture.plan.guarded {
             Some(Guarded::Stopped(_)) => stopped(picture, stall),
-            _ => stalled(stall).to_owned(),
+            _ => stalled(picture, stall),
         },
         State::Paused(None) => format!(
             "paused with {left} {} left; goes on after: yurt-ds ctl resume {}",
@@ -435,36 +436,55 @@ fn inconclusive(picture: &Picture) -> String {
 }
 
 /// Why it stopped, and the way on.
-fn stalled(stall: Stall) -> &'static str {
-    match stall {
+fn stalled(picture: &Picture, stall: Stall) -> String {
+    let nodes = stuck(picture, stall);
+    let (those, slots) = (plural(nodes, "node", "nodes"), slots(picture));
+    let way_on = || way_on(&picture.fleet, &picture.key);
+    let why = match stall {
         // The guard alone says that.
-        Stall::ReplacedTwice => "stopped: replacing pods does not help",
-        Stall::FailedByRevision => {
-            "stopped: the whole budget is held by nodes that turned NotReady after they got this revision; repair them \
-             or roll out another template"
-        }
-        Stall::PodsDoNotStart => {
-            "stopped: the whole budget is held by new pods that do not start; correct the image or the template"
-        }
-        Stall::ImagesNotPulled => {
-            "stopped: the images cannot be pulled on the nodes that are left; correct the image, the pull secret or the \
-             registry, or set predownload: best-effort"
-        }
-        Stall::PodsNotCreated => {
-            "stopped: the native DaemonSet controller makes no new pods; look for a quota or an admission webhook that \
-             refuses them (Events with reason FailedCreate)"
-        }
-        Stall::NoProgress => {
-            "stopped: the whole budget is held by new pods that do not become available; look at their readiness"
-        }
+        Stall::ReplacedTwice => return "stopped: replacing pods does not help".to_owned(),
+        Stall::FailedByRevision => format!(
+            "{nodes} {those} turned NotReady after {} this revision, {slots}; {}",
+            plural(nodes, "it got", "they got"),
+            way_on()
+        ),
+        Stall::PodsDoNotStart => format!(
+            "the new {} on {nodes} {those} {} not start, {slots}; {}",
+            plural(nodes, "pod", "pods"),
+            plural(nodes, "does", "do"),
+            way_on()
+        ),
+        Stall::ImagesNotPulled => "the images cannot be pulled on the nodes that are left; correct the image, the pull \
+                                   secret or the registry, or set predownload: best-effort"
+            .to_owned(),
+        Stall::PodsNotCreated => format!(
+            "the native DaemonSet controller makes no new {} on {nodes} {those}, {slots}; look for a quota or an admission \
+             webhook that refuses {} (Events with reason FailedCreate)",
+            plural(nodes, "pod", "pods"),
+            plural(nodes, "it", "them")
+        ),
+        Stall::NoProgress => format!(
+            "the new {} on {nodes} {those} {} not become available, {slots}; look at the readiness",
+            plural(nodes, "pod", "pods"),
+            plural(nodes, "does", "do")
+        ),
         Stall::BlockedByPdb => {
-            "stopped: PodDisruptionBudgets let no pod go (disruption: evict); kubectl get poddisruptionbudgets shows them"
+            "PodDisruptionBudgets let no pod go (disruption: evict); kubectl get poddisruptionbudgets shows them".to_owned()
         }
-        Stall::HookPending => {
-            "stopped: the whole budget is held by pods whose preDelete hooks take too long; look at whoever has to take \
-             their labels or finalizers away"
-        }
-    }
+        Stall::HookPending => format!(
+            "the preDelete hooks of {nodes} {those} take too long, {slots}; look at whoever has to take the labels or \
+             finalizers away"
+        ),
+    };
+    format!("stopped: {why}")
+}
+
+/// How many nodes do not move for that reason.
+fn stuck(picture: &Picture, stall: Stall) -> usize {
+    let nodes = picture.fleet.nodes.iter().zip(&picture.plan.verdicts);
+    let is_stuck =
+        nodes.filter(|(node, verdict)| stall_of(node, verdict, picture.now) == Some(stall));
+    is_stuck.count()
 }
 
 /// Why the guard stopped it, and the way on.
@@ -479,7 +499,9 @@ fn stopped(picture: &Picture, stall: Stall) -> String {
     };
     let back = reversal_words(picture);
     format!(
-        "stopped by the guard: {why}{back}; roll out another template, or go on with: yurt-ds ctl resume {key}"
+        "stopped by the guard: {why}{back}; {}; {}",
+        way_on(&picture.fleet, key),
+        nevertheless(key)
     )
 }
 

@@ -261,7 +261,7 @@ async fn why_tells_verdict_holders_and_cure() {
     assert_eq!(holder["verdict"], "FailedByRevision");
     assert_eq!(holder["needsAttention"], true);
     assert!(
-        text_of(&holder["next"]).contains("rollout undo"),
+        text_of(&holder["next"]).contains("yurt-ds ctl undo default/web"),
         "{holder}"
     );
     let waiting = world.json("why web n3").await;

@@ -13,7 +13,7 @@ use super::node::NodeRecord;
 use super::set::SetRecord;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
-use crate::core::revision::RevisionFacts;
+use crate::core::revision::{RevisionFacts, earlier};
 use crate::core::{
     Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState,
     Targeting, WayBack,
@@ -87,6 +87,7 @@ pub(super) fn fleet(
         None => Arc::new(Fleet {
             revision: present.state.clone(),
             replaces: false,
+            earlier: None,
             evictions: Evictions::default(),
             successions: Successions::new(),
             way_back: WayBack::default(),
@@ -100,6 +101,12 @@ pub(super) fn fleet(
     let is_unknown = |pod: &Pod| pod.revision == PodRevision::Unknown;
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     kept.replaces = revisions.len() > 1;
+    kept.earlier = match &present.state {
+        RevisionState::Current(current) => {
+            earlier(revisions, current).map(|known| known.hash.clone())
+        }
+        RevisionState::Behind(_) => None,
+    };
     kept.evictions = set.evictions.clone();
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);

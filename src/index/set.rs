@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::asked::Asked;
 use super::guarded::Guarded;
 use super::joined::{Basis, Joined};
+use super::key::SetKey;
 use super::node::NodeRecord;
 use super::pod::{LabelSets, PodRecord};
 use super::told::Told;
@@ -45,6 +46,8 @@ pub(crate) const OWN_CONDITIONS: [&str; 6] = [
 pub struct SetRecord {
     /// Its name.
     pub name: Arc<str>,
+    /// Where it is.
+    pub namespace: Arc<str>,
     /// Its UID.
     pub uid: Arc<str>,
     /// `metadata.generation`.
@@ -239,6 +242,7 @@ impl SetRecord {
         };
         Self {
             name: meta.name.as_deref().unwrap_or_default().into(),
+            namespace: meta.namespace.as_deref().unwrap_or_default().into(),
             uid: meta.uid.as_deref().unwrap_or_default().into(),
             generation: meta.generation.unwrap_or_default(),
             observed: set.status.observed_generation.unwrap_or_default(),
@@ -269,6 +273,11 @@ impl SetRecord {
                 .as_deref()
                 .and_then(|version| version.parse().ok()),
         }
+    }
+
+    /// Namespace and name.
+    pub fn key(&self) -> SetKey {
+        SetKey::new(&self.namespace, &self.name)
     }
 
     /// Whether there is nothing (left) for us to do: not ours, and no condition of ours on it.

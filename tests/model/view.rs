@@ -89,6 +89,7 @@ impl State {
         Fleet {
             revision,
             replaces: revisions.count() > 1,
+            earlier: None,
             evictions: self.evictions(rules),
             successions: successions(&set, rules),
             way_back: self.way_back(&set, rules),

@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
+use yurt_ds::ctl::Code;
 use yurt_ds::sim::kubelet::Behaviour;
 
 use crate::support::checks::*;
@@ -10,6 +11,7 @@ use crate::support::objects::*;
 use crate::support::player::Stage;
 use crate::support::story::{Scenario, Step, Story, secs};
 use crate::support::suite::scenarios;
+use crate::support::typed::ctl;
 
 /// A container that ends a second after its start, again and again.
 pub(crate) fn crashing() -> Behaviour {
@@ -54,6 +56,23 @@ pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     stage.patch_daemon(&patch).await
 }
 
+/// Goes back as the condition advises, and tries it once more: that would bring back what failed.
+async fn undo(stage: Stage) -> anyhow::Result<()> {
+    let (text, ended) = ctl(&stage, &format!("undo {DAEMON}")).await?;
+    let ended = ended.map_err(|trouble| anyhow::anyhow!("{trouble}"))?;
+    anyhow::ensure!(ended == Code::Complete, "{ended:?}: {text}");
+    anyhow::ensure!(text.contains(&format!(": {NEW} -> {OLD}\n")), "{text}");
+    Ok(())
+}
+
+/// There is nothing left to go back to.
+async fn undo_nothing(stage: Stage) -> anyhow::Result<()> {
+    let (text, ended) = ctl(&stage, &format!("undo {DAEMON}")).await?;
+    let refused = ended.err().map(|trouble| trouble.code);
+    anyhow::ensure!(refused == Some(Code::Refused), "{refused:?}: {text}");
+    Ok(())
+}
+
 /// Somebody gives the pod of node 1 the label of the oldest revision.
 async fn relabel(stage: Stage) -> anyhow::Result<()> {
     let old = stage.see(|picture| picture.oldest().cloned()).await;
@@ -75,6 +94,17 @@ scenarios! {
             .image(OLD)
             .until(converged().and(is_free()))
             .expect(deletions(6).and(untouched(4..=6)))
+    }
+
+    fn w02_given_a_stopped_rollout_then_ctl_undo_takes_back_who_has_it_and_never_brings_it_again(pace) {
+        three_of_six_crash()
+            .until(condition("Stalled", "True", " with: yurt-ds ctl undo "))
+            .until(event("Warning", " with: yurt-ds ctl undo "))
+            .does("ctl undo", undo)
+            .until(converged().and(is_free()))
+            .expect(deletions(6).and(untouched(4..=6)))
+            .does("ctl undo once more", undo_nothing)
+            .throughout(converged().and(deletions(6)), pace.pick(600, 5))
     }
 
     fn w02_given_an_image_that_cannot_be_pulled_then_the_same(pace) {

@@ -3,18 +3,27 @@
 use super::{condition, named};
 use crate::api::Condition;
 use crate::core::names::GUARD;
-use crate::core::{Guarded, NodeName, Plan, Record, Stall};
+use crate::core::remedy::{nevertheless, way_on};
+use crate::core::{Fleet, Guarded, NodeName, Plan, Record, Stall};
+use crate::index::SetRecord;
 
-/// What the guard says of a revision that it stopped.
-pub(super) fn stopped_words(stall: Stall, plan: &Plan, record: &Record) -> String {
-    let way_on = format!(
-        "roll out another template, or go on with it: yurt-ds ctl resume (annotation resume: {})",
+/// The ways on from a revision that the guard stopped, the best first.
+pub(super) fn ways_on(set: &SetRecord, fleet: &Fleet, record: &Record) -> String {
+    let key = set.key();
+    format!(
+        "{}; {} (annotation resume: {})",
+        way_on(fleet, &key),
+        nevertheless(&key),
         record.revision
-    );
+    )
+}
+
+/// What the guard says of a revision that it stopped; `way_on` is what a person can do.
+pub(super) fn stopped_words(stall: Stall, plan: &Plan, record: &Record, way_on: &str) -> String {
     match stall {
         Stall::ReplacedTwice => format!(
             "stopped by the guard: the pods on {} were replaced twice for this revision and are outdated again; something \
-             else makes pods of another revision there. Find it, then {way_on}",
+             else makes pods of another revision there. Find it; then {way_on}",
             named(
                 record.replaced_twice.iter().map(NodeName::as_str).collect(),
                 0

@@ -53,8 +53,8 @@ fn said(reversal: &Reversal) -> Option<(&'static str, String, &[NodeName])> {
     if !stuck.is_empty() {
         let why = reversal.why_words();
         let words = format!(
-            "RevertInPlace is not possible on nodes that have it, and nothing is done there: {why}; go back with kubectl \
-             rollout undo"
+            "RevertInPlace is not possible on nodes that have it, and nothing is done there: {why}; go back with \
+             yurt-ds ctl undo"
         );
         return Some((NOT_REVERTED, words, stuck));
     }

@@ -149,13 +149,18 @@ fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
         Stall::FailedByRevision,
         failed,
         None,
-        &["True FailedByRevision", "n1, n2", "repair them"],
+        &["True FailedByRevision", "n1, n2", "go back to revision"],
     );
     case(
         Stall::PodsDoNotStart,
         starting,
         Some("ErrImagePull"),
-        &["ErrImagePull", "n1, n2", "correct the template"],
+        &[
+            "ErrImagePull",
+            "n1, n2",
+            "go back to revision",
+            "yurt-ds ctl undo edge/agent",
+        ],
     );
     case(
         Stall::PodsNotCreated,

@@ -191,6 +191,7 @@ impl World {
             in_order: true,
             revision,
             replaces: self.known.len() > 1,
+            earlier: None,
             evictions: Default::default(),
             successions: Default::default(),
             way_back: Default::default(),

@@ -56,7 +56,7 @@ pub(super) fn reaction(annotations: &Annotations) -> Result<OnFailure, Invalid> 
         "RevertInPlace" => return Ok(OnFailure::RevertInPlace),
         "RevertSpec" => {
             "which is not offered: it would change the template behind the back of whoever owns it; use RevertInPlace, \
-             which takes the pods back and leaves the template alone, or Stop, and go back with kubectl rollout undo"
+             which takes the pods back and leaves the template alone, or Stop, and go back with yurt-ds ctl undo"
         }
         _ => "which is not known here; use Stop or RevertInPlace",
     };

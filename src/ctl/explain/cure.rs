@@ -7,6 +7,7 @@ use crate::core::names::{
     HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED,
     SELECTOR, WAVES,
 };
+use crate::core::remedy::{nevertheless, way_on};
 use crate::core::{
     Cause, Guarded, Mode, Node, Offline, Progress, Revert, Stall, Stopped, Verdict, WaveShut,
     queue as in_order, stall_of,
@@ -99,20 +100,17 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
             counts.unavailable, counts.allowed
         ),
     };
-    let undo = format!(
-        "roll out another template: kubectl -n {namespace} rollout undo daemonset/{}",
-        picture.key.name
-    );
+    let way_on = way_on(&picture.fleet, &picture.key);
     let pod = newest(node).map_or("", |pod| pod.name.as_str());
     match cause {
-        Cause::NodeLost => format!(
-            "{slot} Repair the node, and the slot is free as soon as its pod is available; or {undo}"
-        ),
+        Cause::NodeLost => format!("{slot} To free it, repair the node, or {way_on}"),
         Cause::Crashing => {
-            format!("{slot} Look why: kubectl -n {namespace} logs {pod} --previous; then {undo}")
+            format!(
+                "{slot} To free it, {way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous"
+            )
         }
         Cause::NotStarting => format!(
-            "{slot} Correct the image or the template, or {undo}. More about it: kubectl -n {namespace} describe pod {pod}"
+            "{slot} To free it, {way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
         ),
     }
 }
@@ -141,9 +139,9 @@ fn cure_guarded(picture: &Picture, guarded: Guarded) -> String {
     let key = &picture.key;
     match guarded {
         Guarded::Stopped(_) => format!(
-            "Nothing new begins before another template is rolled out (kubectl -n {} rollout undo daemonset/{}), or \
-             somebody goes on with this one: yurt-ds ctl resume {key}",
-            key.namespace, key.name
+            "Nothing new begins with this revision: {}; {}",
+            way_on(&picture.fleet, key),
+            nevertheless(key)
         ),
         Guarded::Inconclusive { until } => format!(
             "It goes on by itself in {}, or earlier when these nodes are back.",
@@ -170,10 +168,9 @@ fn cure_wave(picture: &Picture, why: WaveShut) -> String {
             picture.key
         ),
         WaveShut::Charged { wave } => format!(
-            "Repair the failed nodes of wave {}, or roll out another template: kubectl -n {} rollout undo daemonset/{}",
+            "Because nodes of wave {} failed: {}",
             name(wave),
-            picture.key.namespace,
-            picture.key.name
+            way_on(&picture.fleet, &picture.key)
         ),
     }
 }
@@ -221,9 +218,8 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
             match stall_of(node, verdict, picture.now) {
                 None => format!("Nothing to do, unless it lasts: {look}"),
                 Some(Stall::PodsDoNotStart) => format!(
-                    "Correct the image or the template, or go back: kubectl -n {namespace} rollout undo daemonset/{}. \
-                     More about it: {look}",
-                    picture.key.name
+                    "To free its slot, {}. More about it: {look}",
+                    way_on(&picture.fleet, &picture.key)
                 ),
                 Some(_) => format!("Look at its readiness: {look}"),
             }
@@ -234,9 +230,8 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
             match stall_of(node, verdict, picture.now) {
                 None => format!("Nothing to do, unless it lasts: {look}"),
                 Some(_) => format!(
-                    "Nothing is down. Correct the image or the template, make room on the node for two pods, or go back: \
-                     kubectl -n {namespace} rollout undo daemonset/{}. More about it: {look}",
-                    picture.key.name
+                    "Nothing is down. Make room on the node for two pods, or {}. More about it: {look}",
+                    way_on(&picture.fleet, &picture.key)
                 ),
             }
         }

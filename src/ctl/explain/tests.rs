@@ -168,7 +168,7 @@ fn every_state_of_a_node_has_words() {
         "FailedByRevision",
         Some("ImagePullBackOff"),
         "does not start (ImagePullBackOff)",
-        "rollout undo daemonset/web",
+        "yurt-ds ctl undo default/web",
     );
 
     case(

@@ -173,6 +173,11 @@ fn facts(set: &DynamicObject, revisions: &[ControllerRevision]) -> Vec<RevisionF
     let fact = |revision: &ControllerRevision| RevisionFacts {
         number: revision.revision,
         hash: revision.hash(name).as_str().into(),
+        made: revision
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|time| time.0),
         template: TemplateFingerprint::of(&revision.data["spec"]["template"]),
         shape: Arc::new(Shape::of(&revision.data["spec"]["template"])),
         images: of_template(&revision.data["spec"]["template"]).into(),

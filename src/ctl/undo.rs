@@ -1,0 +1,409 @@
+//! `ctl undo`: goes back to an older template, as Kubernetes' history of the DaemonSet has it.
+//!
+//! ```text
+//! look (GET, LIST ControllerRevisions) ─choose─► say what it restores ──► ONE conditional write of spec.template
+//!    ▲                                                                        │ somebody changed the DaemonSet
+//!    └────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Nothing but the template is written: waves, budgets and windows apply to the way back as to every rollout. It needs no
+//! more rights than reading the DaemonSet and its ControllerRevisions, and patching the DaemonSet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Context;
+use super::access::Trouble;
+use super::age;
+use super::code::Code;
+use super::lookup;
+use super::pause::look_again;
+use super::picture::{Picture, State};
+use super::print::document;
+use super::screen::Screen;
+use super::view::list;
+use super::write::{Kind, write_if_unchanged};
+use crate::cli::ctl::{Output, UndoArgs};
+use crate::core::in_place::Shape;
+use crate::core::names::REVISION_HASH_LABEL;
+use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, earlier, hash_of};
+use crate::core::{Revision, RevisionState};
+use crate::index::SetKey;
+
+/// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
+const ATTEMPTS: usize = 5;
+/// What is said of a container that one of the templates does not have.
+const ABSENT: &str = "(none)";
+
+/// The answer. Field names are a promise to scripts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    /// Namespace of the DaemonSet.
+    namespace: String,
+    /// Its name.
+    name: String,
+    /// Whether the template was written.
+    changed: bool,
+    /// The revision that was, or would be, left; `null` while Kubernetes has not made it.
+    from: Option<Which>,
+    /// The revision that it went, or would go, back to.
+    to: Which,
+    /// Containers whose image changes.
+    images: Vec<ImageChange>,
+}
+
+/// A revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Which {
+    /// Its number; whoever is gone back to gets a new one.
+    number: i64,
+    /// Its hash, as pods carry it.
+    hash: String,
+    /// When it was made.
+    made: Option<String>,
+}
+
+/// What happens to a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ImageChange {
+    /// Its name.
+    container: String,
+    /// Its image now; `null`: there is none.
+    from: Option<String>,
+    /// Its image then; `null`: there is none.
+    to: Option<String>,
+}
+
+/// Goes back to an older revision.
+pub(super) async fn undo(
+    context: &Context,
+    args: &UndoArgs,
+    screen: &mut Screen<'_>,
+) -> Result<(), Trouble> {
+    let access = &context.access;
+    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    for _ in 0..ATTEMPTS {
+        let history = History::read(context, &key).await?;
+        let chosen = history.choose(args.to_revision)?;
+        let is_current = history.current.as_ref() == Some(&chosen.facts.hash);
+        let changed = !is_current && !args.dry_run;
+        if changed && !history.restore(context, chosen).await? {
+            continue;
+        }
+        let answer = history.answer(chosen, changed);
+        let text = match args.output {
+            Output::Json | Output::Yaml => document(&answer, args.output)?,
+            Output::Table | Output::Wide if is_current => format!(
+                "{key} has the template of revision {} already; nothing was changed.\n",
+                answer.to
+            ),
+            Output::Table | Output::Wide => {
+                let picture = match changed {
+                    true => look_again(context, &key).await,
+                    false => None,
+                };
+                answer.words(context.clock.now(), picture.as_ref())
+            }
+        };
+        let _ = screen.print(&text);
+        return Ok(());
+    }
+    Err(Trouble::new(
+        Code::Failed,
+        format!("{key} kept changing while it was looked at; nothing was undone. Try again."),
+    ))
+}
+
+/// A DaemonSet and the revisions that Kubernetes keeps of it.
+struct History {
+    key: SetKey,
+    seen: ObjectMeta,
+    template: Value,
+    revisions: Vec<Kept>,
+    /// The revision that holds its template, once that is known.
+    current: Option<Revision>,
+}
+
+/// A revision that is kept.
+struct Kept {
+    facts: RevisionFacts,
+    /// What its ControllerRevision holds: a patch that brings its template back.
+    data: Value,
+}
+
+impl History {
+    async fn read(context: &Context, key: &SetKey) -> Result<Self, Trouble> {
+        let access = &context.access;
+        // In the words of `status` where there is none, or it is not ours.
+        let found = lookup::find(access, key, context.clock.now()).await?;
+        let selector = found.index.set(key).map(|set| set.selector.clone());
+        let kind = ApiResource::erase::<k8s_openapi::api::apps::v1::DaemonSet>(&());
+        let sets: Api<DynamicObject> =
+            Api::namespaced_with(access.client.clone(), &key.namespace, &kind);
+        let doing = format!("read DaemonSet {key}");
+        let set = access.call(&doing, sets.get(&key.name)).await?;
+        let api: Api<ControllerRevision> = Api::namespaced(access.client.clone(), &key.namespace);
+        let doing = format!("list controllerrevisions in namespace {}", key.namespace);
+        let params = ListParams::default().labels(&selector.unwrap_or_default());
+        let (revisions, _) = list(access, &doing, &api, params).await?;
+        let uid = set.metadata.uid.clone().unwrap_or_default();
+        let own = |revision: &ControllerRevision| {
+            let owners = revision.metadata.owner_references.iter().flatten();
+            let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+            controllers.any(|owner| owner.uid == uid)
+        };
+        let mut revisions: Vec<Kept> = revisions
+            .into_iter()
+            .filter(own)
+            .map(|revision| Kept::of(revision, &key.name))
+            .collect();
+        revisions.sort_by_key(|kept| kept.facts.number);
+        let template = set.data["spec"]["template"].clone();
+        let observed = set.data["status"]["observedGeneration"].as_i64();
+        let state = current(
+            &facts(&revisions),
+            &TemplateFingerprint::of(&template),
+            observed.is_some() && observed >= set.metadata.generation,
+            false,
+        );
+        Ok(Self {
+            key: key.clone(),
+            seen: set.metadata,
+            template,
+            revisions,
+            current: match state {
+                RevisionState::Current(current) => Some(current),
+                RevisionState::Behind(_) => None,
+            },
+        })
+    }
+
+    /// The revision of that number; without one, the one before.
+    fn choose(&self, number: Option<i64>) -> Result<&Kept, Trouble> {
+        let find = |wanted: &RevisionFacts| {
+            let mut kept = self.revisions.iter();
+            kept.find(|kept| kept.facts.number == wanted.number && kept.facts.hash == wanted.hash)
+        };
+        match (number, &self.current) {
+            (Some(number), _) => {
+                let mut kept = self.revisions.iter();
+                let found = kept.find(|kept| kept.facts.number == number);
+                found.ok_or_else(|| {
+                    let text = format!("{} has no revision {number}.{}", self.key, self.choices());
+                    Trouble::new(Code::NotFound, text)
+                })
+            }
+            (None, None) => Err(Trouble::new(
+                Code::Refused,
+                format!(
+                    "{} is not taken back: Kubernetes' DaemonSet controller has not handled its latest change, so it is \
+                     not known yet what is to be undone. Try again in a moment, or name a revision by --to-revision.{}",
+                    self.key,
+                    self.choices()
+                ),
+            )),
+            (None, Some(current)) => {
+                let facts = facts(&self.revisions);
+                let found = earlier(&facts, current).and_then(find);
+                found.ok_or_else(|| Trouble::new(Code::Refused, self.nothing_earlier(current)))
+            }
+        }
+    }
+
+    /// Why there is nothing to go back to, and what to do.
+    fn nothing_earlier(&self, current: &Revision) -> String {
+        let key = &self.key;
+        match self.revisions.len() {
+            0 | 1 => format!(
+                "{key} is not taken back: Kubernetes keeps no revision of it but the present one ({current}). Roll out \
+                 another template: kubectl -n {} set image daemonset/{} CONTAINER=IMAGE",
+                key.namespace, key.name
+            ),
+            _ => format!(
+                "{key} is not taken back: no revision is kept that was made before the present one ({current}); it has \
+                 been gone back to already, and the others came after it. Repair the nodes, roll out another template, or \
+                 name one by --to-revision.{}",
+                self.choices()
+            ),
+        }
+    }
+
+    /// The revisions that are kept, one a line, the newest first.
+    fn choices(&self) -> String {
+        let line = |kept: &Kept| {
+            let here = match self.current.as_ref() == Some(&kept.facts.hash) {
+                true => " (the present one)",
+                false => "",
+            };
+            let images = images(&kept.data["spec"]["template"]);
+            let images: Vec<&str> = images.values().copied().collect();
+            format!("\n  {} {}{here}", kept.which(), images.join(", "))
+        };
+        match self.revisions.is_empty() {
+            true => " No revision is kept.".to_owned(),
+            false => {
+                let lines: String = self.revisions.iter().rev().map(line).collect();
+                format!(" These are kept:{lines}")
+            }
+        }
+    }
+
+    /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
+    async fn restore(&self, context: &Context, kept: &Kept) -> Result<bool, Trouble> {
+        let template = &kept.data["spec"]["template"];
+        let Value::Object(template) = template else {
+            let text = format!(
+                "Revision {} of {} holds no template.",
+                kept.which(),
+                self.key
+            );
+            return Err(Trouble::new(Code::Failed, text));
+        };
+        let mut template = template.clone();
+        template.insert("$patch".to_owned(), json!("replace"));
+        let patch = json!({ "spec": { "template": template } });
+        let doing = format!("take back the template of DaemonSet {}", self.key);
+        let patch = (Kind::Strategic, patch);
+        write_if_unchanged(context, &doing, &self.key, &self.seen, patch).await
+    }
+
+    fn answer(&self, chosen: &Kept, changed: bool) -> Answer {
+        let current = self.current.as_ref();
+        let mut kept = self.revisions.iter();
+        let from = kept.find(|kept| Some(&kept.facts.hash) == current);
+        let (before, after) = (
+            images(&self.template),
+            images(&chosen.data["spec"]["template"]),
+        );
+        let names: std::collections::BTreeSet<&str> =
+            before.keys().chain(after.keys()).copied().collect();
+        let change = |name: &str| ImageChange {
+            container: name.to_owned(),
+            from: before.get(name).map(|image| (*image).to_owned()),
+            to: after.get(name).map(|image| (*image).to_owned()),
+        };
+        let images = names.into_iter().map(change);
+        Answer {
+            namespace: self.key.namespace.to_string(),
+            name: self.key.name.to_string(),
+            changed,
+            from: from.map(Kept::which),
+            to: chosen.which(),
+            images: images.filter(|change| change.from != change.to).collect(),
+        }
+    }
+}
+
+impl Kept {
+    fn of(revision: ControllerRevision, set: &str) -> Self {
+        let meta = revision.metadata;
+        let data = revision.data.map(|data| data.0).unwrap_or_default();
+        let template = &data["spec"]["template"];
+        let label = meta.labels.as_ref();
+        let label = label.and_then(|labels| labels.get(REVISION_HASH_LABEL));
+        let name = meta.name.as_deref().unwrap_or_default();
+        let facts = RevisionFacts {
+            number: revision.revision,
+            hash: hash_of(label.map(String::as_str), name, set),
+            made: meta.creation_timestamp.as_ref().map(|time| time.0),
+            template: TemplateFingerprint::of(template),
+            shape: Arc::new(Shape::of(template)),
+            images: Arc::new([]),
+        };
+        Self { facts, data }
+    }
+
+    fn which(&self) -> Which {
+        Which {
+            number: self.facts.number,
+            hash: self.facts.hash.to_string(),
+            made: self.facts.made.map(age::instant),
+        }
+    }
+}
+
+impl std::fmt::Display for Which {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({}", self.number, self.hash)?;
+        if let Some(made) = &self.made {
+            write!(f, ", made {made}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl Answer {
+    fn words(&self, now: Timestamp, picture: Option<&Picture>) -> String {
+        let key = SetKey::new(&self.namespace, &self.name);
+        let to = &self.to;
+        let from = self.from.as_ref();
+        let from = from.map_or_else(String::new, |from| format!(" from revision {from}"));
+        let head = match self.changed {
+            true => format!("{key} goes back{from} to revision {to}.\n"),
+            false => {
+                format!("{key} would go back{from} to revision {to}; nothing was written.\n")
+            }
+        };
+        let line = |change: &ImageChange| {
+            let named = |image: &Option<String>| image.clone().unwrap_or(ABSENT.to_owned());
+            let (from, to) = (named(&change.from), named(&change.to));
+            format!("  {}: {from} -> {to}\n", change.container)
+        };
+        let images = match self.images.is_empty() {
+            true => "No image changes; other parts of the template do.\n".to_owned(),
+            false => self.images.iter().map(line).collect(),
+        };
+        let follows = picture.map_or_else(String::new, |picture| follows(picture, now));
+        let manifest = "Change the manifest that it is applied from in the same way, or the next apply undoes this.\n";
+        format!("{head}{images}{follows}{manifest}")
+    }
+}
+
+/// What keeps the way back from beginning, or how to follow it.
+fn follows(picture: &Picture, now: Timestamp) -> String {
+    let key = &picture.key;
+    match picture.state() {
+        State::Paused(None) => {
+            format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
+        }
+        State::Paused(Some(until)) => format!(
+            "It is paused, so no pod is replaced for {}; earlier with: yurt-ds ctl resume {key}\n",
+            age::between(now, until)
+        ),
+        State::Invalid => format!(
+            "But no pod is replaced, because its settings cannot be used: {}.\n",
+            picture
+                .invalid
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string)
+        ),
+        _ => format!("Follow it: yurt-ds ctl status {key} --watch\n"),
+    }
+}
+
+fn facts(revisions: &[Kept]) -> Vec<RevisionFacts> {
+    revisions.iter().map(|kept| kept.facts.clone()).collect()
+}
+
+/// The image of every container of a template, by its name.
+fn images(template: &Value) -> BTreeMap<&str, &str> {
+    let of = |kind: &str| template["spec"][kind].as_array().into_iter().flatten();
+    let containers = of("initContainers").chain(of("containers"));
+    containers
+        .filter_map(|container| Some((container["name"].as_str()?, container["image"].as_str()?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Going back on the embedded cluster, with and without a controller.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::Role;
+use crate::ctl::Code;
+use crate::ctl::tests::World;
+use crate::sim::cluster::faults::Fault;
+use crate::sim::kubelet::Behaviour;
+use crate::sim::world::start_controller;
+
+/// Long enough for controllers and kubelets to do what they do.
+const A_MOMENT: Duration = Duration::from_secs(60);
+
+async fn set(world: &World) -> Value {
+    serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap()
+}
+
+async fn image(world: &World) -> Value {
+    set(world).await["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+}
+
+/// The three templates that it had, one after the other.
+async fn three_revisions() -> World {
+    let world = World::with_nodes(2).await;
+    world.set_image("web:2").await;
+    world.set_image("web:3").await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
+    let world = three_revisions().await;
+    let before = set(&world).await;
+    let dry = world.text("undo web --dry-run").await;
+    assert!(
+        dry.starts_with("default/web would go back from revision 3 ("),
+        "{dry}"
+    );
+    assert!(dry.contains(") to revision 2 ("), "{dry}");
+    assert!(dry.contains("\n  c: web:3 -> web:2\n"), "{dry}");
+    assert_eq!(world.writes(), 0);
+    let said = world.text("undo web").await;
+    assert!(
+        said.starts_with("default/web goes back from revision 3 ("),
+        "{said}"
+    );
+    assert!(
+        said.contains("Follow it: yurt-ds ctl status default/web --watch"),
+        "{said}"
+    );
+    assert_eq!(world.writes(), 1);
+    assert_eq!(image(&world).await, "web:2");
+    tokio::time::sleep(A_MOMENT).await;
+    // By numbers web:3 would be next.
+    let answer = world.json("undo web").await;
+    assert_eq!(answer["changed"], true);
+    assert_eq!(answer["from"]["number"], 4);
+    assert_eq!(answer["to"]["number"], 1);
+    let images = json!([{ "container": "c", "from": "web:2", "to": "web:1" }]);
+    assert_eq!(answer["images"], images);
+    assert_eq!(image(&world).await, "web:1");
+    tokio::time::sleep(A_MOMENT).await;
+    let trouble = world.trouble("undo web").await;
+    assert_eq!(trouble.code, Code::Refused);
+    for words in [
+        "made before the present one",
+        "--to-revision",
+        "web:3",
+        "(the present one)",
+    ] {
+        assert!(trouble.text.contains(words), "{words}: {trouble}");
+    }
+    // What is asked for by its number is given, whatever it is.
+    let named = trouble.text.lines().find(|line| line.ends_with("web:3"));
+    let number = named
+        .and_then(|line| line.split_whitespace().next())
+        .unwrap();
+    world
+        .text(&format!("undo web --to-revision {number}"))
+        .await;
+    assert_eq!(image(&world).await, "web:3");
+    let after = set(&world).await;
+    assert_eq!(
+        after["metadata"]["annotations"]["apps.openyurt.io/update-strategy"],
+        "auto"
+    );
+    assert_eq!(after["spec"]["template"], before["spec"]["template"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_has_to_be_something_to_go_back_to() {
+    let world = World::with_nodes(1).await;
+    let trouble = world.trouble("undo web").await;
+    assert_eq!(trouble.code, Code::Refused);
+    assert!(
+        trouble
+            .text
+            .contains("keeps no revision of it but the present one"),
+        "{trouble}"
+    );
+    let trouble = world.trouble("undo web --to-revision 7").await;
+    assert_eq!(trouble.code, Code::NotFound);
+    assert!(
+        trouble
+            .text
+            .contains("has no revision 7. These are kept:\n  1 ("),
+        "{trouble}"
+    );
+    let said = world.text("undo web --to-revision 1").await;
+    assert!(said.contains("has the template of revision 1 ("), "{said}");
+    assert!(said.contains("already; nothing was changed."), "{said}");
+    assert_eq!(world.trouble("undo gone").await.code, Code::NotFound);
+    assert_eq!(world.writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
+    let world = World::with_nodes(1).await;
+    let deaf = world.cluster.faults().add(|request| {
+        match request.user_agent == "kube-controller-manager" && request.verb == "create" {
+            true => Fault::Hang,
+            false => Fault::Pass,
+        }
+    });
+    world.set_image("web:2").await;
+    let trouble = world.trouble("undo web").await;
+    assert_eq!(trouble.code, Code::Refused);
+    assert!(
+        trouble.text.contains("has not handled its latest change"),
+        "{trouble}"
+    );
+    world.text("undo web --to-revision 1").await;
+    assert_eq!(image(&world).await, "web:1");
+    drop(deaf);
+}
+
+/// On a large fleet in mid-rollout the status of the DaemonSet changes several times a second.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
+    let world = World::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let left = AtomicUsize::new(6);
+    let _conflict = world.cluster.faults().add(move |request| {
+        let is_ours = request.user_agent == "ctl" && request.verb == "patch";
+        let take = || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        match is_ours && take().is_ok() {
+            true => Fault::Status(409, None),
+            false => Fault::Pass,
+        }
+    });
+    world.text("undo web").await;
+    assert_eq!(image(&world).await, "web:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_back() {
+    let crashing = Behaviour {
+        crash_after: Some(Duration::from_secs(1)),
+        ..Behaviour::default()
+    };
+    let world = World::with_nodes(4).await;
+    let clock = world.context.clock.clone();
+    let client = world.cluster.client(&Role::Controller.user_agent());
+    let (_end, _controller) = start_controller(client, clock);
+    let annotations = json!({ "apps.openyurt.io/failure-threshold": "0", "apps.openyurt.io/max-unavailable": "1" });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    world.kubelets.behaviour("web:2", crashing).await.unwrap();
+    world.set_image("web:2").await;
+    tokio::time::sleep(10 * A_MOMENT).await;
+    assert_eq!(world.code("status web").await, Code::Stalled);
+    let advice = "go back to revision ";
+    let undo = " with: yurt-ds ctl undo default/web;";
+    let resume = "to go on with this revision nevertheless: yurt-ds ctl resume default/web";
+    let set = set(&world).await;
+    let conditions = set["status"]["conditions"].as_array().unwrap();
+    let stalled = conditions
+        .iter()
+        .find(|one| one["type"] == "Stalled")
+        .unwrap();
+    let told = stalled["message"].as_str().unwrap().to_owned();
+    let status = world.text("status web").await;
+    let why = world.text("why web n4").await;
+    for text in [&told, &status, &why] {
+        let places = [advice, undo, resume].map(|words| text.find(words));
+        assert!(places.iter().all(Option::is_some), "{text}");
+        assert!(places.is_sorted(), "{text}");
+    }
+    world.text("undo web").await;
+    tokio::time::sleep(10 * A_MOMENT).await;
+    assert_eq!(world.code("status web").await, Code::Complete);
+    // Now even the old image crashes: going back once more would bring the new one.
+    let crashing = Behaviour {
+        crash_after: Some(Duration::from_secs(1)),
+        ..Behaviour::default()
+    };
+    world.kubelets.behaviour("web:1", crashing).await.unwrap();
+    world.replace("n1").await;
+    tokio::time::sleep(10 * A_MOMENT).await;
+    let why = world.json("why web n1").await;
+    let next = why["next"].as_str().unwrap();
+    assert!(!next.contains("undo"), "{next}");
+}

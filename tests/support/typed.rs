@@ -1,0 +1,37 @@
+//! What a person types after `yurt-ds ctl`, on the cluster of a story.
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use yurt_ds::cli::{Cli, Command};
+use yurt_ds::ctl::{Access, Code, Context, Screen, Trouble, perform};
+
+use super::player::Stage;
+
+/// What it prints, and how it ends.
+///
+/// # Errors
+/// When the line cannot be typed so.
+pub(crate) async fn ctl(
+    stage: &Stage,
+    line: &str,
+) -> anyhow::Result<(String, Result<Code, Trouble>)> {
+    let words = ["yurt-ds", "ctl"].into_iter().chain(line.split(' '));
+    let Command::Ctl(args) = Cli::try_parse_from(words)?.command else {
+        anyhow::bail!("not a verb of ctl: {line}");
+    };
+    let context = Context {
+        access: Access {
+            client: stage.world.client.clone(),
+            server: "the API server of the story".to_owned(),
+            origin: "the kubeconfig of the story".to_owned(),
+            namespace: stage.name.clone(),
+        },
+        namespace: None,
+        clock: stage.world.clock.clone(),
+    };
+    let mut out = Vec::new();
+    let mut screen = Screen::new(&mut out, false, false);
+    let ended = perform(&context, &args.verb, &mut screen).await;
+    let text = String::from_utf8(out).context("what ctl prints is text")?;
+    Ok((text, ended))
+}
