@@ -1,10 +1,7 @@
 //! `ctl approve`: lets a wave open, for the revision that is being rolled out and for no other.
 
-use std::time::Duration;
-
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::Context;
@@ -14,17 +11,13 @@ use super::lookup;
 use super::near::{near, suggestion};
 use super::picture::Picture;
 use super::screen::Screen;
+use super::write::{Kind, write_if_unchanged};
 use crate::cli::ctl::ApproveArgs;
-use crate::client::{Failure, within};
 use crate::core::names::{APPROVED_WAVES, WAVES};
 use crate::core::strategy::{Approval, REST, Waves};
 use crate::core::{Mode, Revision};
 use crate::index::SetKey;
 
-/// Who writes the annotation, for the API server's records.
-const FIELD_MANAGER: &str = "yurt-ds-ctl";
-/// One call to the API server; a person waits for it.
-const DEADLINE: Duration = Duration::from_secs(30);
 /// How often it is looked at again when somebody else wrote between the look and the write.
 const ATTEMPTS: usize = 5;
 
@@ -58,24 +51,12 @@ pub(super) async fn approve(
             ));
             return Ok(());
         }
-        let patch = Patch::Merge(json!({ "metadata": {
-            "uid": set.metadata.uid,
-            "resourceVersion": set.metadata.resource_version,
-            "annotations": { APPROVED_WAVES: value(waves, &args.wave, revision) },
-        } }));
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
-        match within(DEADLINE, api.patch(&key.name, &params, &patch)).await {
-            Ok(_) => {
-                let _ = screen.print(&said(&picture, &args.wave, revision));
-                return Ok(());
-            }
-            Err(error) if error.failure() == Failure::Conflict => {}
-            Err(error) => {
-                return Err(access.explain(&format!("annotate DaemonSet {key}"), &error));
-            }
+        let value = value(waves, &args.wave, revision);
+        let patch = json!({ "metadata": { "annotations": { APPROVED_WAVES: value } } });
+        let (doing, patch) = (format!("annotate DaemonSet {key}"), (Kind::Merge, patch));
+        if write_if_unchanged(context, &doing, &key, &set.metadata, patch).await? {
+            let _ = screen.print(&said(&picture, &args.wave, revision));
+            return Ok(());
         }
     }
     Err(Trouble::new(

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The one write removes our annotations and sets `RollingUpdate`: before it only this controller may replace pods, after
-//! it only the native one. It carries the resourceVersion of what was looked at, so nothing else was decided meanwhile.
+//! it only the native one. It holds only for the specification and the annotations that were looked at, so nothing else was
+//! decided meanwhile. The pause before it needs no such care: it is right whatever else was written.
 
 mod words;
 
@@ -16,15 +17,16 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::access::Trouble;
 use super::code::Code;
 use super::lookup;
+use super::pause::annotate;
 use super::picture::{Picture, State};
 use super::screen::Screen;
+use super::write::{FIELD_MANAGER, Kind, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
 use crate::client::conditions::{patch_conditions, removal};
 use crate::client::{Failure, within};
@@ -33,8 +35,6 @@ use crate::core::strategy::{Share, Strategy, is_setting};
 use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
 
-/// Who writes, for the API server's records.
-const FIELD_MANAGER: &str = "yurt-ds-ctl";
 /// How often it is looked at again when somebody else wrote between the look and the write.
 const ATTEMPTS: usize = 5;
 /// How long a running controller gets to notice a pause or the end, and how often that is looked at.
@@ -85,9 +85,8 @@ pub(super) async fn eject(
         }
         if standing.is_replacing() {
             let _ = screen.print(&format!("{key} is paused first.\n"));
-            if standing.pause(context).await? {
-                standing.await_pause(context).await?;
-            }
+            standing.pause(context).await?;
+            standing.await_pause(context).await?;
             continue;
         }
         if standing.hand_over(context).await? {
@@ -164,9 +163,10 @@ impl Standing {
             && self.old.nodes > 0
     }
 
-    async fn pause(&self, context: &Context) -> Result<bool, Trouble> {
-        let patch = json!({ "metadata": { "annotations": { PAUSED: "true" } } });
-        self.write(context, "pause", patch).await
+    /// Whatever else was written meanwhile, a pause is right: only that it is the same DaemonSet matters.
+    async fn pause(&self, context: &Context) -> Result<(), Trouble> {
+        let uid = self.set.metadata.uid.as_deref().unwrap_or_default();
+        annotate(context, &self.key, uid, PAUSED, Some("true")).await
     }
 
     /// Waits until the controller says that it is paused; one that is not there says nothing, and replaces nothing.
@@ -185,30 +185,9 @@ impl Standing {
                 "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": native(&self.picture.strategy) },
             });
         }
-        self.write(context, "hand back", patch).await
-    }
-
-    async fn write(
-        &self,
-        context: &Context,
-        doing: &str,
-        mut patch: Value,
-    ) -> Result<bool, Trouble> {
-        patch["metadata"]["uid"] = json!(self.set.metadata.uid);
-        patch["metadata"]["resourceVersion"] = json!(self.set.metadata.resource_version);
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
-        let (api, patch) = (sets(context, &self.key), Patch::Merge(patch));
-        match within(DEADLINE, api.patch(&self.key.name, &params, &patch)).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.failure() == Failure::Conflict => Ok(false),
-            Err(error) => {
-                let doing = format!("{doing} DaemonSet {}", self.key);
-                Err(context.access.explain(&doing, &error))
-            }
-        }
+        let doing = format!("hand back DaemonSet {}", self.key);
+        let (seen, patch) = (&self.set.metadata, (Kind::Merge, patch));
+        write_if_unchanged(context, &doing, &self.key, seen, patch).await
     }
 
     /// Looks until `is`, or until the patience ends (`false`).
