@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream, SelectAll};
@@ -57,7 +58,8 @@ pub(super) struct View {
     pub(super) loaded: Timestamp,
     budgets: Budgets,
     versions: Versions,
-    watches: SelectAll<BoxStream<'static, Change>>,
+    /// Never locked: that only lets other threads look at the rest meanwhile.
+    watches: Mutex<SelectAll<BoxStream<'static, Change>>>,
 }
 
 /// A DaemonSet as it was listed.
@@ -128,7 +130,7 @@ impl View {
             loaded: now,
             budgets: Budgets::default(),
             versions: Versions::default(),
-            watches: SelectAll::new(),
+            watches: Mutex::default(),
         };
         view.load_sets(access, scope).await?;
         Ok(view)
@@ -360,7 +362,12 @@ impl View {
             Some(following?.next().await)
         });
         let changes = events.map(move |event| event.map_or(Change::Over, &change));
-        self.watches.push(changes.boxed());
+        self.watches().push(changes.boxed());
+    }
+
+    fn watches(&mut self) -> &mut SelectAll<BoxStream<'static, Change>> {
+        let watches = self.watches.get_mut();
+        watches.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a change, and takes in everything that is told within `gather` after it.
@@ -368,14 +375,14 @@ impl View {
     /// Taking in is all that happens meanwhile: on a large fleet hundreds of changes come in that time, and whoever took in
     /// one of them per look would be minutes behind.
     pub(super) async fn changed(&mut self, gather: Duration, now: impl Fn() -> Timestamp) -> Step {
-        let mut next = self.watches.next().await;
+        let mut next = self.watches().next().await;
         let end = Instant::now() + gather;
         loop {
             let step = next.map_or(Step::Outdated, |change| self.take(change, now()));
             if step == Step::Outdated {
                 return step;
             }
-            match timeout_at(end, self.watches.next()).await {
+            match timeout_at(end, self.watches().next()).await {
                 Ok(more) => next = more,
                 Err(_) => return Step::Changed,
             }
