@@ -168,6 +168,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
     Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
         replaces: true,
+        earlier: None,
         evictions: Default::default(),
         successions: Default::default(),
         way_back: Default::default(),
