@@ -10,6 +10,10 @@ check:
 test *ARGS:
     cargo test {{ ARGS }}
 
+# The same with all that they can search, as `check` runs them.
+deep *ARGS:
+    YURT_DS_DEEP=1 cargo test {{ ARGS }}
+
 # Formats, then lints as strictly as `check`.
 lint:
     cargo fmt

@@ -41,3 +41,6 @@ pub mod sim;
 
 #[cfg(test)]
 mod documents;
+#[cfg(test)]
+#[path = "../tests/support/machine.rs"]
+mod machine;

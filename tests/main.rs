@@ -10,6 +10,7 @@
 //!   `agents` are the nodes' ota-servers with their owners, behind a `link` that can be cut; `said` is what they answer,
 //!   `asking` the steps of a story in which they are asked, `forged` pods that only look as if they could be upgraded;
 //!   `typed` is what a person types after `yurt-ds ctl` in the middle of a story.
+//!   `machine` is how far all of them search (`YURT_DS_DEEP`), and how long a busy one may take.
 
 mod support {
     pub(crate) mod agents;
@@ -19,6 +20,7 @@ mod support {
     pub(crate) mod embedded;
     pub(crate) mod forged;
     pub(crate) mod link;
+    pub(crate) mod machine;
     pub(crate) mod monitor;
     pub(crate) mod objects;
     pub(crate) mod picture;

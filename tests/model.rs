@@ -7,8 +7,8 @@
 //!            always: no violation        whenever nothing moves any more: the fleet has converged
 //! ```
 //!
-//! A test has a limit of states, so that all of them take a minute or two. `YURT_DS_MODEL_STATES=N` sets another one, `0`
-//! none; `cargo test --test main model:: -- --nocapture` prints what was explored.
+//! A test has a limit of states, so that all of them take a minute or so; with `YURT_DS_DEEP=N` it is the one of CI, N times.
+//! `cargo test --test main model:: -- --nocapture` prints what was explored.
 //!
 //! - `rules`: the fleet of a test; `state`: the cluster; `canonical`: equal situations as equal values.
 //! - `steps`: what can happen; `view`: what our controller sees; `judge`: what it decides, and whether it may; `writes`: what

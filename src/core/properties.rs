@@ -2,7 +2,7 @@
 //!
 //! Here: one decision over a random fleet. In `story`: many decisions that drive a small model of a cluster, `world`,
 //! from a random story to its end. The seed is fixed, so that a run can be repeated; PROPTEST_RNG_SEED and
-//! PROPTEST_CASES ask for others.
+//! PROPTEST_CASES ask for others, YURT_DS_DEEP=1 for as many cases as CI tries.
 
 mod evictions;
 mod guarded;
@@ -29,12 +29,22 @@ use super::budget::BATCH;
 use super::classify::later;
 use super::*;
 use crate::core::Strategy;
+use crate::machine;
 
 /// The seed of every run, unless the environment asks for another.
 const SEED: u64 = 20;
 
+/// How many cases a property is tried with, unless the environment asks for another number; and when all are tried.
+const CASES: [usize; 2] = [64, 256];
+
 fn config() -> ProptestConfig {
-    let asked = ProptestConfig::default();
+    let mut asked = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        let [few, all] = CASES;
+        asked.cases = machine::limit(few, all)
+            .try_into()
+            .expect("a number of cases");
+    }
     let rng_seed = match asked.rng_seed {
         RngSeed::Random => RngSeed::Fixed(SEED),
         fixed => fixed,

@@ -9,9 +9,10 @@ use super::reversal::are_slots_lost;
 use super::rules::Rules;
 use super::state::{Pod, State, View};
 use super::steps::Step;
+use crate::support::machine;
 
-/// States that a test looks at, unless the environment asks for another number.
-const STATES: usize = 100_000;
+/// States that a test looks at, and that it looks at when all is tried.
+const STATES: [usize; 2] = [5_000, 100_000];
 /// Of so many states one is followed to its end.
 const SAMPLE: u64 = 256;
 /// Steps after which a fleet in which nothing fails any more has to be at rest.
@@ -128,19 +129,14 @@ pub(crate) type Counterexample = (&'static str, Vec<(State, Option<Step>)>);
 /// Explores `rules`, prints how far that went.
 #[expect(clippy::disallowed_methods, reason = "says how long it took")]
 pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
-    let limit = std::env::var("YURT_DS_MODEL_STATES").ok();
-    let limit = limit.map_or(STATES, |text| text.parse().expect("a number of states"));
-    let checker = rules.checker().threads(2);
-    let checker = match limit {
-        0 => checker,
-        limit => checker.target_state_count(limit),
-    };
+    let [few, all] = STATES;
+    let limit = machine::limit(few, all);
+    let checker = rules.checker().threads(2).target_state_count(limit);
     let begin = std::time::Instant::now();
     let checker = checker.spawn_bfs().join();
-    let extent = match limit {
-        0 => "all",
-        limit if checker.state_count() < limit => "all",
-        _ => "the first",
+    let extent = match checker.state_count() < limit {
+        true => "all",
+        false => "the first",
     };
     println!(
         "{name}: {extent} {} states ({} with repeats), {} steps deep, {:.1} s",

@@ -25,6 +25,7 @@ use yurt_ds::sim::{daemonset, gc, job, scheduler};
 
 use super::agents::{Agent, Setup, Stream};
 use super::link::{self, Asked};
+use super::machine;
 use super::player::play;
 use super::story::{Pace, Story};
 use super::suite::Entry;
@@ -97,16 +98,19 @@ impl fmt::Display for Setting {
     }
 }
 
-/// What a story with that many nodes is played on.
+/// What a story with that many nodes is played on: each Kubernetes once, with uneven nodes where it can; or all there is.
 fn settings(name: &str, nodes: usize, older: Option<u32>) -> Vec<Setting> {
     let versions = || [KUBERNETES].into_iter().chain(older);
-    let uneven = versions()
-        .filter(|_| nodes <= MANY)
-        .map(|minor| Setting::uneven(minor, name));
-    versions().map(Setting::in_step).chain(uneven).collect()
+    let in_step = versions().map(Setting::in_step);
+    let uneven = versions().map(|minor| Setting::uneven(minor, name));
+    match (nodes <= MANY, machine::is_deep()) {
+        (false, _) => in_step.collect(),
+        (true, false) => uneven.collect(),
+        (true, true) => in_step.chain(uneven).collect(),
+    }
 }
 
-/// Plays the scenario of this name: with nodes in step and with uneven ones, on an older Kubernetes too if there is one.
+/// Plays the scenario of this name on all of its settings.
 pub(crate) fn run(all: &[Entry], name: &str, older: Option<u32>) {
     let entry = all
         .iter()
