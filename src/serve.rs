@@ -185,6 +185,7 @@ fn respond(status: StatusCode, kind: &'static str, body: String) -> Response<Ful
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::BUSY;
     use crate::shutdown;
     use std::io::{Read as _, Write as _};
 
@@ -231,7 +232,7 @@ mod tests {
         let bytes = bytes.to_owned();
         let talked = tokio::task::spawn_blocking(move || {
             let mut stream = std::net::TcpStream::connect(address).unwrap();
-            let limit = HEADER_TIMEOUT + Duration::from_secs(5);
+            let limit = HEADER_TIMEOUT + Duration::from_secs(1) * BUSY;
             stream.set_read_timeout(Some(limit)).unwrap();
             stream.write_all(&bytes).unwrap();
             let mut answer = Vec::new();

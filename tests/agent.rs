@@ -14,12 +14,19 @@ use yurt_ds::sim::cluster::{Fault, RequestInfo};
 
 use crate::support::agents::{Agent, Answer, other_addresses};
 use crate::support::link::Way;
+use crate::support::machine::BUSY;
 use crate::support::served::{Running, Served, node, path};
 
 const DISCONNECTED: &str = "OTA upgrade is not allowed when node is disconnected to cloud";
 
-/// Honest calls are answered within 50 ms; a machine that builds and tests at once may take longer now and then.
-const HONEST: Duration = Duration::from_millis(50);
+/// Honest calls are answered within 50 ms on a quiet machine.
+const HONEST: Duration = Duration::from_millis(50 * BUSY as u64);
+
+/// Whoever has to wait for what hangs is told so within five seconds on a quiet machine.
+const SOON: Duration = Duration::from_secs(5 * BUSY as u64);
+
+/// So long an agent waits for a list of pods before it asks once more.
+const GIVEN_UP: Duration = Duration::from_secs(30);
 
 fn play<F: Future<Output = anyhow::Result<()>>>(story: F) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -41,7 +48,7 @@ async fn read(agent: &Agent) -> anyhow::Result<Vec<String>> {
 
 /// Asks again and again until that is the status.
 async fn until(agent: &Agent, method: &str, path: &str, status: u16) -> anyhow::Result<Answer> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + SOON;
     loop {
         let answer = agent.call(method, path, &[]).await?;
         if answer.status == status {
@@ -75,11 +82,7 @@ async fn holds_out<G>(
             let is_known = status == 503 && text == DISCONNECTED
                 || status == 500 && text.starts_with("Get pod failed, ");
             assert!(is_known, "{status} {text}");
-            assert!(
-                begin.elapsed() < Duration::from_secs(5),
-                "{:?}",
-                begin.elapsed()
-            );
+            assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -184,11 +187,7 @@ fn a_deletion_that_hangs_is_told_soon_and_does_not_happen_later() {
             (answer.status.as_u16(), answer.text().as_str()),
             (500, "Apply update failed")
         );
-        assert!(
-            begin.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begin.elapsed()
-        );
+        assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
         drop(hangs);
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(served.pod_on(1).await?.uid(), before);
@@ -203,7 +202,7 @@ fn started_offline_it_serves_the_last_state_and_says_how_old_it_is() {
         let served = Served::start(1).await?;
         let running = served.ready_agent(1).await?;
         let before = read(&running.agent).await?;
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        served.until_kept(&node(1)).await?;
         drop(running);
         served.link.set(Way::Cut);
         let running = served.agent(&node(1), &node(1)).await?;
@@ -211,17 +210,13 @@ fn started_offline_it_serves_the_last_state_and_says_how_old_it_is() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         let answer = running.agent.call("GET", "/pods", &[]).await?;
         let age: u64 = answer.header("x-cache-age").parse()?;
-        assert!((2..60).contains(&age), "{age}");
+        assert!((2..60 * u64::from(BUSY)).contains(&age), "{age}");
         served.link.set(Way::Frozen);
         drop(running);
         let begin = Instant::now();
         let running = served.agent(&node(1), &node(1)).await?;
         assert_eq!(read(&running.agent).await?, before);
-        assert!(
-            begin.elapsed() < Duration::from_secs(3),
-            "{:?}",
-            begin.elapsed()
-        );
+        assert!(begin.elapsed() < GIVEN_UP / 2, "{:?}", begin.elapsed());
         Ok(())
     });
 }
@@ -230,8 +225,9 @@ fn started_offline_it_serves_the_last_state_and_says_how_old_it_is() {
 fn a_node_that_was_renamed_does_not_serve_the_pods_of_its_old_name() {
     play(async {
         let served = Served::start(2).await?;
-        drop(served.ready_agent(1).await?);
-        tokio::time::sleep(Duration::from_secs(2)).await;
+        let running = served.ready_agent(1).await?;
+        served.until_kept(&node(1)).await?;
+        drop(running);
         served.link.set(Way::Cut);
         let running = served.agent(&node(2), &node(1)).await?;
         let answer = running.agent.call("GET", "/pods", &[]).await?;
@@ -292,7 +288,9 @@ fn a_port_that_is_taken_ends_the_second_agent_with_a_sentence() {
 fn killed_at_any_moment_it_starts_again_with_a_whole_state() {
     play(async {
         let served = Served::start(1).await?;
-        drop(served.ready_agent(1).await?);
+        let running = served.ready_agent(1).await?;
+        served.until_kept(&node(1)).await?;
+        drop(running);
         let name = served.pod_on(1).await?.name_any();
         let pods = served.pods();
         let busy = tokio::spawn(async move {
@@ -343,7 +341,7 @@ async fn honest(running: &Running) -> anyhow::Result<Vec<Duration>> {
 fn assert_quick(times: &[Duration]) {
     let median = times[times.len() / 2];
     assert!(median < HONEST, "{times:?}");
-    assert!(times[times.len() - 1] < HONEST * 100, "{times:?}");
+    assert!(times[times.len() - 1] < SOON, "{times:?}");
 }
 
 #[test]
@@ -364,7 +362,7 @@ fn five_hundred_silent_connections_keep_nobody_waiting() {
         tokio::time::sleep(Duration::from_secs(6)).await;
         for stream in &mut silent {
             let mut rest = Vec::new();
-            let ended = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest));
+            let ended = tokio::time::timeout(SOON, stream.read_to_end(&mut rest));
             assert!(ended.await.is_ok(), "a silent connection is still open");
         }
         assert_quick(&honest(&running).await?);
@@ -411,7 +409,7 @@ fn three_hundred_junk_requests_keep_nobody_waiting_and_cost_no_api_request() {
         let took = begin.elapsed();
         assert_eq!(honest_answer.status, 200, "{}", honest_answer.text());
         // Client, junk, agent and API server share this machine: what is excluded is waiting for the junk to end.
-        assert!(took < HONEST * 100, "{took:?}");
+        assert!(took < SOON, "{took:?}");
         assert_quick(&honest(&running).await?);
         for answer in junk {
             let answer = answer.await??;
@@ -558,7 +556,7 @@ async fn raw(running: &Running, request: &[u8]) -> anyhow::Result<Option<u16>> {
     let mut stream = TcpStream::connect(running.address).await?;
     let _refused_early = stream.write_all(request).await;
     let mut head = [0; 64];
-    let read = tokio::time::timeout(Duration::from_secs(8), stream.read(&mut head)).await;
+    let read = tokio::time::timeout(SOON, stream.read(&mut head)).await;
     let Ok(Ok(read)) = read else { return Ok(None) };
     let head = String::from_utf8_lossy(&head[..read]).into_owned();
     let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());

@@ -18,12 +18,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use super::link::Link;
+use super::machine::BUSY;
 
 /// What the owner of a node types: the port of the specification. Tests listen elsewhere, agents do not mind.
 pub(crate) const HOST: &str = "127.0.0.1:10267";
 
 /// The longest that an answer may take: agents promise less, machines are busy.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(10 * BUSY as u64);
 
 /// A connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::agents::{Agent, Answer, Setup};
 use super::link::{Asked, Link, Way};
+use super::machine::BUSY;
 use super::picture::{Picture, uid};
 use super::player::Stage;
 use super::said::{Names, Said, Shown, a_pod_list};
@@ -110,7 +111,7 @@ impl Story {
             pod_of: node,
             action,
             said,
-            patience: secs(120),
+            patience: secs(6) * BUSY,
         }))
     }
 
@@ -265,7 +266,7 @@ impl Stage {
     }
 
     async fn shows(&self, node: usize, shown: &Shown) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + Duration::from_secs(3) * BUSY;
         loop {
             let found = self.shows_now(node, shown).await;
             if found.is_ok() || Instant::now() > deadline {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use yurt_ds::client::Role;
 
 use super::agents::Setup;
+use super::machine::BUSY;
 use super::player::from;
 
 /// Namespace and service account of manifests/base.
@@ -129,7 +130,7 @@ impl Process {
 
     /// The address that it says it listens on.
     pub(crate) async fn address(&mut self) -> anyhow::Result<SocketAddr> {
-        for _ in 0..600 {
+        for _ in 0..200 * BUSY {
             if let Some(address) = listening(&self.log()) {
                 return Ok(address);
             }
@@ -138,7 +139,7 @@ impl Process {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        bail!("no address after 30 s in its log\n{}", self.tail())
+        bail!("no address in its log\n{}", self.tail())
     }
 
     /// All of its log.
@@ -242,7 +243,7 @@ async fn token(client: &Client, namespace: &str, account: &str) -> anyhow::Resul
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), namespace);
     let request: TokenRequest =
         from(json!({ "spec": { "audiences": [], "expirationSeconds": 7200 } }))?;
-    for _ in 0..50 {
+    for _ in 0..50 * BUSY {
         let made = accounts
             .create_token_request(account, &PostParams::default(), &request)
             .await;

@@ -16,6 +16,7 @@ use yurt_ds::sim::kubelet::{NodeSpec, Rule};
 
 use super::asking::Agents;
 use super::checks::{Check, all_available};
+use super::machine::BUSY;
 use super::monitor::Monitor;
 use super::objects::{DAEMON, Daemon};
 use super::picture::{Picture, node_name, uid};
@@ -157,7 +158,10 @@ impl Stage {
     async fn perform(&self, step: &Step) -> Result<(), String> {
         match step {
             Step::Until(check) => self.until(check).await,
-            Step::UntilWithin(check, limit) => self.monitor.lock().await.until(check, *limit).await,
+            Step::UntilWithin(check, limit) => {
+                let limit = self.patience(*limit);
+                self.monitor.lock().await.until(check, limit).await
+            }
             Step::Wait(time) => {
                 self.monitor
                     .lock()
@@ -176,11 +180,13 @@ impl Stage {
 
     /// Waits until `check` holds, for as long as one has to wait on this cluster.
     pub(crate) async fn until(&self, check: &Check) -> Result<(), String> {
-        let limit = self
-            .world
-            .pace
-            .pick(Duration::from_secs(900), Duration::from_secs(300));
+        let limit = Duration::from_secs(45) * BUSY;
         self.monitor.lock().await.until(check, limit).await
+    }
+
+    /// So long for something that takes `time` on a quiet machine: virtual time is the same on a busy one.
+    pub(crate) fn patience(&self, time: Duration) -> Duration {
+        self.world.pace.pick(time, time * BUSY)
     }
 
     /// Nobody asks for anything, once what was under way is done.
@@ -189,14 +195,20 @@ impl Stage {
             let quiet = Check::new("quiet", |_| Ok(()));
             self.monitor.lock().await.throughout(&quiet, time).await
         };
-        watch(self.lag()).await?;
         let requests = || {
             self.world
                 .backend
                 .requests(&self.name)
                 .map_err(|error| format!("{error:#}"))
         };
-        let before = requests()?;
+        let mut before = requests()?;
+        for _ in 0..BUSY {
+            watch(self.lag()).await?;
+            let now = requests()?;
+            if std::mem::replace(&mut before, now) == now || self.world.pace == Pace::Virtual {
+                break;
+            }
+        }
         watch(time).await?;
         match requests()? - before {
             0 => Ok(()),
@@ -336,7 +348,7 @@ impl Stage {
         let owner = daemons.get(DAEMON).await?.metadata.uid.unwrap_or_default();
         self.excuse(&owner).await;
         daemons.delete(DAEMON, params).await?;
-        for _ in 0..600 {
+        for _ in 0..200 * BUSY {
             let gone = daemons
                 .get_opt(DAEMON)
                 .await?
@@ -353,7 +365,7 @@ impl Stage {
     /// are not seen while a story keeps the API server down.
     async fn await_return(&self, nodes: &[usize]) {
         let names: Vec<String> = nodes.iter().map(|node| self.node(*node)).collect();
-        for _ in 0..100 {
+        for _ in 0..self.world.pace.pick(100, 30 * BUSY) {
             let seen = |picture: &Picture| names.iter().all(|name| picture.is_node_ready(name));
             if self.see(seen).await {
                 return;

@@ -22,6 +22,7 @@ use yurt_ds::sim::world::{Setup as WorldSetup, World};
 use super::agents::{Agent, Setup};
 use super::binary::{ANY_PORT, Process, agent_command};
 use super::link::{Link, Proxy};
+use super::machine::BUSY;
 use super::objects::{DAEMON, Daemon, NEW, image_patch};
 use super::picture::{condition_of, controller_of};
 use super::player::from;
@@ -90,7 +91,7 @@ impl Served {
     }
 
     async fn until_announced(&self, nodes: usize, status: &str) -> anyhow::Result<()> {
-        for _ in 0..600 {
+        for _ in 0..600 * BUSY {
             let pods = self.pods().list(&ListParams::default()).await?;
             let is_announced = |pod: &&Pod| {
                 condition_of(pod, "PodNeedUpgrade").is_some_and(|found| found.status == status)
@@ -101,7 +102,7 @@ impl Served {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        bail!("not every pod is announced as {status} after 30 s")
+        bail!("not every pod is announced as {status}")
     }
 
     /// Its pods.
@@ -160,18 +161,30 @@ impl Served {
         })
     }
 
-    /// The same, and waits until it knows its pods.
+    /// Waits until an agent with this home has written down what it knows.
+    pub(crate) async fn until_kept(&self, home: &str) -> anyhow::Result<()> {
+        let kept = self.home(home).join("pods.json");
+        for _ in 0..60 * BUSY {
+            if kept.exists() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("{} is not written", kept.display())
+    }
+
+    /// The same as `agent`, and waits until it knows its pods.
     pub(crate) async fn ready_agent(&self, number: usize) -> anyhow::Result<Running> {
         let name = node(number);
         let running = self.agent(&name, &name).await?;
-        for _ in 0..300 {
+        for _ in 0..300 * BUSY {
             let answer = running.agent.call("GET", "/ready", &[]).await?;
             if answer.status == 200 {
                 return Ok(running);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        bail!("the agent is not ready after 15 s")
+        bail!("the agent does not become ready")
     }
 
     /// From now on requests of agents go wrong as the rule says, until the guard drops.

@@ -14,6 +14,7 @@ use yurt_ds::sim::kubelet::Kubelets;
 
 use super::agents::{Agent, Setup};
 use super::link::Asked;
+use super::machine::BUSY;
 use super::player::has_service_account;
 use super::story::Pace;
 
@@ -165,19 +166,19 @@ impl World {
             return Ok(());
         }
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), namespace);
-        for _ in 0..300 {
+        for _ in 0..100 * BUSY {
             if has_service_account(&accounts).await {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        bail!("no service account `default` in {namespace} after 30 s")
+        bail!("no service account `default` in {namespace}")
     }
 
     /// Waits until a new quota is in force.
     pub(crate) async fn await_quota(&self, namespace: &str) -> anyhow::Result<()> {
         let quotas = Api::<ResourceQuota>::namespaced(self.client.clone(), namespace);
-        for _ in 0..300 {
+        for _ in 0..100 * BUSY {
             let quota = quotas.get("none").await.context("read the quota")?;
             if quota.status.is_some_and(|status| status.hard.is_some())
                 || !self.backend.has_service_accounts()
@@ -186,6 +187,6 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        bail!("the quota in {namespace} is not in force after 30 s")
+        bail!("the quota in {namespace} is not in force")
     }
 }

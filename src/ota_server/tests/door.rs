@@ -7,10 +7,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::super::{serve, serve_stream};
 use super::*;
+use crate::machine::BUSY;
 use crate::shutdown;
 
-/// The longest that an honest call may take here, where much runs beside it.
-const HONEST: Duration = Duration::from_secs(2);
+/// The longest that an honest call may take: less than the five seconds for which one who says nothing is waited for.
+const HONEST: Duration = Duration::from_millis(200 * BUSY as u64);
 
 /// An agent on a port, and its end.
 struct Door {
@@ -36,7 +37,7 @@ async fn real() -> (World, Agent) {
     world.clock = Clock::System;
     world.create("a", NODE).await;
     let agent = Agent::start(world.config()).unwrap();
-    for _ in 0..500 {
+    for _ in 0..100 * BUSY {
         if agent.is_live() {
             break;
         }
@@ -50,7 +51,7 @@ async fn talk(address: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
-    let _reset = tokio::time::timeout(10 * SECOND, stream.read_to_end(&mut answer)).await;
+    let _reset = tokio::time::timeout(SECOND * BUSY, stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 

@@ -10,6 +10,7 @@ use kube::core::WatchEvent;
 use serde_json::json;
 
 use super::{Cluster, Fault, RequestInfo, cluster, config_map};
+use crate::machine::BUSY;
 
 fn maps(cluster: &Cluster) -> Api<ConfigMap> {
     Api::namespaced(cluster.client("test"), "default")
@@ -221,7 +222,7 @@ async fn a_socket_serves_until_its_shutdown_and_refuses_while_the_server_is_away
     cluster.start();
     assert!(ask().await.starts_with("HTTP/1.1 200"));
     close.send(()).unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(10), server).await;
+    let ended = tokio::time::timeout(Duration::from_secs(5) * BUSY, server).await;
     ended.expect("the server ends").unwrap().unwrap();
 }
 
