@@ -114,6 +114,7 @@ fn unknown_field() -> Value {
 }
 
 scenarios! {
+    vary because "revisions are made, hashed and merged by the native controller of that version";
     fn s42_given_a_cluster_whose_native_controller_computes_other_hashes_then_steady_state_has_zero_writes(_pace) {
         Story::on(3)
             .annotate("paused", "true")

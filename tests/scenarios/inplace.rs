@@ -66,6 +66,7 @@ fn complete() -> Check {
 }
 
 scenarios! {
+    vary because "which fields of a running pod may change is validated by the API server, which learned more of them (resize, sidecars)";
     /// Also spec/advanced-daemonset.md §10, 4 and 5.
     fn s98_given_in_place_if_possible_then_an_image_keeps_the_pod_and_any_other_change_makes_a_new_one(pace) {
         Story::on(4)

@@ -46,6 +46,7 @@ fn finalizers(finalizers: &[&str]) -> Value {
 }
 
 scenarios! {
+    vary because "readiness gates and labels are patched into pods whose status others write, too";
     fn s100_given_a_hooked_pod_then_it_is_marked_once_and_goes_only_when_its_hook_is_gone(pace) {
         let by_label = waiting(3)
             .throughout(untouched(1..=3).and(preparing([1])), pace.pick(300, 8))

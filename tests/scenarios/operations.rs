@@ -96,6 +96,7 @@ async fn mend(stage: Stage) -> anyhow::Result<()> {
 }
 
 scenarios! {
+    vary because "the native controller, the Lease and the watches are stopped, delayed and broken";
     fn s89_given_the_updater_killed_at_any_write_and_restarted_then_converges_budget_never_exceeded(pace) {
         let moments = [Moment::Before, Moment::After];
         let writes = pace.pick(14, 6);

@@ -60,6 +60,7 @@ fn kept_beside() -> Check {
 }
 
 scenarios! {
+    vary because "conditions are patched into the status of pods, whose validation and whose own conditions changed (observedGeneration)";
     fn s53_given_ota_and_a_fresh_rollout_then_every_pod_has_podneedupgrade_false_and_after_the_image_change_true_with_the_hash(pace) {
         ota()
             .remember()

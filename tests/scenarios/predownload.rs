@@ -53,6 +53,7 @@ fn lists(story: Story, nodes: &'static [usize], image: &'static str) -> Story {
 }
 
 scenarios! {
+    vary because "images are pulled by Jobs, and how those fail and report changed (podReplacementPolicy, suspended and terminating pods)";
     fn s99_given_a_parallelism_then_at_most_that_many_nodes_pull_at_once_and_before_their_replacement(pace) {
         let slow = pulled_in(pace.pick(120, 6));
         let required = pulling(4, "50%", "required")

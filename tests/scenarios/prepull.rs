@@ -176,6 +176,7 @@ fn long_names() -> Value {
 }
 
 scenarios! {
+    vary because "images are pulled by Jobs, and how those fail and report changed (podReplacementPolicy, suspended and terminating pods)";
     fn s79_imagepull_then_podimageready_true_with_the_hash_then_upgrade_starts_without_a_pull(pace) {
         let (pull, upgrade) = pace.pick((300, 10), (40, 25));
         ends_well(pulling(pull))

@@ -152,6 +152,7 @@ pub(super) fn pulled_in(seconds: u64) -> Behaviour {
 }
 
 scenarios! {
+    vary because "agents list, watch and patch as their own service account, and how watches begin and what tokens say changed";
     fn s61_get_pods_answers_200_with_a_podlist_in_which_the_pod_carries_podneedupgrade_true(_pace) {
         ota()
             .agent(1)

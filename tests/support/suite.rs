@@ -8,6 +8,9 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     /// Tells it.
     pub(crate) tell: fn(Pace) -> Scenario,
+    /// Why it may end otherwise on an older Kubernetes. Without a reason it is the same everywhere: what it needs of the API
+    /// server and of the native controller (DaemonSets, pods, nodes, their watches, deletion) the others need, too.
+    pub(crate) varies: Option<&'static str>,
 }
 
 impl Entry {
@@ -38,28 +41,31 @@ impl Entry {
     }
 }
 
-/// At most one minor version.
-macro_rules! older {
+/// At most one value.
+macro_rules! perhaps {
     () => {
         None
     };
-    ($minor:literal) => {
-        Some($minor)
+    ($value:literal) => {
+        Some($value)
     };
 }
-pub(crate) use older;
+pub(crate) use perhaps;
 
-/// Declares scenarios: each function becomes a test on the embedded cluster and an entry of `ALL`. After `also on minor version 28;` the
-/// embedded cluster plays each as that Kubernetes, too.
+/// Declares scenarios: each function becomes a test on the embedded cluster and an entry of `ALL`. `vary because "…";` says why they
+/// may end otherwise on an older Kubernetes; after `also on minor version 28;` the embedded cluster plays each as that, too.
 macro_rules! scenarios {
-    ($(also on minor version $minor:literal;)? $($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
+    ($(vary because $why:literal;)? $(also on minor version $minor:literal;)? $($(#[doc = $doc:literal])* fn $name:ident($pace:ident) $body:block)*) => {
         /// The older Kubernetes on which they are played too.
-        const OLDER: Option<u32> = $crate::support::suite::older!($($minor)?);
+        const OLDER: Option<u32> = $crate::support::suite::perhaps!($($minor)?);
+        /// Why they may end otherwise on an older one.
+        const VARY: Option<&str> = $crate::support::suite::perhaps!($($why)?);
         /// The scenarios of this file.
         pub(crate) const ALL: &[$crate::support::suite::Entry] = &[$(
             $crate::support::suite::Entry {
                 name: stringify!($name),
                 tell: |$pace: $crate::support::story::Pace| -> $crate::support::story::Scenario { ($body).into() },
+                varies: VARY,
             }
         ),*];
         $(
