@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::log::Format;
 use crate::sim::show::args::SimArgs;
@@ -59,8 +59,22 @@ impl Cli {
     }
 }
 
-/// What is logged when nothing is said.
-const LEVELS: &str = "info,kube_client=off,kube_runtime=warn";
+/// What is logged when nothing is said. Watches that fail are told by who runs them, not once more per attempt.
+const LEVELS: &str = "info,kube_client=off,kube_runtime=error";
+
+/// What can be said about the log. A single word is a level: taken for a target, as the library does, it would switch off
+/// everything else.
+fn levels(text: &str) -> Result<Targets, String> {
+    let expected = "expected one of error, warn, info, debug, trace, off, and TARGET=LEVEL, with commas in between";
+    let words = text.split(',').filter(|word| !word.contains('='));
+    for word in words {
+        if word.is_empty() || word.parse::<LevelFilter>().is_err() {
+            return Err(format!("{word:?} is not a level; {expected}"));
+        }
+    }
+    let targets = text.parse::<Targets>();
+    targets.map_err(|error| format!("{error}; {expected}"))
+}
 
 /// Flags about log lines.
 #[derive(Clone, Debug, Args)]
@@ -71,6 +85,7 @@ pub struct LogArgs {
         global = true,
         env = "YURT_DS_LOG_LEVEL",
         default_value = LEVELS,
+        value_parser = levels,
         value_name = "LEVELS",
         help_heading = "Log"
     )]
@@ -142,6 +157,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_with_what_is_expected() {
+        for text in ["foo", "info,foo", "", "inf", "yurt_ds=loud"] {
+            let refused = Cli::try_parse_from(["yurt-ds", "--log-level", text, "sim"]);
+            let refused = refused.expect_err(text).to_string();
+            assert!(refused.contains("--log-level"), "{refused}");
+            assert!(refused.contains("expected one of error, warn"), "{refused}");
+        }
+        for text in ["off", "DEBUG", "info,kube_client=debug", LEVELS] {
+            let taken = Cli::try_parse_from(["yurt-ds", "--log-level", text, "sim"]);
+            assert_eq!(
+                taken.unwrap().log.log_level,
+                text.parse::<Targets>().unwrap()
+            );
+        }
     }
 
     #[test]
