@@ -12,6 +12,7 @@
 
 mod apply;
 mod caches;
+pub mod complaints;
 mod engine;
 pub mod events;
 mod feed;
@@ -38,6 +39,7 @@ use crate::client::{self, Role, Source};
 use crate::clock::Clock;
 use crate::serve::{self, Readiness};
 use crate::shutdown::{self, Shutdown};
+use complaints::Complaints;
 use engine::{Engine, Parts};
 use events::Events;
 use lease::{Election, Settings};
@@ -112,8 +114,11 @@ pub async fn run(config: Config, shutdown: Shutdown) {
         readiness.wait_for(resource);
     }
     let (identity, namespace) = (settings.identity.clone(), settings.namespace.clone());
+    let complaints = Complaints::default();
     let election = if elects {
-        Election::start(client.clone(), settings, clock.clone(), metrics.clone())
+        let metrics = metrics.clone();
+        let complaints = complaints.clone();
+        Election::start(client.clone(), settings, clock.clone(), metrics, complaints)
     } else {
         Election::alone(&metrics)
     };
@@ -128,7 +133,7 @@ pub async fn run(config: Config, shutdown: Shutdown) {
         events.clone(),
         leadership.clone(),
     ));
-    let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone());
+    let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone(), complaints);
     let watches = [caches.version(), caches.sets(), caches.revisions()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
     let puller = Puller::start(prepull::Parts {

@@ -1,6 +1,6 @@
 //! The watches: each is one task that turns what the API server says into [`Input`]s for the engine.
 //!
-//! A watch that fails begins again after a pause that grows to ten seconds; what it missed arrives as a complete list
+//! A watch that fails begins again after a pause that grows to ten seconds, until it tells something; what it missed arrives as a complete list
 //! between `Init` and `InitDone`, and whatever is not in that list is gone. The queue is bounded: a watch waits when the
 //! engine is busy, and the API server buffers.
 
@@ -8,19 +8,18 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt, utils::Backoff};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tracing::warn;
 
+use super::complaints::Complaints;
 use super::metrics::Metrics;
 use super::server;
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
-use crate::client::WATCH_TIMEOUT_SECONDS;
+use crate::client::{self, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::index::SetKey;
 
 /// Objects per page of a list: small enough that a page never weighs much (nodes take 14 KB each on the wire).
@@ -59,17 +58,23 @@ impl Drop for Watch {
 pub(super) struct Caches {
     client: Client,
     metrics: Arc<Metrics>,
+    complaints: Complaints,
     sender: mpsc::Sender<Input>,
 }
 
 impl Caches {
     /// No watch yet, and where all of them will speak.
-    pub(super) fn new(client: Client, metrics: Arc<Metrics>) -> (Self, mpsc::Receiver<Input>) {
+    pub(super) fn new(
+        client: Client,
+        metrics: Arc<Metrics>,
+        complaints: Complaints,
+    ) -> (Self, mpsc::Receiver<Input>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         (
             Self {
                 client,
                 metrics,
+                complaints,
                 sender,
             },
             receiver,
@@ -135,13 +140,15 @@ impl Caches {
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let (sender, metrics) = (self.sender.clone(), self.metrics.clone());
+        let complaints = self.complaints.clone();
         Watch(tokio::spawn(async move {
-            let mut failing = false;
-            let mut events = watcher(api, config).backoff(Patience::default()).boxed();
+            let mut events = patient(watcher(api, config)).boxed();
             loop {
                 match events.try_next().await {
                     Ok(Some(event)) => {
-                        failing = false;
+                        if tells(&event) {
+                            complaints.answered(resource);
+                        }
                         if sender.send(input(event)).await.is_err() {
                             return;
                         }
@@ -149,10 +156,9 @@ impl Caches {
                     Ok(None) => return,
                     Err(error) => {
                         metrics.watch_restarted(resource);
-                        if !std::mem::replace(&mut failing, true) {
-                            let error = format!("{:#}", anyhow::Error::from(error));
-                            warn!(resource, %error, "A watch failed and is tried again");
-                        }
+                        let failure = failure(&error);
+                        let error = format!("{:#}", anyhow::Error::from(error));
+                        complaints.failed(resource, failure, &error);
                     }
                 }
             }
@@ -165,6 +171,44 @@ pub(super) fn config() -> watcher::Config {
     watcher::Config::default()
         .timeout(WATCH_TIMEOUT_SECONDS)
         .page_size(PAGE)
+}
+
+/// Whether the API server has told something: a list begins before it is asked for.
+pub(super) fn tells<K>(event: &Event<K>) -> bool {
+    !matches!(event, Event::Init)
+}
+
+/// Why a watch or its list failed, by its meaning.
+fn failure(error: &watcher::Error) -> Failure {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => client::failure(error),
+        watcher::Error::WatchError(status) => client::failure(&kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => Failure::Refused,
+    }
+}
+
+/// The same events, with a pause after each failure that grows until the API server tells something.
+pub(super) fn patient<K: Send>(
+    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send {
+    let state = (Box::pin(events), Patience::default(), None);
+    futures::stream::unfold(state, |(mut events, mut patience, pause)| async move {
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+        }
+        let event = events.next().await?;
+        let pause = match &event {
+            Err(_) => patience.next(),
+            Ok(event) if tells(event) => {
+                patience = Patience::default();
+                None
+            }
+            Ok(_) => None,
+        };
+        Some((event, (events, patience, pause)))
+    })
 }
 
 /// Pauses between attempts: half a second, doubling, at most ten.
@@ -190,8 +234,32 @@ impl Iterator for Patience {
     }
 }
 
-impl Backoff for Patience {
-    fn reset(&mut self) {
-        self.0 = FIRST_PAUSE;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::Instant;
+
+    fn refused() -> watcher::Result<Event<Pod>> {
+        let status = kube::core::Status::failure("away", "ServiceUnavailable").with_code(503);
+        Err(watcher::Error::WatchError(Box::new(status)))
+    }
+
+    /// Every attempt to list begins with a word of its own, which says nothing about the API server.
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_while_lists_begin_and_fail_and_start_anew_once_something_is_told() {
+        let attempt = || [Ok(Event::Init), refused()];
+        let attempts = (0..7).flat_map(|_| attempt());
+        let told = attempts.chain([Ok(Event::InitDone), refused(), refused()]);
+        let mut events = patient(futures::stream::iter(told)).boxed();
+        let mut pauses = Vec::new();
+        let mut last = Instant::now();
+        while let Some(event) = events.next().await {
+            if last.elapsed() > Duration::ZERO {
+                pauses.push(last.elapsed().as_millis());
+            }
+            last = Instant::now();
+            drop(event);
+        }
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 500]);
     }
 }

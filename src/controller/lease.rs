@@ -30,6 +30,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{info, warn};
 
+use super::complaints::Complaints;
 use super::metrics::Metrics;
 use crate::client::{CallError, Failure, within};
 use crate::clock::Clock;
@@ -42,6 +43,8 @@ const CALL_DEADLINE: Duration = Duration::from_secs(3);
 const RETRY: Duration = Duration::from_secs(1);
 /// What lies between the end of leadership and the end of the Lease, for a write that is on its way.
 const MARGIN: Duration = Duration::from_secs(5);
+/// What is asked for, in complaints.
+const LEASES: &str = "leases";
 /// Another holder's duration is believed up to here; beyond, ours counts.
 const LONGEST: Duration = Duration::from_secs(3600);
 
@@ -122,7 +125,13 @@ pub struct Election {
 
 impl Election {
     /// Starts to stand for election.
-    pub fn start(client: Client, settings: Settings, clock: Clock, metrics: Arc<Metrics>) -> Self {
+    pub fn start(
+        client: Client,
+        settings: Settings,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        complaints: Complaints,
+    ) -> Self {
         let (sender, leadership) = watch::channel(Leadership::Standby);
         let (end, ended) = shutdown::channel();
         let candidate = Candidate {
@@ -130,9 +139,9 @@ impl Election {
             settings,
             clock,
             metrics,
+            complaints,
             leadership: sender,
             seen: None,
-            failing: false,
         };
         Self {
             leadership,
@@ -175,11 +184,10 @@ struct Candidate {
     settings: Settings,
     clock: Clock,
     metrics: Arc<Metrics>,
+    complaints: Complaints,
     leadership: watch::Sender<Leadership>,
     /// The Lease of another holder as it was last seen.
     seen: Option<Seen>,
-    /// Whether the last request failed; such a thing is logged once.
-    failing: bool,
 }
 
 /// What a holder changes when it renews.
@@ -228,7 +236,7 @@ impl Candidate {
                     began + self.settings.renew_every
                 }
                 Ok(Attempt::Others { expires }) => {
-                    self.failing = false;
+                    self.complaints.answered(LEASES);
                     self.stand_by("the Lease is held by another replica");
                     expires.min(began + self.settings.renew_every)
                 }
@@ -374,7 +382,7 @@ impl Candidate {
         if !self.leads() {
             info!(identity = %self.settings.identity, "Leading");
         }
-        self.failing = false;
+        self.complaints.answered(LEASES);
         self.leadership.send_replace(Leadership::Leader { until });
         self.metrics.leader(true);
         self.metrics.lease_renewed(self.clock.now().as_second());
@@ -388,16 +396,14 @@ impl Candidate {
         }
     }
 
-    fn report(&mut self, error: &CallError) {
-        if !self.failing {
-            let namespace = &self.settings.namespace;
-            warn!(%error, %namespace, lease = names::LEASE, "Cannot read or renew the Lease");
-        }
-        self.failing = true;
+    fn report(&self, error: &CallError) {
+        let (namespace, name) = (&self.settings.namespace, names::LEASE);
+        let text = format!("cannot read or renew the Lease {namespace}/{name}: {error}");
+        self.complaints.failed(LEASES, error.failure(), &text);
     }
 
     /// Empties the Lease, if it is ours, so that the next replica can take it at once.
-    async fn release(mut self) {
+    async fn release(self) {
         if !self.leads() {
             return;
         }

@@ -113,6 +113,7 @@ fn start(server: &Arc<Server>, replica: &'static str) -> Election {
         settings(replica),
         clock,
         Metrics::new(),
+        Complaints::default(),
     )
 }
 

@@ -9,7 +9,6 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
-use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -21,7 +20,7 @@ use super::calls::{self, Calls};
 use super::desk::{Answer, Desk, Step};
 use super::shelf::Shelf;
 use super::{AllWishes, Parts};
-use crate::controller::caches::{self, Patience};
+use crate::controller::caches;
 use crate::controller::lease::Leadership;
 
 /// What has changed within this time is looked at together.
@@ -158,7 +157,9 @@ impl Jobs {
     fn hear(&mut self, told: Option<Told>) {
         match told {
             Some(Told::Job(event)) => {
-                self.recovered();
+                if caches::tells(&event) {
+                    self.recovered();
+                }
                 self.shelf.take_job(*event);
             }
             Some(Told::Pod(event)) => self.shelf.take_pod(*event),
@@ -274,8 +275,7 @@ fn told<K: Clone + Send + 'static>(
     resource: &'static str,
     tell: impl Fn(Box<Event<K>>) -> Told + Send + 'static,
 ) -> impl Stream<Item = Told> + Send {
-    let events = events.backoff(Patience::default());
-    events.map(move |event| match event {
+    caches::patient(events).map(move |event| match event {
         Ok(event) => tell(Box::new(event)),
         Err(error) => Told::Failed(resource, Box::new(error)),
     })

@@ -1,0 +1,152 @@
+//! A log that stays calm while the API server is away: a cause is told at once, then at most every half minute with the
+//! number of failures, and once more when it is over.
+//!
+//! An API server that answers nobody is one cause, whoever notices; anything else that fails is one cause per resource.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::client::Failure;
+
+/// How long a cause that was told is not told again.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// What fails, shared by all who call the API server again and again. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Complaints(Arc<Mutex<BTreeMap<Cause, Complaint>>>);
+
+/// Why something fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// No API server answers.
+    NoAnswer,
+    /// It answers, and this resource cannot be had.
+    Resource(&'static str),
+}
+
+impl Cause {
+    fn of(resource: &'static str, failure: Failure) -> Self {
+        match failure {
+            Failure::Unreachable => Self::NoAnswer,
+            _ => Self::Resource(resource),
+        }
+    }
+}
+
+/// How one cause stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Complaint {
+    /// Since when it holds, if it does.
+    since: Option<Instant>,
+    /// When it was told last.
+    told: Option<Instant>,
+    /// Whether it was told since it holds.
+    known: bool,
+    /// Failures since then.
+    untold: u64,
+}
+
+impl Complaints {
+    /// A call failed and is tried again: says so, if that is news.
+    pub fn failed(&self, resource: &'static str, failure: Failure, error: &str) {
+        if let Some(failures) = self.note_failed(resource, failure) {
+            warn!(resource, failures, %error, "A call failed and is tried again");
+        }
+    }
+
+    /// A call was answered: says so, if it was told that it failed.
+    pub fn answered(&self, resource: &'static str) {
+        for (cause, lasted) in self.note_answered(resource) {
+            let seconds = lasted.as_secs();
+            match cause {
+                Cause::NoAnswer => info!(seconds, "The API server answers again"),
+                Cause::Resource(resource) => info!(resource, seconds, "A call works again"),
+            }
+        }
+    }
+
+    /// How many failures are to be told now; `None`: nothing is.
+    fn note_failed(&self, resource: &'static str, failure: Failure) -> Option<u64> {
+        let now = Instant::now();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let complaint = all.entry(Cause::of(resource, failure)).or_default();
+        complaint.since.get_or_insert(now);
+        complaint.untold += 1;
+        if complaint.told.is_some_and(|told| now < told + SILENCE) {
+            return None;
+        }
+        complaint.told = Some(now);
+        complaint.known = true;
+        Some(std::mem::take(&mut complaint.untold))
+    }
+
+    /// What is over and was told, and how long it lasted.
+    fn note_answered(&self, resource: &'static str) -> Vec<(Cause, Duration)> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut over = Vec::new();
+        for cause in [Cause::NoAnswer, Cause::Resource(resource)] {
+            let Some(complaint) = all.get_mut(&cause) else {
+                continue;
+            };
+            let since = complaint.since.take();
+            if std::mem::take(&mut complaint.known) {
+                over.extend(since.map(|since| (cause, since.elapsed())));
+            }
+        }
+        over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three watches that try every half second for two minutes: what the log of the controller was made of.
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_away_is_told_at_once_then_twice_a_minute_and_when_it_is_back() {
+        let complaints = Complaints::default();
+        let mut told = Vec::new();
+        let began = Instant::now();
+        for _ in 0..240 {
+            for resource in ["daemonsets", "controllerrevisions", "lease"] {
+                let news = complaints.note_failed(resource, Failure::Unreachable);
+                told.extend(news.map(|failures| (began.elapsed().as_secs(), failures)));
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        assert_eq!(told, [(0, 1), (30, 180), (60, 180), (90, 180)]);
+        let over = complaints.note_answered("lease");
+        assert_eq!(over, [(Cause::NoAnswer, Duration::from_secs(120))]);
+        assert_eq!(complaints.note_answered("daemonsets"), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_comes_and_goes_is_no_more_talkative_than_one_that_is_gone() {
+        let complaints = Complaints::default();
+        let mut lines = 0;
+        for _ in 0..120 {
+            let news = complaints.note_failed("nodes", Failure::Unreachable);
+            lines += usize::from(news.is_some());
+            lines += complaints.note_answered("nodes").len();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(lines, 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forbidden_is_told_per_resource_and_does_not_end_because_another_one_is_answered()
+     {
+        let complaints = Complaints::default();
+        let tell = |resource| complaints.note_failed(resource, Failure::Forbidden);
+        assert_eq!((tell("nodes"), tell("pods")), (Some(1), Some(1)));
+        assert_eq!((tell("nodes"), tell("pods")), (None, None));
+        let over = complaints.note_answered("pods");
+        assert_eq!(over, [(Cause::Resource("pods"), Duration::ZERO)]);
+        tokio::time::sleep(SILENCE).await;
+        assert_eq!(tell("nodes"), Some(2));
+    }
+}
