@@ -29,8 +29,9 @@ const LIST_DEADLINE: Duration = Duration::from_secs(30);
 const WATCH_DEADLINE: Duration = Duration::from_secs(10);
 /// The longest that a watch may be silent: it ends by itself before.
 const SILENCE: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 10);
-/// A watch that ends sooner than this, without a word, did not do its work.
-const TOO_SHORT: Duration = Duration::from_secs(1);
+/// A watch that ends sooner than this did not do its work: who opens the connection may be a proxy that closes it again.
+/// Until then the failures before it count on. As long as the longest pause, and far below what a watch lasts.
+const LASTING: Duration = Duration::from_secs(10);
 /// The first pause after a failure; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause.
@@ -113,29 +114,30 @@ impl Watch {
         let opening = self.client.request_events::<Box<RawValue>>(request);
         let events = client::within(WATCH_DEADLINE, opening).await?;
         let mut events = std::pin::pin!(events);
-        let began = tokio::time::Instant::now();
-        self.stands(failures);
-        let mut heard_any = false;
+        self.hear();
+        self.memory.set_live(true);
+        let mut lasting = std::pin::pin!(tokio::time::sleep(LASTING));
+        let mut lasts = false;
         loop {
-            match tokio::time::timeout(SILENCE, events.try_next()).await {
+            let heard = tokio::select! {
+                biased;
+                () = &mut lasting, if !lasts => {
+                    lasts = true;
+                    note_lasting(failures);
+                    continue;
+                }
+                heard = tokio::time::timeout(SILENCE, events.try_next()) => heard,
+            };
+            match heard {
                 Err(_) => return Err(Lost::Silent(format!("silent for {SILENCE:?}"))),
                 Ok(Err(error)) => return Err(CallError::Kube(error).into()),
                 Ok(Ok(Some(event))) => {
                     self.take(event, version)?;
                     self.hear();
-                    heard_any = true;
                 }
-                Ok(Ok(None)) if heard_any || began.elapsed() >= TOO_SHORT => return Ok(()),
+                Ok(Ok(None)) if lasts => return Ok(()),
                 Ok(Ok(None)) => return Err(Lost::Refused("the watch ended at once".to_owned())),
             }
-        }
-    }
-
-    fn stands(&self, failures: &mut u32) {
-        self.hear();
-        self.memory.set_live(true);
-        if std::mem::take(failures) > 0 {
-            info!("The watch of this node's pods stands again");
         }
     }
 
@@ -217,6 +219,13 @@ impl Watch {
         (&self.node, failures).hash(&mut hasher);
         let percent = 50 + u32::try_from(hasher.finish() % 51).unwrap_or(50);
         whole * percent / 100
+    }
+}
+
+/// The failures before a watch that lasts are over.
+fn note_lasting(failures: &mut u32) {
+    if std::mem::take(failures) > 0 {
+        info!("The watch of this node's pods stands again");
     }
 }
 
@@ -362,6 +371,27 @@ mod tests {
                 .all(|uri| uri.contains("fieldSelector=spec.nodeName%3Dedge")),
             "{asked}"
         );
+        watching.abort();
+    }
+
+    /// A tunnel without its other end, a load balancer without a backend.
+    #[tokio::test(start_paused = true)]
+    async fn a_proxy_that_accepts_and_closes_is_asked_less_and_less_often() {
+        let list = r#"{"metadata":{"resourceVersion":"4"},"items":[]}"#.to_owned();
+        let closed = std::iter::repeat_n(String::new(), 1000);
+        let says: Vec<String> = [list].into_iter().chain(closed).collect();
+        let (client, asked) = server(&says);
+        let watch = Watch {
+            client,
+            node: "edge".to_owned(),
+            memory: Memory::default(),
+            heard: Heard::new(Clock::System),
+            cloud: Cloud::default(),
+        };
+        let watching = tokio::spawn(watch.run());
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let asked = asked.lock().unwrap().len();
+        assert!((12..=30).contains(&asked), "{asked} requests in 120 s");
         watching.abort();
     }
 
