@@ -269,13 +269,17 @@ impl Engine {
         keys.into_iter().for_each(|key| self.mark(key, Stir::Soon));
     }
 
-    /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet.
+    /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet. Whoever ceases
+    /// to be it leaves the numbers of DaemonSets to the next one.
     fn note_leadership(&mut self) {
         let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
             self.parts.feed.look_again();
             self.parts.feed.index.forget_told();
             self.all_dirty();
+        }
+        if !leading {
+            self.parts.metrics.forget_all();
         }
         self.state.leading = leading;
     }
@@ -345,16 +349,20 @@ impl Engine {
             Reading::Strategy { strategy, notes } => {
                 let plan = decide(&strategy, &fleet, now);
                 self.parts.metrics.reconciled(began.elapsed());
-                self.parts
-                    .metrics
-                    .record_plan(&key.namespace, &key.name, &plan);
+                if self.state.leading {
+                    self.parts
+                        .metrics
+                        .record_plan(&key.namespace, &key.name, &plan);
+                }
                 let on_revision = strategy.notes_on(&fleet.revision);
                 let notes: Vec<Note> = notes.into_iter().chain(on_revision).collect();
                 self.tell_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }
             Reading::Invalid(invalid) => {
-                self.parts.metrics.record_invalid(&key.namespace, &key.name);
+                if self.state.leading {
+                    self.parts.metrics.record_invalid(&key.namespace, &key.name);
+                }
                 let left_ota = invalid.key == crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
                 if left_ota {
                     self.wish(key, Vec::new());

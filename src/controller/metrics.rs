@@ -1,5 +1,6 @@
 //! What `/metrics` shows. Everything about a rollout comes from one [`Plan`], so the numbers here and the words of
-//! `ctl status` cannot disagree; everything else is counted where it happens.
+//! `ctl status` cannot disagree; everything else is counted where it happens. Only the leader exports what a plan says: the
+//! other replicas do not know what was refused, and sums over replicas would count every node twice.
 //!
 //! Labels come from closed sets, and from names of DaemonSets that are managed: no series per node or pod.
 
@@ -314,6 +315,15 @@ impl Metrics {
         }
     }
 
+    /// This replica does not lead any more: who does exports what is known per DaemonSet, and sums count it once.
+    pub fn forget_all(&self) {
+        self.nodes.clear();
+        self.lacking.clear();
+        for family in self.per_daemonset() {
+            family.clear();
+        }
+    }
+
     fn per_daemonset(&self) -> [&Family<DaemonSet, Gauge>; 11] {
         [
             &self.complete,
@@ -555,7 +565,14 @@ mod tests {
             newcomers: Vec::new(),
         };
         let pause = Some(paused);
-        metrics.record_plan("shop", "agent", &Plan { pause, ..plan() });
+        metrics.record_plan(
+            "shop",
+            "agent",
+            &Plan {
+                pause: pause.clone(),
+                ..plan()
+            },
+        );
         let line = r#"yurt_ds_paused_since_timestamp_seconds{namespace="shop",daemonset="agent"} 1800000000"#;
         assert!(metrics.encode().contains(line));
         metrics.record_plan("shop", "agent", &plan());
@@ -565,6 +582,9 @@ mod tests {
         assert!(!page.contains("verdict="), "{page}");
         assert!(page.contains(r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent"} 1"#));
         metrics.forget("shop", "agent");
+        assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
+        metrics.record_plan("shop", "agent", &Plan { pause, ..plan() });
+        metrics.forget_all();
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
     }
 
