@@ -33,6 +33,7 @@ mod guard;
 pub mod hold;
 pub mod images;
 pub mod in_place;
+pub mod instant;
 mod labels;
 pub mod lifecycle;
 pub mod names;

@@ -18,6 +18,7 @@ use self::reverted::{reversal, reversal_words};
 use super::apply::on_the_wire;
 use crate::api::Condition;
 use crate::client::conditions::removal;
+use crate::core::instant;
 use crate::core::lifecycle::HOOK_PATIENCE;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
@@ -35,6 +36,23 @@ const WAVE_NOT_OPEN: &str = "WaveNotOpen";
 
 /// Reason while a disruption budget lets no pod go.
 const BLOCKED: &str = "BlockedByPDB";
+
+/// Reason while it waits for the native controller.
+const NATIVE_BEHIND: &str = "NativeControllerBehind";
+
+/// Reasons of a rollout that has begun and goes on, or will by itself.
+const UNDER_WAY: [&str; 7] = [
+    PROGRESSING,
+    "Inconclusive",
+    "OutOfWindow",
+    "PullPending",
+    BLOCKED,
+    WAVE_NOT_OPEN,
+    NATIVE_BEHIND,
+];
+
+/// Stands before the revision that was current while it is not known which one is.
+const AFTER: &str = "after ";
 
 /// Names in one message.
 const NAMED: usize = 10;
@@ -105,7 +123,7 @@ impl Report {
             .conditions
             .retain(|condition| ![GUARD, PAUSED_CONDITION].contains(&condition.kind.as_str()));
         report.conditions.extend(plan.record.as_ref().map(sheet));
-        let revision = about(fleet);
+        let revision = about(fleet, None);
         let before = find(&set.conditions, PAUSED_CONDITION);
         let sheet = paused::sheet(plan, &revision, &fleet.revision, before);
         report.conditions.push(sheet);
@@ -116,7 +134,7 @@ impl Report {
 
     fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
-        let revision = about(fleet);
+        let revision = about(fleet, before);
         let (reason, note) = words(set, fleet, plan, &revision);
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
@@ -192,12 +210,22 @@ fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasti
     }
 }
 
-/// The revision that all this is about.
-fn about(fleet: &Fleet) -> String {
-    match &fleet.revision {
-        RevisionState::Current(revision) => format!("revision {revision}"),
-        RevisionState::Behind(_) => "the new revision".to_owned(),
+/// The revision that all this is about. While it is not known, it is told after which one: should that still be the one, no
+/// other rollout began.
+fn about(fleet: &Fleet, before: Option<&Condition>) -> String {
+    let told = before.and_then(|before| subject(&before.message));
+    match (&fleet.revision, told) {
+        (RevisionState::Current(revision), _) => format!("revision {revision}"),
+        (RevisionState::Behind(_), Some(told)) => format!("{AFTER}{told}"),
+        (RevisionState::Behind(_), None) => "the new revision".to_owned(),
     }
+}
+
+/// The revision that a message is about, as it says so.
+fn subject(message: &str) -> Option<&str> {
+    let (head, _) = message.split_once(':')?;
+    let head = head.strip_prefix(AFTER).unwrap_or(head);
+    head.starts_with("revision ").then_some(head)
 }
 
 fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
@@ -225,8 +253,10 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
         ),
         Phase::Progressing if plan.is_out_of_window() => {
             let opens = plan.next_opening();
-            let opens =
-                opens.map_or_else(|| "never opens".to_owned(), |at| format!("opens at {at}"));
+            let opens = opens.map_or_else(
+                || "never opens".to_owned(),
+                |at| format!("opens at {}", instant::words(at)),
+            );
             (
                 "OutOfWindow",
                 format!("{revision}: waiting for the maintenance window, which {opens}"),
@@ -256,8 +286,8 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
             ),
         ),
         Phase::Behind(behind) => (
-            "NativeControllerBehind",
-            format!("waiting: {}", behind_words(behind)),
+            NATIVE_BEHIND,
+            format!("{revision}: waiting: {}", behind_words(behind)),
         ),
         Phase::Stalled(stall) => (
             stall_reason(stall),
@@ -439,28 +469,28 @@ fn notice(
     note: &str,
 ) -> Option<Notice> {
     let same_reason = before.is_some_and(|before| before.reason == reason);
-    let about = |text: &str| text.split(':').next().map(str::to_owned);
-    let same_revision = before.is_some_and(|before| about(&before.message) == about(note));
+    let same_revision = before
+        .is_some_and(|before| subject(note).is_some_and(|is| subject(&before.message) == Some(is)));
+    let under_way = |before: &Condition| UNDER_WAY.contains(&before.reason.as_str());
+    let goes_on = same_revision && before.is_some_and(under_way);
+    // When it goes on is dated by each replica's own clock, and moves with what happens in between.
+    let says_when =
+        |before: &Condition| instant::timeless(&before.message) == instant::timeless(note);
     if same_reason && before.is_some_and(|before| before.message == note) {
         return None;
     }
     let (warning, reason) = match plan.phase {
         Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
         Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
-        Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
-        Phase::Progressing if reason == BLOCKED => (true, BLOCKED),
-        // It goes on: no other rollout began.
         Phase::Progressing
-            if same_revision
-                && before.is_some_and(|before| {
-                    ["Inconclusive", WAVE_NOT_OPEN, BLOCKED].contains(&before.reason.as_str())
-                }) =>
+            if reason == WAVE_NOT_OPEN && same_reason && before.is_some_and(says_when) =>
         {
             return None;
         }
-        Phase::Progressing if plan.counts.outdated > 0 && !(same_reason && same_revision) => {
-            (false, "RolloutStarted")
-        }
+        Phase::Progressing if reason == WAVE_NOT_OPEN => (false, WAVE_NOT_OPEN),
+        Phase::Progressing if reason == BLOCKED => (true, BLOCKED),
+        // What goes on did not begin, however often it waited for something in between.
+        Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
         Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),

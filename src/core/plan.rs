@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
+use super::instant;
 use super::lifecycle::GateWrite;
 use super::pause::PauseStand;
 use super::revert::Reversal;
@@ -103,7 +104,8 @@ impl Plan {
             WaveShut::Approval { wave } => format!("for the approval of wave {}", name(wave)),
             WaveShut::Soaking { wave, until } => {
                 format!(
-                    "until {until}: wave {} has to stay well until then",
+                    "until {}: wave {} has to stay well until then",
+                    instant::words(until),
                     name(wave)
                 )
             }

@@ -22,9 +22,7 @@ pub(super) fn seconds(seconds: u64) -> String {
 
 /// RFC 3339, whole seconds, UTC.
 pub(super) fn instant(at: Timestamp) -> String {
-    Timestamp::from_second(at.as_second())
-        .unwrap_or(at)
-        .to_string()
+    crate::core::instant::words(at)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::{NAMED, Notice, condition, named};
 use crate::api::Condition;
+use crate::core::instant;
 use crate::core::names::PAUSED_CONDITION;
 use crate::core::{NodeName, Plan, RevisionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -20,7 +21,7 @@ const OTHERS: &str = " and others";
 pub(super) fn words(until: Option<Timestamp>) -> String {
     match until {
         None => "paused until somebody resumes it".to_owned(),
-        Some(until) => format!("paused until {until}"),
+        Some(until) => format!("paused until {}", instant::words(until)),
     }
 }
 

@@ -8,7 +8,8 @@ use crate::core::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
     Action, Cause, Counts, Labels, Node, NodeName, Obstruction, PauseStand, Pod, PodRef, Progress,
-    Readiness, Record, Refusal, Reversal, Revision, Stopped, Targeting, Trouble,
+    PullStage, Readiness, Record, Refusal, Reversal, Revision, Stopped, Targeting, Trouble,
+    WaveShut, WaveStand, WaveState,
 };
 use crate::index::{Index, SetKey};
 
@@ -224,6 +225,100 @@ fn another_revision_in_the_middle_of_a_rollout_is_a_new_start() {
         events(&report(before, &next, &moving)),
         [("RolloutStarted", false)]
     );
+}
+
+/// An update in place waits for its images node by node; a native controller may be behind at any time.
+#[test]
+fn a_rollout_that_waits_in_between_began_once() {
+    let fleet = fleet(&["n1", "n2"], None);
+    let waits = Verdict::PullPending(PullStage::Queued { failed: false });
+    let moving = Verdict::InProgress(Progress::Replacing);
+    let pulls = || {
+        let mut plan = plan(Phase::Progressing, vec![waits, waits], 2);
+        plan.counts.by_word[waits.index()] = 2;
+        plan
+    };
+    let behind = plan(
+        Phase::Behind(Behind::UnknownRevision),
+        vec![Verdict::NativeControllerBehind; 2],
+        2,
+    );
+    let moves = plan(Phase::Progressing, vec![moving, waits], 2);
+    let index = |before: &Report| with(before.conditions.clone());
+    let key = SetKey::new("edge", "agent");
+    let mut unknown = fleet.clone();
+    unknown.revision = RevisionState::Behind(Behind::UnknownRevision);
+    let mut told = report(Vec::new(), &fleet, &pulls());
+    assert!(said(&told, PROGRESSING).contains("PullPending"));
+    assert_eq!(events(&told), [("RolloutStarted", false)]);
+    for _ in 0..3 {
+        told = report(told.conditions.clone(), &fleet, &moves);
+        assert_eq!(events(&told), []);
+        told = report(told.conditions.clone(), &fleet, &pulls());
+        assert_eq!(events(&told), []);
+        let index = index(&told);
+        told = Report::of_plan(index.set(&key).unwrap(), &unknown, &behind, true);
+        assert_eq!(
+            said(&told, PROGRESSING),
+            "True NativeControllerBehind after revision abc: waiting: a pod carries a revision that has to be looked up"
+        );
+        assert_eq!(events(&told), []);
+    }
+    let mut next = fleet.clone();
+    next.revision = RevisionState::Current(Revision::from("def"));
+    let next = report(told.conditions.clone(), &next, &moves);
+    assert_eq!(events(&next), [("RolloutStarted", false)]);
+}
+
+/// Two replicas date the same wave by their own clocks.
+#[test]
+fn a_wave_that_is_not_open_is_told_once_whoever_leads_and_in_whole_seconds() {
+    let fleet = fleet(&["n1"], None);
+    let waits = |nanoseconds: i64, wave| {
+        let until = Timestamp::from_nanosecond(
+            i128::from(at(60).as_second()) * 1_000_000_000 + i128::from(nanoseconds),
+        );
+        let why = WaveShut::Soaking {
+            wave,
+            until: until.unwrap(),
+        };
+        let stand = |name: &str| WaveStand {
+            name: name.to_owned(),
+            nodes: 1,
+            done: 1,
+            in_flight: 0,
+            taken: 0,
+            allowed: 1,
+            state: WaveState::Complete,
+        };
+        Plan {
+            waves: vec![stand("canary"), stand("shops"), stand("rest")],
+            ..plan(
+                Phase::Progressing,
+                vec![Verdict::WaveNotOpen {
+                    wave: wave + 1,
+                    why,
+                }],
+                1,
+            )
+        }
+    };
+    let first = report(Vec::new(), &fleet, &waits(123_456_789, 0));
+    assert_eq!(
+        said(&first, PROGRESSING),
+        "True WaveNotOpen revision abc: waiting until 2023-11-14T22:14:20Z: wave canary has to stay well until then"
+    );
+    assert_eq!(events(&first), [("WaveNotOpen", false)]);
+    let same = report(first.conditions.clone(), &fleet, &waits(987_654_321, 0));
+    assert_eq!(
+        same.difference(&first.conditions, at(1)),
+        Vec::<Value>::new()
+    );
+    let later = report(first.conditions.clone(), &fleet, &waits(2_000_000_000, 0));
+    assert_eq!(later.difference(&first.conditions, at(1)).len(), 2);
+    assert_eq!(events(&later), []);
+    let next = report(later.conditions, &fleet, &waits(0, 1));
+    assert_eq!(events(&next), [("WaveNotOpen", false)]);
 }
 
 #[test]
