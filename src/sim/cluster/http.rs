@@ -157,7 +157,8 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         self.check_verb(parsed, target)?;
         self.access.check(&parsed.info)?;
-        let form = Form::of(&text(&parsed.headers, header::ACCEPT), &self.clock)?;
+        let accept = text(&parsed.headers, header::ACCEPT);
+        let form = Form::of(&accept, parsed.query.get("includeObject"), &self.clock)?;
         match parsed.info.verb.as_str() {
             "get" => {
                 let stored = verbs::get(&self.lock(), target)?;

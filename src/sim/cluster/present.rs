@@ -15,14 +15,15 @@ pub(crate) enum Form {
     /// The objects.
     Object,
     /// `meta.k8s.io/v1` Table, for `kubectl get`, with ages by this clock.
-    Table(Clock),
+    Table(Clock, Included),
     /// `meta.k8s.io/v1` PartialObjectMetadata.
     Metadata,
 }
 
 impl Form {
-    /// Reads `Accept`: the first shape in it that this server has. Clients that prefer protobuf get JSON.
-    pub(crate) fn of(accept: &str, clock: &Clock) -> Result<Self, Failure> {
+    /// Reads `Accept`: the first shape in it that this server has, and for a table what comes with each row. Clients that
+    /// prefer protobuf get JSON.
+    pub(crate) fn of(accept: &str, included: &str, clock: &Clock) -> Result<Self, Failure> {
         if accept.trim().is_empty() {
             return Ok(Self::Object);
         }
@@ -40,7 +41,9 @@ impl Form {
             }
             match parts.find_map(|part| part.strip_prefix("as=")) {
                 None => return Ok(Self::Object),
-                Some("Table") => return Ok(Self::Table(clock.clone())),
+                Some("Table") => {
+                    return Ok(Self::Table(clock.clone(), Included::read(included)?));
+                }
                 Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
                     return Ok(Self::Metadata);
                 }
@@ -64,16 +67,20 @@ impl Form {
     pub(crate) fn shape(&self, resource: &Resource, object: &Value) -> Value {
         match self {
             Self::Object => outgoing(resource, object.clone()),
-            Self::Table(clock) => table::of(resource, &[object], None, clock.now()),
+            Self::Table(clock, included) => {
+                let with = |object: &Value| included.of(resource, object);
+                table::of(resource, &[object], None, clock.now(), with)
+            }
             Self::Metadata => metadata_only(object),
         }
     }
 
     /// A list with its own metadata.
     pub(crate) fn list(&self, resource: &Resource, items: &[&Stored], metadata: &Value) -> Bytes {
-        if let Self::Table(clock) = self {
+        if let Self::Table(clock, included) = self {
             let objects: Vec<&Value> = items.iter().map(|stored| &stored.value).collect();
-            return table::of(resource, &objects, Some(metadata), clock.now())
+            let with = |object: &Value| included.of(resource, object);
+            return table::of(resource, &objects, Some(metadata), clock.now(), with)
                 .to_string()
                 .into();
         }
@@ -116,8 +123,49 @@ impl Form {
     pub(crate) fn bookmark(&self, resource: &Resource, object: Value) -> Value {
         match self {
             Self::Object => object,
-            Self::Table(clock) => table::of(resource, &[], Some(&object["metadata"]), clock.now()),
+            Self::Table(clock, _) => {
+                let nothing = |_: &Value| Value::Null;
+                table::of(
+                    resource,
+                    &[],
+                    Some(&object["metadata"]),
+                    clock.now(),
+                    nothing,
+                )
+            }
             Self::Metadata => metadata_only(&object),
+        }
+    }
+}
+
+/// What comes with each row of a table (`includeObject`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Included {
+    /// Nothing.
+    Nothing,
+    /// The metadata of the object, unless something else is asked for.
+    Metadata,
+    /// The whole object: kubectl sorts by it, and finds nothing to show when it is not there.
+    Object,
+}
+
+impl Included {
+    fn read(text: &str) -> Result<Self, Failure> {
+        match text {
+            "None" => Ok(Self::Nothing),
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            other => Err(Failure::bad_request(format!(
+                "unrecognized includeObject value: {other:?}"
+            ))),
+        }
+    }
+
+    fn of(self, resource: &Resource, object: &Value) -> Value {
+        match self {
+            Self::Nothing => Value::Null,
+            Self::Metadata => metadata_only(object),
+            Self::Object => outgoing(resource, object.clone()),
         }
     }
 }

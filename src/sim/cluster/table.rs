@@ -241,12 +241,14 @@ fn columns(resource: &Resource) -> &'static [Column] {
     }
 }
 
-/// The table of some objects; `metadata` is that of their list, if they come as one. Ages are those at `now`.
+/// The table of some objects; `metadata` is that of their list, if they come as one. Ages are those at `now`; `included` is
+/// what comes with the row of each.
 pub(crate) fn of(
     resource: &Resource,
     objects: &[&Value],
     metadata: Option<&Value>,
     now: Timestamp,
+    included: impl Fn(&Value) -> Value,
 ) -> Value {
     let columns = columns(resource);
     let definitions: Vec<Value> = columns
@@ -263,7 +265,7 @@ pub(crate) fn of(
         .collect();
     let rows: Vec<Value> = objects
         .iter()
-        .map(|object| row(columns, object, now))
+        .map(|object| row(columns, object, now, included(object)))
         .collect();
     let own = objects
         .first()
@@ -277,7 +279,7 @@ pub(crate) fn of(
     })
 }
 
-fn row(columns: &[Column], object: &Value, now: Timestamp) -> Value {
+fn row(columns: &[Column], object: &Value, now: Timestamp, included: Value) -> Value {
     let cells: Vec<Value> = columns
         .iter()
         .map(|column| match (column.kind, (column.cell)(object)) {
@@ -285,14 +287,7 @@ fn row(columns: &[Column], object: &Value, now: Timestamp) -> Value {
             (_, cell) => cell,
         })
         .collect();
-    json!({
-        "cells": cells,
-        "object": {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": object["metadata"],
-        },
-    })
+    json!({ "cells": cells, "object": included })
 }
 
 /// How long ago, as kubectl writes it: two units while that says something, then one.

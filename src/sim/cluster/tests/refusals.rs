@@ -47,6 +47,39 @@ fn daemon_set(change: impl Fn(&mut Value)) -> String {
     object.to_string()
 }
 
+/// `kubectl get --sort-by` asks for a table with whole objects, and sorts by what it finds in them.
+#[tokio::test(start_paused = true)]
+async fn a_table_comes_with_what_is_asked_for_beside_its_rows() {
+    let cluster = cluster();
+    send(&cluster, "POST", MAPS, JSON, &config_map("x")).await;
+    let table = async |query: &str| {
+        let request = http::Request::builder()
+            .uri(format!("{MAPS}{query}"))
+            .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Full::new(Bytes::new()))
+            .unwrap();
+        let response = cluster.handle(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let table: Value = serde_json::from_slice(&body).unwrap();
+        match table["kind"] == "Table" {
+            true => table["rows"][0]["object"]["kind"].clone(),
+            false => table["message"].clone(),
+        }
+    };
+    assert_eq!(table("").await, "PartialObjectMetadata");
+    assert_eq!(
+        table("?includeObject=Metadata").await,
+        "PartialObjectMetadata"
+    );
+    assert_eq!(table("?includeObject=Object").await, "ConfigMap");
+    assert_eq!(table("?includeObject=None").await, Value::Null);
+    let refused = table("?includeObject=Some").await;
+    assert!(
+        refused.as_str().unwrap().contains("includeObject"),
+        "{refused}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn bad_requests_get_the_status_of_a_real_server() {
     let cluster = cluster();
