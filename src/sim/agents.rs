@@ -15,7 +15,7 @@ use crate::client::Role;
 use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream};
 use crate::ota_server::{Agent, Config, serve_stream};
-use crate::sim::cluster::Cluster;
+use crate::sim::cluster::{Cluster, Fault, Guard};
 
 /// Room for what one side has sent and the other has not read.
 const PIPE: usize = 64 << 10;
@@ -69,6 +69,19 @@ impl Agents {
 /// What the agent of a node calls itself.
 pub fn user_agent(node: &str) -> String {
     format!("{} {node}", Role::OtaServer.user_agent())
+}
+
+/// Cuts the agent of a node off from the API server until the guard is dropped. All watches break; everybody else resumes
+/// theirs.
+pub fn cut(cluster: &Cluster, node: &str) -> Guard {
+    let agent = user_agent(node);
+    let faults = cluster.faults();
+    let cut = faults.add(move |request| match request.user_agent == agent {
+        true => Fault::ResetBefore,
+        false => Fault::Pass,
+    });
+    cluster.disconnect_watches();
+    cut
 }
 
 /// Starts the agent of a node, with a client of its own.

@@ -1,5 +1,6 @@
 //! `yurt-ds sim serve`: keeps an embedded cluster running in real time, for kubectl and whatever speaks to Kubernetes.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ use crate::clock::Clock;
 use crate::ota_server;
 use crate::shutdown::{self, Shutdown};
 use crate::sim::agents;
+use crate::sim::cluster::{Cluster, Guard};
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
 use crate::sim::show::{first_daemonset, screen};
 use crate::sim::task::Task;
@@ -139,7 +141,8 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
     if !args.empty {
         create_first(&world.client()).await?;
     }
-    let _steering = Task::spawn(steer(world.client(), world.kubelets.clone()));
+    let cluster = world.cluster.clone();
+    let _steering = Task::spawn(steer(cluster, world.client(), world.kubelets.clone()));
     let file = args.kubeconfig_out.clone();
     let file = file.unwrap_or_else(|| temporary(address));
     write_private(&file, &world.cluster.kubeconfig(address))?;
@@ -255,10 +258,11 @@ async fn create_first(client: &Client) -> Result<()> {
     created.map(drop).context("create the first DaemonSet")
 }
 
-/// Does what the annotation of each node says.
-async fn steer(client: Client, kubelets: Kubelets) {
+/// Does what the annotation of each node says: a node that is offline reaches the API server with nothing, its agent
+/// included.
+async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
     let nodes: Api<Node> = Api::all(client);
-    let mut offline = std::collections::BTreeSet::new();
+    let mut offline: BTreeMap<String, Guard> = BTreeMap::new();
     let mut events = std::pin::pin!(
         watcher(nodes, watcher::Config::default())
             .default_backoff()
@@ -274,9 +278,9 @@ async fn steer(client: Client, kubelets: Kubelets) {
             .get(OFFLINE_ANNOTATION)
             .map(String::as_str)
             == Some("true");
-        let steered = match (wanted, offline.contains(&name)) {
+        let steered = match (wanted, offline.contains_key(&name)) {
             (true, false) => {
-                offline.insert(name.clone());
+                offline.insert(name.clone(), agents::cut(&cluster, &name));
                 kubelets.set_offline(&name, Offline::MARKED).await
             }
             (false, true) => {
@@ -329,7 +333,9 @@ mod tests {
             .add_node(NodeSpec::named("edge-1"))
             .await
             .unwrap();
-        let _steering = Task::spawn(steer(world.client(), world.kubelets.clone()));
+        let cluster = world.cluster.clone();
+        let _steering = Task::spawn(steer(cluster, world.client(), world.kubelets.clone()));
+        let agent = world.cluster.client(&agents::user_agent("edge-1"));
         let nodes: Api<Node> = Api::all(world.client());
         for (value, ready) in [(json!("true"), "Unknown"), (json!(null), "True")] {
             let patch = json!({ "metadata": { "annotations": { OFFLINE_ANNOTATION: value } } });
@@ -339,6 +345,8 @@ mod tests {
                 .await
                 .unwrap();
             ready_becomes(&nodes, "edge-1", ready).await;
+            let answered = agent.apiserver_version().await.is_ok();
+            assert_eq!(answered, ready == "True", "the agent, while Ready={ready}");
         }
         world.finish().await;
     }

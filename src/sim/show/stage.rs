@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::core::Phase;
 use crate::index::SetKey;
 use crate::sim::agents::{self, Agents};
-use crate::sim::cluster::{Count, Fault, Guard};
+use crate::sim::cluster::{Count, Guard};
 use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
 use crate::sim::picture::{Look, Picture};
 use crate::sim::world::{Setup, World};
@@ -251,17 +251,7 @@ impl Stage {
                 self.away = away.map(|(name, _)| name.clone()).collect();
             }
             Deed::Cut(node) => {
-                let agent = agents::user_agent(node);
-                let cluster = &self.world.cluster;
-                let cut = cluster
-                    .faults()
-                    .add(move |request| match request.user_agent == agent {
-                        true => Fault::ResetBefore,
-                        false => Fault::Pass,
-                    });
-                self.cut = Some(cut);
-                // Everybody's watches break; the others resume theirs.
-                cluster.disconnect_watches();
+                self.cut = Some(agents::cut(&self.world.cluster, node));
             }
             Deed::Mend => self.cut = None,
             Deed::Type(typing) => self.type_in(typing)?,
