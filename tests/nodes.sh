@@ -109,6 +109,11 @@ patches:
 ${OVERLAY_PATCHES:-}
 END_OF_OVERLAY
   kubectl apply -k "$dir/overlay" > /dev/null
+  add_components agent-bound-to-node
+}
+add_components() { # NAMES
+  local name
+  for name in "$@"; do kubectl apply -k "manifests/components/$name" > /dev/null; done
 }
 run_controller() {
   local token
