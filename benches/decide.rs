@@ -197,6 +197,7 @@ fn node(i: usize, updated: bool) -> Node {
         targeting: Targeting::Run,
         readiness,
         pods: vec![pod(i, updated && !offline)],
+        disrupted_at: None,
         podless_since: None,
         has_images: false,
     }
@@ -223,6 +224,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         need_upgrade: None,
         image_ready: None,
         surge: false,
+        of_template: true,
         in_doubt: false,
     }
 }

@@ -10,6 +10,7 @@
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
 mod asked;
+mod disruptions;
 mod guarded;
 mod joined;
 mod key;

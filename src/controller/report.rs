@@ -205,6 +205,7 @@ fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasti
         _ => {
             complete
                 && plan.counts.outdated == 0
+                && plan.counts.lost == 0
                 && before.message.starts_with(&format!("{revision}:"))
         }
     }
@@ -230,6 +231,14 @@ fn subject(message: &str) -> Option<&str> {
 
 fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
     match plan.phase {
+        Phase::Complete { .. } if plan.counts.lost > 0 => (
+            "CompleteExceptFailed",
+            format!(
+                "{revision}: complete except {}{}; repair them",
+                plan.counts.exceptions(),
+                failed(fleet, plan)
+            ),
+        ),
         Phase::Complete {
             offline: 0,
             kept: 0,
@@ -380,7 +389,7 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
                 matches!(verdict, Verdict::FailedByRevision { .. })
             });
             format!(
-                "stopped: failed by this revision (NotReady after they got it): {names}; {}",
+                "stopped: failed by this revision (NotReady after their pods were replaced): {names}; {}",
                 way_on(fleet, &set.key())
             )
         }

@@ -1,8 +1,9 @@
 //! How many more nodes may lose their pod now.
 //!
-//! Every targeted node that is online (or failed by the revision) and lacks an available pod occupies a slot: missing,
-//! terminating, starting, young, broken. Offline nodes never do (spec/openyurt-upgrade-model.md §3.8), nor do those that
-//! returned a moment ago with an old pod: flapping nodes would leave nothing for the others.
+//! Every targeted node that is online and lacks an available pod occupies a slot: missing, terminating, starting, young,
+//! broken. Offline nodes never do (spec/openyurt-upgrade-model.md §3.8), also when the revision took them away: how many may
+//! be lost is `failure-threshold`'s to say, and while it is judged nothing begins. Nor do those that returned a moment ago with
+//! an old pod: flapping nodes would leave nothing for the others.
 
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub(super) struct Budget {
     pub(super) allowed: usize,
     /// Those of them that take part and are done.
     pub(super) done: usize,
-    /// Nodes being replaced, waiting for a pod, or failed by the revision.
+    /// Nodes being replaced, waiting for a pod, or Ready with a pod that fails by the revision.
     pub(super) in_flight: usize,
     /// Those in flight that still have an available pod, because it waits for its hook.
     pub(super) serving: usize,
@@ -52,7 +53,7 @@ pub(super) struct Budget {
     pub(super) surge: usize,
     /// Nodes with a pod that we made beside another one.
     pub(super) surging: usize,
-    /// Nodes that failed by the revision: they keep a slot of either kind.
+    /// Nodes that are Ready with a pod that fails by the revision: they keep a slot of either kind.
     pub(super) failed: usize,
     /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
     pub(super) broken: usize,
@@ -81,13 +82,14 @@ impl Budget {
             budget.base += usize::from(class.is_targeted() && takes_part);
             budget.done += usize::from(takes_part && *class == Class::Done);
             budget.serving += usize::from(class.still_serves());
-            budget.failed += usize::from(matches!(class, Class::Failed { .. }));
+            let fails = matches!(class, Class::Failed { .. }) && class.is_in_flight();
+            budget.failed += usize::from(fails);
             match class {
                 // Whose wave is not open takes no part yet.
                 Class::Outdated { .. }
                     if front.shut_at(position).is_some() && !starts(position) => {}
                 Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {
-                    budget.in_flight += 1;
+                    budget.in_flight += usize::from(class.is_in_flight());
                 }
                 Class::Surging(pair) => {
                     budget.surging += 1;

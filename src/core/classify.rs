@@ -74,12 +74,14 @@ impl Class {
         !matches!(self, Self::NotTargeted | Self::NoNode)
     }
 
-    /// Whether the node is on its way to the current revision, or failed on it.
+    /// Whether the node is on its way to the current revision, or failed on it while it is Ready. One that was lost holds up
+    /// nobody, whoever took it away.
     pub(super) fn is_in_flight(&self) -> bool {
-        matches!(
-            self,
-            Self::InProgress(_) | Self::Surging(_) | Self::Preparing { .. } | Self::Failed { .. }
-        )
+        match self {
+            Self::InProgress(_) | Self::Surging(_) | Self::Preparing { .. } => true,
+            Self::Failed { cause, .. } => *cause != Cause::NodeLost,
+            _ => false,
+        }
     }
 
     /// Whether the node is in flight and still has an available pod, because it waits for its hook.

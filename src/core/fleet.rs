@@ -131,6 +131,9 @@ pub struct Node {
     pub pods: Vec<Pod>,
     /// Since when the node is known to have no pod, while it has none.
     pub podless_since: Option<Timestamp>,
+    /// When its last pod of another revision was seen to be deleted, or an update of it in place was accepted, for the
+    /// template as it is now; forgotten as soon as its successor was Ready.
+    pub disrupted_at: Option<Timestamp>,
     /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
     /// told where it matters.
     pub has_images: bool,
@@ -179,6 +182,9 @@ pub struct Pod {
     pub revision: PodRevision,
     /// The number of its revision's ControllerRevision: greater is newer, 0 is not known.
     pub number: i64,
+    /// Whether it was made, or updated in place, for the template that the DaemonSet has now: after a rollback pods of the
+    /// current revision are left from before.
+    pub of_template: bool,
     /// Whether it is being deleted, or we asked for that and do not see it yet.
     pub terminating: bool,
     /// Whether it is only `terminating` because we asked for that, and the API server has not said yes: it may go on living.
@@ -264,6 +270,26 @@ impl Node {
     pub(super) fn outdated(&self) -> Option<&Pod> {
         let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
         self.pods.iter().find(is_outdated)
+    }
+
+    /// When the rollout touched it: when its outdated pod was deleted or marked to be, and when a pod got the present
+    /// template. What was done for an earlier template is no part of it.
+    pub(super) fn touched_at(&self) -> impl Iterator<Item = Timestamp> {
+        self.disrupted_at.into_iter().chain(self.marked_at())
+    }
+
+    /// The same, as far as its pods tell that are not terminating.
+    pub(super) fn marked_at(&self) -> impl Iterator<Item = Timestamp> {
+        let marked = |pod: &Pod| match pod.exit.preparing {
+            Some(preparing) if pod.revision == PodRevision::Outdated => preparing.since,
+            _ => None,
+        };
+        let revised = |pod: &Pod| {
+            let is_new = pod.revision == PodRevision::Current && pod.of_template;
+            (is_new && !pod.terminating).then(|| pod.revised())
+        };
+        let pods = self.pods.iter();
+        pods.flat_map(move |pod| marked(pod).into_iter().chain(revised(pod)))
     }
 
     /// Whether its Ready condition is `True`.

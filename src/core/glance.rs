@@ -20,6 +20,8 @@ pub(super) struct Facts {
     pub(super) revised: Timestamp,
     /// Since when it is Ready.
     pub(super) ready_since: Option<Timestamp>,
+    /// Whether it was made or updated for the present template.
+    pub(super) of_template: bool,
 }
 
 impl Facts {
@@ -29,6 +31,7 @@ impl Facts {
             number: pod.number,
             revised: pod.revised(),
             ready_since: pod.ready_since,
+            of_template: pod.of_template,
         }
     }
 }

@@ -1,17 +1,20 @@
 //! What is the revision's fault, and what is the network's (spec/beyond.md §2, wishes 1, 2, 21 and 29).
 //!
-//! A node is *charged* to the current revision when, soon after it got that revision, it turned NotReady, or its new pod
-//! crashes or cannot be started. It keeps its slot of the budget. When as large a share of the nodes on the old revision
-//! turned NotReady at the same time, it is the network: nobody is charged, and nothing new begins for a while. When more
-//! nodes are charged than `failure-threshold` allows, the revision is *stopped*.
+//! A node is *charged* to the current revision when, soon after the rollout touched its pod (the removal of the old one
+//! counts), it turned NotReady, or its new pod crashes or cannot be started. While a loss is judged nothing new begins. Once
+//! judged, a node that is NotReady holds up nobody, as any other; one that is Ready keeps its slot of the budget. When as
+//! large a share of the nodes that were not touched turned NotReady at the same time, it is the network: nobody is charged,
+//! and nothing new begins for a while. When more nodes are charged than `failure-threshold` allows, the revision is *stopped*.
+//! What was lost under another revision, or before the change, is never charged to this one.
 //!
 //! ```text
 //! classes ──charge──► classes (Failed) + Charges ──scope, budget──► Charges ──conclude──► Guard: gate, record, wake
 //! ```
 //!
 //! # What it rests on
-//! The creation of a pod (the API server's clock), when its node's Ready condition and its own changed (seen by us, or
-//! else dated by the object), restarts and reasons of its containers, and the [`Record`] that stands on the DaemonSet.
+//! The creation of a pod (the API server's clock), for which template it was made, when its deletion, its node's Ready
+//! condition and its own were seen to change (or else dated by the object), restarts and reasons of its containers, and
+//! the [`Record`] that stands on the DaemonSet.
 //! No node's clock decides, and a restart of the controller forgets nothing that was told.
 
 mod losses;
@@ -137,13 +140,15 @@ struct Court<'a> {
 impl Court<'_> {
     /// Nodes that turned NotReady.
     fn judge_losses(&mut self, classes: &mut [Class], glance: &Glance<'_>) {
-        let losses = Losses::of(classes, glance, self.window);
-        for (position, since) in losses.suspects() {
-            let name = &self.fleet.nodes[position].name;
+        let nodes = &self.fleet.nodes;
+        let losses = Losses::of(nodes, classes, glance, &self.record, self.window);
+        let mut touched = BTreeSet::new();
+        for suspect in losses.suspects() {
+            let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
                 continue;
             }
-            let judged_at = later(since, JUDGED_AFTER);
+            let (since, judged_at) = (suspect.since, later(suspect.since, JUDGED_AFTER));
             if losses.is_network_event(since, self.window) {
                 self.record.failed.remove(name);
                 self.leave_open(later(since, self.window));
@@ -151,12 +156,40 @@ impl Court<'_> {
                 self.leave_open(judged_at);
             } else {
                 self.charge(name, true);
+                continue;
+            }
+            if suspect.is_only_known_here && touched.len() < FAILED_NAMED {
+                touched.insert(name.clone());
+            }
+        }
+        // Whoever is gone may come back under its name, and is judged then.
+        let remembered = std::mem::take(&mut self.record.touched).into_iter();
+        touched.extend(remembered.filter(|name| self.position(name).is_none()));
+        self.record.touched = touched;
+        self.tell_lost(classes);
+    }
+
+    /// Who is on the sheet and NotReady is so on the revision's account, also when its pod is another one by now.
+    fn tell_lost(&self, classes: &mut [Class]) {
+        for name in self.record.failed.iter().chain(&self.added) {
+            let Some(position) = self.position(name) else {
+                continue;
+            };
+            if let Class::Offline {
+                since: Some(since), ..
+            } = classes[position]
+            {
                 classes[position] = Class::Failed {
                     since,
                     cause: Cause::NodeLost,
                 };
             }
         }
+    }
+
+    fn position(&self, name: &NodeName) -> Option<usize> {
+        let nodes = &self.fleet.nodes;
+        nodes.binary_search_by(|node| node.name.cmp(name)).ok()
     }
 
     /// New pods that crash or cannot be started.
@@ -170,7 +203,10 @@ impl Court<'_> {
             if !is_new || self.record.broken_before.contains(&node.name) {
                 continue;
             }
-            let Some(pod) = new_pod(node) else { continue };
+            // One that was left from before a rollback has nothing to do with it.
+            let Some(pod) = new_pod(node).filter(|pod| pod.of_template) else {
+                continue;
+            };
             let since = unready_since(pod);
             let cause = match Failing::of(pod) {
                 _ if since > later(pod.revised(), self.window) => continue,
@@ -207,10 +243,9 @@ impl Court<'_> {
             return;
         }
         let nodes = &self.fleet.nodes;
-        let position = |name: &NodeName| nodes.binary_search_by(|node| node.name.cmp(name)).ok();
         let names = record.failed.union(&record.broken_before).cloned();
         for name in names.collect::<Vec<_>>() {
-            let Some(position) = position(&name) else {
+            let Some(position) = self.position(&name) else {
                 // A Node that is gone proves nothing, but nobody waits for its old pod either.
                 self.record.broken_before.remove(&name);
                 continue;

@@ -42,7 +42,8 @@ fn stuck(
     let made = made.map(|pod| pod.created).max();
     match *verdict {
         Verdict::FailedByRevision { cause, .. } => match cause {
-            Cause::NodeLost => Ok(Stall::FailedByRevision),
+            // Who is offline holds up nobody.
+            Cause::NodeLost => Err(None),
             Cause::Crashing | Cause::NotStarting => Ok(Stall::PodsDoNotStart),
         },
         Verdict::BlockedByPdb { since, .. } => {
@@ -105,6 +106,9 @@ pub(super) fn of_rollout(
     now: Timestamp,
 ) -> (Phase, Option<Timestamp>) {
     if counts.outdated == 0 && counts.unavailable == 0 {
+        if counts.lost > 0 && counts.failures > counts.threshold {
+            return (Phase::Stalled(Stall::FailedByRevision), None);
+        }
         return (
             Phase::Complete {
                 offline: counts.offline_outdated,
@@ -130,20 +134,14 @@ pub(super) fn of_rollout(
             false => (Phase::Progressing, Some(patience)),
         };
     }
-    let waiting = |verdict: &Verdict| {
-        matches!(
-            verdict,
-            Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
-        )
-    };
-    if !verdicts.iter().any(waiting) && nobody_can_pull(verdicts, counts) {
+    if !verdicts.iter().any(Verdict::is_in_flight) && nobody_can_pull(verdicts, counts) {
         return (Phase::Stalled(Stall::ImagesNotPulled), None);
     }
     let holding = fleet
         .nodes
         .iter()
         .zip(verdicts)
-        .filter(|(_, verdict)| waiting(verdict));
+        .filter(|(_, verdict)| verdict.is_in_flight());
     // The first pods of a large fleet take their time: that is an installation, not a rollout.
     let grace = match fleet.replaces {
         true => MISSING_GRACE,

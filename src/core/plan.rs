@@ -456,6 +456,7 @@ impl Counts {
         let of_word = |verdict: Verdict| self.by_word[verdict.index()];
         let parts = [
             ("offline", self.offline_outdated),
+            ("failed by this revision", self.lost),
             ("held by partition", of_word(Verdict::Partition)),
             ("not selected", of_word(Verdict::NotSelected)),
             ("on hold", of_word(Verdict::Held { until: None })),
@@ -471,7 +472,8 @@ impl Counts {
 /// The state of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Every targeted node runs the current revision, except those that are offline or to be kept.
+    /// Every targeted node runs the current revision, except those that are offline or to be kept, and no more of those that
+    /// were lost with it than `failure-threshold` allows.
     Complete {
         /// Targeted nodes that are offline and outdated; they follow when they return.
         offline: usize,
@@ -496,8 +498,7 @@ pub enum Phase {
 /// Why a rollout stalls, the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// More nodes failed after they got the current revision than may (then the guard stopped it), or they hold the whole
-    /// budget.
+    /// More nodes failed after they got the current revision than may: the guard stopped it, or nobody is left to be saved.
     FailedByRevision,
     /// The guard stopped the revision because replacing does not help: a node was replaced twice and is outdated again.
     ReplacedTwice,

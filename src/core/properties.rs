@@ -249,6 +249,7 @@ fn nodes() -> impl Random<Node> {
         option::weighted(0.1, option::of(soon())),
         option::weighted(0.1, windows()),
         prop::bool::weighted(0.2),
+        option::weighted(0.3, recent()),
     );
     (
         targeting,
@@ -259,7 +260,14 @@ fn nodes() -> impl Random<Node> {
         own,
     )
         .prop_map(
-            |(targeting, readiness, pods, podless, zone, (hold, window, has_images))| Node {
+            |(
+                targeting,
+                readiness,
+                pods,
+                podless,
+                zone,
+                (hold, window, has_images, disrupted_at),
+            )| Node {
                 name: "".into(),
                 labels: [("zone", zone)].into_iter().collect(),
                 window: window.map(NodeWindow::Windows),
@@ -269,6 +277,7 @@ fn nodes() -> impl Random<Node> {
                 }),
                 targeting,
                 readiness,
+                disrupted_at,
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
                 pods,
@@ -296,11 +305,11 @@ fn pods() -> impl Random<Pod> {
             option::of(recent()),
         ),
         (revision, prop::bool::weighted(0.15), trouble, conditions),
-        (exits(), place::pods()),
+        (exits(), place::pods(), prop::bool::weighted(0.8)),
     )
         .prop_map(|((created, started, ready_since, unready), rest, own)| {
             let ((revision, number), terminating, trouble, (need_upgrade, image_ready)) = rest;
-            let (exit, in_place) = own;
+            let (exit, in_place, of_template) = own;
             Pod {
                 name: "".into(),
                 uid: "".into(),
@@ -311,6 +320,7 @@ fn pods() -> impl Random<Pod> {
                     PodRevision::Outdated => number,
                     PodRevision::Unknown => 0,
                 },
+                of_template,
                 terminating,
                 ready_since,
                 unready_since: unready.filter(|_| ready_since.is_none()),
@@ -389,11 +399,17 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
     let mut fleet = fleet.clone();
     for action in &plan.actions {
         let target = action.pod();
+        if action.takes_down() {
+            let holds = |node: &&mut Node| node.pods.iter().any(|pod| pod.uid == target.uid);
+            let node = fleet.nodes.iter_mut().find(holds);
+            node.unwrap().disrupted_at = Some(now());
+        }
         let mut pods = fleet.nodes.iter_mut().flat_map(|node| &mut node.pods);
         let pod = pods.find(|pod| pod.uid == target.uid).unwrap();
         match action {
             Action::Delete(_) | Action::Evict(_) => pod.terminating = true,
             Action::UpdateInPlace { renewal, .. } => {
+                pod.of_template = renewal.reverts.is_none();
                 pod.revision = match renewal.reverts {
                     None => PodRevision::Current,
                     Some(_) => PodRevision::Outdated,
@@ -915,6 +931,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         window: None,
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: now() },
+        disrupted_at: None,
         podless_since: None,
         has_images: false,
         pods: vec![Pod {

@@ -45,6 +45,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
             uid: name.into(),
             ..pod
         }],
+        disrupted_at: None,
         podless_since: None,
         has_images: false,
     }
@@ -69,6 +70,7 @@ pub(crate) fn old(number: i64) -> Pod {
         need_upgrade: None,
         image_ready: None,
         surge: false,
+        of_template: true,
         in_doubt: false,
     }
 }

@@ -30,7 +30,7 @@ pub enum Verdict {
     },
     /// Cannot be reached, or has not been back for long enough; does not hold up others.
     Offline(Offline),
-    /// Failed soon after it got the current revision: keeps its slot.
+    /// Failed soon after the rollout touched it: keeps its slot while it is Ready.
     FailedByRevision {
         /// Since when.
         since: Timestamp,
@@ -343,6 +343,15 @@ impl Verdict {
             Self::NativeControllerBehind => 17,
             Self::Invalid => 18,
             Self::NotTargeted => 19,
+        }
+    }
+
+    /// Whether the node is on its way, or Ready with a pod that fails on the revision's account: others wait for its slot.
+    pub fn is_in_flight(&self) -> bool {
+        match self {
+            Self::InProgress(_) | Self::HookPending { .. } => true,
+            Self::FailedByRevision { cause, .. } => *cause != Cause::NodeLost,
+            _ => false,
         }
     }
 

@@ -497,11 +497,9 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
         &picture.fleet.nodes[position],
         &picture.plan.verdicts[position],
     );
-    if stall_of(node, verdict, picture.now).is_some() {
-        return Some(u8::from(!matches!(
-            verdict,
-            Verdict::FailedByRevision { .. }
-        )));
+    let fails = matches!(verdict, Verdict::FailedByRevision { .. });
+    if fails || stall_of(node, verdict, picture.now).is_some() {
+        return Some(u8::from(!fails));
     }
     match *verdict {
         Verdict::BlockedByPdb { obstruction, .. } => obstruction.is_mistake().then_some(2),

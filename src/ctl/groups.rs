@@ -109,11 +109,7 @@ pub(super) fn domains(picture: &Picture) -> Vec<DomainRow> {
         let row = rows.entry(topology.domain_of(node)).or_default();
         row.nodes += 1;
         row.done += usize::from(*verdict == Verdict::Done);
-        let holds = matches!(
-            verdict,
-            Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
-        );
-        row.in_flight += usize::from(holds);
+        row.in_flight += usize::from(verdict.is_in_flight());
     }
     let named = rows.into_iter().map(|(domain, row)| DomainRow {
         domain: domain.to_owned(),

@@ -21,7 +21,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are being updated, or wait for their pod",
     "are outdated and wait for a free slot",
     "are NotReady or returned a moment ago; others do not wait for them",
-    "failed soon after they got the current revision; they keep their slots",
+    "failed soon after their pods were replaced; they keep their slots while they are Ready",
     "are outdated; the rollout is paused",
     "keep their outdated pods: partition holds them back",
     "keep their outdated pods: selector does not select them",

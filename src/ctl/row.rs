@@ -339,7 +339,7 @@ fn message(picture: &Picture) -> String {
     match picture.state() {
         State::Complete(offline) => {
             let whole = match offline {
-                _ if counts.kept > 0 => format!("complete except {}", counts.exceptions()),
+                _ if counts.kept + counts.lost > 0 => format!("complete except {}", counts.exceptions()),
                 0 if picture.unavailable() > 0 => {
                     format!("it was rolled out to all {targeted} nodes")
                 }
@@ -440,12 +440,16 @@ fn stalled(picture: &Picture, stall: Stall) -> String {
     let nodes = stuck(picture, stall);
     let (those, slots) = (plural(nodes, "node", "nodes"), slots(picture));
     let way_on = || way_on(&picture.fleet, &picture.key);
+    let counts = &picture.plan.counts;
     let why = match stall {
         // The guard alone says that.
         Stall::ReplacedTwice => return "stopped: replacing pods does not help".to_owned(),
         Stall::FailedByRevision => format!(
-            "{nodes} {those} turned NotReady after {} this revision, {slots}; {}",
-            plural(nodes, "it got", "they got"),
+            "{} {} turned NotReady after {} replaced, {} may; {}",
+            counts.lost,
+            plural(counts.lost, "node", "nodes"),
+            plural(counts.lost, "its pod was", "their pods were"),
+            counts.threshold,
             way_on()
         ),
         Stall::PodsDoNotStart => format!(

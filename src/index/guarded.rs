@@ -75,14 +75,13 @@ impl Guarded {
         self.replaced.pending.insert(uid, node);
     }
 
-    /// That deletion was answered.
-    pub(super) fn end(&mut self, uid: &PodUid, carried_out: bool) {
-        let node = self.replaced.pending.remove(uid).filter(|_| carried_out);
-        if let Some(node) = node
-            && !self.replaced.once.insert(node.clone())
-        {
-            self.replaced.twice.insert(node);
+    /// That deletion was answered; where it was carried out.
+    pub(super) fn end(&mut self, uid: &PodUid, carried_out: bool) -> Option<NodeName> {
+        let node = self.replaced.pending.remove(uid).filter(|_| carried_out)?;
+        if !self.replaced.once.insert(node.clone()) {
+            self.replaced.twice.insert(node.clone());
         }
+        Some(node)
     }
 
     /// The template is another one: a revision that comes back begins anew.

@@ -175,6 +175,7 @@ fn node(
             readiness: Readiness::Gone,
             pods,
             podless_since: None,
+            disrupted_at: None,
             has_images: false,
         };
         return (!gone.pods.is_empty()).then_some(gone);
@@ -187,6 +188,7 @@ fn node(
     let images = basis.images.as_deref();
     let has_images = images.is_some_and(|all| set.has_images(name, record, all, revisions));
     let podless_since = set.note_podless(name, pods.is_empty(), now);
+    let disrupted_at = set.disrupted_at(name, &basis.state);
     Some(Node {
         name: name.clone(),
         labels: record.labels(),
@@ -196,6 +198,7 @@ fn node(
         readiness: record.readiness,
         pods,
         podless_since,
+        disrupted_at,
         has_images,
     })
 }

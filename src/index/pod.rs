@@ -91,6 +91,7 @@ impl PodRecord {
                 created,
                 revision: PodRevision::Unknown,
                 number: 0,
+                of_template: true,
                 terminating: meta.deletion_timestamp.is_some(),
                 ready_since,
                 unready_since: match ready {

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::asked::Asked;
+use super::disruptions::Disruptions;
 use super::guarded::Guarded;
 use super::joined::{Basis, Joined};
 use super::key::SetKey;
@@ -66,6 +67,7 @@ pub struct SetRecord {
     pub synced: bool,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
+    disruptions: Disruptions,
     template_generation: Option<String>,
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
@@ -183,6 +185,7 @@ impl Overlay {
                     None => PodRevision::Current,
                     Some(_) => PodRevision::Outdated,
                 };
+                pod.of_template = from.is_none();
                 pod.in_place.revision = Some(to.clone());
                 pod.in_place.reverted_from = from.clone();
                 pod.in_place.update = Some(Update {
@@ -255,6 +258,7 @@ impl SetRecord {
             synced: false,
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
+            disruptions: Disruptions::default(),
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -309,6 +313,7 @@ impl SetRecord {
         }
         if self.template_generation != newer.template_generation {
             self.guard.forget_replaced();
+            self.disruptions = Disruptions::default();
         }
         self.generation = newer.generation;
         self.observed = newer.observed;
@@ -364,6 +369,8 @@ impl SetRecord {
             return Stir::Nothing;
         }
         self.asked.settle(&record.pod);
+        self.disruptions
+            .note(&node, (before.as_ref(), &record), pod, now);
         let settled = self.settle(&record);
         let is_spare = |known: &PodRecord| known.pod.surge;
         // The native controller's next pod, which a pod of ours may wait for to be handed over.
@@ -524,9 +531,21 @@ impl SetRecord {
         }
     }
 
-    /// That deletion was answered: carried out, or not (as far as known).
-    pub fn end_replacement(&mut self, uid: &PodUid, carried_out: bool) {
-        self.guard.end(uid, carried_out);
+    /// That deletion was answered at `now`: carried out, or not (as far as known).
+    pub fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
+        if let Some(node) = self.guard.end(uid, carried_out) {
+            self.joined.touch(&node);
+            self.disruptions.begin(node, None, now);
+        }
+    }
+
+    /// When the last pod of another revision than `current` was seen to leave a node, if that is not over.
+    pub(super) fn disrupted_at(
+        &self,
+        node: &NodeName,
+        current: &RevisionState,
+    ) -> Option<Timestamp> {
+        self.disruptions.at(node, current)
     }
 
     /// What the guard has to remember, as it was told last.
@@ -794,6 +813,7 @@ impl SetRecord {
                     RevisionState::Behind(_) => PodRevision::Unknown,
                 },
                 number: number_of(record.hash.as_deref(), revisions),
+                of_template: self.is_of_template(record),
                 image_ready: self.asked.over(&record.pod),
                 ..record.pod.clone()
             };
@@ -804,6 +824,15 @@ impl SetRecord {
         };
         let pods = self.pods.get(node).into_iter().flatten();
         pods.map(judge).collect()
+    }
+
+    /// Whether a pod was made for the template as it is now; true where nothing tells.
+    fn is_of_template(&self, record: &PodRecord) -> bool {
+        let told = record
+            .generation
+            .as_deref()
+            .zip(self.template_generation.as_deref());
+        told.is_none_or(|(pod, template)| pod == template)
     }
 
     pub(super) fn note_podless(

@@ -127,6 +127,7 @@ impl State {
                 .iter()
                 .map(|pod| self.pod(pod, rules))
                 .collect(),
+            disrupted_at: None,
             podless_since: None,
             has_images: false,
         }
@@ -179,6 +180,7 @@ impl State {
                 failure: None,
             }),
             surge: pod.spare,
+            of_template: true,
             in_doubt: false,
         };
         for (uid, write, doubt) in &self.view.overlay {

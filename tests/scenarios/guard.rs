@@ -202,6 +202,52 @@ scenarios! {
             .throughout(untouched(3..=6).and(deletions(2)), 3)
     }
 
+    fn w01_given_a_removal_that_takes_its_node_down_then_the_losses_are_bounded_and_the_nodes_are_named(pace) {
+        let takes_down = || Behaviour { kills_node_when_stopped: true, ..Behaviour::default() };
+        let story = |threshold: usize| {
+            Story::on(6)
+                .with(guarded(1, threshold))
+                .behave(OLD, takes_down())
+                .image(NEW)
+        };
+        // The first one is judged, frees its slot, and the second one is one too many.
+        let bounded = story(1)
+            .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
+            .throughout(deletions(2).and(untouched(3..=6)), pace.pick(3600, 8));
+        let restarted = story(0)
+            .until(deletions(1))
+            .controller(false)
+            .wait(2)
+            .controller(true)
+            .until(is_stopped().and(condition("Guard", "True", "-0001")))
+            .throughout(deletions(1).and(untouched(2..=6)), pace.pick(3600, 8));
+        let mut scenario = Scenario::from(vec![bounded, restarted]);
+        scenario.alone = true;
+        scenario
+    }
+
+    fn w01_given_a_node_that_is_lost_after_its_update_then_it_holds_up_nobody(pace) {
+        let panics = Behaviour { kills_node_after: Some(secs(1)), ..Behaviour::default() };
+        Story::on(4)
+            .with(guarded(1, 1).min_ready(pace.pick(45, 10)))
+            .behave_on(1, NEW, panics)
+            .image(NEW)
+            .until(replaced(2..=4).and(condition("RolloutComplete", "True", "failed by this revision: 1")))
+            .expect(not_condition("Stalled"))
+    }
+
+    fn w01_given_a_rollback_then_it_is_charged_with_nothing_that_was_lost_before_it(pace) {
+        Story::on(4)
+            .with(guarded(1, 0))
+            .behave(NEW, crashing())
+            .image(NEW)
+            .until(is_stopped())
+            .offline([4])
+            .image(OLD)
+            .until(condition("RolloutComplete", "True", "complete").and(runs_current(1)))
+            .throughout(is_free().and(untouched(2..=4)), pace.pick(600, 5))
+    }
+
     fn w01_given_an_outage_that_takes_old_and_new_alike_then_nobody_is_charged_and_it_goes_on_by_itself(pace) {
         let half = || {
             Story::on(8)

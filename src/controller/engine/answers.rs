@@ -117,7 +117,7 @@ impl Engine {
         let Some(set) = self.parts.feed.index.set_mut(key) else {
             return;
         };
-        set.end_replacement(&pod.uid, result.is_ok());
+        set.end_replacement(&pod.uid, result.is_ok(), now);
         let answer = result.as_ref().map_err(Refusal::of_budget);
         if let (Write::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
             set.note_eviction(&pod.uid, answer.err().flatten(), now);

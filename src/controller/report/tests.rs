@@ -49,6 +49,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(0) },
         pods: vec![pod(name)],
+        disrupted_at: None,
         podless_since: None,
         has_images: false,
     };

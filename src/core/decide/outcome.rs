@@ -96,7 +96,10 @@ impl Draft<'_> {
                 }
                 Verdict::InProgress(_)
                 | Verdict::HookPending { .. }
-                | Verdict::FailedByRevision { .. }
+                | Verdict::FailedByRevision {
+                    cause: Cause::Crashing | Cause::NotStarting,
+                    ..
+                }
                 | Verdict::OutOfWindow { .. }
                 | Verdict::PullPending(_)
                 | Verdict::Revert(_)

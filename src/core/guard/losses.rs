@@ -1,30 +1,52 @@
-//! Nodes that turned NotReady: those that just got the current revision, and the control group, which has not.
+//! Nodes that turned NotReady: those that the rollout had just touched, and the control group, which it had not.
 
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::record::Record;
 use crate::core::classify::{Class, later};
+use crate::core::fleet::{Node, Pod, PodRevision};
 use crate::core::glance::Glance;
 
 /// The losses of a fleet.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
-    /// Position and time of nodes that were lost within the window after their new pod was made, by time.
-    suspects: Vec<(usize, Timestamp)>,
-    /// When nodes of the old revision were lost, in order.
+    /// Nodes that were lost within the window after the rollout touched them, by time.
+    suspects: Vec<Suspect>,
+    /// When nodes that the rollout had not touched were lost, in order.
     control: Vec<Timestamp>,
-    /// Nodes that were lost after they got the current revision, however long after.
+    /// Nodes that were lost after the rollout touched them, however long after.
     lost: usize,
     /// When the nodes that were not lost got the current revision, in order.
     updated: Vec<Timestamp>,
-    /// All nodes that count, of either revision.
+    /// All nodes that count, touched or not.
     targeted: usize,
+}
+
+/// A node that was lost soon after the rollout touched it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Suspect {
+    /// Its position in the fleet.
+    pub(super) position: usize,
+    /// When it turned NotReady.
+    pub(super) since: Timestamp,
+    /// Whether nothing on the API server tells (any more) that it was touched: somebody has to remember that.
+    pub(super) is_only_known_here: bool,
 }
 
 impl Losses {
     /// Looks for suspects, and at the control group only if there are some.
-    pub(super) fn of(classes: &[Class], glance: &Glance<'_>, window: Duration) -> Self {
+    ///
+    /// A node is touched by what [`Node::touched_at`] names: also by the removal of its old pod alone, which can take down
+    /// what the node is reached by (CNI, VPN, tunnel). `record` remembers those of which nothing else tells that any more.
+    pub(super) fn of(
+        nodes: &[Node],
+        classes: &[Class],
+        glance: &Glance<'_>,
+        record: &Record,
+        window: Duration,
+    ) -> Self {
         let mut losses = Self::default();
         for (position, class) in classes.iter().enumerate() {
             let Class::Offline {
@@ -33,56 +55,69 @@ impl Losses {
             else {
                 continue;
             };
-            let is_soon = |revised: Timestamp| revised <= since && since <= later(revised, window);
-            let pod = glance.current(position);
-            if pod.is_some_and(|pod| is_soon(pod.revised)) {
-                losses.suspects.push((position, since));
+            let node = &nodes[position];
+            let is_soon =
+                |touched: &Timestamp| *touched <= since && since <= later(*touched, window);
+            let is_remembered = record.touched.contains(&node.name);
+            if is_remembered || node.touched_at().any(|touched| is_soon(&touched)) {
+                let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
+                let shows = node.marked_at().any(|touched| is_soon(&touched));
+                losses.suspects.push(Suspect {
+                    position,
+                    since,
+                    is_only_known_here: !shows && !node.pods.iter().any(leaves),
+                });
             }
         }
         if !losses.suspects.is_empty() {
             losses
                 .suspects
-                .sort_by_key(|(position, since)| (*since, *position));
-            losses.hear(classes, glance);
+                .sort_by_key(|suspect| (suspect.since, suspect.position));
+            losses.hear(nodes, classes, glance, record);
         }
         losses
     }
 
-    fn hear(&mut self, classes: &[Class], glance: &Glance<'_>) {
+    fn hear(&mut self, nodes: &[Node], classes: &[Class], glance: &Glance<'_>, record: &Record) {
         for (position, class) in classes.iter().enumerate() {
             if !class.is_targeted() {
                 continue;
             }
             self.targeted += 1;
-            let revised = glance.current(position).map(|pod| pod.revised);
-            match (class, revised) {
-                (Class::Offline { since, .. }, None) => self.control.extend(*since),
-                (
-                    Class::Offline {
-                        since: Some(since), ..
-                    },
-                    Some(revised),
-                ) if *since < revised => self.control.push(*since),
-                (Class::Offline { .. }, Some(_)) => self.lost += 1,
-                (_, revised) => self.updated.extend(revised),
+            match *class {
+                Class::Offline { since, .. } => {
+                    let node = &nodes[position];
+                    let touched = node.touched_at().min();
+                    let is_after = |since| touched.is_some_and(|touched| touched <= since);
+                    match since {
+                        _ if record.touched.contains(&node.name) => self.lost += 1,
+                        Some(since) if !is_after(since) => self.control.push(since),
+                        Some(_) => self.lost += 1,
+                        None => self.lost += usize::from(touched.is_some()),
+                    }
+                }
+                _ => {
+                    let current = glance.current(position).filter(|pod| pod.of_template);
+                    self.updated.extend(current.map(|pod| pod.revised));
+                }
             }
         }
         self.control.sort();
         self.updated.sort();
     }
 
-    /// Nodes that were lost soon after they got the current revision: position and time.
-    pub(super) fn suspects(&self) -> impl Iterator<Item = (usize, Timestamp)> {
+    /// Nodes that were lost soon after the rollout touched them.
+    pub(super) fn suspects(&self) -> impl Iterator<Item = Suspect> {
         self.suspects.iter().copied()
     }
 
-    /// Whether, around that time, nodes of the old revision were lost at no smaller rate than updated ones.
+    /// Whether, around that time, nodes that the rollout had not touched were lost at no smaller rate than those that it had.
     ///
-    /// Who got the revision later than that had the old one then, so what the rollout does meanwhile changes no judgement.
+    /// Who was touched later than that had the old revision then, so what the rollout does meanwhile changes no judgement.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
         let (from, to) = (earlier(at, window), later(at, window));
         let control = between(&self.control, from, to, |since| *since);
-        let suspects = between(&self.suspects, from, to, |(_, since)| *since);
+        let suspects = between(&self.suspects, from, to, |suspect| suspect.since);
         let updated = self.lost + self.updated.partition_point(|revised| *revised <= at);
         let old = self.targeted - updated;
         // control / old >= suspects / updated, without division

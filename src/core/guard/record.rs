@@ -1,8 +1,8 @@
 //! What the guard has to remember, in the form in which it stands on the DaemonSet: a condition of its own.
 //!
 //! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
-//! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; that the revision was
-//! stopped. It is about one revision, and another one begins with an empty sheet.
+//! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
+//! was removed; that the revision was stopped. It is about one revision, and another one begins with an empty sheet.
 //!
 //! ```text
 //! revision 5d4f8: back to: 8c1a2; failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
@@ -23,6 +23,7 @@ const BACK: &str = "back to: ";
 const FAILED: &str = "failed: ";
 const BROKEN: &str = "broken before: ";
 const TWICE: &str = "replaced twice: ";
+const TOUCHED: &str = "lost while touched: ";
 
 /// What the guard remembers about a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub struct Record {
     pub broken_before: BTreeSet<NodeName>,
     /// Nodes whose pod we replaced twice for this revision.
     pub replaced_twice: BTreeSet<NodeName>,
+    /// Nodes that were lost after the removal of their old pod and are not judged yet, where nothing else shows any more that
+    /// there was such a removal.
+    pub touched: BTreeSet<NodeName>,
 }
 
 impl Record {
@@ -54,6 +58,7 @@ impl Record {
             more: 0,
             broken_before: BTreeSet::new(),
             replaced_twice: BTreeSet::new(),
+            touched: BTreeSet::new(),
         }
     }
 
@@ -89,6 +94,8 @@ impl Record {
                 record.broken_before = read_names(names).0;
             } else if let Some(names) = part.strip_prefix(TWICE) {
                 record.replaced_twice = read_names(names).0;
+            } else if let Some(names) = part.strip_prefix(TOUCHED) {
+                record.touched = read_names(names).0;
             }
         }
         Some(record)
@@ -117,6 +124,7 @@ impl fmt::Display for Record {
             (FAILED, &self.failed, self.more),
             (BROKEN, &self.broken_before, 0),
             (TWICE, &self.replaced_twice, 0),
+            (TOUCHED, &self.touched, 0),
         ];
         let mut separator = "";
         if let Some(before) = &self.before {
@@ -155,6 +163,7 @@ mod tests {
             failed: names(&["edge-1", "edge-2.and.more"]),
             broken_before: names(&["edge-7"]),
             replaced_twice: names(&["edge-9", "edge-8"]),
+            touched: names(&["edge-5"]),
             ..empty.clone()
         };
         let many = Record {
@@ -186,7 +195,7 @@ mod tests {
         assert_eq!(
             many.to_string(),
             "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \
-             replaced twice: edge-8, edge-9"
+             replaced twice: edge-8, edge-9; lost while touched: edge-5"
         );
     }
 

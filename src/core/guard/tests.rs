@@ -521,9 +521,9 @@ fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
     assert_eq!(deletions(&plan), 0);
 }
 
-/// Found by the model check: the pod was told to wait for a hook that had let go.
+/// Who is offline holds up nobody, also after its update: losses are bounded by the threshold and what was in flight.
 #[test]
-fn a_pod_whose_hook_is_gone_waits_for_the_slot_that_a_lost_node_holds() {
+fn a_node_that_was_lost_and_judged_frees_its_slot() {
     let strategy = Strategy {
         max_unavailable: Share::Number(1),
         ..strategy()
@@ -534,7 +534,129 @@ fn a_pod_whose_hook_is_gone_waits_for_the_slot_that_a_lost_node_holds() {
     };
     let marked = node("z", Pod { exit, ..old(1) });
     let plan = at_1400(&strategy, &fleet(vec![lost("a", 100), marked]));
-    assert_eq!(plan.verdicts[1], Verdict::Budget { broken: false });
-    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
-    assert_eq!(plan.actions, []);
+    assert_eq!((plan.counts.failures, deletions(&plan)), (1, 1));
+    assert_eq!(plan.phase, Phase::Progressing);
+    // One that is Ready and crashes keeps it.
+    let crashes = node("a", crashing(current(2).made(1000), "Error", 3));
+    let plan = at_1400(&strategy, &beside_old(vec![crashes]));
+    assert_eq!((plan.counts.failures, deletions(&plan)), (1, 0));
+}
+
+/// Its new pod was never made: the removal of the old one took the node down.
+fn lost_by_removal(name: &str, removed: i64, since: i64) -> Node {
+    let leaving = Pod {
+        terminating: true,
+        ..old(1).broken()
+    };
+    Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(since)),
+        },
+        disrupted_at: Some(at(removed)),
+        ..node(name, leaving)
+    }
+}
+
+#[test]
+fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        failure_threshold: Some(Share::Number(1)),
+        ..strategy()
+    };
+    let first = beside_old(vec![lost_by_removal("a", 1000, 1003)]);
+    let until = at(1033);
+    let judged = decide(&one, &first, at(1010));
+    assert_eq!(judged.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((deletions(&judged), judged.next_wake), (0, Some(until)));
+    let goes_on = decide(&one, &first, until);
+    assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 1));
+    assert_eq!(named(goes_on.record.as_ref()), ["a"]);
+    let second = ["a", "b"].map(|name| lost_by_removal(name, 1000, 1003));
+    let stopped = decide(&one, &beside_old(second.to_vec()), until);
+    assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!(deletions(&stopped), 0);
+    // Who was away before is not, nor who was removed for an earlier template.
+    let before = beside_old(vec![lost_by_removal("a", 1004, 1003)]);
+    let mut earlier = lost_by_removal("a", 1000, 1003);
+    earlier.disrupted_at = None;
+    for fleet in [before, beside_old(vec![earlier])] {
+        let plan = decide(&one, &fleet, until);
+        assert_eq!((plan.counts.failures, deletions(&plan)), (0, 1));
+    }
+}
+
+#[test]
+fn nodes_that_the_removal_took_down_are_no_control_group() {
+    let nodes = ["a", "b", "c", "d"].map(|name| lost_by_removal(name, 1000, 1003));
+    let plan = at_1400(&strategy(), &beside_old(nodes.to_vec()));
+    assert_eq!(named(plan.record.as_ref()), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
+    // The pod is gone, and its successor was made after the loss.
+    let made = |disrupted_at| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1003)),
+        },
+        disrupted_at,
+        ..node("a", current(2).made(1010).broken())
+    };
+    let seen = decide(
+        &strategy(),
+        &beside_old(vec![made(Some(at(1000)))]),
+        at(1020),
+    );
+    let record = seen.record.expect("nothing else tells of the removal");
+    assert_eq!(record.touched, [NodeName::from("a")].into());
+    // After a restart the record alone tells.
+    let restarted = |node: Option<Node>, record: &Record| Fleet {
+        record: Some(record.clone()),
+        ..beside_old(node.into_iter().collect())
+    };
+    let gone = at_1400(&strategy(), &restarted(None, &record));
+    assert_eq!(gone.counts.failures, 0);
+    let record = gone.record.expect("it may come back");
+    let anew = Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1060)),
+        },
+        ..made(None)
+    };
+    let plan = at_1400(&strategy(), &restarted(Some(anew), &record));
+    assert_eq!(named(plan.record.as_ref()), ["a"]);
+    // Back and well, nothing is left of it.
+    let well = node("a", current(2).made(500));
+    assert_eq!(
+        at_1400(&strategy(), &restarted(Some(well), &record)).record,
+        None
+    );
+}
+
+#[test]
+fn a_rollback_is_not_charged_with_what_was_lost_before_it() {
+    let before = |pod: Pod| Pod {
+        of_template: false,
+        ..pod
+    };
+    let mut away = lost("a", 9);
+    away.pods = vec![before(away.pods[0].clone())];
+    let crashes = node("b", before(crashing(current(2).made(1000), "Error", 3)));
+    let plan = at_1400(&strategy(), &beside_old(vec![away, crashes]));
+    assert_eq!((plan.counts.failures, plan.record), (0, None));
+}
+
+#[test]
+fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
+    let strategy = |threshold| Strategy {
+        failure_threshold: Some(Share::Number(threshold)),
+        ..strategy()
+    };
+    let fleet = fleet(vec![lost("a", 9), node("b", current(2).made(1000))]);
+    let within = at_1400(&strategy(1), &fleet);
+    assert!(matches!(within.phase, Phase::Complete { .. }));
+    assert_eq!(within.counts.exceptions(), "failed by this revision: 1");
+    let beyond = at_1400(&strategy(0), &fleet);
+    assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }

@@ -57,6 +57,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         targeting: Targeting::Run,
         readiness,
         pods: vec![pod],
+        disrupted_at: None,
         podless_since: None,
         has_images: false,
     }])

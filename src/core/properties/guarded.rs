@@ -1,7 +1,9 @@
 //! What the guard never does, whatever fleet it looks at and whatever it remembers.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use proptest::collection::btree_set;
 use proptest::option;
 use proptest::prelude::*;
@@ -10,6 +12,7 @@ use proptest::strategy::Strategy as _;
 use super::{Random, carry_out, config, deleted, fleets, later, now, strategies};
 use crate::core::Strategy;
 use crate::core::guard::failure_window;
+use crate::core::pause::is_paused;
 use crate::core::*;
 
 /// A sheet about the current revision or an older one, with nodes that exist and one that does not.
@@ -20,7 +23,7 @@ pub(super) fn records() -> impl Random<Record> {
         Just(Stopped::ReplacedTwice)
     ];
     let hashes = prop_oneof![3 => Just("new"), 1 => Just("old")];
-    let lists = (names(), names(), names());
+    let lists = (names(), names(), names(), names());
     (hashes, option::weighted(0.3, stopped), lists).prop_map(|(hash, stopped, lists)| {
         let names = |names: BTreeSet<String>| names.into_iter().map(NodeName::from).collect();
         Record {
@@ -29,6 +32,7 @@ pub(super) fn records() -> impl Random<Record> {
             failed: names(lists.0),
             broken_before: names(lists.1),
             replaced_twice: names(lists.2),
+            touched: names(lists.3),
             ..Record::of(hash.into())
         }
     })
@@ -94,15 +98,15 @@ proptest! {
             let Verdict::FailedByRevision { since, .. } = *verdict else {
                 continue;
             };
-            let mut pods = node.pods.iter().filter(|pod| pod.revision == PodRevision::Current);
             prop_assert!(fleet.replaces && strategy.resume != Some("new".into()));
-            let charged = pods.any(|pod| {
-                !pod.terminating && pod.revised() <= since && since <= later(pod.revised(), window)
-            });
-            prop_assert!(charged);
             // Under OTA nothing is replaced by us, and no sheet is heeded.
             let heeded = fleet.record.as_ref().filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
             let record = sheet(heeded);
+            let is_soon = |touched: Timestamp| touched <= since && since <= later(touched, window);
+            let is_on_sheet = |record: &Record| {
+                record.failed.contains(&node.name) || record.touched.contains(&node.name)
+            };
+            prop_assert!(node.touched_at().any(is_soon) || record.is_some_and(is_on_sheet));
             prop_assert!(record.is_none_or(|record| !record.broken_before.contains(&node.name)));
         }
     }
@@ -152,5 +156,62 @@ proptest! {
         if failed(plan.record.as_ref()) && !matches!(after.phase, Phase::Behind(_)) {
             prop_assert!(failed(after.record.as_ref()));
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_node_that_is_lost_while_its_pod_leaves_lets_nothing_begin_and_is_then_charged(
+        strategy in strategies(), fleet in fleets(), position in 0..24_usize,
+    ) {
+        let mut fleet = Fleet { record: None, ..fleet };
+        prop_assume!(position < fleet.nodes.len());
+        // Nobody else is away, so the network is well.
+        for node in &mut fleet.nodes {
+            if matches!(node.readiness, Readiness::NotReady { .. }) {
+                node.readiness = Readiness::Ready { since: later(now(), Duration::ZERO) };
+            }
+        }
+        let node = &mut fleet.nodes[position];
+        node.pods.retain(|pod| pod.revision == PodRevision::Outdated && !pod.surge);
+        node.pods.iter_mut().for_each(|pod| pod.terminating = true);
+        node.targeting = Targeting::Run;
+        node.readiness = Readiness::NotReady { since: Some(now()) };
+        node.disrupted_at = Some(now());
+        let judged = |at| decide(&strategy, &fleet, at);
+        let early = judged(now());
+        let rolls = strategy.mode == Mode::AdvancedRollingUpdate && fleet.replaces
+            && strategy.resume != Some("new".into()) && !is_paused(&strategy, now());
+        if rolls && matches!(fleet.revision, RevisionState::Current(_)) && !matches!(early.phase, Phase::Behind(_)) {
+            prop_assert_eq!(early.actions.iter().find(|action| action.begins()), None);
+            prop_assert!(early.guarded.is_some());
+            let late = judged(later(now(), Duration::from_secs(30)));
+            let is_charged = matches!(
+                late.verdicts[position],
+                Verdict::FailedByRevision { cause: Cause::NodeLost, .. }
+            );
+            prop_assert!(is_charged, "{:?}", late.verdicts[position]);
+            prop_assert!(late.counts.failures > 0);
+        }
+    }
+
+    #[test]
+    fn what_was_made_before_the_template_changed_is_never_charged(
+        strategy in strategies(), fleet in fleets(),
+    ) {
+        let mut fleet = Fleet { record: None, ..fleet };
+        for node in &mut fleet.nodes {
+            node.disrupted_at = None;
+            for pod in &mut node.pods {
+                pod.of_template = false;
+                pod.exit.preparing = None;
+            }
+        }
+        let plan = decide(&strategy, &fleet, now());
+        let charged = |verdict: &Verdict| matches!(verdict, Verdict::FailedByRevision { .. });
+        prop_assert!(!plan.verdicts.iter().any(charged));
+        prop_assert_eq!(plan.counts.failures, 0);
     }
 }

@@ -351,6 +351,7 @@ impl World {
                 None => Readiness::NotReady { since: None },
             },
             pods: node.pods.iter().map(|pod| self.view(pod)).collect(),
+            disrupted_at: None,
             podless_since: node.pods.is_empty().then(|| self.now()),
         };
         Fleet {

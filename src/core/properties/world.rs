@@ -259,6 +259,7 @@ impl ModelNode {
             targeting: self.targeting,
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted, known)).collect(),
+            disrupted_at: None,
             podless_since: self.pod.is_none().then(|| at(self.podless_since)),
             has_images: false,
         }

@@ -162,6 +162,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: ago(9000) },
         pods: pods.into_iter().collect(),
+        disrupted_at: None,
         podless_since: None,
     }
 }

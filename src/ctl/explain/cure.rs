@@ -103,7 +103,7 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let way_on = way_on(&picture.fleet, &picture.key);
     let pod = newest(node).map_or("", |pod| pod.name.as_str());
     match cause {
-        Cause::NodeLost => format!("{slot} To free it, repair the node, or {way_on}"),
+        Cause::NodeLost => format!("Nobody waits for it. Repair the node, or {way_on}"),
         Cause::Crashing => {
             format!(
                 "{slot} To free it, {way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous"
@@ -122,11 +122,6 @@ fn cure_revert(picture: &Picture, revert: Revert) -> String {
         Revert::Pending if picture.plan.counts.allowed == 0 => {
             format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
         }
-        Revert::Pending if picture.plan.counts.lost > 0 => format!(
-            "It goes on by itself when a slot of max-unavailable is free. Nodes that were lost after they got this revision \
-             hold {} of {}: repair them, or delete the Nodes of those that will not be back.",
-            picture.plan.counts.lost, picture.plan.counts.unavailable
-        ),
         Revert::Pending => {
             "It goes on by itself when a slot of max-unavailable is free, its maintenance window is open and its \
              topology domain has its turn."
@@ -320,13 +315,7 @@ fn holders(picture: &Picture, asking: usize, of_wave: bool) -> String {
     let waves = picture.strategy.waves.as_ref().filter(|_| of_wave);
     let wave = |position: usize| waves.map(|waves| waves.of(&picture.fleet.nodes[position]));
     let holds = |verdict: &Verdict| {
-        matches!(
-            verdict,
-            Verdict::InProgress(_)
-                | Verdict::HookPending { .. }
-                | Verdict::FailedByRevision { .. }
-                | Verdict::Budget { broken: true }
-        )
+        verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };
     let holding: Vec<usize> = (0..picture.plan.verdicts.len())
         .filter(|position| *position != asking && holds(&picture.plan.verdicts[*position]))

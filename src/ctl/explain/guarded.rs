@@ -9,7 +9,7 @@ pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
     match cause {
         Cause::NodeLost => (
             Some("NotReady".into()),
-            "turned NotReady soon after it got the current revision".to_owned(),
+            "turned NotReady soon after its pod was replaced; it holds up nobody".to_owned(),
         ),
         Cause::Crashing => (
             trouble_word(node),

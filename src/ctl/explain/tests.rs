@@ -30,6 +30,7 @@ fn node(name: &str) -> Node {
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(1) },
         pods: vec![pod(&format!("p-{name}"))],
+        disrupted_at: None,
         podless_since: None,
         has_images: false,
     }

@@ -181,6 +181,7 @@ fn behaviour(mut from: Behaviour, words: &[&str]) -> anyhow::Result<Behaviour> {
             "crash-after" => from.crash_after = Some(time()?),
             "completes-after" => from.completes_after = Some(time()?),
             "kills-node-after" => from.kills_node_after = Some(time()?),
+            "kills-node-when-stopped" => from.kills_node_when_stopped = true,
             "error" => from.image_error = true,
             "never-ready" => from.never_ready = true,
             _ => anyhow::bail!("`{word}` is no behaviour of an image"),

@@ -28,6 +28,8 @@ pub struct Behaviour {
     pub never_ready: bool,
     /// How long after its start it takes the whole node down, like a kernel panic.
     pub kills_node_after: Option<Duration>,
+    /// It takes the whole node down when it is told to end, as what a node is reached by does (CNI, VPN, tunnel).
+    pub kills_node_when_stopped: bool,
 }
 
 impl Default for Behaviour {
@@ -45,6 +47,7 @@ impl Default for Behaviour {
             no_shell: false,
             never_ready: false,
             kills_node_after: None,
+            kills_node_when_stopped: false,
         }
     }
 }

@@ -360,6 +360,13 @@ impl Pod {
 
     fn stop(&mut self, host: &mut Host<'_>) {
         let runs = self.containers.iter().any(Container::is_running);
+        let kills = |container: &Container| {
+            let behaviour = host.rules.of(host.name, &container.image);
+            container.is_running() && behaviour.kills_node_when_stopped
+        };
+        if self.containers.iter().any(kills) {
+            host.next.node_dies = Some(Duration::ZERO);
+        }
         self.stage = Stage::Stopping;
         let grace = self.seen.metadata.deletion_grace_period_seconds;
         let grace = Duration::from_secs(grace.and_then(|s| s.try_into().ok()).unwrap_or(30));

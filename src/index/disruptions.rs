@@ -1,0 +1,87 @@
+//! When pods were last seen to leave their nodes, until a successor was Ready there.
+//!
+//! The removal of a pod can take its node down (CNI, VPN, tunnel). Then the pod may be gone, or its successor made, before
+//! anybody hears of the loss: nothing on the API server tells any more what was done to that node, and how long before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::pod::PodRecord;
+use crate::api;
+use crate::core::{NodeName, Revision, RevisionState};
+
+/// Beyond so many, those are forgotten that are older than any failure window.
+const KEPT: usize = 1024;
+
+/// The longest failure window.
+const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+
+/// By node when its last pod began to leave.
+#[derive(Debug, Default)]
+pub(super) struct Disruptions(BTreeMap<NodeName, Disruption>);
+
+#[derive(Debug)]
+struct Disruption {
+    at: Timestamp,
+    /// The hash of the pod that left; `None`: it was outdated.
+    hash: Option<Arc<str>>,
+}
+
+impl Disruptions {
+    /// Takes in what became of a pod on `node`.
+    pub(super) fn note(
+        &mut self,
+        node: &NodeName,
+        (before, record): (Option<&PodRecord>, &PodRecord),
+        pod: &api::Pod,
+        now: Timestamp,
+    ) {
+        let was_leaving = before.is_some_and(|before| before.pod.terminating);
+        if record.pod.terminating && !was_leaving && !record.pod.surge {
+            let at = match before {
+                Some(_) => now,
+                None => asked_at(pod).map_or(now, |at| at.min(now)),
+            };
+            self.begin(node.clone(), record.hash.clone(), at);
+        } else if !record.pod.terminating
+            && record.ready_since().is_some()
+            && self
+                .0
+                .get(node)
+                .is_some_and(|left| left.hash != record.hash)
+        {
+            self.0.remove(node);
+        }
+    }
+
+    /// A pod with this hash begins to leave `node`; `None`: an outdated one.
+    pub(super) fn begin(&mut self, node: NodeName, hash: Option<Arc<str>>, at: Timestamp) {
+        if self.0.len() >= KEPT {
+            self.0
+                .retain(|_, left| at.duration_since(left.at) < LONGEST);
+        }
+        self.0.insert(node, Disruption { at, hash });
+    }
+
+    /// When the last pod of another revision than `current` began to leave `node`.
+    pub(super) fn at(&self, node: &NodeName, current: &RevisionState) -> Option<Timestamp> {
+        let RevisionState::Current(current) = current else {
+            return None;
+        };
+        let left = self.0.get(node)?;
+        let is_current = left
+            .hash
+            .as_deref()
+            .is_some_and(|hash| Revision::from(hash) == *current);
+        (!is_current).then_some(left.at)
+    }
+}
+
+/// When its deletion was asked for, by the API server's clock.
+fn asked_at(pod: &api::Pod) -> Option<Timestamp> {
+    let ends = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
+    ends.checked_sub(SignedDuration::from_secs(grace)).ok()
+}
