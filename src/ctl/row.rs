@@ -339,7 +339,9 @@ fn message(picture: &Picture) -> String {
     match picture.state() {
         State::Complete(offline) => {
             let whole = match offline {
-                _ if counts.kept + counts.lost > 0 => format!("complete except {}", counts.exceptions()),
+                _ if counts.kept + counts.lost > 0 => {
+                    format!("complete except {}", counts.exceptions())
+                }
                 0 if picture.unavailable() > 0 => {
                     format!("it was rolled out to all {targeted} nodes")
                 }
