@@ -14,6 +14,7 @@ mod age;
 mod approve;
 mod budgets;
 mod code;
+pub mod complete;
 pub mod edge;
 mod eject;
 mod explain;
@@ -24,6 +25,8 @@ mod pause;
 mod picture;
 mod plan;
 mod print;
+mod pulse;
+mod rights;
 mod row;
 mod screen;
 mod status;
@@ -37,8 +40,6 @@ mod write;
 
 use std::io::Write;
 
-use clap::CommandFactory;
-
 pub use access::{Access, Trouble};
 pub use code::Code;
 pub use groups::{DomainRow, WaveRow};
@@ -46,7 +47,6 @@ pub use row::{NodeRow, PodRow, SetRow};
 pub use screen::Screen;
 pub use why::Answer;
 
-use crate::cli::Cli;
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::client::Source;
 use crate::clock::Clock;
@@ -68,10 +68,10 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
     let mut out = std::io::stdout();
     let mut screen = Screen::new(&mut out, live, colour);
     let ended = match &args.verb {
-        Verb::Completions(wanted) => {
-            let _ = screen.print(&completions(wanted.shell));
-            Ok(Code::Complete)
-        }
+        Verb::Completions(wanted) => completions(wanted.shell).map(|script| {
+            let _ = screen.print(&script);
+            Code::Complete
+        }),
         Verb::Edge(verb) => match Edge::to(verb.server()) {
             Err(trouble) => Err(trouble),
             Ok(edge) => {
@@ -110,7 +110,7 @@ pub async fn perform(
     match verb {
         Verb::Plan(args) => return plan::plan(context, args, screen).await,
         Verb::Status(args) => return status::status(context, args, screen).await,
-        Verb::Why(args) => why::why(context, args, screen).await?,
+        Verb::Why(args) => return why::why(context, args, screen).await,
         Verb::Pause(args) => pause::pause(context, args, screen).await?,
         Verb::Resume(args) => pause::resume(context, args, screen).await?,
         Verb::Undo(args) => undo::undo(context, args, screen).await?,
@@ -121,7 +121,7 @@ pub async fn perform(
             return edge::perform_edge(verb, &edge, screen, &context.clock).await;
         }
         Verb::Completions(args) => {
-            let _ = screen.print(&completions(args.shell));
+            let _ = screen.print(&completions(args.shell)?);
         }
     }
     Ok(Code::Complete)
@@ -135,8 +135,9 @@ fn source(args: &AccessArgs) -> Source {
     }
 }
 
-fn completions(shell: clap_complete::Shell) -> String {
+fn completions(shell: clap_complete::Shell) -> Result<String, Trouble> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "yurt-ds", &mut script);
-    String::from_utf8_lossy(&script).into_owned()
+    let failed = |error: std::io::Error| Trouble::new(Code::Failed, format!("{error}."));
+    complete::script(shell, &mut script).map_err(failed)?;
+    Ok(String::from_utf8_lossy(&script).into_owned())
 }

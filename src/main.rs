@@ -12,6 +12,8 @@ use yurt_ds::{controller, ctl, log, ota_server, shutdown, sim};
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
+    // A shell may only want to know what could be typed.
+    ctl::complete::answer();
     let cli = Cli::parse();
     log::init(cli.log_levels(), cli.log.log_format);
     match run(cli.command) {

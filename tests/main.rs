@@ -4,6 +4,7 @@
 //!   identity, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
 //!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
+//! - `completion`: what shells offer, by running them.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
 //! - `support`: what the scenarios are told with. `story` (data) is played by `player` in a `world` (embedded or real),
 //!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
@@ -56,6 +57,7 @@ mod scenarios {
 }
 
 mod agent;
+mod completion;
 mod docs;
 mod model;
 mod real_cluster;

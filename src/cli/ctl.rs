@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
 
 use super::edge::EdgeVerb;
-use crate::ctl::Code;
+use crate::ctl::{Code, complete};
 
 /// Flags and verbs of `yurt-ds ctl`.
 #[derive(Clone, Debug, Args)]
@@ -96,18 +97,19 @@ pub enum Verb {
 #[derive(Clone, Debug, Default, Args)]
 pub struct StatusArgs {
     /// One DaemonSet [default: all that are managed]
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: Option<String>,
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,
-    /// Show it again whenever it changes, until interrupted
+    /// Show it again whenever it changes, until interrupted; with -o json one document per change of the numbers
     #[arg(long, env = "YURT_DS_WATCH", hide_env = true, conflicts_with = "wait")]
     pub watch: bool,
-    /// Wait until the rollout is complete, or cannot become so without somebody acting
+    /// Wait until the rollout is complete, or cannot become so without somebody acting; fit for pipelines, also while no
+    /// controller runs (exit code 12)
     #[arg(long, env = "YURT_DS_WAIT", hide_env = true)]
     pub wait: bool,
-    /// How long to wait, as 10m or 90s [default: for ever]
+    /// How long to wait in all, as 10m or 90s [default: for ever]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
         value_parser = humantime::parse_duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
@@ -120,10 +122,10 @@ pub struct StatusArgs {
 #[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
     /// The node
-    #[arg(value_name = "NODE")]
+    #[arg(value_name = "NODE", add = ArgValueCompleter::new(complete::nodes))]
     pub node: String,
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
@@ -134,7 +136,7 @@ pub struct WhyArgs {
 #[derive(Clone, Debug, Args)]
 pub struct UndoArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
     /// The number of the revision, as kubectl rollout history shows it [default: the one before the present one]
     #[arg(
@@ -156,7 +158,7 @@ pub struct UndoArgs {
 #[derive(Clone, Debug, Args)]
 pub struct PauseArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
     /// Resume by itself after that long, as 2h or 30m
     #[arg(long = "for", env = "YURT_DS_FOR", hide_env = true, conflicts_with = "until",
@@ -171,7 +173,7 @@ pub struct PauseArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ResumeArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
 }
 
@@ -179,7 +181,7 @@ pub struct ResumeArgs {
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
     /// With this setting, as max-unavailable=20%; may be repeated
     #[arg(long, env = "YURT_DS_SET", hide_env = true, value_name = "KEY=VALUE")]
@@ -229,7 +231,7 @@ pub struct PlanArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ApproveArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
     /// The wave, as it is called in the annotation waves
     #[arg(value_name = "WAVE")]
@@ -240,7 +242,7 @@ pub struct ApproveArgs {
 #[derive(Clone, Debug, Args)]
 pub struct EjectArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
     /// Also while nodes run an old revision: Kubernetes then replaces their pods at once
     #[arg(long, env = "YURT_DS_NOW", hide_env = true)]

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 
 use super::ctl::Output;
+use crate::ctl::complete;
 use crate::ctl::edge::help;
 
 /// A verb that asks the server of a node.
@@ -65,7 +67,7 @@ pub struct UpgradeArgs {
     #[command(flatten)]
     pub edge: EdgeArgs,
     /// The pod, or the DaemonSet of which there is one pod on this node
-    #[arg(value_name = "[NAMESPACE/]POD")]
+    #[arg(value_name = "[NAMESPACE/]POD", add = ArgValueCompleter::new(complete::pods))]
     pub pod: Option<String>,
     /// Also when its images could not be pulled ahead, or are being pulled
     #[arg(long, env = "YURT_DS_FORCE", hide_env = true, requires = "pod")]
@@ -82,7 +84,7 @@ pub struct ImagepullArgs {
     #[command(flatten)]
     pub edge: EdgeArgs,
     /// The pod, or the DaemonSet of which there is one pod on this node
-    #[arg(value_name = "[NAMESPACE/]POD")]
+    #[arg(value_name = "[NAMESPACE/]POD", add = ArgValueCompleter::new(complete::pods))]
     pub pod: Option<String>,
     /// How long to wait, and how to show it.
     #[command(flatten)]

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::ListParams;
 
 use super::access::{Access, Trouble};
 use super::view::list;
+use crate::core::eviction::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
 use crate::core::{Evictions, Obstruction, Pod, Refusal};
 use crate::index::SetRecord;
@@ -23,6 +24,9 @@ const ALLOWED: &str = "DisruptionAllowed";
 const SYNC_FAILED: &str = "SyncFailed";
 /// The policy by which pods that are not Ready always go (Kubernetes).
 const ALWAYS_ALLOW: &str = "AlwaysAllow";
+
+/// What keeps a refusal from having lasted too long.
+const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 
 /// Lists the budgets of a namespace, and tells of which version the list is.
 pub(super) async fn list_of(
@@ -57,12 +61,19 @@ impl Budgets {
         self.0.remove(&key(budget));
     }
 
-    /// Lets a DaemonSet of a namespace know which of its pods could not be evicted at `now`.
-    pub(super) fn weigh(&self, namespace: &str, set: &mut SetRecord, now: Timestamp) {
+    /// Lets a DaemonSet of a namespace know which of its pods could not be evicted at `now`; `lasts` says since when that
+    /// counts, of a budget that has let nothing go since then.
+    pub(super) fn weigh(
+        &self,
+        namespace: &str,
+        set: &mut SetRecord,
+        lasts: impl Fn(Timestamp) -> Timestamp,
+        now: Timestamp,
+    ) {
         let mut evictions = Evictions::default();
         for (_, pod) in set.pods() {
             if let Some((refusal, since)) = self.refusal(namespace, pod) {
-                evictions.refuse_since(pod, refusal, since.unwrap_or(now), now);
+                evictions.refuse_since(pod, refusal, lasts(since.unwrap_or(now)), now);
             }
         }
         set.set_evictions(evictions);
@@ -97,6 +108,19 @@ impl Budgets {
                 Some((refusal, None))
             }
         }
+    }
+}
+
+/// Since when a refusal counts of which a budget says that it holds `since`.
+///
+/// A budget may have let nothing go for days before anybody asked. For how long the controller was refused it alone knows:
+/// until it says that this has lasted too long (`told`: since when it says so), it has not.
+pub(super) fn counts_since(told: Option<Timestamp>, since: Timestamp, now: Timestamp) -> Timestamp {
+    let patience = SignedDuration::try_from(BUDGET_PATIENCE).unwrap_or_default();
+    let ago = |at: Timestamp, span: SignedDuration| at.saturating_sub(span).unwrap_or(at);
+    match told {
+        Some(told) => ago(told, patience),
+        None => since.max(ago(now, patience - A_MOMENT)),
     }
 }
 
@@ -217,6 +241,17 @@ mod tests {
         let mistake = Some(Obstruction::NotComputed);
         case(json!({}), failed, [mistake, mistake]);
         case(json!({ "selector": {} }), counts(3, 3, 0), [None, None]);
+    }
+
+    #[test]
+    fn a_refusal_has_lasted_too_long_when_the_controller_says_so_and_not_before() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let now = at(100_000);
+        // For a day, but nobody asked.
+        assert_eq!(counts_since(None, at(13_600), now), at(100_000 - 599));
+        assert_eq!(counts_since(None, at(99_990), now), at(99_990));
+        let told = counts_since(Some(at(99_999)), at(99_990), now);
+        assert_eq!(told, at(99_399));
     }
 
     #[test]

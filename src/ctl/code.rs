@@ -29,11 +29,13 @@ pub enum Code {
     Disconnected,
     /// Images could not be pulled ahead.
     PullFailed,
+    /// Not complete, and no controller is at work.
+    Silent,
 }
 
 impl Code {
     /// Every outcome, in the order of its number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Complete,
         Self::Failed,
         Self::Usage,
@@ -46,6 +48,7 @@ impl Code {
         Self::Refused,
         Self::Disconnected,
         Self::PullFailed,
+        Self::Silent,
     ];
 
     /// The number that the process exits with.
@@ -63,6 +66,7 @@ impl Code {
             Self::Refused => 9,
             Self::Disconnected => 10,
             Self::PullFailed => 11,
+            Self::Silent => 12,
         }
     }
 
@@ -92,6 +96,9 @@ impl Code {
             }
             Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
             Self::PullFailed => "on a node: the images could not be pulled",
+            Self::Silent => {
+                "not complete, and no controller has spoken for three minutes (its Lease): nothing goes on by itself"
+            }
         }
     }
 
@@ -101,10 +108,11 @@ impl Code {
             Self::Complete => 0,
             Self::Progressing => 1,
             Self::Paused => 2,
-            Self::Stalled => 3,
-            Self::Invalid => 4,
-            Self::Usage | Self::NotFound | Self::Refused | Self::PullFailed => 5,
-            Self::Failed | Self::Unreachable | Self::Disconnected => 6,
+            Self::Silent => 3,
+            Self::Stalled => 4,
+            Self::Invalid => 5,
+            Self::Usage | Self::NotFound | Self::Refused | Self::PullFailed => 6,
+            Self::Failed | Self::Unreachable | Self::Disconnected => 7,
         }
     }
 
@@ -118,7 +126,8 @@ impl Code {
 
     /// The table for `--help`, and the fields of machine-readable answers.
     pub fn long_help() -> String {
-        format!("{}\n\n{}", Self::help(), super::row::FIELDS)
+        let fields = super::row::FIELDS;
+        format!("{}\n\n{fields}\n\n{}", Self::help(), super::rights::RIGHTS)
     }
 
     /// The same for `plan`, whose answers have fields of their own.

@@ -107,6 +107,13 @@ impl Edge {
         Pods::read(&self.server, &response)
     }
 
+    /// The names of its pods, with their namespaces; `None` when it does not answer.
+    pub(super) async fn names(&self) -> Option<Vec<String>> {
+        let pods = self.get_pods().await.ok()?;
+        let name = |pod: &Pod| format!("{}/{}", pod.namespace(), pod.name());
+        Some(pods.items.iter().map(name).collect())
+    }
+
     /// The pods of the node, if they changed since.
     async fn look_again(&self, pods: &mut Pods) -> Result<(), Trouble> {
         let response = self.ask(Method::GET, "/pods", pods.etag()).await?;

@@ -10,7 +10,7 @@ mod tests;
 
 use k8s_openapi::jiff::Timestamp;
 
-pub(super) use cure::{cure, not_targeted};
+pub(super) use cure::{cure, holders, not_targeted};
 pub(super) use guarded::reversal_words;
 use guarded::{failed, guarded_words, revert_words, reverting};
 

@@ -9,9 +9,10 @@ use super::Context;
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
+use super::explain::holders;
 use super::lookup;
 use super::picture::{Picture, State};
-use super::row::plural;
+use super::row::{message, plural};
 use super::screen::Screen;
 use super::view::View;
 use super::write::FIELD_MANAGER;
@@ -218,6 +219,10 @@ fn after_pause(picture: &Picture) -> String {
     let counts = &picture.plan.counts;
     let under_way = counts.by_word[1];
     let mut text = match counts.outdated {
+        0 if counts.kept > 0 => format!(
+            " No node would be replaced now ({}); a new revision will wait.",
+            counts.exceptions()
+        ),
         0 => " No node that is online is outdated now; a new revision will wait.".to_owned(),
         left => format!(
             " {left} outdated {} {} as {}; new nodes still get a pod.",
@@ -293,13 +298,28 @@ fn after_resume(picture: &Picture) -> String {
             plural(counts.outdated, "node waits", "nodes wait"),
             plural(counts.outdated, "its owner", "their owners")
         ),
-        _ => format!(
+        (State::Stalled(_), _) => format!(" But it stands still: {}.", message(picture)),
+        _ if picture.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
             counts.outdated,
             plural(counts.outdated, "node follows", "nodes follow"),
             counts.allowed + counts.surge_allowed,
             picture.key
         ),
+        _ => {
+            let holders = match holders(picture, None, false) {
+                none if none.is_empty() => none,
+                some => format!("; slots are held by {some}"),
+            };
+            format!(
+                " {} outdated {} left, and none of them has its turn now: {}{holders}. Follow it: yurt-ds ctl status {} \
+                 --watch",
+                counts.outdated,
+                plural(counts.outdated, "node is", "nodes are"),
+                message(picture),
+                picture.key
+            )
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::code::Code;
+use super::pulse::Heard;
 use super::view::View;
 use crate::api::Condition;
 use crate::core::names::{
@@ -18,6 +19,8 @@ use crate::index::{Index, SetKey};
 
 /// How long the controller waits for a missing pod before it calls that a stall, at the most.
 const MISSING_GRACE: SignedDuration = SignedDuration::from_secs(15);
+/// Reason of the condition `Stalled` while disruption budgets let no pod go.
+const BLOCKED: &str = "BlockedByPDB";
 
 /// A DaemonSet as it is judged now.
 #[derive(Clone, Debug)]
@@ -36,6 +39,10 @@ pub(super) struct Picture {
     pub(super) plan: Plan,
     /// The conditions of the controller.
     pub(super) conditions: Vec<Condition>,
+    /// What the Lease of the controller tells, where somebody asked.
+    pub(super) heard: Heard,
+    /// What may not be read, as a sentence.
+    pub(super) unread: Option<String>,
     /// When it was first looked at: whatever is dated so may be older.
     pub(super) first_look: Timestamp,
     /// The present.
@@ -65,8 +72,12 @@ impl Picture {
     /// Judges a managed DaemonSet of the view; `None` when it is not one.
     pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
-        view.weigh(key, now);
-        Self::of(&mut view.index, key, first_look, now)
+        let told = view.index.set(key);
+        let told = told.and_then(|set| blocked_since(&set.conditions));
+        view.weigh(key, told, now);
+        let mut picture = Self::of(&mut view.index, key, first_look, now)?;
+        picture.unread = view.unread(key);
+        Some(picture)
     }
 
     /// The same of an index that was filled since `first_look`.
@@ -105,6 +116,8 @@ impl Picture {
             fleet,
             plan,
             conditions,
+            heard: Heard::default(),
+            unread: None,
             first_look,
             now,
         })
@@ -137,6 +150,10 @@ impl Picture {
             {
                 State::Complete(counts.offline_outdated)
             }
+            // What may not be read is not guessed: then the controller's word counts.
+            Phase::Progressing if self.unread.is_some() && self.is_told_blocked() => {
+                State::Stalled(Stall::BlockedByPdb)
+            }
             Phase::Progressing => State::Progressing,
             Phase::Behind(behind) => State::Behind(behind),
             Phase::Stalled(stall) => State::Stalled(stall),
@@ -158,10 +175,36 @@ impl Picture {
         })
     }
 
+    /// Whether the controller says of the present revision that disruption budgets let no pod go.
+    fn is_told_blocked(&self) -> bool {
+        let revision = self.revision();
+        let about = revision.map(|revision| format!("revision {revision}:"));
+        let told = blocked_since(&self.conditions).zip(self.condition(STALLED));
+        told.zip(about)
+            .is_some_and(|((_, told), about)| told.message.starts_with(&about))
+    }
+
     fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions
             .iter()
             .find(|condition| condition.kind == kind)
+    }
+
+    /// Its exit code. `strict`: offline nodes that are left count as progress to be made.
+    pub(super) fn code(&self, strict: bool) -> Code {
+        let state = self.state();
+        let by_controller = matches!(state, State::Progressing | State::Complete(_));
+        match state.code(strict) {
+            Code::Progressing if by_controller && self.heard.silent_since().is_some() => {
+                Code::Silent
+            }
+            code => code,
+        }
+    }
+
+    /// Whether waiting is in vain: nothing changes before a person acts.
+    pub(super) fn needs_a_person(&self, strict: bool) -> bool {
+        self.state().needs_a_person() || self.code(strict) == Code::Silent
     }
 
     /// Since when the rollout is in its state, as far as the controller told.
@@ -310,6 +353,13 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
         counts[verdict.index()] += 1;
     }
     counts
+}
+
+/// Since when the controller says that disruption budgets let no pod go, and that this lasts too long.
+fn blocked_since(conditions: &[Condition]) -> Option<Timestamp> {
+    let mut stalled = conditions.iter().filter(|told| told.kind == STALLED);
+    let told = stalled.find(|told| told.status == "True" && told.reason == BLOCKED)?;
+    Some(told.last_transition.as_ref()?.0)
 }
 
 /// A pod that is missing at the first look may be so for long; if so, the controller has said it.

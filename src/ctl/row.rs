@@ -9,6 +9,7 @@ use super::age;
 use super::explain::{behind, explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
+use super::pulse::Heard;
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::{Guarded, Offline, Stall, Verdict, stall_of};
 
@@ -24,8 +25,9 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   nextWake (when this is judged anew although nothing changes),
                   pause (null while it is not paused),
                   reversal (null while no stopped revision is taken back),
+                  silentSince (when a controller spoke last, by its Lease; null: lately, or not known),
                   waves (empty without that setting), domains (empty without topology-key),
-                  nodes (only when one DaemonSet is named)
+                  nodes (only when one DaemonSet is named, and not with --watch)
   of a pause      since, until (null: somebody has to end it), updatedMeanwhile (nodes that got the revision
                   since then: the native controller makes every new pod of it)
   of a reversal   to (the hash; null: no older revision is known), done, underWay (their turn comes, or
@@ -35,7 +37,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a domain     domain, nodes, done, inFlight, hasTurn
   of a node       node, verdict, reason, since, message, pods, needsAttention
   of a pod        name, revision (current, outdated or unknown), ready, terminating
-  of why          those of a node, and namespace, name, phase, phaseMessage, reversal, next
+  of why          those of a node, and namespace, name, phase, phaseMessage, reversal, next, notes
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
                   Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
@@ -109,6 +111,8 @@ pub struct SetRow {
     pub pause: Option<PauseRow>,
     /// How far the revision that the guard stopped is taken back; `null` while nothing is.
     pub reversal: Option<ReversalRow>,
+    /// When a controller spoke last, if that is too long ago; `null` otherwise, and where that is not known.
+    pub silent_since: Option<String>,
     /// Every node; only when one DaemonSet was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<NodeRow>>,
@@ -256,11 +260,23 @@ impl SetRow {
             next_wake: picture.plan.next_wake.map(age::instant),
             pause: PauseRow::of(picture),
             reversal: ReversalRow::of(picture),
+            silent_since: picture.heard.silent_since().map(age::instant),
             nodes: nodes.then(|| {
                 (0..picture.fleet.nodes.len())
                     .map(|position| NodeRow::of(picture, position))
                     .collect()
             }),
+        }
+    }
+
+    /// The same without words that change by the mere passing of time: what `--watch` tells of.
+    pub(super) fn summary(&self) -> Self {
+        Self {
+            message: String::new(),
+            notes: Vec::new(),
+            next_wake: None,
+            nodes: None,
+            ..self.clone()
         }
     }
 
@@ -332,7 +348,7 @@ fn slots(picture: &Picture) -> String {
 }
 
 /// A sentence about the phase.
-fn message(picture: &Picture) -> String {
+pub(super) fn message(picture: &Picture) -> String {
     let counts = &picture.plan.counts;
     let targeted = counts.targeted;
     let left = counts.outdated;
@@ -515,10 +531,18 @@ fn notes(picture: &Picture) -> Vec<String> {
     let mut notes: Vec<String> = picture.notes.iter().map(|note| note.text.clone()).collect();
     notes.extend(quietly_paused(picture));
     notes.extend(newcomers(picture));
-    if !picture.is_reported() {
-        notes.push(UNREPORTED.to_owned());
-    }
+    notes.extend(unheard(picture));
     notes
+}
+
+/// What is not known, or stands still, for want of a controller or of a right.
+pub(super) fn unheard(picture: &Picture) -> Vec<String> {
+    let unreported = (!picture.is_reported()).then(|| UNREPORTED.to_owned());
+    let is_forbidden = picture.heard == Heard::Forbidden;
+    let matters = !is_forbidden || !matches!(picture.state(), State::Complete(_));
+    let unheard = picture.heard.words().filter(|_| matters);
+    let notes = [picture.unread.clone(), unheard, unreported];
+    notes.into_iter().flatten().collect()
 }
 
 /// That it is paused, where its phase does not say so.

@@ -1,15 +1,19 @@
 //! `ctl status`: once, again and again, or until it is over.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, sleep_until};
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::{Instant, sleep_until};
 
 use super::Context;
 use super::access::Trouble;
+use super::age;
 use super::code::Code;
 use super::lookup;
 use super::picture::Picture;
 use super::print;
+use super::pulse::{Heard, Pulse, listen};
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::view::{Scope, Step, View};
@@ -22,6 +26,10 @@ const GATHER: Duration = Duration::from_millis(300);
 const REFRESH: Duration = Duration::from_secs(2);
 /// Pause before everything is listed again; if watching does not work, this is the rate of polling.
 const RELOAD: Duration = Duration::from_secs(3);
+/// An API server that has not answered for so long is worth a word.
+const LONG: Duration = Duration::from_secs(3);
+/// Never, for who has no deadline.
+const FAR: Duration = Duration::from_secs(86_400);
 /// Lines of a kind that are drawn again: a terminal has at least 24 in all.
 const FIT: usize = 8;
 /// Without a terminal, progress is told no more often than this.
@@ -57,9 +65,10 @@ pub(super) async fn status(
     } else if args.wait {
         show.wait(screen).await
     } else {
-        let mut view = show.load().await?;
+        let (view, heard) = show.load().await;
+        let mut view = view?;
         let now = show.now(&view);
-        let pictures = show.pictures_at(&mut view, now);
+        let pictures = show.pictures_at(&mut view, now, &heard);
         if let (Scope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
             lookup::namespace(&context.access, namespace).await?;
         }
@@ -78,33 +87,81 @@ struct Show<'a> {
 }
 
 impl Show<'_> {
-    async fn load(&self) -> Result<View, Trouble> {
+    /// Everything, and what the Lease tells.
+    async fn load(&self) -> (Result<View, Trouble>, Heard) {
         let (access, now) = (&self.context.access, self.context.clock.now());
+        let heard = listen(access, now);
         match &self.target {
-            Some(key) => lookup::load(access, key, now).await,
-            None => View::load(access, &self.scope, now).await,
+            Some(key) => tokio::join!(lookup::load(access, key, now), heard),
+            None => tokio::join!(View::load(access, &self.scope, now), heard),
         }
     }
 
+    /// The same for somebody who waits: says so when the API server takes long, and does not wait beyond the deadline.
+    async fn load_within(
+        &self,
+        deadline: Option<Instant>,
+        screen: &mut Screen<'_>,
+    ) -> Result<(View, Heard), Trouble> {
+        let begun = Instant::now();
+        let mut loading = pin!(self.load());
+        let mut said = false;
+        loop {
+            let far = begun + FAR;
+            tokio::select! {
+                (view, heard) = &mut loading => return Ok((view?, heard)),
+                () = sleep_until(begun + LONG), if !said => {
+                    said = true;
+                    screen.warn(&format!("{} Waiting for it.", self.unanswered(LONG)));
+                }
+                () = sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
+                    return Err(self.too_late(begun.elapsed()));
+                }
+            }
+        }
+    }
+
+    fn unanswered(&self, passed: Duration) -> String {
+        format!(
+            "The API server {} has not answered for {}.",
+            self.context.access.server,
+            age::seconds(passed.as_secs())
+        )
+    }
+
+    /// What is said when the time is up and the API server does not answer.
+    fn too_late(&self, passed: Duration) -> Trouble {
+        let waited = self.args.timeout.unwrap_or(passed);
+        let text = format!(
+            "Not over after {}. {}",
+            humantime::format_duration(waited),
+            self.unanswered(passed)
+        );
+        Trouble::new(Code::Unreachable, text)
+    }
+
     /// The present; a view that was loaded a moment ago is judged at the moment it was loaded.
-    fn now(&self, view: &View) -> k8s_openapi::jiff::Timestamp {
+    fn now(&self, view: &View) -> Timestamp {
         view.loaded
     }
 
-    fn pictures(&self, view: &mut View) -> Vec<Picture> {
+    fn pictures(&self, view: &mut View, pulse: &Pulse) -> Vec<Picture> {
         let now = self.context.clock.now();
-        self.pictures_at(view, now)
+        self.pictures_at(view, now, &pulse.heard())
     }
 
-    fn pictures_at(&self, view: &mut View, now: k8s_openapi::jiff::Timestamp) -> Vec<Picture> {
+    fn pictures_at(&self, view: &mut View, now: Timestamp, heard: &Heard) -> Vec<Picture> {
         let keys: Vec<SetKey> = view.managed().cloned().collect();
-        keys.iter()
-            .filter_map(|key| Picture::take(view, key, now))
-            .collect()
+        let take = |key: &SetKey| {
+            let picture = Picture::take(view, key, now)?;
+            let heard = heard.clone();
+            Some(Picture { heard, ..picture })
+        };
+        keys.iter().filter_map(take).collect()
     }
 
-    fn rows(&self, pictures: &[Picture]) -> Vec<SetRow> {
-        let nodes = self.target.is_some();
+    fn rows(&self, pictures: &[Picture], nodes: bool) -> Vec<SetRow> {
+        let nodes = nodes && self.target.is_some();
         pictures
             .iter()
             .map(|picture| SetRow::of(picture, nodes))
@@ -113,12 +170,13 @@ impl Show<'_> {
 
     fn code(&self, pictures: &[Picture]) -> Code {
         let strict = self.args.strict;
-        Code::worst(pictures.iter().map(|picture| picture.state().code(strict)))
+        Code::worst(pictures.iter().map(|picture| picture.code(strict)))
     }
 
     /// The answer as asked for.
     fn text(&self, pictures: &[Picture], colour: bool) -> Result<String, Trouble> {
-        let rows = self.rows(pictures);
+        // Every node in every document would be megabytes in a minute.
+        let rows = self.rows(pictures, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
         let wide = self.args.output == Output::Wide;
         match (self.args.output, &self.target, rows.first()) {
@@ -154,29 +212,45 @@ impl Show<'_> {
 
     /// Shows every change until nobody reads any more.
     async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
-        let mut view = self.load().await?;
+        let (mut view, heard) = self.load_within(None, screen).await?;
+        let pulse = self.pulse(heard);
         let mut told = Told::default();
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view);
+                let pictures = self.pictures(&mut view, &pulse);
                 let shown = if screen.live || self.is_document() {
                     self.draw(&pictures, screen, &mut told)?
                 } else {
-                    told.lines(&self.rows(&pictures), screen)
+                    told.lines(&self.rows(&pictures, false), screen)
                 };
                 if shown == Err(Closed) {
                     return Ok(self.code(&pictures));
                 }
+                self.warn(&pulse, &mut told, screen);
                 if self.next(&mut view, None).await == Next::Outdated {
                     break;
                 }
             }
-            match self.reload(None, screen).await? {
-                Some(loaded) => view = loaded,
-                None => return Ok(Code::Progressing),
-            }
+            view = self.reload(view.loaded_at, None, screen).await?;
         }
+    }
+
+    fn pulse(&self, heard: Heard) -> Pulse {
+        let context = self.context;
+        Pulse::start(context.access.clone(), context.clock.clone(), heard)
+    }
+
+    /// Says that the API server does not answer, once each time.
+    fn warn(&self, pulse: &Pulse, told: &mut Told, screen: &mut Screen<'_>) {
+        let unanswered = pulse.unanswered();
+        if let (Some(passed), false) = (unanswered, told.unanswered) {
+            screen.warn(&format!(
+                "{} What is shown may be older than that.",
+                self.unanswered(passed)
+            ));
+        }
+        told.unanswered = unanswered.is_some();
     }
 
     fn draw(
@@ -185,66 +259,66 @@ impl Show<'_> {
         screen: &mut Screen<'_>,
         told: &mut Told,
     ) -> Result<Result<(), Closed>, Trouble> {
-        let text = self.text(pictures, screen.colour)?;
         if self.is_document() {
-            if told.document == text {
+            let rows = self.rows(pictures, false);
+            let summary: Vec<SetRow> = rows.iter().map(SetRow::summary).collect();
+            if told.summary.as_ref() == Some(&summary) {
                 return Ok(Ok(()));
             }
-            told.document.clone_from(&text);
-            return Ok(screen.print(&text));
+            told.summary = Some(summary);
+            return Ok(screen.print(&self.text(pictures, false)?));
         }
-        Ok(screen.redraw(&text))
+        Ok(screen.redraw(&self.text(pictures, screen.colour)?))
     }
 
     /// Waits until everything is complete, or something needs a person.
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
-        let mut view = self.load().await?;
+        let (mut view, heard) = self.load_within(deadline, screen).await?;
+        let pulse = self.pulse(heard);
         let mut told = Told::default();
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view);
+                let pictures = self.pictures(&mut view, &pulse);
                 if self.is_over(&pictures) {
                     return self.conclude(&pictures, screen, None);
                 }
                 let _ = match (self.is_document(), screen.live) {
                     (true, _) => Ok(()),
                     (false, true) => screen.redraw(&self.lines(&pictures, screen.colour)),
-                    (false, false) => told.lines(&self.rows(&pictures), screen),
+                    (false, false) => told.lines(&self.rows(&pictures, false), screen),
                 };
+                self.warn(&pulse, &mut told, screen);
                 match self.next(&mut view, deadline).await {
                     Next::Look => {}
                     Next::Outdated => break,
                     Next::TooLate => {
-                        let pictures = self.pictures(&mut view);
+                        if let Some(passed) = pulse.unanswered() {
+                            return Err(self.too_late(passed));
+                        }
+                        let pictures = self.pictures(&mut view, &pulse);
                         return self.conclude(&pictures, screen, self.args.timeout);
                     }
                 }
             }
-            match self.reload(deadline, screen).await? {
-                Some(loaded) => view = loaded,
-                None => {
-                    let pictures = self.pictures(&mut view);
-                    return self.conclude(&pictures, screen, self.args.timeout);
-                }
-            }
+            view = self.reload(view.loaded_at, deadline, screen).await?;
         }
     }
 
     /// A rollout that was complete stays so while pods restart; whoever waits wants them to be there.
     fn is_over(&self, pictures: &[Picture]) -> bool {
-        let complete = |picture: &Picture| {
-            picture.state().code(self.args.strict) == Code::Complete && !picture.is_recovering()
-        };
+        let strict = self.args.strict;
+        let complete =
+            |picture: &Picture| picture.code(strict) == Code::Complete && !picture.is_recovering();
         pictures.iter().all(complete)
             || pictures
                 .iter()
-                .any(|picture| picture.state().needs_a_person())
+                .any(|picture| picture.needs_a_person(strict))
     }
 
     fn lines(&self, pictures: &[Picture], colour: bool) -> String {
-        let rows = self.rows(pictures);
+        let rows = self.rows(pictures, false);
         rows.iter().map(|row| print::line(row, colour)).collect()
     }
 
@@ -291,22 +365,25 @@ impl Show<'_> {
         }
     }
 
-    /// Lists again after a while; the API server may be away for a moment. `None`: not before the deadline.
+    /// Lists again, but not more often than that; the API server may be away for a moment.
     async fn reload(
         &self,
+        loaded: Instant,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<Option<View>, Trouble> {
+    ) -> Result<View, Trouble> {
+        let mut next = loaded + RELOAD;
         loop {
-            sleep(RELOAD).await;
-            match self.load().await {
-                Ok(view) => return Ok(Some(view)),
+            sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;
+            match self.load_within(deadline, screen).await {
+                Ok((view, _)) => return Ok(view),
                 Err(trouble) if trouble.code != Code::Unreachable => return Err(trouble),
                 Err(trouble) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
                     return Err(trouble);
                 }
                 Err(trouble) => screen.warn(&format!("{trouble} Trying again.")),
             }
+            next = Instant::now() + RELOAD;
         }
     }
 }
@@ -322,7 +399,8 @@ enum Next {
 #[derive(Default)]
 struct Told {
     rows: Vec<(String, String, &'static str, Instant)>,
-    document: String,
+    summary: Option<Vec<SetRow>>,
+    unanswered: bool,
 }
 
 impl Told {

@@ -552,3 +552,198 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
     let notes = world.json("status web").await["notes"].to_string();
     assert!(notes.contains("resume names revision 5d4f8"), "{notes}");
 }
+
+/// Says that a controller renewed its Lease so many seconds ago.
+async fn renewed(world: &World, ago: i64) {
+    let at = world.context.clock.now().as_second() - ago;
+    let at = Timestamp::from_second(at).unwrap();
+    let lease = json!({
+        "metadata": { "name": "yurt-ds-controller" },
+        "spec": { "holderIdentity": "a", "renewTime": format!("{}.000000Z", at.to_string().trim_end_matches('Z')) },
+    });
+    let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
+        Api::namespaced(world.client.clone(), "yurt-ds");
+    let lease = serde_json::from_value(lease).unwrap();
+    let _ = leases
+        .delete("yurt-ds-controller", &Default::default())
+        .await;
+    leases.create(&PostParams::default(), &lease).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_without_a_controller_is_not_waited_for() {
+    let world = World::with_nodes(2).await;
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
+    let namespace = serde_json::from_value(json!({ "metadata": { "name": "yurt-ds" } })).unwrap();
+    let made = namespaces.create(&PostParams::default(), &namespace).await;
+    made.unwrap();
+    world.set_image("web:2").await;
+    // No Lease: one that runs without an election has none.
+    assert_eq!(world.code("status web").await, Code::Progressing);
+    assert!(!world.text("status web").await.contains("has spoken"));
+    renewed(&world, 60).await;
+    assert_eq!(world.code("status web").await, Code::Progressing);
+    renewed(&world, 200).await;
+    let words = "no controller has spoken for 3m (Lease yurt-ds/yurt-ds-controller)";
+    for line in ["status web", "why web n1"] {
+        let (text, ended) = world.run(line).await;
+        assert_eq!(ended, Ok(Code::Silent), "{line}");
+        assert!(text.contains(words), "{line}: {text}");
+    }
+    assert_eq!(world.code("status web --wait").await, Code::Silent);
+    assert_ne!(world.json("status web").await["silentSince"], Value::Null);
+    // Nobody may read it: then nothing is known, and nothing guessed.
+    let forbidden = world
+        .cluster
+        .faults()
+        .add(|request| match request.resource.as_str() {
+            "leases" => Fault::Status(403, None),
+            _ => Fault::Pass,
+        });
+    let (text, ended) = world.run("status web").await;
+    assert_eq!(ended, Ok(Code::Progressing));
+    assert!(
+        text.contains("whether a controller is at work is not known"),
+        "{text}"
+    );
+    drop(forbidden);
+    // One that falls silent while somebody waits ends that.
+    renewed(&world, 100).await;
+    let begun = tokio::time::Instant::now();
+    assert_eq!(
+        world.code("status web --wait --timeout 1h").await,
+        Code::Silent
+    );
+    let took = begun.elapsed().as_secs();
+    assert!((75..=95).contains(&took), "{took}");
+    // What is complete is so without one.
+    for node in ["n1", "n2"] {
+        world.replace(node).await;
+    }
+    assert_eq!(world.code("status web --wait").await, Code::Complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
+    let world = World::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let frozen = world
+        .cluster
+        .faults()
+        .add(|request| match request.user_agent.as_str() {
+            "ctl" => Fault::Hang,
+            _ => Fault::Pass,
+        });
+    let begun = tokio::time::Instant::now();
+    let trouble = world.trouble("status web --wait --timeout 10s").await;
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    assert_eq!(trouble.code, Code::Unreachable);
+    let words = "Not over after 10s. The API server https://sim has not answered for 10s.";
+    assert_eq!(trouble.text, words);
+    drop(frozen);
+    // In the middle of the wait, too.
+    let begun = tokio::time::Instant::now();
+    let freeze = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        world
+            .cluster
+            .faults()
+            .add(|request| match request.user_agent.as_str() {
+                "ctl" => Fault::Hang,
+                _ => Fault::Pass,
+            })
+    };
+    let ((_, ended), _frozen) = tokio::join!(world.run("status web --wait --timeout 20s"), freeze);
+    let trouble = ended.unwrap_err();
+    assert_eq!(begun.elapsed().as_secs(), 20);
+    assert_eq!(trouble.code, Code::Unreachable);
+    assert!(
+        trouble
+            .text
+            .starts_with("Not over after 20s. The API server"),
+        "{trouble}"
+    );
+}
+
+/// While a rollout of many nodes goes on, the wait for it is never behind.
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_within_a_second_of_the_end() {
+    let world = World::with_nodes(60).await;
+    let clock = world.context.clock.clone();
+    let client = world
+        .cluster
+        .client(&crate::client::Role::Controller.user_agent());
+    let (_end, _controller) = crate::sim::world::start_controller(client, clock);
+    let annotations = json!({ "apps.openyurt.io/max-unavailable": "100%" });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    let containers = json!([{ "name": "c", "image": "web:2" }]);
+    let template = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+    let (params, patch) = (PatchParams::default(), Patch::Strategic(template));
+    world.sets().patch("web", &params, &patch).await.unwrap();
+    let complete = async {
+        loop {
+            let set = world.sets().get("web").await.unwrap();
+            let status = set.status.unwrap();
+            let is_done = |one: &k8s_openapi::api::apps::v1::DaemonSetCondition| {
+                one.type_ == "RolloutComplete" && one.status == "True"
+            };
+            let told = status.conditions.iter().flatten().any(is_done);
+            if told && status.observed_generation >= set.metadata.generation {
+                return tokio::time::Instant::now();
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let waited = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.code("status web --wait").await, Code::Complete);
+        tokio::time::Instant::now()
+    };
+    let (complete, waited) = tokio::join!(complete, waited);
+    let late = waited.saturating_duration_since(complete);
+    assert!(late < Duration::from_secs(1), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_a_wave_waiting_for_a_person_is_said_while_the_one_before_soaks() {
+    let world = World::with_nodes(2).await;
+    let waves = r#"[{"name":"first","selector":"kubernetes.io/hostname=n1","soak":"1h"},
+        {"name":"second","selector":"kubernetes.io/hostname=n2","approve":"manual"}]"#;
+    let annotations = json!({ "apps.openyurt.io/waves": waves });
+    world
+        .patch(json!({ "metadata": { "annotations": annotations } }))
+        .await;
+    world.set_image("web:2").await;
+    world.replace("n1").await;
+    let why = world.json("why web n2").await;
+    let next = text_of(&why["next"]);
+    assert!(
+        next.contains("then it waits for a person: yurt-ds ctl approve default/web second"),
+        "{next}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pause_and_resume_say_what_really_follows() {
+    let missing = Behaviour {
+        image_error: true,
+        ..Behaviour::default()
+    };
+    let world = World::with_nodes(4).await;
+    let hold = |partition: Value| json!({ "metadata": { "annotations": { "apps.openyurt.io/partition": partition } } });
+    world.patch(hold(json!("4"))).await;
+    world.set_image("web:2").await;
+    let said = world.text("pause web").await;
+    assert!(
+        said.contains("No node would be replaced now (held by partition: 4)"),
+        "{said}"
+    );
+    world.patch(hold(Value::Null)).await;
+    world.kubelets.behaviour("web:2", missing).await.unwrap();
+    world.replace("n1").await;
+    let said = world.text("resume web").await;
+    assert!(!said.contains("nodes follow"), "{said}");
+    assert!(said.contains("slots taken"), "{said}");
+}

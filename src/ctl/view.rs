@@ -56,7 +56,11 @@ pub(super) struct View {
     pub(super) present: BTreeMap<SetKey, Present>,
     /// When it was loaded: whatever is dated so was found so, and may be older.
     pub(super) loaded: Timestamp,
+    /// The same on the clock that waits.
+    pub(super) loaded_at: Instant,
     budgets: Budgets,
+    /// Why the budgets of a namespace are not known.
+    unread: BTreeMap<String, String>,
     versions: Versions,
     /// Never locked: that only lets other threads look at the rest meanwhile.
     watches: Mutex<SelectAll<BoxStream<'static, Change>>>,
@@ -128,7 +132,9 @@ impl View {
             index: Index::default(),
             present: BTreeMap::new(),
             loaded: now,
+            loaded_at: Instant::now(),
             budgets: Budgets::default(),
+            unread: BTreeMap::new(),
             versions: Versions::default(),
             watches: Mutex::default(),
         };
@@ -247,19 +253,35 @@ impl View {
         let evicting = self.managed().filter(evicts);
         let namespaces: BTreeSet<String> = evicting.map(|key| key.namespace.to_string()).collect();
         for namespace in namespaces {
-            if let Ok((budgets, version)) = budgets::list_of(access, &namespace).await {
-                budgets
-                    .into_iter()
-                    .for_each(|budget| self.budgets.apply(budget));
-                self.versions.budgets.push((namespace, version));
+            match budgets::list_of(access, &namespace).await {
+                Ok((budgets, version)) => {
+                    budgets
+                        .into_iter()
+                        .for_each(|budget| self.budgets.apply(budget));
+                    self.versions.budgets.push((namespace, version));
+                }
+                Err(trouble) => drop(self.unread.insert(namespace, trouble.text)),
             }
         }
     }
 
+    /// Why it is not known what disruption budgets let go, where that matters.
+    pub(super) fn unread(&self, key: &SetKey) -> Option<String> {
+        let evicts = matches!(
+            self.index.reading(key),
+            Some(Reading::Strategy { strategy, .. }) if strategy.disruption == Disruption::Evict
+        );
+        let why = self.unread.get(&*key.namespace).filter(|_| evicts)?;
+        Some(format!(
+            "whether PodDisruptionBudgets let pods go is not known here: {why}"
+        ))
+    }
+
     /// Lets the index know which pods of a DaemonSet could not be evicted at `now`.
-    pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
+    pub(super) fn weigh(&mut self, key: &SetKey, told: Option<Timestamp>, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
-            self.budgets.weigh(&key.namespace, set, now);
+            let lasts = |since| budgets::counts_since(told, since, now);
+            self.budgets.weigh(&key.namespace, set, lasts, now);
         }
     }
 

@@ -4,11 +4,13 @@ use serde::Serialize;
 
 use super::Context;
 use super::access::Trouble;
+use super::code::Code;
 use super::explain::{cure, not_targeted};
 use super::lookup;
 use super::picture::Picture;
 use super::print;
-use super::row::{NodeRow, ReversalRow, SetRow};
+use super::pulse::listen;
+use super::row::{NodeRow, ReversalRow, SetRow, unheard};
 use super::screen::Screen;
 use super::table::Paint;
 use super::view::View;
@@ -34,6 +36,8 @@ pub struct Answer {
     pub node: NodeRow,
     /// What would change the verdict.
     pub next: String,
+    /// What is not known, or stands still, for want of a controller or of a right.
+    pub notes: Vec<String>,
 }
 
 /// Says why a node is where it is.
@@ -41,17 +45,15 @@ pub(super) async fn why(
     context: &Context,
     args: &WhyArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
-    let key = lookup::target(
-        &context.access,
-        context.namespace.as_deref(),
-        &args.daemonset,
-    )?;
-    let mut view = lookup::load(&context.access, &key, context.clock.now()).await?;
-    let now = view.loaded;
-    let Some(picture) = Picture::take(&mut view, &key, now) else {
+) -> Result<Code, Trouble> {
+    let (access, now) = (&context.access, context.clock.now());
+    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    let (view, heard) = tokio::join!(lookup::load(access, &key, now), listen(access, now));
+    let mut view = view?;
+    let Some(mut picture) = Picture::take(&mut view, &key, now) else {
         return Err(lookup::unmanaged(&key));
     };
+    picture.heard = heard;
     let answer = answer(&view, &picture, &args.node)?;
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
@@ -59,7 +61,10 @@ pub(super) async fn why(
     };
     // A reader that went away has read enough.
     let _ = screen.print(&text);
-    Ok(())
+    Ok(match picture.code(false) {
+        Code::Silent => Code::Silent,
+        _ => Code::Complete,
+    })
 }
 
 fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble> {
@@ -107,6 +112,7 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
         reversal: set.reversal,
         node,
         next,
+        notes: unheard(picture),
     })
 }
 
@@ -134,8 +140,10 @@ fn sentences(answer: &Answer, colour: bool) -> String {
     };
     let verdict = Paint::of(node.verdict).on(node.verdict, colour);
     let label = |name: &str| Paint::Bold.on(&format!("{name:<8}"), colour);
+    let note = |note: &String| format!("{}  {note}\n", label("Note"));
+    let notes: String = answer.notes.iter().map(note).collect();
     format!(
-        "Node {} {}.\n\n{}  {verdict}\n{}  {since}\n{}  {pods}\n{}  {}/{} {}: {}\n{}  {}\n",
+        "Node {} {}.\n\n{}  {verdict}\n{}  {since}\n{}  {pods}\n{}  {}/{} {}: {}\n{}  {}\n{notes}",
         node.node,
         node.message,
         label("Verdict"),

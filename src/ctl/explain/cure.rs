@@ -62,7 +62,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
             }
         }
         Verdict::PullPending(stage) => pulls::cure(picture, node, stage),
-        Verdict::WaveNotOpen { why, .. } => cure_wave(picture, why),
+        Verdict::WaveNotOpen { wave, why } => cure_wave(picture, wave, why),
         Verdict::OutOfWindow { opens } => match opens {
             Some(opens) => format!(
                 "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
@@ -145,7 +145,7 @@ fn cure_guarded(picture: &Picture, guarded: Guarded) -> String {
     }
 }
 
-fn cure_wave(picture: &Picture, why: WaveShut) -> String {
+fn cure_wave(picture: &Picture, own: usize, why: WaveShut) -> String {
     let name = |wave: usize| picture.plan.waves.get(wave).map_or("", |stand| &stand.name);
     match why {
         WaveShut::Approval { wave } => format!(
@@ -153,13 +153,25 @@ fn cure_wave(picture: &Picture, why: WaveShut) -> String {
             picture.key,
             name(wave)
         ),
-        WaveShut::Soaking { until, .. } => format!(
-            "It goes on by itself in {}, unless a node of that wave fails.",
-            age::between(picture.now, until)
-        ),
+        WaveShut::Soaking { wave, until } => {
+            let soak = age::between(picture.now, until);
+            match awaits_approval(picture, wave, own) {
+                None => {
+                    format!("It goes on by itself in {soak}, unless a node of that wave fails.")
+                }
+                Some(asks) => format!(
+                    "The soak of wave {} ends in {soak}, unless a node of it fails; then it waits for a person: {asks}",
+                    name(wave)
+                ),
+            }
+        }
         WaveShut::Unfinished { wave } => format!(
-            "It goes on when all nodes of wave {} that are online are done: yurt-ds ctl status {}",
+            "It goes on when all nodes of wave {} that are online are done{}: yurt-ds ctl status {}",
             name(wave),
+            match awaits_approval(picture, wave, own) {
+                None => String::new(),
+                Some(asks) => format!(" and a person has agreed ({asks})"),
+            },
             picture.key
         ),
         WaveShut::Charged { wave } => format!(
@@ -168,6 +180,19 @@ fn cure_wave(picture: &Picture, why: WaveShut) -> String {
             way_on(&picture.fleet, &picture.key)
         ),
     }
+}
+
+/// What a person has to type before wave `own` opens, once wave `done` is over; `None`: nothing.
+fn awaits_approval(picture: &Picture, done: usize, own: usize) -> Option<String> {
+    let waves = picture.strategy.waves.as_ref()?;
+    let revision = picture.revision()?;
+    let asks = |wave: &usize| {
+        let manual = waves.list.get(*wave).is_some_and(|wave| wave.approve);
+        manual && !waves.is_approved(*wave, revision)
+    };
+    let wave = (done + 1..=own).find(asks)?;
+    let name = &waves.list.get(wave)?.name;
+    Some(format!("yurt-ds ctl approve {} {name}", picture.key))
 }
 
 fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Progress) -> String {
@@ -282,7 +307,7 @@ fn queue(picture: &Picture, position: usize) -> String {
             wave.name, wave.allowed, wave.nodes
         ),
     };
-    let holders = holders(picture, position, wave.is_some());
+    let holders = holders(picture, Some(position), wave.is_some());
     let holders = if holders.is_empty() {
         "no other node holds a slot".to_owned()
     } else {
@@ -311,15 +336,15 @@ fn queue(picture: &Picture, position: usize) -> String {
 }
 
 /// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
-fn holders(picture: &Picture, asking: usize, of_wave: bool) -> String {
+pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave: bool) -> String {
     let waves = picture.strategy.waves.as_ref().filter(|_| of_wave);
     let wave = |position: usize| waves.map(|waves| waves.of(&picture.fleet.nodes[position]));
     let holds = |verdict: &Verdict| {
         verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };
     let holding: Vec<usize> = (0..picture.plan.verdicts.len())
-        .filter(|position| *position != asking && holds(&picture.plan.verdicts[*position]))
-        .filter(|position| wave(*position) == wave(asking))
+        .filter(|position| Some(*position) != asking && holds(&picture.plan.verdicts[*position]))
+        .filter(|position| asking.is_none_or(|asking| wave(*position) == wave(asking)))
         .collect();
     let mut named: Vec<String> = holding
         .iter()

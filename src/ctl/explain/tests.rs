@@ -85,6 +85,8 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         fleet,
         plan,
         conditions: Vec::new(),
+        heard: Default::default(),
+        unread: None,
         first_look: at(NOW),
         now: at(NOW),
     }

@@ -184,7 +184,7 @@ impl Player {
             for budget in self.cluster.objects(Storage::PodDisruptionBudgets) {
                 budgets.apply(serde_json::from_value(budget).ok()?);
             }
-            budgets.weigh(&key.namespace, set, now);
+            budgets.weigh(&key.namespace, set, |since| since, now);
         }
         Picture::of(&mut index, key, self.question.begins, now)
     }

@@ -1,0 +1,215 @@
+//! What a shell offers while a command line is typed: names of DaemonSets, nodes and pods, as they are now.
+//!
+//! The shell asks this very program (`clap_complete`'s engine), so verbs, flags and values need nothing of their own here.
+//! Names are asked for with the flags that stand on the line already. Whoever presses Tab waits, so what takes longer than
+//! a moment, or fails, offers nothing.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use clap_complete::engine::CompletionCandidate;
+use clap_complete::env::{CompleteEnv, Shells};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+
+use super::access::Access;
+use super::edge::Edge;
+use crate::api::{DaemonSet, Node};
+use crate::cli::Cli;
+use crate::cli::edge::SERVER;
+use crate::client::Source;
+use crate::core::names::UPDATE_STRATEGY;
+
+/// Whoever presses Tab waits no longer than this.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// More names help nobody to choose.
+const MOST: u32 = 500;
+/// How a shell asks, in its environment.
+const ASKED: &str = "YURT_DS_COMPLETE";
+
+/// Answers a shell that asks what could be typed, and ends the process; does nothing otherwise.
+pub fn answer() {
+    CompleteEnv::with_factory(Cli::command)
+        .var(ASKED)
+        .complete();
+}
+
+/// What a shell has to run once to ask from then on.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn script(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let Some(shell) = shells.completer(&name) else {
+        return Err(std::io::Error::other(format!("no completion for {name}")));
+    };
+    shell.write_registration(ASKED, "yurt-ds", "yurt-ds", "yurt-ds", out)
+}
+
+/// DaemonSets that are managed.
+pub fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = Typed::read();
+    offer(current, async move {
+        let access = Access::connect(&typed.source()).await.ok()?;
+        let home = typed.namespace.as_deref().unwrap_or(&access.namespace);
+        let params = ListParams::default().limit(MOST);
+        let list = async |api: Api<DaemonSet>| api.list_metadata(&params).await.ok();
+        let everywhere = match typed.namespace {
+            None => list(Api::all(access.client.clone())).await,
+            Some(_) => None,
+        };
+        let found = match everywhere {
+            Some(found) => found,
+            None => list(Api::namespaced(access.client.clone(), home)).await?,
+        };
+        let managed = found
+            .items
+            .iter()
+            .filter(|set| set.annotations().contains_key(UPDATE_STRATEGY));
+        let names = managed.flat_map(|set| {
+            let namespace = set.namespace().unwrap_or_default();
+            let short = (namespace == home).then(|| set.name_any());
+            short
+                .into_iter()
+                .chain([format!("{namespace}/{}", set.name_any())])
+        });
+        Some(names.collect())
+    })
+}
+
+/// Nodes of the cluster.
+pub fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = Typed::read();
+    offer(current, async move {
+        let access = Access::connect(&typed.source()).await.ok()?;
+        let nodes: Api<Node> = Api::all(access.client);
+        let found = nodes
+            .list_metadata(&ListParams::default().limit(MOST))
+            .await;
+        Some(
+            found
+                .ok()?
+                .items
+                .iter()
+                .map(kube::ResourceExt::name_any)
+                .collect(),
+        )
+    })
+}
+
+/// Pods of the node that this is typed on.
+pub fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
+    let typed = Typed::read();
+    offer(current, async move {
+        let server = typed.server.as_deref().unwrap_or(SERVER);
+        Edge::to(server).ok()?.names().await
+    })
+}
+
+/// The names that begin like that; none when they are not there in time.
+fn offer(
+    current: &OsStr,
+    names: impl Future<Output = Option<Vec<String>>>,
+) -> Vec<CompletionCandidate> {
+    let Some(current) = current.to_str() else {
+        return Vec::new();
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let found = runtime.ok().and_then(|runtime| {
+        let in_time = runtime.block_on(async { tokio::time::timeout(PATIENCE, names).await });
+        in_time.ok().flatten()
+    });
+    let mut names = found.unwrap_or_default();
+    names.retain(|name| name.starts_with(current));
+    names.sort();
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// What stands on the line already and says which cluster, or which node, is meant.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Typed {
+    kubeconfig: Option<PathBuf>,
+    context: Option<String>,
+    namespace: Option<String>,
+    server: Option<String>,
+}
+
+impl Typed {
+    /// The line is what this process was called with.
+    fn read() -> Self {
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        Self::of(&words.collect::<Vec<_>>(), |name| std::env::var(name).ok())
+    }
+
+    fn of(words: &[String], variable: impl Fn(&str) -> Option<String>) -> Self {
+        let value = |flags: &[&str], name: &str| {
+            let after = words
+                .windows(2)
+                .find(|pair| flags.contains(&pair[0].as_str()))
+                .map(|pair| pair[1].clone());
+            let joined = || {
+                let mut parts = words.iter().filter_map(|word| word.split_once('='));
+                let found = parts.find(|(flag, _)| flags.contains(flag));
+                found.map(|(_, value)| value.to_owned())
+            };
+            after.or_else(joined).or_else(|| variable(name))
+        };
+        Self {
+            kubeconfig: value(&["--kubeconfig"], "YURT_DS_KUBECONFIG").map(PathBuf::from),
+            context: value(&["--context"], "YURT_DS_CONTEXT"),
+            namespace: value(&["-n", "--namespace"], "YURT_DS_NAMESPACE"),
+            server: value(&["--server"], "YURT_DS_SERVER"),
+        }
+    }
+
+    fn source(&self) -> Source {
+        Source {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            in_cluster: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_on_the_line_say_where_names_are_looked_for() {
+        let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
+        let line = words("yurt-ds -- yurt-ds ctl --context=edge -n shop status we");
+        let variable = |name: &str| (name == "YURT_DS_SERVER").then(|| "http://x".to_owned());
+        let typed = Typed::of(&line, variable);
+        let expected = Typed {
+            kubeconfig: None,
+            context: Some("edge".into()),
+            namespace: Some("shop".into()),
+            server: Some("http://x".into()),
+        };
+        assert_eq!(typed, expected);
+    }
+
+    #[test]
+    fn every_shell_gets_a_script_that_asks_this_program() {
+        for shell in [
+            Shell::Bash,
+            Shell::Elvish,
+            Shell::Fish,
+            Shell::PowerShell,
+            Shell::Zsh,
+        ] {
+            let mut out = Vec::new();
+            script(shell, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.contains(ASKED), "{shell}: {text}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Whether a controller is at work, as its Lease tells: without one nothing goes on by itself, and no condition says so.
+//!
+//! The Lease is looked for in every namespace, and where that is not allowed in that of the manifests. Ages are measured by
+//! the clock of the API server, for that of whoever types may be wrong by minutes.
+
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::fmt::rfc2822;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::Resource as _;
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::core::{ObjectList, Request, Status};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::access::Access;
+use super::age;
+use crate::client::{CallError, Failure, within};
+use crate::clock::Clock;
+use crate::core::names::LEASE;
+use crate::sim::task::Task;
+
+/// Whoever has not renewed the Lease for so long does not work: twelve times as long as a leader may be silent.
+const SILENCE: SignedDuration = SignedDuration::from_mins(3);
+/// One look at the Lease; an API server that needs longer is in trouble.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often somebody who waits looks.
+const BEAT: Duration = Duration::from_secs(5);
+/// Where the manifests put the controller.
+const HOME: &str = "yurt-ds";
+
+/// What the Lease tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// A controller has spoken lately.
+    Lately,
+    /// None has, for longer than a leader may be silent.
+    Silent {
+        /// When one spoke last.
+        since: Timestamp,
+        /// For how long it has not.
+        passed: SignedDuration,
+        /// Namespace of the Lease.
+        namespace: String,
+    },
+    /// There is no Lease: no controller was ever there, or it runs without an election.
+    #[default]
+    NoLease,
+    /// It may not be read.
+    Forbidden,
+    /// The API server did not answer in time.
+    NoAnswer,
+}
+
+impl Heard {
+    /// Since when no controller has spoken, if that is too long.
+    pub(super) fn silent_since(&self) -> Option<Timestamp> {
+        match self {
+            Self::Silent { since, .. } => Some(*since),
+            _ => None,
+        }
+    }
+
+    /// What there is to say of it beside a rollout that is to go on; `None`: nothing.
+    pub(super) fn words(&self) -> Option<String> {
+        match self {
+            Self::Silent {
+                passed, namespace, ..
+            } => Some(format!(
+                "no controller has spoken for {} (Lease {namespace}/{LEASE}): nothing goes on by itself, and the conditions are \
+                 as old as that",
+                age::seconds(passed.as_secs().unsigned_abs())
+            )),
+            Self::Forbidden => Some(format!(
+                "whether a controller is at work is not known: the Lease {LEASE} may not be read with these credentials \
+                 (ClusterRole yurt-ds-viewer)"
+            )),
+            Self::Lately | Self::NoLease | Self::NoAnswer => None,
+        }
+    }
+}
+
+/// Looks at the Lease; `now` is what our clock says, in case the API server does not tell the time.
+pub(super) async fn listen(access: &Access, now: Timestamp) -> Heard {
+    let everywhere = leases(access, None).await;
+    let found = match everywhere {
+        Err(error) if error.failure() == Failure::Forbidden => leases(access, Some(HOME)).await,
+        found => found,
+    };
+    match found {
+        Ok((leases, told)) => judge(&leases, told.unwrap_or(now)),
+        Err(error) => match error.failure() {
+            Failure::Forbidden => Heard::Forbidden,
+            Failure::Gone => Heard::NoLease,
+            _ => Heard::NoAnswer,
+        },
+    }
+}
+
+/// What Leases of that name, of one installation or several, tell at `now`.
+fn judge(leases: &[Lease], now: Timestamp) -> Heard {
+    let spoken = leases.iter().filter_map(|lease| {
+        let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+        Some((
+            renewed,
+            lease.metadata.namespace.clone().unwrap_or_default(),
+        ))
+    });
+    let Some((since, namespace)) = spoken.max() else {
+        return Heard::NoLease;
+    };
+    let passed = now.duration_since(since);
+    match passed >= SILENCE {
+        true => Heard::Silent {
+            since,
+            passed,
+            namespace,
+        },
+        false => Heard::Lately,
+    }
+}
+
+/// The Leases of that name, and what time it is where they are.
+async fn leases(
+    access: &Access,
+    namespace: Option<&str>,
+) -> Result<(Vec<Lease>, Option<Timestamp>), CallError> {
+    let request = Request::new(Lease::url_path(&(), namespace));
+    let only = ListParams::default().fields(&format!("metadata.name={LEASE}"));
+    let request = request.list(&only).map_err(kube::Error::BuildRequest)?;
+    within(PATIENCE, async {
+        let response = access.client.send(request.map(Body::from)).await?;
+        let (head, body) = response.into_parts();
+        let body = body.collect().await?.to_bytes();
+        if !head.status.is_success() {
+            let plain = || Status::failure("", "").with_code(head.status.as_u16());
+            let status = serde_json::from_slice(&body).unwrap_or_else(|_| plain());
+            return Err(kube::Error::Api(Box::new(status)));
+        }
+        let list: ObjectList<Lease> =
+            serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+        let date = head.headers.get(http::header::DATE);
+        let date = date.and_then(|date| rfc2822::parse(date.to_str().ok()?).ok());
+        Ok((list.items, date.map(|date| date.timestamp())))
+    })
+    .await
+}
+
+/// Looks at the Lease again and again, for somebody who waits.
+pub(super) struct Pulse {
+    told: watch::Receiver<Beat>,
+    _looking: Task,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Beat {
+    heard: Heard,
+    /// Since when the API server does not answer.
+    unanswered: Option<Instant>,
+}
+
+impl Pulse {
+    /// Begins with what was heard already.
+    pub(super) fn start(access: Access, clock: Clock, heard: Heard) -> Self {
+        let beat = Beat {
+            heard,
+            unanswered: None,
+        };
+        let (tell, told) = watch::channel(beat);
+        let looking = Task::spawn(async move {
+            loop {
+                let next = Instant::now() + BEAT;
+                sleep_until(next).await;
+                let heard = listen(&access, clock.now()).await;
+                tell.send_modify(|beat| beat.take(heard, next));
+            }
+        });
+        Self {
+            told,
+            _looking: looking,
+        }
+    }
+
+    /// What the Lease told last.
+    pub(super) fn heard(&self) -> Heard {
+        self.told.borrow().heard.clone()
+    }
+
+    /// For how long the API server has not answered.
+    pub(super) fn unanswered(&self) -> Option<Duration> {
+        let since = self.told.borrow().unanswered;
+        since.map(|since| since.elapsed())
+    }
+}
+
+impl Beat {
+    /// Takes in what came of a look that began at `begun`.
+    fn take(&mut self, heard: Heard, begun: Instant) {
+        match heard {
+            Heard::NoAnswer => drop(self.unanswered.get_or_insert(begun)),
+            heard => {
+                *self = Self {
+                    heard,
+                    unanswered: None,
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn lease(namespace: &str, renewed: Value) -> Lease {
+        let meta = json!({ "name": LEASE, "namespace": namespace });
+        let whole = json!({ "metadata": meta, "spec": { "renewTime": renewed } });
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn a_controller_is_silent_when_no_lease_was_renewed_for_three_minutes() {
+        let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
+        let old = lease("a", json!("2026-01-01T00:00:00.000000Z"));
+        let fresh = lease("b", json!("2026-01-01T00:00:01.000000Z"));
+        assert_eq!(judge(&[], now), Heard::NoLease);
+        assert_eq!(judge(&[lease("a", Value::Null)], now), Heard::NoLease);
+        assert_eq!(judge(&[old.clone(), fresh], now), Heard::Lately);
+        let silent = judge(&[old], now);
+        assert_eq!(silent.silent_since(), "2026-01-01T00:00:00Z".parse().ok());
+        let words = silent.words().unwrap();
+        assert!(
+            words.starts_with("no controller has spoken for 3m (Lease a/yurt-ds-controller)"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn the_lease_is_looked_for_where_the_manifests_put_it() {
+        let manifest = include_str!("../../manifests/base/rbac/role.yaml");
+        assert!(manifest.contains(&format!("\n  namespace: {HOME}\n")));
+        assert!(manifest.contains(LEASE));
+    }
+}

@@ -1,0 +1,110 @@
+//! What whoever types a command has to be allowed to do, for `--help`. The roles in the manifests grant it.
+
+/// For `--help`.
+pub(super) const RIGHTS: &str = "\
+Rights (manifests/base/rbac/people.yaml has them as the ClusterRoles yurt-ds-viewer and yurt-ds-operator; Kubernetes'
+own ClusterRole view lacks the nodes). What may not be read is said, and never guessed:
+  status, why, plan  list and watch daemonsets, controllerrevisions, pods and nodes, in the whole cluster or (but for
+                     nodes) in a namespace; with disruption: evict also poddisruptionbudgets; get daemonsets (plan);
+                     to know whether a controller is at work, list the Lease yurt-ds-controller
+  pause, resume      the same, and patch daemonsets
+  approve, eject     the same, and get daemonsets; where no controller runs, eject also patches daemonsets/status and
+                     pods/status
+  undo               get, list and patch daemonsets, list controllerrevisions";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use crate::ctl::tests::World;
+
+    /// A role of the manifests.
+    #[derive(Deserialize)]
+    struct Role {
+        metadata: Metadata,
+        rules: Vec<Rule>,
+    }
+
+    #[derive(Deserialize)]
+    struct Metadata {
+        name: String,
+    }
+
+    #[derive(Deserialize)]
+    struct Rule {
+        resources: Vec<String>,
+        verbs: Vec<String>,
+    }
+
+    type Granted = BTreeSet<(String, String)>;
+
+    /// What a role of the manifests grants: verbs with resources.
+    fn granted(name: &str) -> Granted {
+        let file = include_str!("../../manifests/base/rbac/people.yaml");
+        let roles = file.split("\n---\n").map(|role| {
+            let role: Role = serde_saphyr::from_str(role).unwrap();
+            role
+        });
+        let mut roles = roles.filter(|role| role.metadata.name == name);
+        let rules = roles.next().unwrap().rules;
+        let of_rule = |rule: &Rule| {
+            let all = rule.resources.iter();
+            let all =
+                all.flat_map(|what| rule.verbs.iter().map(|verb| (verb.clone(), what.clone())));
+            all.collect::<Vec<_>>()
+        };
+        rules.iter().flat_map(of_rule).collect()
+    }
+
+    /// What the commands asked for so far.
+    fn asked(world: &World) -> Granted {
+        let counts = world.cluster.requests().into_iter();
+        let of_ctl = counts.filter(|count| count.user_agent == "ctl" && !count.resource.is_empty());
+        of_ctl
+            .map(|count| {
+                let what = match count.subresource.as_str() {
+                    "" => count.resource,
+                    below => format!("{}/{below}", count.resource),
+                };
+                (count.verb, what)
+            })
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_roles_for_people_grant_what_the_commands_ask_for() {
+        let world = World::with_nodes(2).await;
+        let waves =
+            r#"[{"name":"first","selector":"kubernetes.io/hostname=n1","approve":"manual"}]"#;
+        let annotations =
+            json!({ "apps.openyurt.io/disruption": "evict", "apps.openyurt.io/waves": waves });
+        world
+            .patch(json!({ "metadata": { "annotations": annotations } }))
+            .await;
+        world.set_image("web:2").await;
+        for line in ["status", "status web --wait --timeout 1m", "why web n1"] {
+            world.run(line).await.1.unwrap();
+        }
+        world.run("plan web --image web:3").await.1.unwrap();
+        let viewer = granted("yurt-ds-viewer");
+        let looked = asked(&world);
+        assert!(looked.len() > 8, "{looked:?}");
+        assert_eq!(looked.difference(&viewer).next(), None);
+        for line in [
+            "pause web",
+            "resume web",
+            "approve web first",
+            "undo web",
+            "undo web --to-revision 2",
+            "eject web --now",
+        ] {
+            world.run(line).await.1.unwrap();
+        }
+        let operator = granted("yurt-ds-operator");
+        assert_eq!(asked(&world).difference(&operator).next(), None);
+        assert_eq!(viewer.difference(&operator).next(), None);
+    }
+}
