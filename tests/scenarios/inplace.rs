@@ -92,6 +92,16 @@ scenarios! {
             .until(converged().and(replaced(1..=4)))
     }
 
+    /// Every node pulls for itself before it is updated, so the rollout waits as often as there are nodes.
+    fn place_given_nodes_that_pull_one_by_one_then_the_rollout_begins_once(pace) {
+        Story::on(4)
+            .with(Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible").annotate("predownload", "required"))
+            .behave(NEW, pulled_in(pace.pick(20, 2)))
+            .image(NEW)
+            .until(complete())
+            .expect(events_because("RolloutStarted", 1).and(events_because("RolloutComplete", 1)))
+    }
+
     fn place_given_a_change_of_metadata_then_no_container_is_started_again(pace) {
         Story::on(3)
             .with(daemon().min_ready(pace.pick(300, 20)))

@@ -46,6 +46,32 @@ fn killed_at(number: usize, moment: Moment) -> Story {
     ends_well(story)
 }
 
+/// Only this replica exports what is known of DaemonSets, soon.
+async fn exports_alone(stage: Stage, identity: &'static str) -> anyhow::Result<()> {
+    let mut found = Vec::new();
+    for _ in 0..120 {
+        found = stage.world.backend.exporters()?;
+        if found == [identity] {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    anyhow::bail!("{found:?} export DaemonSets, expected {identity} alone")
+}
+
+/// The Lease cannot be reached by the first replica.
+async fn cut_from_the_lease(stage: Stage) -> anyhow::Result<()> {
+    let lease = |request: &RequestInfo| {
+        let cut = request.resource == "leases" && request.user_agent.ends_with("suite-1");
+        if cut {
+            Fault::Status(500, None)
+        } else {
+            Fault::Pass
+        }
+    };
+    stage.world.backend.fault(Box::new(lease))
+}
+
 /// Requests go wrong in every way, as the seed says, for a while.
 async fn storm(stage: Stage, seed: u64) -> anyhow::Result<()> {
     let count = Mutex::new(0);
@@ -114,6 +140,33 @@ scenarios! {
             .until(deletions_begun())
             .does("kill the leader", |stage| async move { stage.kill_leader().await });
         Scenario::from(ends_well(story)).alone()
+    }
+
+    fn metrics_given_two_replicas_then_the_leader_alone_exports_daemonsets_and_whoever_loses_the_lease_drops_them(_pace) {
+        let story = under_way()
+            .does("the first replica leads", |stage| exports_alone(stage, "suite-1"))
+            .does("two replicas", |stage| async move { stage.world.backend.two_replicas() })
+            .does("the first replica leads", |stage| exports_alone(stage, "suite-1"))
+            .does("it loses the Lease", cut_from_the_lease)
+            .does("the other one leads", |stage| exports_alone(stage, "suite-2"))
+            .does("all is well", mend);
+        Scenario::from(ends_well(story)).only_embedded(NO_FAULT_POINTS)
+    }
+
+    fn events_given_a_leader_that_is_lost_while_a_wave_soaks_then_each_change_of_state_is_told_once(pace) {
+        let soak = pace.pick(120, 45);
+        let waves = format!("[{{name: canary, selector: pool=canary, soak: {soak}s}}]");
+        let story = Story::on(3)
+            .with(Daemon::new().annotate("waves", &waves))
+            .patch_node(1, serde_json::json!({ "metadata": { "labels": { "pool": "canary" } } }))
+            .writing(Writes::Attempts)
+            .does("two replicas", |stage| async move { stage.world.backend.two_replicas() })
+            .image(NEW)
+            .until(condition("Progressing", "True", "wave canary has to stay well"))
+            .does("kill the leader", |stage| async move { stage.kill_leader().await })
+            .until_within(converged().and(condition("RolloutComplete", "True", ": complete")), soak + 120)
+            .expect(events_because("WaveNotOpen", 1).and(events_because("RolloutStarted", 1)));
+        Scenario::from(story).alone()
     }
 
     fn s91_given_watches_that_expire_429_500_and_timeouts_then_no_lost_progress_no_excess_deletions(_pace) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 
 use super::picture::{Picture, condition_of, hash, is_spare, uid};
@@ -384,24 +385,40 @@ pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     )
 }
 
+/// Exactly so many Events of ours for that reason.
+pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
+    Check::new(
+        format!("{expected} Events with reason {reason}"),
+        move |picture| {
+            let ours = our_events(picture);
+            let because = ours.filter(|event| event.reason.as_deref() == Some(reason));
+            let count: i64 = because.map(times).sum();
+            demand(count == expected, || format!("{count}"))
+        },
+    )
+}
+
+/// How often an Event says that it happened.
+fn times(event: &Event) -> i64 {
+    event
+        .series
+        .as_ref()
+        .map_or(1, |series| i64::from(series.count))
+}
+
+fn our_events(picture: &Picture) -> impl Iterator<Item = &Event> {
+    let is_ours = |event: &&Event| {
+        let reporter = event.reporting_controller.as_deref();
+        reporter.unwrap_or_default().contains("yurt-ds")
+    };
+    picture.events().filter(is_ours)
+}
+
 fn count_events(picture: &Picture, kind: &str, says: &str) -> i64 {
-    picture
-        .events()
-        .filter(|event| {
-            event
-                .reporting_controller
-                .as_deref()
-                .unwrap_or_default()
-                .contains("yurt-ds")
-        })
+    our_events(picture)
         .filter(|event| event.type_.as_deref() == Some(kind))
         .filter(|event| event.note.as_deref().unwrap_or_default().contains(says))
-        .map(|event| {
-            event
-                .series
-                .as_ref()
-                .map_or(1, |series| i64::from(series.count))
-        })
+        .map(times)
         .sum()
 }
 

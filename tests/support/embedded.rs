@@ -186,6 +186,7 @@ fn world_of(setting: Setting) -> World {
 
 /// A replica of the controller in this process; killed when dropped.
 struct Replica {
+    metrics: Arc<Metrics>,
     _end: Trigger,
     _task: Task,
 }
@@ -193,6 +194,7 @@ struct Replica {
 /// Starts a replica of the controller. Its user agent ends with its identity, so that one can be cut off alone.
 fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Replica {
     let (end, shutdown) = shutdown::channel();
+    let metrics = Metrics::new();
     let config = Config {
         client: cluster.client(&format!("{} {identity}", Role::Controller.user_agent())),
         clock: clock.clone(),
@@ -204,10 +206,11 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
             renew_every: Duration::from_secs(5),
         },
         elects,
-        metrics: Metrics::new(),
+        metrics: metrics.clone(),
         readiness: Readiness::default(),
     };
     Replica {
+        metrics,
         _end: end,
         _task: Task::spawn(controller::run(config, shutdown)),
     }
@@ -454,6 +457,13 @@ impl Backend for Embedded {
 
     fn mend(&self) {
         lock(&self.guards).clear();
+    }
+
+    fn exporters(&self) -> anyhow::Result<Vec<String>> {
+        let replicas = lock(&self.replicas);
+        let exports = |replica: &Replica| replica.metrics.encode().contains("daemonset=\"");
+        let exporters = replicas.iter().filter(|(_, replica)| exports(replica));
+        Ok(exporters.map(|(identity, _)| identity.clone()).collect())
     }
 
     fn disconnect_watches(&self) -> anyhow::Result<()> {

@@ -92,6 +92,10 @@ pub(crate) trait Backend: Send + Sync {
     }
     /// Ends all faults.
     fn mend(&self) {}
+    /// The replicas of the controller whose metrics speak of DaemonSets.
+    fn exporters(&self) -> anyhow::Result<Vec<String>> {
+        bail!("the metrics of a replica are read on the embedded cluster only")
+    }
     /// Breaks all watches.
     fn disconnect_watches(&self) -> anyhow::Result<()> {
         bail!("no fault points on this cluster")
