@@ -60,7 +60,7 @@ pub mod verdict;
 mod waves;
 pub mod window;
 
-pub use decide::{decide, is_released_later, queue, release};
+pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
     Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,
@@ -84,6 +84,7 @@ pub use strategy::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,
 };
+pub use surge::Release;
 pub use surge::exclusive::Exclusive;
 pub use verdict::{
     Cause, Guarded, Obstruction, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,

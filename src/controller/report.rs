@@ -23,8 +23,8 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::{
-    Behind, Fleet, Guarded, Invalid, PauseRecord, Phase, Plan, PreDelete, Reading, RevisionState,
-    Stall, Verdict,
+    Behind, Fleet, Guarded, Invalid, NodeName, PauseRecord, Phase, Plan, PreDelete, Reading,
+    Release, RevisionState, Stall, Verdict,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
@@ -473,6 +473,16 @@ fn notice(
         note: note.to_owned(),
         mark: None,
     })
+}
+
+/// Where pods that were made beside others stay for now, and what ends that.
+pub(super) fn kept_words(released: &Release) -> String {
+    let names = released.kept.iter().map(NodeName::as_str).collect();
+    format!(
+        "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \
+         its node is available, and takes its place when that one is deleted",
+        named(names, 0)
+    )
 }
 
 fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {

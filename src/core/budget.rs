@@ -50,7 +50,7 @@ pub(super) struct Budget {
     pub(super) serving: usize,
     /// `max-surge` for these, as far as `ramp-up` has come.
     pub(super) surge: usize,
-    /// Nodes with a pod that we made beside another one.
+    /// Nodes with two pods, whichever of them goes, and those with a pod of ours that is not handed over.
     pub(super) surging: usize,
     /// Nodes that failed by the revision: they keep a slot of either kind.
     pub(super) failed: usize,
@@ -82,6 +82,13 @@ impl Budget {
             budget.done += usize::from(takes_part && *class == Class::Done);
             budget.serving += usize::from(class.still_serves());
             budget.failed += usize::from(matches!(class, Class::Failed { .. }));
+            budget.surging += usize::from(match class {
+                Class::Surging(_) => true,
+                Class::InProgress(_) | Class::Kept(_) | Class::Preparing { settling: None, .. } => {
+                    glance.is_doubled(position)
+                }
+                _ => false,
+            });
             match class {
                 // Whose wave is not open takes no part yet.
                 Class::Outdated { .. }
@@ -90,7 +97,6 @@ impl Budget {
                     budget.in_flight += 1;
                 }
                 Class::Surging(pair) => {
-                    budget.surging += 1;
                     budget.broken += usize::from(!pair.served && pair.broken);
                     budget.in_flight += usize::from(!pair.served && !pair.broken);
                 }

@@ -104,7 +104,7 @@ pub(super) fn of_rollout(
     moving: bool,
     now: Timestamp,
 ) -> (Phase, Option<Timestamp>) {
-    if counts.outdated == 0 && counts.unavailable == 0 {
+    if counts.outdated == 0 && counts.unavailable == 0 && counts.surging == 0 {
         return (
             Phase::Complete {
                 offline: counts.offline_outdated,

@@ -407,7 +407,7 @@ pub struct Counts {
     pub unavailable: usize,
     /// How many nodes may have a second pod at once (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
-    /// Nodes with a pod that we made beside another one, after this plan.
+    /// Nodes with two pods, whichever of them goes, after this plan.
     pub surging: usize,
     /// Targeted nodes that are online with an available pod of the current revision, also beside another pod.
     pub updated: usize,

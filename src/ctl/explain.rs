@@ -208,6 +208,14 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
         | Progress::SurgeYoung { .. }
         | Progress::SurgeTakingOver
         | Progress::SurgeLeaving => surging(picture, node, progress),
+        Progress::OldTerminating => (
+            Some("OldTerminating".into()),
+            format!(
+                "has pod{pod}, and the pod before it{} is still terminating beside it: nothing begins, and the node is not \
+                 done, before that one is gone",
+                terminating_name(node)
+            ),
+        ),
         Progress::Surplus => (
             Some("Surplus".into()),
             format!(
@@ -295,6 +303,22 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
     (Some(overdue.into()), because)
 }
 
+/// The pod that is terminating, to follow a word.
+fn terminating_name(node: &Node) -> String {
+    let mut pods = node.pods.iter();
+    pods.find(|pod| pod.terminating)
+        .map_or_else(String::new, |pod| format!(" ({})", pod.name))
+}
+
+/// Whether the pod that was made beside the old one serves, and that one does not.
+pub(super) fn is_kept(node: &Node) -> bool {
+    let ready = |surge: bool| {
+        let mut pods = node.pods.iter();
+        pods.any(|pod| pod.surge == surge && !pod.terminating && pod.ready_since.is_some())
+    };
+    ready(true) && !ready(false)
+}
+
 /// About a node with a second pod that was made beside the old one.
 fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
     let made = node.pods.iter().filter(|pod| pod.surge);
@@ -322,7 +346,13 @@ fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String
         ),
         Progress::SurgeLeaving => (
             "SurgeLeaving",
-            format!("has a second pod{made} that is not wanted any more, and goes"),
+            match is_kept(node) {
+                false => format!("has a second pod{made} that is not wanted any more, and goes"),
+                true => format!(
+                    "has a second pod{made} that is not wanted any more, and goes when the old one is available: until then \
+                     it is the one that serves"
+                ),
+            },
         ),
         _ if made.is_empty() => (
             "SurgeStarting",

@@ -61,6 +61,8 @@ pub struct SetRecord {
     pub selector: String,
     /// Whether the pods are known completely.
     pub synced: bool,
+    /// How long its pods have to be Ready to be available.
+    pub min_ready: Duration,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
     template_generation: Option<String>,
@@ -249,6 +251,7 @@ impl SetRecord {
                 .map(|selector| selector.to_query())
                 .unwrap_or_default(),
             synced: false,
+            min_ready: set.spec.min_ready,
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
@@ -294,6 +297,7 @@ impl SetRecord {
             && self.reading == newer.reading
             && self.template == newer.template
             && self.conditions == newer.conditions
+            && self.min_ready == newer.min_ready
             && self.template_generation == newer.template_generation;
         if same {
             return false;
@@ -306,6 +310,7 @@ impl SetRecord {
         self.reading = newer.reading;
         self.template = newer.template;
         self.conditions = newer.conditions;
+        self.min_ready = newer.min_ready;
         if self.scheduling != newer.scheduling {
             self.scheduling = newer.scheduling;
             self.joined.forget();

@@ -8,6 +8,7 @@ use crate::core::classify::{Class, later};
 use crate::core::fleet::{Node, Pod, PodRevision};
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, WaveStand};
+use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
 
@@ -149,6 +150,9 @@ impl Draft<'_> {
                 ripe.filter(|at| *at > self.now).min()
             }
             Class::Surging(ref pair) => pair.turn,
+            Class::Kept(_) | Class::NotTargeted if self.glance.is_surging => {
+                Parting::of(node, self.terms()).and_then(|parting| parting.turn)
+            }
             Class::Outdated {
                 settling: Some(until),
                 ..

@@ -1,6 +1,6 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, awaited, budgets, explain, newest, pulls, slots, way_of};
+use super::{Explanation, awaited, budgets, explain, is_kept, newest, pulls, slots, way_of};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
 use crate::core::names::{
@@ -252,8 +252,21 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
              refuses its pods: kubectl -n {namespace} describe daemonset {}",
             picture.key.name
         ),
-        Progress::SurgeLeaving | Progress::Surplus => "Nothing to do, unless it lasts.".to_owned(),
+        Progress::SurgeLeaving if is_kept(node) => format!(
+            "Nothing is down. See why the old pod is not available: kubectl -n {namespace} describe pod {}",
+            own(node)
+        ),
+        Progress::OldTerminating | Progress::SurgeLeaving | Progress::Surplus => {
+            "Nothing to do, unless it lasts.".to_owned()
+        }
     }
+}
+
+/// The name of the pod of the DaemonSet itself.
+fn own(node: &Node) -> &str {
+    let mut pods = node.pods.iter();
+    let own = pods.find(|pod| !pod.surge && !pod.terminating);
+    own.map_or("", |pod| pod.name.as_str())
 }
 
 fn cure_hook(picture: &Picture, node: &Node) -> String {
