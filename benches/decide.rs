@@ -122,6 +122,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
         rolling_update_max_unavailable: None,
         min_ready_seconds: 5,
         exclusive: None,
+        preempting: None,
     });
     match reading {
         Reading::Strategy { strategy, .. } => strategy,

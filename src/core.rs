@@ -86,6 +86,7 @@ pub use strategy::{
 };
 pub use surge::Release;
 pub use surge::exclusive::Exclusive;
+pub use surge::preempting::Preempting;
 pub use verdict::{
     Cause, Guarded, Obstruction, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
 };

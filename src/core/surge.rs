@@ -19,6 +19,7 @@
 //! Nobody here judges pods of a revision that is not known: the fleet as a whole is held until it is.
 
 pub(crate) mod exclusive;
+pub(crate) mod preempting;
 #[cfg(test)]
 mod tests;
 

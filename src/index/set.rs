@@ -231,6 +231,7 @@ impl SetRecord {
                 .and_then(|block| block.get("maxUnavailable")),
             min_ready_seconds: i64::try_from(set.spec.min_ready.as_secs()).unwrap_or(i64::MAX),
             exclusive: set.spec.exclusive.as_ref(),
+            preempting: set.spec.preempting.as_ref(),
         });
         let own = |condition: &&api::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
         let annotation = |key| {
