@@ -214,6 +214,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         },
         number: 1 + i64::from(updated),
         terminating: false,
+        leaving: None,
         ready_since: Some(at(NOW - 79_000)),
         unready_since: None,
         started: Some(at(NOW - 79_990)),

@@ -40,6 +40,7 @@ pub mod near;
 mod opening;
 mod order;
 mod ota;
+pub mod overdue;
 mod pace;
 mod pause;
 mod phase;
@@ -63,8 +64,8 @@ pub mod window;
 pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
-    Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,
-    Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
+    Behind, Fleet, Leaving, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid,
+    PullFailure, Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
 pub use guard::Record;
 pub use hold::{Hold, Holds};

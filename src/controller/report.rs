@@ -116,7 +116,10 @@ impl Report {
     fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
         let revision = about(fleet);
-        let (reason, note) = words(set, fleet, plan, &revision);
+        let (reason, mut note) = words(set, fleet, plan, &revision);
+        if plan.phase == Phase::Progressing {
+            note.push_str(&plan.overdue_aside(fleet));
+        }
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
             stays(before, set, plan, &revision, lasting)
@@ -374,9 +377,10 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
         ),
         Stall::HookPending => format!("stopped{}", overdue(set, fleet, plan)),
         Stall::BlockedByPdb => format!("stopped: {}", plan.blocked_words(fleet)),
-        Stall::NoProgress => format!(
+        Stall::NoProgress if plan.overdue.is_empty() => format!(
             "stopped: the new pods do not become available on {names}; look at their readiness"
         ),
+        Stall::NoProgress => format!("stopped: {}", plan.overdue_words(fleet)),
     }
 }
 
@@ -458,6 +462,7 @@ fn notice(
             (false, "RolloutStarted")
         }
         Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
+        Phase::Progressing if !plan.overdue.is_empty() => (true, stall_reason(Stall::NoProgress)),
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.

@@ -42,6 +42,8 @@ pub struct Plan {
     pub pause: Option<PauseStand>,
     /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
     pub waves: Vec<WaveStand>,
+    /// Nodes that are past their deadline, by position in the fleet, whoever else moves; see [`overdue`](super::overdue).
+    pub overdue: Vec<usize>,
     /// Whether nothing moves before a disruption budget lets a pod go.
     pub blocked: bool,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.

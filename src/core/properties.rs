@@ -301,6 +301,10 @@ fn pods() -> impl Random<Pod> {
                     PodRevision::Unknown => 0,
                 },
                 terminating,
+                leaving: unready.filter(|_| terminating).map(|ends| {
+                    let grace = Duration::from_secs(30);
+                    Box::new(Leaving { ends, grace })
+                }),
                 ready_since,
                 unready_since: unready.filter(|_| ready_since.is_none()),
                 started,

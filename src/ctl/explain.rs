@@ -20,8 +20,8 @@ use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
 use crate::core::selector::Selector;
 use crate::core::{
-    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert, Verdict,
-    stall_of,
+    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert, Stall,
+    Verdict, overdue, stall_of,
 };
 
 /// Why one node is where it is.
@@ -170,6 +170,9 @@ fn done(picture: &Picture, node: &Node) -> String {
 
 fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
     let pod = pod_name(node);
+    if let Some(held) = held_up(picture, node, progress) {
+        return held;
+    }
     match progress {
         Progress::Replacing => (Some("Replacing".into()), replacing(picture, node)),
         Progress::Terminating => (
@@ -224,6 +227,25 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
             ),
         ),
     }
+}
+
+/// About a node that is past its deadline, for other reasons than that its pods do not start.
+fn held_up(picture: &Picture, node: &Node, progress: Progress) -> Option<(Option<String>, String)> {
+    let verdict = Verdict::InProgress(progress);
+    let stall = stall_of(node, &verdict, picture.now)?;
+    let is_told = matches!(progress, Progress::Starting | Progress::Missing { .. });
+    if is_told || stall == Stall::PodsDoNotStart {
+        return None;
+    }
+    let words = overdue::words(node, &verdict);
+    let reason = match words.contains("terminating") {
+        true => "Terminating",
+        false => "NoProgress",
+    };
+    Some((
+        Some(reason.into()),
+        format!("is held up for too long: {words}"),
+    ))
 }
 
 fn replacing(picture: &Picture, node: &Node) -> String {

@@ -363,6 +363,7 @@ fn message(picture: &Picture) -> String {
                 next => format!(", {next} to be replaced now"),
             },
             offline(counts.offline_outdated)
+                + &picture.plan.overdue_aside(&picture.fleet)
                 + &opening(picture)
                 + &blocked(picture)
                 + &groups::awaited(picture),
@@ -377,6 +378,9 @@ fn message(picture: &Picture) -> String {
         State::Behind(_) => behind(picture).to_owned(),
         State::Stalled(stall) => match picture.plan.guarded {
             Some(Guarded::Stopped(_)) => stopped(picture, stall),
+            _ if stall == Stall::NoProgress && !picture.plan.overdue.is_empty() => {
+                format!("stopped: {}", picture.plan.overdue_words(&picture.fleet))
+            }
             _ => stalled(stall).to_owned(),
         },
         State::Paused(None) => format!(

@@ -76,6 +76,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         reversal: None,
         pause: None,
         waves: Vec::new(),
+        overdue: Vec::new(),
         blocked: false,
         next_wake: None,
     }

@@ -6,6 +6,7 @@ use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, later};
 use crate::core::fleet::{Node, Pod, PodRevision};
+use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, WaveStand};
 use crate::core::surge::Parting;
@@ -36,9 +37,14 @@ impl Draft<'_> {
             phase::of_rollout(about, &counts, moving, self.now)
         };
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
+        let Overdue {
+            nodes: overdue,
+            next: overdue_at,
+        } = Overdue::of(self.fleet, &self.verdicts, self.now);
         let next_wake = self
             .turns()
             .chain(wake)
+            .chain(overdue_at)
             .chain(self.scope.next_change())
             .chain(self.opens)
             .chain(self.pulls_again)
@@ -62,6 +68,7 @@ impl Draft<'_> {
             reversal: self.reversal,
             pause: self.pause,
             waves,
+            overdue,
             blocked: blocked.is_some(),
             next_wake,
         }

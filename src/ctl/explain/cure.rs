@@ -181,6 +181,11 @@ fn cure_wave(picture: &Picture, why: WaveShut) -> String {
 fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Progress) -> String {
     let (namespace, pod) = (&picture.key.namespace, newest(node));
     let pod = pod.map(|pod| pod.name.as_str()).unwrap_or_default();
+    if stall_of(node, verdict, picture.now).is_some()
+        && let Some(cure) = cure_ending(picture, node)
+    {
+        return cure;
+    }
     match progress {
         Progress::Replacing => {
             let does = match way_of(picture, node) {
@@ -260,6 +265,26 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
             "Nothing to do, unless it lasts.".to_owned()
         }
     }
+}
+
+/// What ends a pod that is terminating for too long.
+fn cure_ending(picture: &Picture, node: &Node) -> Option<String> {
+    let mut pods = node.pods.iter();
+    let pod = pods.find(|pod| pod.terminating && pod.leaving.is_some())?;
+    let (namespace, name) = (&picture.key.namespace, &pod.name);
+    Some(match pod.exit.finalizers.is_empty() {
+        true => format!(
+            "See what its kubelet waits for (volumes, processes, its runtime): kubectl -n {namespace} describe pod {name}; \
+             and the log of the kubelet on {}. When nothing of it runs there any more: kubectl -n {namespace} delete pod {name} \
+             --grace-period=0 --force",
+            node.name
+        ),
+        false => format!(
+            "Whoever put {} there takes it away when the pod may vanish. If that program is gone for good: kubectl -n \
+             {namespace} patch pod {name} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
+            pod.exit.finalizers.join(", ")
+        ),
+    })
 }
 
 /// The name of the pod of the DaemonSet itself.
