@@ -122,6 +122,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
         rolling_update_max_unavailable: None,
         min_ready_seconds: 5,
         exclusive: None,
+        preempting: None,
     });
     match reading {
         Reading::Strategy { strategy, .. } => strategy,
@@ -215,6 +216,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         },
         number: 1 + i64::from(updated),
         terminating: false,
+        leaving: None,
         ready_since: Some(at(NOW - 79_000)),
         unready_since: None,
         started: Some(at(NOW - 79_990)),

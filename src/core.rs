@@ -41,6 +41,7 @@ pub mod near;
 mod opening;
 mod order;
 mod ota;
+pub mod overdue;
 mod pace;
 mod pause;
 mod phase;
@@ -62,11 +63,11 @@ pub mod verdict;
 mod waves;
 pub mod window;
 
-pub use decide::{decide, is_released_later, queue, release};
+pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
-    Behind, Fleet, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid, PullFailure,
-    Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
+    Behind, Fleet, Leaving, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid,
+    PullFailure, Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
 };
 pub use guard::Record;
 pub use hold::{Hold, Holds};
@@ -86,7 +87,9 @@ pub use strategy::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,
 };
+pub use surge::Release;
 pub use surge::exclusive::Exclusive;
+pub use surge::preempting::Preempting;
 pub use verdict::{
     Cause, Guarded, Obstruction, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
 };

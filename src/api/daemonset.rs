@@ -7,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::meta::{nullable, slim};
-use crate::core::Exclusive;
 use crate::core::eligibility::Scheduling;
 use crate::core::revision::TemplateFingerprint;
+use crate::core::{Exclusive, Preempting};
 
 /// The part of an `apps/v1` DaemonSet that is decided upon.
 #[derive(Clone, Debug, Deserialize)]
@@ -50,6 +50,8 @@ pub struct DaemonSetSpec {
     pub scheduling: Scheduling,
     /// Why two of its pods cannot run on one node, if so.
     pub exclusive: Option<Exclusive>,
+    /// What lets its pods drive others off a node without room, if anything.
+    pub preempting: Option<Preempting>,
 }
 
 /// `spec.updateStrategy`.
@@ -90,6 +92,7 @@ impl From<RawSpec> for DaemonSetSpec {
             template: TemplateFingerprint::of(&raw.template),
             scheduling: Scheduling::from_template(&raw.template),
             exclusive: Exclusive::of(&raw.template),
+            preempting: Preempting::of(&raw.template),
         }
     }
 }

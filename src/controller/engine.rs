@@ -28,13 +28,13 @@ use super::lease::Leadership;
 use super::lookup::{Looked, Lookups};
 use super::metrics::Metrics;
 use super::prepull::{Puller, Wishes};
-use super::report::{Notice, Report};
+use super::report::{Notice, Report, kept_words};
 use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Revision, RevisionState,
-    decide, is_released_later, release,
+    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Release, Revision,
+    RevisionState, decide, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Write};
 use crate::serve::Readiness;
@@ -112,6 +112,8 @@ struct SetState {
     recreated: Option<Revision>,
     /// Notes on the settings that were told.
     noted: Vec<String>,
+    /// Whether it was told that pods of ours stay although it is not rolled out any more.
+    kept: bool,
     /// Conditions that were written to pods, and when: they take a moment to show.
     patched: BTreeMap<Patched, (Action, Timestamp)>,
 }
@@ -333,6 +335,7 @@ impl Engine {
         if !set.synced {
             return; // the list of its pods marks it again
         }
+        let min_ready = set.min_ready;
         let due = set.overlay_due();
         if due.is_some_and(|due| due <= now) {
             self.parts.feed.look_again_at(key);
@@ -373,28 +376,52 @@ impl Engine {
                     .index
                     .set(key)
                     .map(|set| Report::of_invalid(set, &invalid));
-                let actions = if left_ota {
-                    release(&fleet)
-                } else {
-                    Vec::new()
+                let released = match left_ota {
+                    true => release(&fleet, min_ready, now),
+                    false => Release::default(),
                 };
-                self.write(key, actions, report, now);
+                self.tell_kept(key, &released);
+                self.write(key, released.actions, report, now);
+                self.wake_at(key, released.wake);
             }
             Reading::NotOurs => {
                 self.parts.metrics.forget(&key.namespace, &key.name);
-                let actions = release(&fleet);
+                let released = release(&fleet, min_ready, now);
                 self.wish(key, Vec::new());
+                self.tell_kept(key, &released);
                 let set = self.parts.feed.index.set(key);
-                let is_over = actions.is_empty()
-                    && !is_released_later(&fleet)
+                let is_over = released.actions.is_empty()
+                    && !released.waits
                     && !set.is_some_and(SetRecord::is_in_doubt);
                 let report = is_over.then(Report::of_nothing); // last, as it ends our interest
-                self.write(key, actions, report, now);
+                self.write(key, released.actions, report, now);
+                self.wake_at(key, released.wake);
             }
         }
+        self.wake_at(key, due);
+    }
+
+    /// Has this DaemonSet looked at then, at the latest.
+    fn wake_at(&mut self, key: &SetKey, at: Option<Timestamp>) {
         if let Some(state) = self.state.sets.get_mut(key) {
-            state.wake = state.wake.into_iter().chain(due).min();
+            state.wake = state.wake.into_iter().chain(at).min();
         }
+    }
+
+    /// Tells once that pods of ours stay beside those of a DaemonSet that is not rolled out any more, and what ends that.
+    fn tell_kept(&mut self, key: &SetKey, released: &Release) {
+        let state = self.state.sets.entry(key.clone()).or_default();
+        let was_told = std::mem::replace(&mut state.kept, !released.kept.is_empty());
+        if was_told || released.kept.is_empty() || !self.parts.writer.may_write() {
+            return;
+        }
+        let notice = Notice {
+            warning: true,
+            reason: "SurgeKept",
+            note: kept_words(released),
+            mark: None,
+        };
+        self.publish(key, &notice);
     }
 
     /// Hands over what the nodes of a DaemonSet want pulled.

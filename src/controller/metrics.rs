@@ -534,6 +534,7 @@ mod tests {
             reversal: None,
             pause: None,
             waves: Vec::new(),
+            overdue: Vec::new(),
             blocked: false,
             next_wake: None,
         }

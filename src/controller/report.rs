@@ -25,8 +25,8 @@ use crate::core::names::{
 };
 use crate::core::remedy::way_on;
 use crate::core::{
-    Behind, Fleet, Guarded, Invalid, PauseRecord, Phase, Plan, PreDelete, Reading, RevisionState,
-    Stall, Verdict,
+    Behind, Fleet, Guarded, Invalid, NodeName, PauseRecord, Phase, Plan, PreDelete, Reading,
+    Release, RevisionState, Stall, Verdict,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
@@ -135,7 +135,10 @@ impl Report {
     fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
         let revision = about(fleet, before);
-        let (reason, note) = words(set, fleet, plan, &revision);
+        let (reason, mut note) = words(set, fleet, plan, &revision);
+        if plan.phase == Phase::Progressing {
+            note.push_str(&plan.overdue_aside(fleet));
+        }
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
             stays(before, set, plan, &revision, lasting)
@@ -417,9 +420,10 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
         ),
         Stall::HookPending => format!("stopped{}", overdue(set, fleet, plan)),
         Stall::BlockedByPdb => format!("stopped: {}", plan.blocked_words(fleet)),
-        Stall::NoProgress => format!(
+        Stall::NoProgress if plan.overdue.is_empty() => format!(
             "stopped: the new pods do not become available on {names}; look at their readiness"
         ),
+        Stall::NoProgress => format!("stopped: {}", plan.overdue_words(fleet)),
     }
 }
 
@@ -501,6 +505,7 @@ fn notice(
         // What goes on did not begin, however often it waited for something in between.
         Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
         Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
+        Phase::Progressing if !plan.overdue.is_empty() => (true, stall_reason(Stall::NoProgress)),
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.
@@ -516,6 +521,16 @@ fn notice(
         note: note.to_owned(),
         mark: None,
     })
+}
+
+/// Where pods that were made beside others stay for now, and what ends that.
+pub(super) fn kept_words(released: &Release) -> String {
+    let names = released.kept.iter().map(NodeName::as_str).collect();
+    format!(
+        "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \
+         its node is available, and takes its place when that one is deleted",
+        named(names, 0)
+    )
 }
 
 fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {

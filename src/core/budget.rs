@@ -51,7 +51,7 @@ pub(super) struct Budget {
     pub(super) serving: usize,
     /// `max-surge` for these, as far as `ramp-up` has come.
     pub(super) surge: usize,
-    /// Nodes with a pod that we made beside another one.
+    /// Nodes with two pods, whichever of them goes, and those with a pod of ours that is not handed over.
     pub(super) surging: usize,
     /// Nodes that are Ready with a pod that fails by the revision: they keep a slot of either kind.
     pub(super) failed: usize,
@@ -84,6 +84,13 @@ impl Budget {
             budget.serving += usize::from(class.still_serves());
             let fails = matches!(class, Class::Failed { .. }) && class.is_in_flight();
             budget.failed += usize::from(fails);
+            budget.surging += usize::from(match class {
+                Class::Surging(_) => true,
+                Class::InProgress(_) | Class::Kept(_) | Class::Preparing { settling: None, .. } => {
+                    glance.is_doubled(position)
+                }
+                _ => false,
+            });
             match class {
                 // Whose wave is not open takes no part yet.
                 Class::Outdated { .. }
@@ -92,7 +99,6 @@ impl Budget {
                     budget.in_flight += usize::from(class.is_in_flight());
                 }
                 Class::Surging(pair) => {
-                    budget.surging += 1;
                     budget.broken += usize::from(!pair.served && pair.broken);
                     budget.in_flight += usize::from(!pair.served && !pair.broken);
                 }

@@ -9,7 +9,7 @@ use super::lifecycle::Preparing;
 use super::removal;
 use super::scope::Kept;
 use super::strategy::{Mode, Strategy};
-use super::surge::{self, Pair};
+use super::surge::{self, Pair, Terms};
 use super::verdict::{Cause, Offline, Progress, Verdict};
 
 /// The class of a node. There is one per node, and many passes go through them all: what is large and rare is boxed.
@@ -153,7 +153,12 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, in_order: bool, now: Ti
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,
     };
-    if let Some(pair) = Pair::of(node, strategy.min_ready, in_order, now) {
+    let terms = Terms {
+        min_ready: strategy.min_ready,
+        in_order,
+        now,
+    };
+    if let Some(pair) = Pair::of(node, terms) {
         return with_surge(strategy, node, pair, ready_since, now);
     }
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -163,7 +168,12 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, in_order: bool, now: Ti
         }),
         (None, _) => Class::InProgress(Progress::Terminating),
         (Some(_), Some(_)) => Class::InProgress(Progress::Surplus),
-        (Some(pod), None) => single(strategy, pod, ready_since, now),
+        (Some(pod), None) => match single(strategy, pod, ready_since, now) {
+            Class::Done | Class::Outdated { settling: None, .. } if surge::is_followed(node) => {
+                Class::Surging(Box::new(Pair::followed(pod, terms)))
+            }
+            class => class,
+        },
     }
 }
 
@@ -182,7 +192,10 @@ fn with_surge(
                 settling: Some(_), ..
             },
         ) => settling,
-        _ => Class::Surging(Box::new(pair)),
+        _ => Class::Surging(Box::new(Pair {
+            has_way_back: surge::has_way_back(strategy, node),
+            ..pair
+        })),
     }
 }
 

@@ -15,6 +15,7 @@ mod roll;
 mod slots;
 
 use std::cell::OnceCell;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -31,6 +32,7 @@ use super::plan::{Action, Phase, Plan, Pull};
 use super::revert::Reversal;
 use super::scope::Scope;
 use super::strategy::{Mode, Strategy};
+use super::surge::{Parting, Release, Terms};
 use super::verdict::Verdict;
 use super::waves::Front;
 use super::{guard, ota, removal, revert, surge};
@@ -56,9 +58,7 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
         }
         RevisionState::Current(revision) => match strategy.mode {
             Mode::Ota => {
-                if draft.glance.is_surging {
-                    draft.actions = surge::release(fleet);
-                }
+                draft.part();
                 draft.actions.extend(ota::announce(fleet, revision));
                 draft.keep_marks_true();
                 draft.pulls = draft.owners_pulls(revision, false);
@@ -74,19 +74,22 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 
 /// What to write to the pods of a DaemonSet that is ours no longer (annotation removed, or not under `OnDelete`): what OTA
 /// mode left behind goes, and so does every pod that was made beside another one, unless it is all there is.
-pub fn release(fleet: &Fleet) -> Vec<Action> {
-    let mut actions = surge::release(fleet);
+///
+/// `min_ready` is `spec.minReadySeconds`.
+pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> Release {
+    let terms = Terms {
+        min_ready,
+        in_order: fleet.in_order,
+        now,
+    };
+    let mut release = surge::release(fleet, terms);
+    let actions = &mut release.actions;
     actions.extend(ota::withdraw(fleet.nodes.iter().flat_map(surge::own)));
     let ready = fleet.nodes.iter().filter(|node| node.is_ready());
     let pods = ready.flat_map(|node| &node.pods);
     let alive = pods.filter(|pod| !pod.terminating);
     actions.extend(alive.filter_map(|pod| removal::stay(pod, false)));
-    actions
-}
-
-/// Whether something that we made is still there although [`release`] asks for nothing: it waits for the native controller.
-pub fn is_released_later(fleet: &Fleet) -> bool {
-    surge::is_released_later(fleet)
+    release
 }
 
 /// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
@@ -189,6 +192,34 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// What pairs are judged by.
+    fn terms(&self) -> Terms {
+        Terms {
+            min_ready: self.strategy.min_ready,
+            in_order: self.fleet.in_order,
+            now: self.now,
+        }
+    }
+
+    /// Has those pods go that were made beside others.
+    fn part(&mut self) {
+        if !self.glance.is_surging {
+            return;
+        }
+        let terms = self.terms();
+        self.actions = surge::release(self.fleet, terms).actions;
+        for (position, class) in self.classes.iter_mut().enumerate() {
+            let Class::Surging(pair) = class else {
+                continue;
+            };
+            if let Some(parting) = Parting::of(&self.fleet.nodes[position], terms) {
+                (pair.progress, pair.turn) = (parting.progress, parting.turn);
+                let told = Verdict::InProgress(parting.progress);
+                self.verdicts[position] = pair.failed_or(told);
+            }
+        }
+    }
+
     /// Nothing is replaced before the native controller and this view agree on the revision.
     fn hold(mut self, behind: Behind) -> Plan {
         self.guard = Guard {
@@ -237,13 +268,10 @@ impl<'a> Draft<'a> {
 
     /// Whether a targeted node is online, settled and outdated.
     fn is_any_outdated(&self) -> bool {
-        let is_outdated = |class: &Class| {
-            matches!(
-                class,
-                Class::Outdated { settling: None, .. }
-                    | Class::Preparing { .. }
-                    | Class::Surging(_)
-            )
+        let is_outdated = |class: &Class| match class {
+            Class::Outdated { settling: None, .. } | Class::Preparing { .. } => true,
+            Class::Surging(pair) => pair.outdated,
+            _ => false,
         };
         self.classes.iter().any(is_outdated)
     }

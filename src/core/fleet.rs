@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -129,7 +130,7 @@ pub struct Node {
     pub readiness: Readiness,
     /// Pods of this DaemonSet bound (or to be bound) to it, sorted by creation, then name.
     pub pods: Vec<Pod>,
-    /// Since when the node is known to have no pod, while it has none.
+    /// Since when the node is known to have no pod, or none but what we made, while that is so.
     pub podless_since: Option<Timestamp>,
     /// When its last pod of another revision was seen to be deleted, or an update of it in place was accepted, for the
     /// template as it is now; forgotten as soon as its successor was Ready.
@@ -187,6 +188,8 @@ pub struct Pod {
     pub of_template: bool,
     /// Whether it is being deleted, or we asked for that and do not see it yet.
     pub terminating: bool,
+    /// How long that may take, once the API server has said yes.
+    pub leaving: Option<Box<Leaving>>,
     /// Whether it is only `terminating` because we asked for that, and the API server has not said yes: it may go on living.
     pub in_doubt: bool,
     /// Since when its Ready condition is `True` with the containers that it has: an update in place may leave it `True` all the
@@ -208,6 +211,15 @@ pub struct Pod {
     pub image_ready: Option<OtaCondition>,
     /// Whether we made it beside another pod (`max-surge`), and the DaemonSet does not control it yet.
     pub surge: bool,
+}
+
+/// How long a pod that is being deleted may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// When its grace period is over (`deletionTimestamp`).
+    pub ends: Timestamp,
+    /// That period (`deletionGracePeriodSeconds`).
+    pub grace: Duration,
 }
 
 /// Which revision a pod runs (spec/openyurt-upgrade-model.md §4.2, step 6).

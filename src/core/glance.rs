@@ -7,7 +7,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Fleet, Node, Pod, PodRevision};
-use super::{ota, removal};
+use super::{ota, removal, surge};
 
 /// The facts about one pod that are asked of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,11 @@ impl<'a> Glance<'a> {
     /// Whether the node at `position` has a pod, whatever becomes of it.
     pub(super) fn has_pods(&self, position: usize) -> bool {
         self.only[position].is_some() || !self.nodes[position].pods.is_empty()
+    }
+
+    /// Whether two pods are on the node at `position`.
+    pub(super) fn is_doubled(&self, position: usize) -> bool {
+        self.only[position].is_none() && surge::is_doubled(&self.nodes[position])
     }
 
     /// The first pod of the node at `position` that is not terminating.

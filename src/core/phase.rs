@@ -6,18 +6,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
 use super::eviction::BUDGET_PATIENCE;
-use super::failing;
 use super::fleet::{Fleet, Node, Pod};
 use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;
+use super::overdue::{self, MISSING_GRACE};
 use super::plan::{Counts, Phase, Stall};
 use super::verdict::{Cause, Progress, Stopped, Verdict, WaveShut};
-
-/// The native controller makes a missing pod within a second or two; past this something refuses it.
-const MISSING_GRACE: Duration = Duration::from_secs(15);
-
-/// A node that takes longer than this is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
-const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
@@ -25,7 +19,7 @@ pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall>
 }
 
 /// Why `node` does not move, if it does not; or when that has to be asked again. `grace` is for a missing pod.
-fn stuck(
+pub(super) fn stuck(
     node: &Node,
     verdict: &Verdict,
     grace: Duration,
@@ -37,9 +31,6 @@ fn stuck(
         Some(at) if at <= now => Ok(stall),
         at => Err(at),
     };
-    let revised = node.pods.iter().map(Pod::revised).max();
-    let made = node.pods.iter().filter(|pod| pod.surge);
-    let made = made.map(|pod| pod.created).max();
     match *verdict {
         Verdict::FailedByRevision { cause, .. } => match cause {
             // Who is offline holds up nobody.
@@ -51,19 +42,19 @@ fn stuck(
         }
         Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
         Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
-        Verdict::InProgress(Progress::Missing { since }) => {
-            by_deadline(since, grace, Stall::PodsNotCreated)
+        Verdict::InProgress(progress) if overdue::fails(node, progress) => {
+            Ok(Stall::PodsDoNotStart)
         }
-        Verdict::InProgress(
-            Progress::Starting | Progress::UpdatingInPlace { .. } | Progress::SurgeStarting,
-        ) if failing::any_on(node) => Ok(Stall::PodsDoNotStart),
-        Verdict::InProgress(Progress::SurgeStarting) => match unscheduled_since(node) {
-            Some(since) => by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart),
-            None => by_deadline(made, PROGRESS_DEADLINE, Stall::NoProgress),
+        Verdict::InProgress(Progress::SurgeStarting)
+            if let Some(since) = unscheduled_since(node) =>
+        {
+            by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
+        }
+        Verdict::InProgress(progress) => match overdue::deadline(node, progress, grace) {
+            Some((at, stall)) if at <= now => Ok(stall),
+            Some((at, _)) => Err(Some(at)),
+            None => Err(None),
         },
-        Verdict::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. }) => {
-            by_deadline(revised, PROGRESS_DEADLINE, Stall::NoProgress)
-        }
         _ => Err(None),
     }
 }
@@ -105,7 +96,7 @@ pub(super) fn of_rollout(
     moving: bool,
     now: Timestamp,
 ) -> (Phase, Option<Timestamp>) {
-    if counts.outdated == 0 && counts.unavailable == 0 {
+    if counts.outdated == 0 && counts.unavailable == 0 && counts.surging == 0 {
         if counts.lost > 0 && counts.failures > counts.threshold {
             return (Phase::Stalled(Stall::FailedByRevision), None);
         }
@@ -142,11 +133,7 @@ pub(super) fn of_rollout(
         .iter()
         .zip(verdicts)
         .filter(|(_, verdict)| verdict.is_in_flight());
-    // The first pods of a large fleet take their time: that is an installation, not a rollout.
-    let grace = match fleet.replaces {
-        true => MISSING_GRACE,
-        false => PROGRESS_DEADLINE,
-    };
+    let grace = overdue::missing_grace(fleet);
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
     for (node, verdict) in holding {
         match stuck(node, verdict, grace, now) {

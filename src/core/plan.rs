@@ -43,6 +43,8 @@ pub struct Plan {
     pub pause: Option<PauseStand>,
     /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
     pub waves: Vec<WaveStand>,
+    /// Nodes that are past their deadline, by position in the fleet, whoever else moves; see [`overdue`](super::overdue).
+    pub overdue: Vec<usize>,
     /// Whether nothing moves before a disruption budget lets a pod go.
     pub blocked: bool,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
@@ -409,7 +411,7 @@ pub struct Counts {
     pub unavailable: usize,
     /// How many nodes may have a second pod at once (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
-    /// Nodes with a pod that we made beside another one, after this plan.
+    /// Nodes with two pods, whichever of them goes, after this plan.
     pub surging: usize,
     /// Targeted nodes that are online with an available pod of the current revision, also beside another pod.
     pub updated: usize,

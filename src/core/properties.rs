@@ -322,6 +322,10 @@ fn pods() -> impl Random<Pod> {
                 },
                 of_template,
                 terminating,
+                leaving: unready.filter(|_| terminating).map(|ends| {
+                    let grace = Duration::from_secs(30);
+                    Box::new(Leaving { ends, grace })
+                }),
                 ready_since,
                 unready_since: unready.filter(|_| ready_since.is_none()),
                 started,
@@ -871,12 +875,13 @@ proptest! {
 
     #[test]
     fn leaving_ota_takes_our_conditions_away_once(strategy in strategies(), fleet in fleets()) {
-        let plan = Plan { actions: release(&fleet), ..decide(&strategy, &fleet, now()) };
-        let released = carry_out(&fleet, &plan);
-        let pods = || released.nodes.iter().flat_map(|node| &node.pods);
+        let released = |fleet: &Fleet| release(fleet, strategy.min_ready, now()).actions;
+        let plan = Plan { actions: released(&fleet), ..decide(&strategy, &fleet, now()) };
+        let after = carry_out(&fleet, &plan);
+        let pods = || after.nodes.iter().flat_map(|node| &node.pods);
         let mut alive = pods().filter(|pod| !pod.terminating);
         prop_assert!(alive.all(|pod| pod.need_upgrade.is_none() && pod.image_ready.is_none()));
-        prop_assert_eq!(release(&released), vec![]);
+        prop_assert_eq!(released(&after), vec![]);
     }
 
     #[test]
@@ -950,7 +955,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         fleet = carry_out(&fleet, &plan);
     }
     for expected in [BATCH, BATCH, 1, 0] {
-        let actions = release(&fleet);
+        let actions = release(&fleet, Duration::ZERO, now()).actions;
         assert_eq!(actions.len(), expected);
         let plan = decide(&strategy, &fleet, now());
         fleet = carry_out(&fleet, &Plan { actions, ..plan });

@@ -133,6 +133,7 @@ fn keep_partition(strategy: &Strategy, glance: &Glance<'_>, classes: &mut [Class
 fn is_old(glance: &Glance<'_>, position: usize, class: &Class) -> bool {
     match class {
         Class::Outdated { .. } | Class::Preparing { .. } => true,
+        Class::Surging(pair) => pair.has_way_back,
         Class::Offline {
             updated: false,
             terminating: false,

@@ -19,6 +19,7 @@
 //! Nobody here judges pods of a revision that is not known: the fleet as a whole is held until it is.
 
 pub(crate) mod exclusive;
+pub(crate) mod preempting;
 #[cfg(test)]
 mod tests;
 
@@ -27,14 +28,37 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
-use super::fleet::{Fleet, Node, Pod, PodName, PodRevision, Readiness, Targeting};
+use super::fleet::{Fleet, Node, NodeName, Pod, PodName, PodRevision, Readiness, Targeting};
 use super::ota::reference;
 use super::plan::Action;
+use super::strategy::Strategy;
 use super::verdict::{Cause, Progress, Verdict};
 
 /// A new pod that failed for good (evicted, refused by its kubelet) stays this long before the next one is made, so that
 /// a node where it cannot run does not see one after the other.
 const AGAIN: Duration = Duration::from_secs(60);
+
+/// What pairs are judged by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// How long a pod has to be Ready to be available.
+    pub(super) min_ready: Duration,
+    /// As in the [`Fleet`].
+    pub(super) in_order: bool,
+    /// This moment.
+    pub(super) now: Timestamp,
+}
+
+impl Terms {
+    /// When this pod is available if it stays Ready; `None` while it is not Ready.
+    fn available_at(self, pod: &Pod) -> Option<Timestamp> {
+        pod.ready_since.map(|since| later(since, self.min_ready))
+    }
+
+    fn is_available(self, pod: &Pod) -> bool {
+        self.available_at(pod).is_some_and(|at| at <= self.now)
+    }
+}
 
 /// The pods of the DaemonSet itself on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +119,10 @@ pub(super) struct Pair {
     pub(super) served: bool,
     /// Whether the DaemonSet's own pod is outdated, and not available.
     pub(super) broken: bool,
+    /// Whether there is something left to be updated.
+    pub(super) outdated: bool,
+    /// Whether the old pod stays where a node is to keep its pod: what has not begun, or waits for its hook, has a way back.
+    pub(super) has_way_back: bool,
     /// When time alone changes that.
     pub(super) turn: Option<Timestamp>,
     /// Since when, and in which way, the new pod fails on the revision's account; the guard says so.
@@ -148,7 +176,8 @@ fn step(own: Own, spare: Spare, in_order: bool, now: Timestamp) -> Step {
     }
 }
 
-/// The pod of ours on this node that matters: those of which it has more than one are superfluous.
+/// The pod of ours on this node that matters: those of which it has more than one are superfluous. One that serves comes
+/// before one that does not, of whatever revision.
 pub(super) fn spare(node: &Node) -> Option<&Pod> {
     let made = || node.pods.iter().filter(|pod| pod.surge);
     let rank = |pod: &&Pod| {
@@ -156,11 +185,36 @@ pub(super) fn spare(node: &Node) -> Option<&Pod> {
         (
             pod.terminating,
             pod.in_place.is_over,
-            !current,
             pod.ready_since.is_none(),
+            !current,
         )
     };
     made().min_by_key(rank)
+}
+
+/// Whether two pods are on this node, whatever becomes of either. One that has ended, and is only kept from vanishing, needs
+/// no room any more; the native controller does not count it either.
+pub(super) fn is_doubled(node: &Node) -> bool {
+    node.pods.iter().filter(|pod| !has_ended(pod)).count() > 1
+}
+
+/// Whether a pod beside the one that serves is still terminating.
+pub(super) fn is_followed(node: &Node) -> bool {
+    let mut pods = node.pods.iter();
+    pods.any(|pod| pod.terminating && !has_ended(pod))
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    pod.terminating && pod.in_place.is_over
+}
+
+/// Whether the old pod on this node has a way back although another one stands beside it: it waits for its hook, or will.
+pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
+    let old = alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
+    let hook = strategy.pre_delete.as_ref();
+    old.is_some_and(|old| {
+        old.exit.preparing.is_some() || hook.is_some_and(|hook| hook.hooks(&old.exit))
+    })
 }
 
 /// The DaemonSet's own pods on this node.
@@ -176,15 +230,11 @@ pub(super) fn alive(node: &Node) -> Option<&Pod> {
 
 impl Pair {
     /// The pair of a node that is online; `None` when there is no pod of ours.
-    pub(super) fn of(
-        node: &Node,
-        min_ready: Duration,
-        in_order: bool,
-        now: Timestamp,
-    ) -> Option<Self> {
+    pub(super) fn of(node: &Node, terms: Terms) -> Option<Self> {
         let made = spare(node)?;
-        let available_at = |pod: &Pod| pod.ready_since.map(|since| later(since, min_ready));
-        let available = |pod: &Pod| available_at(pod).is_some_and(|at| at <= now);
+        let now = terms.now;
+        let available_at = |pod: &Pod| terms.available_at(pod);
+        let available = |pod: &Pod| terms.is_available(pod);
         let spare = match (made.revision, available_at(made)) {
             _ if made.terminating => Spare::Leaving,
             _ if made.in_place.is_over => Spare::Ended {
@@ -211,7 +261,7 @@ impl Pair {
                 available: available(pod),
             },
         };
-        let step = step(own, spare, in_order, now);
+        let step = step(own, spare, terms.in_order, now);
         let in_time = |pod: &Pod| available_at(pod).filter(|at| *at > now);
         let turn = match spare {
             Spare::Ended { again } => Some(again).filter(|again| *again > now),
@@ -224,9 +274,31 @@ impl Pair {
             progress: progress(step, spare),
             served: alive.clone().any(available),
             broken: own == Own::Outdated { available: false },
+            outdated: true,
+            has_way_back: false,
             turn: alive.filter_map(in_time).chain(turn).min(),
             failed: None,
         })
+    }
+
+    /// The only living pod of a node, beside which the one before it is still terminating: until that one is gone nothing
+    /// begins there, and the node takes the room of two.
+    pub(super) fn followed(pod: &Pod, terms: Terms) -> Self {
+        let available_at = terms.available_at(pod);
+        let (served, outdated) = (
+            terms.is_available(pod),
+            pod.revision == PodRevision::Outdated,
+        );
+        Self {
+            step: Step::Wait,
+            progress: Progress::OldTerminating,
+            served,
+            broken: outdated && !served,
+            outdated,
+            has_way_back: outdated,
+            turn: available_at.filter(|at| *at > terms.now),
+            failed: None,
+        }
     }
 
     /// What is said of the node: that its new pod fails, or else this.
@@ -282,42 +354,97 @@ fn superfluous(node: &Node) -> Vec<Action> {
         .collect()
 }
 
-/// What becomes of the pod of ours on a node where no pod belongs (any more), or that is not rolled out (by us) any more: the
-/// native controller removes its own pod or leaves it, and does not know ours. `None`: there is none that stays or has to be
-/// ended by us.
-fn parting(node: &Node, in_order: bool) -> Option<Step> {
-    let made = spare(node).filter(|made| !made.terminating)?;
-    let serving = own(node).find(|pod| !pod.terminating && !pod.in_place.is_over);
-    // Made after the old one was gone: of the two, the native controller removes this one.
-    let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
-    Some(match (node.readiness, node.targeting) {
-        // What ran there goes with the node; what never did would wait for it for ever.
-        (Readiness::Gone, _) if made.started.is_some() => return None,
-        (Readiness::Gone, _) | (_, Targeting::No) => Step::Remove,
-        _ if made.in_place.is_over => Step::Remove,
-        _ if serving.is_some_and(is_third) && made.ready_since.is_some() => Step::HandOver,
-        _ if serving.is_some() => Step::Remove,
-        _ if in_order => Step::HandOver,
-        _ => Step::Wait,
-    })
+/// What becomes of the pod of ours on a node where no pod belongs (any more), which keeps its old one, or that is not rolled
+/// out (by us) any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parting {
+    step: Step,
+    /// In words.
+    pub(super) progress: Progress,
+    /// When time alone changes that.
+    pub(super) turn: Option<Timestamp>,
 }
 
-/// What to write about pods of ours on nodes where no pod belongs (any more).
-pub(super) fn leave(node: &Node, in_order: bool) -> Vec<Action> {
-    let step = parting(node, in_order).unwrap_or(Step::Wait);
-    writes(node, step, None, in_order)
+impl Parting {
+    /// The native controller removes the DaemonSet's own pod or leaves it, and does not know ours. `None`: there is none of
+    /// ours that stays or has to be ended by us.
+    ///
+    /// Nobody takes down what serves: as long as ours does and the DaemonSet's own pod does not, both stay.
+    pub(super) fn of(node: &Node, terms: Terms) -> Option<Self> {
+        let made = spare(node).filter(|made| !made.terminating)?;
+        let in_doubt = own(node).any(|pod| pod.in_doubt);
+        let mut living = own(node).filter(|pod| !pod.terminating && !pod.in_place.is_over);
+        let (own, several) = (living.next(), living.next().is_some());
+        // Made after the old one was gone: of the two, the native controller removes this one.
+        let is_third = |pod: &Pod| age(pod) > age(made) && pod.ready_since.is_none();
+        let step = match (node.readiness, node.targeting, own) {
+            // What ran there goes with the node; what never did would wait for it for ever.
+            (Readiness::Gone, _, _) if made.started.is_some() => return None,
+            (Readiness::Gone, _, _) | (_, Targeting::No, _) => Step::Remove,
+            _ if made.in_place.is_over => Step::Remove,
+            (_, _, None) if in_doubt || !terms.in_order => Step::Wait,
+            (_, _, None) => Step::HandOver,
+            _ if several => Step::Wait,
+            (_, _, Some(own)) if is_third(own) && made.ready_since.is_some() => Step::HandOver,
+            (_, _, Some(_)) if made.started.is_none() => Step::Remove,
+            // Which of the two serves is not known before the node is back.
+            (Readiness::NotReady { .. }, _, _) => Step::Wait,
+            (_, _, Some(own)) if terms.is_available(own) => Step::Remove,
+            _ if made.ready_since.is_none() => Step::Remove,
+            _ => Step::Wait,
+        };
+        let in_time = |own: &Pod| terms.available_at(own).filter(|at| *at > terms.now);
+        Some(Self {
+            step,
+            progress: match own {
+                None if step != Step::Remove => Progress::SurgeTakingOver,
+                _ => Progress::SurgeLeaving,
+            },
+            turn: own.and_then(in_time).filter(|_| step == Step::Wait),
+        })
+    }
+
+    /// Whether ours serves, and the DaemonSet's own pod does not.
+    fn keeps(&self) -> bool {
+        (self.step, self.progress) == (Step::Wait, Progress::SurgeLeaving)
+    }
+}
+
+/// What to write about pods of ours on nodes where no pod belongs (any more), or which keep their old one.
+pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
+    let step = Parting::of(node, terms).map_or(Step::Wait, |parting| parting.step);
+    writes(node, step, None, terms.in_order)
+}
+
+/// What becomes of the pods that were made beside others in a fleet that is not rolled out (by us) any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Release {
+    /// What to write.
+    pub actions: Vec<Action>,
+    /// Whether something that we made stays for now: until the native controller, a node or a pod has done its part.
+    pub waits: bool,
+    /// When time alone changes that.
+    pub wake: Option<Timestamp>,
+    /// The nodes where what we made is all that serves beside the DaemonSet's own pod, and stays until that one does.
+    pub kept: Vec<NodeName>,
 }
 
 /// What to write so that nothing of ours is left in a fleet that is not rolled out (by us) any more.
-pub(super) fn release(fleet: &Fleet) -> Vec<Action> {
+pub(super) fn release(fleet: &Fleet, terms: Terms) -> Release {
+    let mut release = Release::default();
     let made = fleet.nodes.iter().filter(|node| spare(node).is_some());
-    made.flat_map(|node| leave(node, fleet.in_order)).collect()
-}
-
-/// Whether a pod of ours in a fleet that is not rolled out (by us) any more still waits for the native controller.
-pub(super) fn is_released_later(fleet: &Fleet) -> bool {
-    let mut nodes = fleet.nodes.iter();
-    nodes.any(|node| parting(node, fleet.in_order) == Some(Step::Wait))
+    for node in made {
+        release.actions.extend(leave(node, terms));
+        let Some(parting) = Parting::of(node, terms) else {
+            continue;
+        };
+        release.waits |= parting.step == Step::Wait;
+        release.wake = release.wake.into_iter().chain(parting.turn).min();
+        if parting.keeps() && node.is_ready() {
+            release.kept.push(node.name.clone());
+        }
+    }
+    release
 }
 
 /// What tells which of two pods the native controller takes for the younger one.

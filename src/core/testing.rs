@@ -61,6 +61,7 @@ pub(crate) fn old(number: i64) -> Pod {
         revision: PodRevision::Outdated,
         number,
         terminating: false,
+        leaving: None,
         ready_since: Some(at(10)),
         unready_since: None,
         started: Some(at(0)),

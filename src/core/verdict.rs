@@ -110,6 +110,8 @@ pub enum Progress {
     },
     /// It has more than one pod; the native controller removes the surplus.
     Surplus,
+    /// The pod before the one that serves is still terminating beside it.
+    OldTerminating,
     /// A new pod was made beside the old one (`max-surge`), and is not Ready.
     SurgeStarting,
     /// The new pod beside the old one is Ready, but not yet for `minReadySeconds`.

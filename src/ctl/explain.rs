@@ -20,8 +20,8 @@ use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
 use crate::core::selector::Selector;
 use crate::core::{
-    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert, Verdict,
-    stall_of,
+    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert, Stall,
+    Verdict, overdue, stall_of,
 };
 
 /// Why one node is where it is.
@@ -170,6 +170,9 @@ fn done(picture: &Picture, node: &Node) -> String {
 
 fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
     let pod = pod_name(node);
+    if let Some(held) = held_up(picture, node, progress) {
+        return held;
+    }
     match progress {
         Progress::Replacing => (Some("Replacing".into()), replacing(picture, node)),
         Progress::Terminating => (
@@ -208,6 +211,14 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
         | Progress::SurgeYoung { .. }
         | Progress::SurgeTakingOver
         | Progress::SurgeLeaving => surging(picture, node, progress),
+        Progress::OldTerminating => (
+            Some("OldTerminating".into()),
+            format!(
+                "has pod{pod}, and the pod before it{} is still terminating beside it: nothing begins, and the node is not \
+                 done, before that one is gone",
+                terminating_name(node)
+            ),
+        ),
         Progress::Surplus => (
             Some("Surplus".into()),
             format!(
@@ -216,6 +227,25 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
             ),
         ),
     }
+}
+
+/// About a node that is past its deadline, for other reasons than that its pods do not start.
+fn held_up(picture: &Picture, node: &Node, progress: Progress) -> Option<(Option<String>, String)> {
+    let verdict = Verdict::InProgress(progress);
+    let stall = stall_of(node, &verdict, picture.now)?;
+    let is_told = matches!(progress, Progress::Starting | Progress::Missing { .. });
+    if is_told || stall == Stall::PodsDoNotStart {
+        return None;
+    }
+    let words = overdue::words(node, &verdict);
+    let reason = match words.contains("terminating") {
+        true => "Terminating",
+        false => "NoProgress",
+    };
+    Some((
+        Some(reason.into()),
+        format!("is held up for too long: {words}"),
+    ))
 }
 
 fn replacing(picture: &Picture, node: &Node) -> String {
@@ -295,6 +325,22 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
     (Some(overdue.into()), because)
 }
 
+/// The pod that is terminating, to follow a word.
+fn terminating_name(node: &Node) -> String {
+    let mut pods = node.pods.iter();
+    pods.find(|pod| pod.terminating)
+        .map_or_else(String::new, |pod| format!(" ({})", pod.name))
+}
+
+/// Whether the pod that was made beside the old one serves, and that one does not.
+pub(super) fn is_kept(node: &Node) -> bool {
+    let ready = |surge: bool| {
+        let mut pods = node.pods.iter();
+        pods.any(|pod| pod.surge == surge && !pod.terminating && pod.ready_since.is_some())
+    };
+    ready(true) && !ready(false)
+}
+
 /// About a node with a second pod that was made beside the old one.
 fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
     let made = node.pods.iter().filter(|pod| pod.surge);
@@ -322,7 +368,13 @@ fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String
         ),
         Progress::SurgeLeaving => (
             "SurgeLeaving",
-            format!("has a second pod{made} that is not wanted any more, and goes"),
+            match is_kept(node) {
+                false => format!("has a second pod{made} that is not wanted any more, and goes"),
+                true => format!(
+                    "has a second pod{made} that is not wanted any more, and goes when the old one is available: until then \
+                     it is the one that serves"
+                ),
+            },
         ),
         _ if made.is_empty() => (
             "SurgeStarting",

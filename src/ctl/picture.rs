@@ -400,6 +400,7 @@ pub(super) fn verdict_since(
         Verdict::InProgress(
             Progress::Starting
             | Progress::Surplus
+            | Progress::OldTerminating
             | Progress::SurgeStarting
             | Progress::SurgeTakingOver
             | Progress::SurgeLeaving,

@@ -382,6 +382,7 @@ pub(super) fn message(picture: &Picture) -> String {
                 next => format!(", {next} to be replaced now"),
             },
             offline(counts.offline_outdated)
+                + &picture.plan.overdue_aside(&picture.fleet)
                 + &opening(picture)
                 + &blocked(picture)
                 + &groups::awaited(picture),
@@ -396,6 +397,9 @@ pub(super) fn message(picture: &Picture) -> String {
         State::Behind(_) => behind(picture).to_owned(),
         State::Stalled(stall) => match picture.plan.guarded {
             Some(Guarded::Stopped(_)) => stopped(picture, stall),
+            _ if stall == Stall::NoProgress && !picture.plan.overdue.is_empty() => {
+                format!("stopped: {}", picture.plan.overdue_words(&picture.fleet))
+            }
             _ => stalled(picture, stall),
         },
         State::Paused(None) => format!(

@@ -187,7 +187,7 @@ fn node(
     }
     let images = basis.images.as_deref();
     let has_images = images.is_some_and(|all| set.has_images(name, record, all, revisions));
-    let podless_since = set.note_podless(name, pods.is_empty(), now);
+    let podless_since = set.note_podless(name, pods.iter().all(|pod| pod.surge), now);
     let disrupted_at = set.disrupted_at(name, &basis.state);
     Some(Node {
         name: name.clone(),

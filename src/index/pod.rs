@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
+use super::set::later;
 use crate::api;
 use crate::core::in_place::{Container, State, Update};
 use crate::core::names::{
@@ -13,8 +16,8 @@ use crate::core::names::{
     TEMPLATE_GENERATION_LABEL, UNSCHEDULABLE, WAIT_PULL_IMAGE,
 };
 use crate::core::{
-    Exit, Gate, InPlace, Labels, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid,
-    Preparing, PullFailure, Revision, Trouble, revision_in,
+    Exit, Gate, InPlace, Labels, Leaving, NodeName, OtaCondition, Pod, PodName, PodRevision,
+    PodUid, Preparing, PullFailure, Revision, Trouble, revision_in,
 };
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
@@ -93,6 +96,7 @@ impl PodRecord {
                 number: 0,
                 of_template: true,
                 terminating: meta.deletion_timestamp.is_some(),
+                leaving: leaving(before, meta, now).map(Box::new),
                 ready_since,
                 unready_since: match ready {
                     Some(_) => None,
@@ -191,6 +195,26 @@ fn ready_since(
             stamped.map_or(now, |at| at.max(least).min(now))
         }
     }
+}
+
+/// How long a pod that is being deleted may take: as long as its grace period, from when that was seen to begin, or from the
+/// time that the API server gave it at the first look.
+fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Option<Leaving> {
+    let stamped = meta.deletion_timestamp.as_ref()?.0;
+    let grace = meta.deletion_grace_period_seconds.unwrap_or_default();
+    let grace = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
+    let known = before.and_then(|before| before.pod.leaving.as_deref());
+    if let Some(known) = known.filter(|known| known.grace == grace) {
+        return Some(*known);
+    }
+    let at_most = later(now, grace);
+    Some(Leaving {
+        ends: match before {
+            Some(_) => at_most,
+            None => stamped.min(at_most),
+        },
+        grace,
+    })
 }
 
 /// When its kubelet took it up, dated as [`ready_since`] is.

@@ -65,6 +65,8 @@ pub struct SetRecord {
     pub selector: String,
     /// Whether the pods are known completely.
     pub synced: bool,
+    /// How long its pods have to be Ready to be available.
+    pub min_ready: Duration,
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
     disruptions: Disruptions,
@@ -235,6 +237,7 @@ impl SetRecord {
                 .and_then(|block| block.get("maxUnavailable")),
             min_ready_seconds: i64::try_from(set.spec.min_ready.as_secs()).unwrap_or(i64::MAX),
             exclusive: set.spec.exclusive.as_ref(),
+            preempting: set.spec.preempting.as_ref(),
         });
         let own = |condition: &&api::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
         let annotation = |key| {
@@ -256,6 +259,7 @@ impl SetRecord {
                 .map(|selector| selector.to_query())
                 .unwrap_or_default(),
             synced: false,
+            min_ready: set.spec.min_ready,
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
             disruptions: Disruptions::default(),
@@ -307,6 +311,7 @@ impl SetRecord {
             && self.reading == newer.reading
             && self.template == newer.template
             && self.conditions == newer.conditions
+            && self.min_ready == newer.min_ready
             && self.template_generation == newer.template_generation;
         if same {
             return false;
@@ -320,6 +325,7 @@ impl SetRecord {
         self.reading = newer.reading;
         self.template = newer.template;
         self.conditions = newer.conditions;
+        self.min_ready = newer.min_ready;
         if self.scheduling != newer.scheduling {
             self.scheduling = newer.scheduling;
             self.joined.forget();

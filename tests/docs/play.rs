@@ -13,9 +13,9 @@ use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use yurt_ds::core::Exclusive;
 use yurt_ds::core::names::ANNOTATION_PREFIX;
 use yurt_ds::core::strategy::{Reading, Source, read};
+use yurt_ds::core::{Exclusive, Preempting};
 use yurt_ds::sim::kubelet::{NodeSpec, Offline};
 
 use super::page::{Example, Step, is_daemon_set};
@@ -245,12 +245,14 @@ fn is_valid(daemon: &DaemonSet) -> anyhow::Result<()> {
     let annotations = daemon.annotations();
     let min_ready = daemon.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
     let exclusive = Exclusive::of(&spec["template"]);
+    let preempting = Preempting::of(&spec["template"]);
     let reading = read(&Source {
         annotations,
         update_strategy: strategy["type"].as_str(),
         rolling_update_max_unavailable: strategy["rollingUpdate"].get("maxUnavailable"),
         min_ready_seconds: i64::from(min_ready.unwrap_or_default()),
         exclusive: exclusive.as_ref(),
+        preempting: preempting.as_ref(),
     });
     match reading {
         Reading::NotOurs => bail!("the annotation update-strategy is missing"),

@@ -144,6 +144,7 @@ impl State {
             revision: revision_of(pod.template, &set),
             number: set.numbers[usize::from(pod.template)].into(),
             terminating: pod.terminating,
+            leaving: None,
             ready_since: pod.ready_since.map(at),
             unready_since: None,
             started: pod.started.map(at),

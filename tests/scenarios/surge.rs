@@ -11,12 +11,12 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
-use yurt_ds::sim::kubelet::Behaviour;
+use yurt_ds::sim::kubelet::{Behaviour, Offline};
 
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
-use crate::support::story::{NO_FAULT_POINTS, Scenario, Story, Writes, secs};
+use crate::support::story::{NO_FAULT_POINTS, Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
 use crate::support::world::Moment;
 
@@ -112,6 +112,31 @@ async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
     )
     .await?;
     Ok(())
+}
+
+/// A kubelet does nothing any more, and nobody notices.
+const HUNG: Offline = Offline {
+    mark_node: false,
+    mark_pods: false,
+};
+
+/// The first of two nodes has two pods; the old one waits for its hook, and is not Ready because of that.
+fn asked_and_not_ready(throughout: u64) -> Story {
+    const HOOK: &str = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "markPodNotReady": true}}"#;
+    let daemon = surging("1").annotate("lifecycle", HOOK);
+    let daemon = daemon
+        .pod_label("example.io/drain", "true")
+        .gate("KruisePodReady");
+    Story {
+        daemon,
+        ..fleet(2, "1")
+    }
+    .image(NEW)
+    .until(preparing([1]))
+    .throughout(
+        untouched(1..=2).and(spares(1)).and(preparing([1])),
+        throughout,
+    )
 }
 
 scenarios! {
@@ -346,7 +371,6 @@ scenarios! {
     }
 
     fn su14_given_a_quota_that_refuses_the_new_pods_then_the_old_ones_serve_and_it_goes_on_when_lifted(pace) {
-        use crate::support::story::Step;
         let story = fleet(3, "1")
             .step(Step::RefusePods(true))
             .image(NEW)
@@ -437,5 +461,94 @@ scenarios! {
             .until(spares(0))
             .expect(untouched(1..=3));
         Scenario::from(story).only_embedded(NO_FAULT_POINTS)
+    }
+
+    /// Nobody takes down what serves: here our own hook took the old pods out of service.
+    fn su21_given_it_is_abandoned_while_only_the_new_pod_serves_then_that_one_goes_after_the_old_one_serves_again(pace) {
+        let abandoned = |abandon: fn(Story) -> Story| {
+            let story = abandon(asked_and_not_ready(pace.pick(60, 4)))
+                .until(spares(0).and(preparing([])).and(all_available(2)));
+            story.throughout(untouched(1..=2).and(deletions(0)), pace.pick(120, 4))
+        };
+        vec![
+            abandoned(|story| story.unannotate("update-strategy")),
+            abandoned(|story| story.annotate("update-strategy", "OTA")),
+            // It is paused before, so that nothing is written until it is abandoned.
+            abandoned(|story| {
+                let story = story.annotate("paused", "true").until(condition("Paused", "True", ""));
+                story.unannotate("update-strategy")
+            }),
+        ]
+    }
+
+    /// The same without a second pod: `lifecycle`, the way back.
+    fn su22_given_a_node_that_is_kept_while_its_hook_is_awaited_then_it_keeps_its_old_pod(pace) {
+        let kept = asked_and_not_ready(pace.pick(60, 4))
+            .annotate("partition", "2")
+            .until(spares(0).and(preparing([])).and(all_available(2)))
+            .until(condition("RolloutComplete", "True", "held by partition: 2"))
+            .unannotate("lifecycle")
+            .throughout(untouched(1..=2).and(deletions(0)), pace.pick(120, 4));
+        let held = asked_and_not_ready(pace.pick(60, 4))
+            .patch_node(1, json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): "calibration" } } }))
+            .until(preparing([2]).and(untouched(1..=2)))
+            .throughout(untouched(1..=2), pace.pick(120, 4));
+        vec![kept, held]
+    }
+
+    fn su23_given_old_pods_that_end_slowly_then_a_node_holds_its_place_until_one_of_its_pods_is_gone(pace) {
+        let slow = |nodes: usize| {
+            let time = secs(pace.pick(20, 6));
+            (1..=nodes).fold(fleet(nodes, "1"), |story, node| story.step(Step::TerminateIn(node, time)))
+        };
+        let plain = ends_well(slow(4).image(NEW)).expect(most_doubled(1).and(deletions(4)));
+        let hurried = slow(2)
+            .image(NEW)
+            .until(terminating(1))
+            .image(NEWER)
+            .until(terminating(1))
+            .image(NEW)
+            .throughout(most_doubled(1), pace.pick(30, 3))
+            .image(NEWER);
+        let last = slow(1)
+            .image(NEW)
+            .until(terminating(1))
+            .throughout(condition("RolloutComplete", "False", ""), pace.pick(10, 2));
+        vec![plain, ends_well(hurried).expect(most_doubled(1)), ends_well(last)]
+    }
+
+    /// A kubelet that hangs while its node stays Ready.
+    fn su24_given_an_old_pod_that_never_ends_then_the_rollout_stalls_and_names_it(pace) {
+        let hung = |story: Story| {
+            let story = story
+                .until(terminating(1))
+                .step(Step::Offline(vec![1], HUNG))
+                .until(condition("Stalled", "True", "is still terminating since").and(event("Warning", "its kubelet has not ended it")))
+                .expect(untouched(2..=3).and(condition("Stalled", "True", "when its grace period of 30 s was over")));
+            story.online([1])
+        };
+        let beside = fleet(3, "1").step(Step::TerminateIn(1, secs(25))).image(NEW);
+        let alone = Story::on(3).step(Step::TerminateIn(1, secs(25))).image(NEW);
+        let others = Story::on(4)
+            .with(Daemon::new().max_unavailable("2"))
+            .allowed(2)
+            .behave(NEW, slow(pace.pick(80, 50)))
+            .step(Step::TerminateIn(1, secs(25)))
+            .image(NEW)
+            .until(terminating(1))
+            .step(Step::Offline(vec![1], HUNG))
+            .until(condition("Progressing", "True", "is still terminating since").and(event("Warning", "its kubelet has not ended it")))
+            .until(condition("Stalled", "True", "is still terminating since"))
+            .online([1])
+            .until(converged());
+        vec![ends_well(hung(beside)), hung(alone).until(converged()), others]
+    }
+
+    fn su25_given_a_priority_class_then_one_event_says_that_others_may_be_driven_off(pace) {
+        let daemon = surging("1").priority("system-node-critical");
+        Story { daemon, ..fleet(2, "1") }
+            .image(NEW)
+            .until(converged())
+            .throughout(one_event("Warning", "priorityClassName is \"system-node-critical\""), pace.pick(60, 3))
     }
 }

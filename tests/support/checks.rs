@@ -216,6 +216,17 @@ pub(crate) fn most_spares(expected: usize) -> Check {
     )
 }
 
+/// At most so many nodes had two pods at once since the story remembered, whichever of them went.
+pub(crate) fn most_doubled(expected: usize) -> Check {
+    Check::new(
+        format!("{expected} nodes with two pods at most"),
+        move |picture| {
+            let found = picture.most_doubled;
+            demand(found == expected, || format!("{found}"))
+        },
+    )
+}
+
 /// The old pods of these nodes are there and serve, and beside each stands one of the current revision.
 pub(crate) fn beside_each_other(nodes: impl IntoIterator<Item = usize>) -> Check {
     let nodes: Vec<usize> = nodes.into_iter().collect();

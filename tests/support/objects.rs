@@ -106,6 +106,12 @@ impl Daemon {
         self
     }
 
+    /// With a PriorityClass.
+    pub(crate) fn priority(mut self, class: &str) -> Self {
+        self.0["spec"]["template"]["spec"]["priorityClassName"] = class.into();
+        self
+    }
+
     /// With a readiness gate on every new pod.
     pub(crate) fn gate(mut self, kind: &str) -> Self {
         self.0["spec"]["template"]["spec"]["readinessGates"] = json!([{ "conditionType": kind }]);

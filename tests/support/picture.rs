@@ -46,6 +46,8 @@ pub(crate) struct Picture {
     /// Pods beside others that were seen going, and the most that were there at once.
     pub(crate) spares_gone: usize,
     pub(crate) most_spares: usize,
+    /// The most nodes that had two pods at once, whichever of them went.
+    pub(crate) most_doubled: usize,
     /// Nodes whose pods went because an agent was asked to replace them, in the order in which that was seen.
     pub(crate) granted: Vec<String>,
     clock: Clock,
@@ -99,6 +101,7 @@ impl Picture {
             always_served: false,
             spares_gone: 0,
             most_spares: 0,
+            most_doubled: 0,
             served: BTreeSet::new(),
             granted: Vec::new(),
             clock,
@@ -161,7 +164,7 @@ impl Picture {
         self.made_jobs.clear();
         self.pulled_at_once = 0;
         self.peak = 0;
-        (self.spares_gone, self.most_spares) = (0, 0);
+        (self.spares_gone, self.most_spares, self.most_doubled) = (0, 0, 0);
     }
 
     /// When `PodNeedUpgrade` had flipped on a node's pod at the remembered moment.
@@ -316,6 +319,12 @@ impl Picture {
         let spares = self.pods.values().filter(|pod| is_spare(pod));
         let living = spares.filter(|pod| pod.metadata.deletion_timestamp.is_none());
         self.most_spares = self.most_spares.max(living.count());
+        let nodes = self.on_node.values();
+        let doubled = nodes.filter(|uids| {
+            let pods = uids.iter().filter_map(|uid| self.pods.get(uid));
+            pods.filter(|pod| !has_ended(pod)).count() > 1
+        });
+        self.most_doubled = self.most_doubled.max(doubled.count());
         if !self.always_served {
             return;
         }
@@ -819,4 +828,13 @@ fn deleted_at(pod: &Pod, now: Timestamp) -> Timestamp {
         .deletion_timestamp
         .as_ref()
         .map_or(now, |end| end.0 - grace)
+}
+
+/// Whether nothing is left of a pod but its object.
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    pod.metadata.deletion_timestamp.is_some() && matches!(phase, Some("Succeeded" | "Failed"))
 }

@@ -64,6 +64,11 @@ mod tests {
             name.starts_with(&format!("{PREFIX}{}-", "a".repeat(30))),
             "{name}"
         );
+        for before in 20..40 {
+            let name = job_name(&format!("{}.b-{}", "a".repeat(before), "b".repeat(60)), "1");
+            let ends_badly = |part: &str| part.ends_with('-') || part.starts_with('-');
+            assert!(!name.split('.').any(ends_badly), "{name}");
+        }
     }
 
     #[test]

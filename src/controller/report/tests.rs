@@ -78,6 +78,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         reversal: None,
         pause: None,
         waves: Vec::new(),
+        overdue: Vec::new(),
         blocked: false,
         next_wake: None,
     }

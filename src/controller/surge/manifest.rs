@@ -117,6 +117,8 @@ fn name(daemonset: &str, revision: &Revision, beside: &PodUid) -> String {
     let room = LONGEST - DIGITS - 2;
     let mut head: String = daemonset.chars().take_while(char::is_ascii).collect();
     head.truncate(room);
+    // What follows begins with a hyphen, as no part of a name may (DNS-1123).
+    let head = head.trim_end_matches('.');
     let text = format!("{}/{}", beside.as_str(), revision.as_str());
     let digest = fnv(text.as_bytes()) & ((1 << (4 * DIGITS)) - 1);
     format!("{head}-{FIRST}{digest:0DIGITS$x}")
@@ -281,5 +283,24 @@ mod tests {
         assert_eq!(one.len(), "agent-".len() + 1 + DIGITS);
         assert!(one.as_str() < "agent-22222", "{one}");
         assert_eq!(of(&"a".repeat(200), "r1", "u1").len(), LONGEST);
+        for before in 40..60 {
+            let dotted = format!("{}.{}", "a".repeat(before), "b".repeat(60));
+            let name = of(&dotted, "r1", "u1");
+            assert!(is_dns_1123(&name), "{name}");
+            let generated = format!("{}22222", &format!("{dotted}-")[..58]);
+            assert!(name < generated, "{name} {generated}");
+        }
+    }
+
+    /// A name that the API server takes: parts of lower-case letters, digits and hyphens, none of which ends with a hyphen or
+    /// begins with one.
+    fn is_dns_1123(name: &str) -> bool {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        name.split('.').all(|part| {
+            !part.is_empty()
+                && part.bytes().all(fits)
+                && !part.starts_with('-')
+                && !part.ends_with('-')
+        })
     }
 }

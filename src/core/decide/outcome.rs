@@ -6,8 +6,10 @@ use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, later};
 use crate::core::fleet::{Node, Pod, PodRevision};
+use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, WaveStand};
+use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
 
@@ -35,9 +37,14 @@ impl Draft<'_> {
             phase::of_rollout(about, &counts, moving, self.now)
         };
         let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
+        let Overdue {
+            nodes: overdue,
+            next: overdue_at,
+        } = Overdue::of(self.fleet, &self.verdicts, self.now);
         let next_wake = self
             .turns()
             .chain(wake)
+            .chain(overdue_at)
             .chain(self.scope.next_change())
             .chain(self.opens)
             .chain(self.pulls_again)
@@ -61,6 +68,7 @@ impl Draft<'_> {
             reversal: self.reversal,
             pause: self.pause,
             waves,
+            overdue,
             blocked: blocked.is_some(),
             next_wake,
         }
@@ -152,6 +160,9 @@ impl Draft<'_> {
                 ripe.filter(|at| *at > self.now).min()
             }
             Class::Surging(ref pair) => pair.turn,
+            Class::Kept(_) | Class::NotTargeted if self.glance.is_surging => {
+                Parting::of(node, self.terms()).and_then(|parting| parting.turn)
+            }
             Class::Outdated {
                 settling: Some(until),
                 ..

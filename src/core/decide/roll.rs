@@ -71,6 +71,7 @@ impl Draft<'_> {
     /// What is under way beside old pods goes on, whatever keeps others from beginning. An old pod that may go now is
     /// asked for first, as any other is.
     fn go_on_beside(&mut self) {
+        let terms = self.terms();
         for position in 0..self.classes.len() {
             if self.actions.len() >= BATCH {
                 break; // the rest follows when these are done
@@ -90,7 +91,15 @@ impl Draft<'_> {
                     });
                     pair.actions(node, leaves, self.fleet.in_order)
                 }
-                Class::NotTargeted | Class::NoNode => surge::leave(node, self.fleet.in_order),
+                Class::NotTargeted | Class::NoNode => surge::leave(node, terms),
+                // What keeps its old pod loses the one beside it.
+                Class::Kept(_) if self.glance.is_surging => {
+                    if surge::spare(node).is_none() || !surge::has_way_back(self.strategy, node) {
+                        continue;
+                    }
+                    self.verdicts[position] = Verdict::InProgress(Progress::SurgeLeaving);
+                    surge::leave(node, terms)
+                }
                 _ => continue,
             };
             self.actions.extend(actions);

@@ -1,6 +1,9 @@
 //! A second pod beside the old one, in random stories: whatever is killed, and at whichever write we die, no node that is
 //! served stops being so because of us or of the native controller, and everything ends with one pod per node.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -24,6 +27,26 @@ enum Event {
     /// We die at our next write but so many: before or after it was carried out, for so many ticks.
     Die(usize, bool, i64),
     NativeStops(i64),
+    /// The only pod that the DaemonSet itself has on a node is not Ready for so many ticks.
+    Break(usize, i64),
+    /// The rollout is abandoned in one of the ways that there are, or taken up again.
+    Abandon(Way),
+    /// Somebody holds a node, or no longer.
+    Hold(usize, bool),
+    /// Whoever has to agree takes the hooks off the pods of a node.
+    Unhook(usize),
+    /// The owner of the DaemonSet asks for another `max-surge`.
+    Surge(u32),
+    /// Nobody is asked any more.
+    NoHooks,
+}
+
+/// What the owner of the DaemonSet wants of us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    RollOut,
+    Ota,
+    Nothing,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +63,11 @@ struct ModelPod {
     created: i64,
     ready_at: i64,
     gone_at: Option<i64>,
+    /// Whether somebody has to agree before it goes.
+    hooked: bool,
+    preparing: bool,
+    /// Whether our key keeps it not Ready.
+    shut: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +77,7 @@ struct ModelNode {
     ghosts: Vec<i64>,
     online: Option<i64>,
     targeted: bool,
+    held: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +101,9 @@ struct World {
     /// Whether the native controller learns of changes in their order. If not, it learns as late as can be that a pod goes:
     /// when it makes the next one.
     in_order: bool,
+    way: Way,
+    /// How many nodes that are watched may be without an available pod.
+    allowed: usize,
     last: Option<Plan>,
 }
 
@@ -87,12 +119,16 @@ impl World {
             created: -1000,
             ready_at: -900,
             gone_at: None,
+            hooked: true,
+            preparing: false,
+            shut: false,
         };
         let node = |node| ModelNode {
             pods: vec![pod(node)],
             ghosts: Vec::new(),
             online: Some(-5000),
             targeted: true,
+            held: false,
         };
         Self {
             nodes: (0..paces.len()).map(node).collect(),
@@ -106,6 +142,8 @@ impl World {
             away_until: 0,
             native_until: 0,
             in_order,
+            way: Way::RollOut,
+            allowed: 0,
             last: None,
         }
     }
@@ -116,8 +154,9 @@ impl World {
 
     fn is_served(&self, node: usize) -> bool {
         let min_ready = self.strategy.min_ready.as_secs().cast_signed();
-        let serves =
-            |pod: &ModelPod| pod.gone_at.is_none() && self.tick >= pod.ready_at + min_ready;
+        let serves = |pod: &ModelPod| {
+            pod.gone_at.is_none() && !pod.shut && self.tick >= pod.ready_at + min_ready
+        };
         self.nodes[node].pods.iter().any(serves)
     }
 
@@ -131,8 +170,9 @@ impl World {
         let before = (self.nodes[node].clone(), self.is_served(node));
         deed(self);
         let watched = self.nodes[node].online.is_some() && self.nodes[node].targeted;
+        let unserved = (0..self.nodes.len()).filter(|node| !self.is_served(*node));
         prop_assert!(
-            !watched || !before.1 || self.is_served(node),
+            !watched || !before.1 || self.is_served(node) || unserved.count() <= self.allowed,
             "{what} left node {node} without an available pod at {}: {:?}",
             self.tick,
             before.0
@@ -161,6 +201,21 @@ impl World {
             Event::Untaint(node) => self.nodes[node % size].targeted = true,
             Event::Die(writes, before, ticks) => self.dies = Some((writes, before, ticks)),
             Event::NativeStops(ticks) => self.native_until = tick + ticks,
+            Event::Break(node, ticks) => {
+                let pods = self.nodes[node % size].pods.iter_mut();
+                let mut own = pods.filter(|pod| pod.owner == Owner::Set && pod.gone_at.is_none());
+                if let (Some(pod), None) = (own.next(), own.next()) {
+                    pod.ready_at = pod.ready_at.max(tick + ticks);
+                }
+            }
+            Event::Abandon(way) => self.way = way,
+            Event::Hold(node, held) => self.nodes[node % size].held = held,
+            Event::Surge(share) => self.strategy.max_surge = Share::Number(share),
+            Event::NoHooks => self.strategy.pre_delete = None,
+            Event::Unhook(node) => {
+                let pods = self.nodes[node % size].pods.iter_mut();
+                pods.for_each(|pod| pod.hooked = false);
+            }
         }
     }
 
@@ -243,6 +298,9 @@ impl World {
             created: self.tick,
             ready_at: self.tick + self.paces[node].to_start,
             gone_at: None,
+            hooked: true,
+            preparing: false,
+            shut: false,
         });
     }
 
@@ -265,7 +323,18 @@ impl World {
     }
 
     fn decide(&mut self) -> Result<(), TestCaseError> {
-        let plan = decide(&self.strategy, &self.fleet(), self.now());
+        let strategy = Strategy {
+            mode: match self.way {
+                Way::Ota => Mode::Ota,
+                Way::RollOut | Way::Nothing => Mode::AdvancedRollingUpdate,
+            },
+            ..self.strategy.clone()
+        };
+        let (fleet, now) = (self.fleet(), self.now());
+        let mut plan = decide(&strategy, &fleet, now);
+        if self.way == Way::Nothing {
+            plan.actions = release(&fleet, strategy.min_ready, now).actions;
+        }
         for action in &plan.actions {
             let name = action.pod().name.to_string();
             let holds = |node: &ModelNode| node.pods.iter().any(|pod| pod.name == name);
@@ -281,6 +350,13 @@ impl World {
                     ]
                 }
                 Action::Surge { .. } => vec![Write::Make],
+                Action::Mark {
+                    preparing, gate, ..
+                } => {
+                    let shut = gate.as_ref().map(|gate| !gate.open);
+                    vec![Write::Mark(name, *preparing, shut)]
+                }
+                Action::SetNeedUpgrade { .. } => continue,
                 other => panic!("the model knows no {other:?}"),
             };
             for write in writes {
@@ -320,11 +396,28 @@ impl World {
                     pod.owner = Owner::Set;
                 }
             }
+            Write::Mark(name, preparing, shut) => {
+                let now = self.tick;
+                let mut pods = self.nodes[node].pods.iter_mut();
+                if let Some(pod) = pods.find(|pod| pod.name == name) {
+                    pod.preparing = preparing.unwrap_or(pod.preparing);
+                    if shut == Some(false) && pod.shut {
+                        pod.ready_at = pod.ready_at.max(now);
+                    }
+                    pod.shut = shut.unwrap_or(pod.shut);
+                }
+            }
             Write::Make => {
                 let name = format!("a-0{}", self.made);
                 self.make(node, name, self.wanted, Owner::Revision(self.wanted));
             }
         }
+    }
+
+    /// Nodes with two pods, whatever becomes of either.
+    fn doubled(&self) -> usize {
+        let doubled = |node: &&ModelNode| node.pods.len() > 1;
+        self.nodes.iter().filter(doubled).count()
     }
 
     fn spares(&self) -> usize {
@@ -337,7 +430,10 @@ impl World {
         let node = |(number, node): (usize, &ModelNode)| Node {
             name: format!("n{number:02}").into(),
             labels: Labels::default(),
-            hold: None,
+            hold: node.held.then(|| Hold {
+                until: None,
+                reason: "calibration".into(),
+            }),
             window: None,
             has_images: false,
             targeting: match node.targeted {
@@ -375,10 +471,28 @@ impl World {
                 false => PodRevision::Outdated,
             },
             terminating: pod.gone_at.is_some(),
-            ready_since: (pod.ready_at <= self.tick).then(|| at(pod.ready_at)),
+            ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
+            exit: self.exit(pod),
             started: Some(at(pod.created)),
             surge: pod.owner != Owner::Set,
             ..old(i64::from(pod.template) + 1)
+        }
+    }
+}
+
+impl World {
+    /// What a pod says about its way out.
+    fn exit(&self, pod: &ModelPod) -> Exit {
+        let label = pod.hooked.then_some(("drain", "true"));
+        let own = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+        Exit {
+            labels: label.into_iter().collect(),
+            preparing: pod.preparing.then_some(Preparing { since: None }),
+            gate: Some(Gate::read(Some(match pod.shut {
+                true => (false, own),
+                false => (true, ""),
+            }))),
+            ..Exit::default()
         }
     }
 }
@@ -387,6 +501,8 @@ impl World {
 enum Write {
     End(String),
     HandOver(String),
+    /// Whether it is marked, and kept not Ready; `None`: as it was.
+    Mark(String, Option<bool>, Option<bool>),
     Make,
 }
 
@@ -401,8 +517,37 @@ fn events() -> impl Random<Vec<(i64, Event)>> {
         2 => node().prop_map(Event::Untaint),
         6 => (0..4_usize, any::<bool>(), 1..20_i64).prop_map(|(n, b, t)| Event::Die(n, b, t)),
         1 => (1..20_i64).prop_map(Event::NativeStops),
+        3 => (node(), 1..40_i64).prop_map(|(node, ticks)| Event::Break(node, ticks)),
+        3 => ways().prop_map(Event::Abandon),
+        3 => (node(), any::<bool>()).prop_map(|(node, held)| Event::Hold(node, held)),
+        4 => node().prop_map(Event::Unhook),
     ];
     vec((1..END, event), 0..30)
+}
+
+fn changes() -> impl Random<Event> {
+    let node = || 0..8_usize;
+    prop_oneof![
+        4 => (0..3_u8).prop_map(Event::Template),
+        4 => (node(), any::<bool>()).prop_map(|(node, held)| Event::Hold(node, held)),
+        4 => node().prop_map(Event::Unhook),
+        3 => (0..3_u32).prop_map(Event::Surge),
+        1 => Just(Event::NoHooks),
+    ]
+}
+
+fn ways() -> impl Random<Way> {
+    prop_oneof![2 => Just(Way::RollOut), 1 => Just(Way::Ota), 1 => Just(Way::Nothing)]
+}
+
+/// Whoever has to agree, and that a pod that waits for that is not Ready.
+fn hooks() -> impl Random<Option<Arc<PreDelete>>> {
+    let hook = PreDelete {
+        labels: BTreeMap::from([("drain".to_owned(), "true".to_owned())]),
+        finalizers: Vec::new(),
+        mark_not_ready: true,
+    };
+    option::weighted(0.4, Just(Arc::new(hook)))
 }
 
 fn paces() -> impl Random<Vec<Pace>> {
@@ -415,9 +560,11 @@ fn paces() -> impl Random<Vec<Pace>> {
 
 fn surging() -> impl Random<Strategy> {
     let min_ready = option::of(0..5_u64);
-    (super::shares(), min_ready, 0..10_u64).prop_map(|(max_surge, min_ready, settle)| Strategy {
+    let numbers = (super::shares(), min_ready, 0..10_u64, hooks());
+    numbers.prop_map(|(max_surge, min_ready, settle, pre_delete)| Strategy {
         max_surge,
         max_unavailable: Share::Number(0),
+        pre_delete,
         min_ready: std::time::Duration::from_secs(min_ready.unwrap_or(0)),
         ready_settle: std::time::Duration::from_secs(settle),
         ..Strategy::of(Mode::AdvancedRollingUpdate)
@@ -443,7 +590,10 @@ proptest! {
         for node in 0..world.nodes.len() {
             world.happen(Event::Online(node));
             world.happen(Event::Untaint(node));
+            world.happen(Event::Hold(node, false));
         }
+        world.happen(Event::Abandon(Way::RollOut));
+        world.strategy.pre_delete = None;
         world.dies = None;
         for _ in 0..60 + 40 * world.nodes.len() {
             world.pass()?;
@@ -460,6 +610,7 @@ proptest! {
     fn with_surge_so_many_nodes_have_two_pods_and_not_one_more(
         strategy in surging(), paces in paces(), in_order: bool,
     ) {
+        let strategy = Strategy { pre_delete: None, ..strategy };
         let mut world = World::new(strategy, paces, in_order);
         world.happen(Event::Template(1));
         let size = world.nodes.len();
@@ -467,12 +618,65 @@ proptest! {
         let mut most = 0;
         for _ in 0..60 + 40 * size {
             world.pass()?;
-            most = most.max(world.spares());
+            most = most.max(world.doubled());
         }
         prop_assert_eq!(most, allowed);
         let thirds = if in_order { 0 } else { size };
         prop_assert_eq!(world.made, size + thirds);
         let plan = world.last.as_ref().expect("decided");
         prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
+    }
+
+    /// However fast one revision follows the other, and however slowly old pods end.
+    #[test]
+    fn with_surge_fast_changes_leave_no_more_nodes_with_two_pods_and_no_node_with_three(
+        strategy in surging(), paces in paces(), changes in vec((1..40_i64, 0..4_u8), 1..6), in_order: bool,
+    ) {
+        let strategy = Strategy { pre_delete: None, ..strategy };
+        let mut world = World::new(strategy, paces, in_order);
+        let size = world.nodes.len();
+        let allowed = world.strategy.max_surge.resolve(size);
+        for _ in 0..60 + 60 * size {
+            let tick = world.tick;
+            for (_, template) in changes.iter().filter(|(at, _)| *at == tick) {
+                world.happen(Event::Template(*template));
+            }
+            world.pass()?;
+            prop_assert!(world.doubled() <= allowed, "{} at {tick}", world.doubled());
+            let most = world.nodes.iter().map(|node| node.pods.len()).max();
+            prop_assert!(most <= Some(2), "{most:?} at {tick}");
+            let plan = world.last.as_ref().expect("decided");
+            let is_over = matches!(plan.phase, Phase::Complete { .. });
+            prop_assert!(!is_over || world.doubled() == 0, "complete at {tick}");
+        }
+        let plan = world.last.as_ref().expect("decided");
+        prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
+    }
+
+    /// Whatever the owner changes in the middle: settings, holds, hooks, templates.
+    #[test]
+    fn with_surge_and_a_budget_no_more_nodes_are_down_than_it_allows(
+        strategy in surging(), paces in paces(), changes in vec((1..60_i64, changes()), 1..16), in_order: bool,
+    ) {
+        let strategy = Strategy { max_unavailable: Share::Number(1), ..strategy };
+        let mut world = World { allowed: 1, ..World::new(strategy, paces, in_order) };
+        let size = world.nodes.len();
+        for _ in 0..80 {
+            let tick = world.tick;
+            for (_, event) in changes.iter().filter(|(at, _)| *at == tick) {
+                world.happen(*event);
+            }
+            world.pass()?;
+        }
+        for node in 0..size {
+            world.happen(Event::Hold(node, false));
+        }
+        world.happen(Event::NoHooks);
+        for _ in 0..60 + 40 * size {
+            world.pass()?;
+        }
+        let plan = world.last.as_ref().expect("decided");
+        prop_assert_eq!(plan.phase, Phase::Complete { offline: 0, kept: 0 }, "{:?}", plan.verdicts);
+        prop_assert_eq!(world.spares(), 0);
     }
 }

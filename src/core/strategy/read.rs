@@ -26,6 +26,7 @@ use crate::core::names::{
 };
 use crate::core::selector::Selector;
 use crate::core::surge::exclusive::Exclusive;
+use crate::core::surge::preempting::Preempting;
 use crate::core::window::Windows;
 
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
@@ -61,6 +62,8 @@ pub struct Source<'a> {
     pub min_ready_seconds: i64,
     /// Why two pods of the template cannot run on one node, if so.
     pub exclusive: Option<&'a Exclusive>,
+    /// What lets pods of the template drive others off a node without room, if anything.
+    pub preempting: Option<&'a Preempting>,
 }
 
 /// Reads the settings of a DaemonSet.

@@ -77,6 +77,13 @@ pub(super) fn read(
         None => NONE,
     };
     let Some(exclusive) = source.exclusive else {
+        notes.extend(source.preempting.map(|preempting| {
+            Note::warning(format!(
+                "{MAX_SURGE} is {max_surge}, and the template's {preempting}: on a node without room for two pods the new \
+                 one drives pods of lower priority off (preemption), unless its PriorityClass says preemptionPolicy: Never; \
+                 use such a class, or no {MAX_SURGE}, where that must not happen"
+            ))
+        }));
         return Ok(Shares {
             max_unavailable,
             max_surge,

@@ -33,6 +33,7 @@ fn read_with(
         rolling_update_max_unavailable: left_over,
         min_ready_seconds: 0,
         exclusive: None,
+        preempting: None,
     })
 }
 
@@ -434,6 +435,7 @@ fn min_ready_seconds_is_kept_within_sane_bounds() {
             rolling_update_max_unavailable: None,
             min_ready_seconds: seconds,
             exclusive: None,
+            preempting: None,
         });
         assert_eq!(
             without_notes(reading).min_ready,
@@ -926,6 +928,7 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
             rolling_update_max_unavailable: None,
             min_ready_seconds: 0,
             exclusive: Some(&exclusive),
+            preempting: None,
         }))
     }
     let (strategy, notes) = case(&[(UPDATE_STRATEGY, "auto"), (MAX_SURGE, "2")]);
@@ -992,4 +995,33 @@ fn what_kruise_asks_for_on_its_own_daemonsets_is_refused_or_warned_of_here() {
     );
     let both = (IMAGE_PREDOWNLOAD_PARALLELISM, "2");
     without_notes(read_annotations(&[auto, predownload, both]));
+}
+
+#[test]
+fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
+    let preempting = crate::core::Preempting::Class("edge-critical".into());
+    let notes = |asked: &[(&str, &str)]| {
+        let annotations = asked
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()));
+        let annotations: BTreeMap<String, String> = annotations.collect();
+        let (_, notes) = settings(read(&Source {
+            annotations: &annotations,
+            update_strategy: Some("OnDelete"),
+            rolling_update_max_unavailable: None,
+            min_ready_seconds: 0,
+            exclusive: None,
+            preempting: Some(&preempting),
+        }));
+        notes
+    };
+    let told = notes(&[(UPDATE_STRATEGY, "auto"), (MAX_SURGE, "2")]);
+    let [note] = told.as_slice() else {
+        panic!("{told:?}");
+    };
+    assert!(note.warning);
+    let begins = "apps.openyurt.io/max-surge is 2, and the template's priorityClassName is \"edge-critical\": on a node \
+                  without room for two pods the new one drives pods of lower priority off";
+    assert!(note.text.starts_with(begins), "{}", note.text);
+    assert_eq!(notes(&[(UPDATE_STRATEGY, "auto")]), []);
 }

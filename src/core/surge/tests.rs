@@ -167,8 +167,17 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
     }
 }
 
+/// Pods have to be Ready for ten seconds.
+fn terms(in_order: bool) -> Terms {
+    Terms {
+        min_ready: Duration::from_secs(10),
+        in_order,
+        now: now(),
+    }
+}
+
 fn actions(node: &Node) -> Vec<Action> {
-    let pair = Pair::of(node, Duration::from_secs(10), true, now()).expect("a pair");
+    let pair = Pair::of(node, terms(true)).expect("a pair");
     let leaves = alive(node).map(|old| Action::Delete(reference(old)));
     pair.actions(node, leaves, true)
 }
@@ -179,7 +188,7 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
     let old = || pod("old", Outdated, 500);
     let young = node([old(), made("new", Current, 9)]);
     assert_eq!(actions(&young), []);
-    let pair = Pair::of(&young, Duration::from_secs(10), true, now()).expect("a pair");
+    let pair = Pair::of(&young, terms(true)).expect("a pair");
     assert_eq!((pair.turn, pair.served), (Some(ago(-1)), true));
     let available = node([old(), made("new", Current, 10)]);
     let retire = Action::Retire {
@@ -216,34 +225,40 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
         targeting,
         ..node(pods)
     };
-    assert_eq!(leave(&on(Targeting::No, vec![new()]), true), remove());
     assert_eq!(
-        leave(&on(Targeting::No, vec![old(), new()]), true),
+        leave(&on(Targeting::No, vec![new()]), terms(true)),
         remove()
     );
     assert_eq!(
-        leave(&on(Targeting::Keep, vec![old(), new()]), true),
+        leave(&on(Targeting::No, vec![old(), new()]), terms(true)),
         remove()
     );
-    assert_eq!(leave(&on(Targeting::Keep, vec![new()]), true), hand_over());
+    assert_eq!(
+        leave(&on(Targeting::Keep, vec![old(), new()]), terms(true)),
+        remove()
+    );
+    assert_eq!(
+        leave(&on(Targeting::Keep, vec![new()]), terms(true)),
+        hand_over()
+    );
     let leaving = Pod {
         terminating: true,
         ..old()
     };
     assert_eq!(
-        leave(&on(Targeting::Run, vec![leaving, new()]), true),
+        leave(&on(Targeting::Run, vec![leaving, new()]), terms(true)),
         hand_over()
     );
     let gone = |pod: Pod| Node {
         readiness: Readiness::Gone,
         ..node([pod])
     };
-    assert_eq!(leave(&gone(new()), true), []);
+    assert_eq!(leave(&gone(new()), terms(true)), []);
     let unbound = Pod {
         started: None,
         ..new()
     };
-    assert_eq!(leave(&gone(unbound), true), remove());
+    assert_eq!(leave(&gone(unbound), terms(true)), remove());
 }
 
 /// Where the native controller learns of changes out of order, a pod of ours that is all there is stays until there is a
@@ -257,8 +272,8 @@ fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
         ..pod("old", Outdated, 500)
     };
     let third = |ready| Pod {
-        ready_since: Some(ago(5)).filter(|_| ready),
-        ..pod("third", Current, 5)
+        ready_since: Some(ago(15)).filter(|_| ready),
+        ..pod("third", Current, 15)
     };
     let hand_over = || vec![Action::HandOver(reference(&new()))];
     let remove = || vec![Action::Delete(reference(&new()))];
@@ -272,8 +287,8 @@ fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
             in_order: false,
             ..fleet(vec![node(pods)])
         };
-        assert_eq!(release(&fleet), expected);
-        assert_eq!(is_released_later(&fleet), later);
+        let release = release(&fleet, terms(false));
+        assert_eq!((release.actions, release.waits), (expected, later));
     }
 }
 
@@ -339,4 +354,241 @@ fn the_old_pod_is_asked_before_it_goes() {
         plan(marked.clone(), unready),
         (vec![mark(&marked, false)], starts)
     );
+}
+
+/// Nobody takes down what serves, whatever is abandoned.
+#[test]
+fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does() {
+    use PodRevision::{Current, Outdated};
+    let new = || made("new", Current, 50);
+    let old = |ready: Option<i64>| Pod {
+        ready_since: ready.map(ago),
+        ..pod("old", Outdated, 500)
+    };
+    let remove = || vec![Action::Delete(reference(&new()))];
+    let name = || vec![NodeName::from("n1")];
+    let starting = Pod {
+        ready_since: None,
+        ..new()
+    };
+    let doubted = Pod {
+        terminating: true,
+        in_doubt: true,
+        ..old(None)
+    };
+    let on = |readiness: Readiness, pods: [Pod; 2]| Node {
+        readiness,
+        ..node(pods)
+    };
+    let online = Readiness::Ready { since: ago(9000) };
+    let away = Readiness::NotReady {
+        since: Some(ago(5)),
+    };
+    // (the pods, what is written, what stays, when that changes by itself)
+    for (case, actions, waits, wake, kept) in [
+        (on(online, [old(None), new()]), vec![], true, None, name()),
+        (
+            on(online, [old(Some(9)), new()]),
+            vec![],
+            true,
+            Some(ago(-1)),
+            name(),
+        ),
+        (
+            on(online, [old(Some(10)), new()]),
+            remove(),
+            false,
+            None,
+            vec![],
+        ),
+        (
+            on(online, [old(None), starting.clone()]),
+            remove(),
+            false,
+            None,
+            vec![],
+        ),
+        (on(online, [doubted, new()]), vec![], true, None, vec![]),
+        (on(away, [old(Some(90)), new()]), vec![], true, None, vec![]),
+    ] {
+        for targeting in [Targeting::Run, Targeting::Keep] {
+            let nodes = vec![Node {
+                targeting,
+                ..case.clone()
+            }];
+            let release = release(&fleet(nodes), terms(true));
+            assert_eq!(release.actions, actions, "{case:?}");
+            assert_eq!((release.waits, release.wake), (waits, wake), "{case:?}");
+            assert_eq!(release.kept, kept, "{case:?}");
+        }
+    }
+}
+
+/// A gate that our own hook shut opens again, and only then the new pod goes.
+#[test]
+fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
+    use crate::core::lifecycle::Gate;
+    use PodRevision::{Current, Outdated};
+    let strategy = Strategy::of(Mode::Ota);
+    let shut = Gate::read(Some((true, ""))).shut().expect("it was open");
+    let old = Pod {
+        ready_since: None,
+        exit: Exit {
+            preparing: Some(Preparing {
+                since: Some(ago(5)),
+            }),
+            gate: Some(Gate::read(Some((false, &shut.message)))),
+            ..Exit::default()
+        },
+        ..pod("old", Outdated, 500)
+    };
+    let told = |old: Pod| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node([old, made("new", Current, 50)])])
+        };
+        let plan = decide(&strategy, &fleet, now());
+        let of_pods = |action: &Action| !matches!(action, Action::SetNeedUpgrade { .. });
+        let actions: Vec<Action> = plan.actions.into_iter().filter(of_pods).collect();
+        (actions, plan.verdicts)
+    };
+    let leaves = vec![Verdict::InProgress(Progress::SurgeLeaving)];
+    let opens = Action::Mark {
+        pod: reference(&old),
+        preparing: Some(false),
+        gate: Gate::read(Some((false, &shut.message))).open(),
+    };
+    assert_eq!(told(old), (vec![opens], leaves.clone()));
+    let back = pod("old", Outdated, 500);
+    let remove = Action::Delete(reference(&made("new", Current, 50)));
+    assert_eq!(told(back), (vec![remove], leaves));
+}
+
+fn surging(max_surge: u32) -> Strategy {
+    Strategy {
+        max_surge: Share::Number(max_surge),
+        max_unavailable: Share::Number(0),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+fn ends(pod: Pod) -> Pod {
+    Pod {
+        terminating: true,
+        ..pod
+    }
+}
+
+#[test]
+fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
+    use PodRevision::{Current, Outdated};
+    let outdated = || Node {
+        name: "n2".into(),
+        ..node([pod("waits", Outdated, 500)])
+    };
+    let plan = |pods: Vec<Pod>| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node(pods), outdated()])
+        };
+        decide(&surging(1), &fleet, now())
+    };
+    let waits = Verdict::Budget { broken: false };
+    let ending = Verdict::InProgress(Progress::OldTerminating);
+    let old = || ends(pod("old", Outdated, 500));
+    let replaced = plan(vec![old(), pod("new", Current, 50)]);
+    assert_eq!(replaced.actions, []);
+    assert_eq!(replaced.verdicts, [ending, waits]);
+    assert_eq!(
+        (replaced.counts.surging, replaced.counts.unavailable),
+        (1, 0)
+    );
+    // A newer revision: the next pod is not made beside these two.
+    let newer = plan(vec![old(), pod("new", Outdated, 50)]);
+    assert_eq!(newer.actions, []);
+    assert_eq!(newer.verdicts, [ending, waits]);
+    // The native controller is about to remove one of them.
+    let several = plan(vec![pod("new", Current, 50), pod("third", Current, 5)]);
+    assert_eq!(several.actions, []);
+    assert_eq!(several.counts.surging, 1);
+    // A pod that has ended and is only kept from vanishing counts no more, as in the native controller.
+    let mut ended = old();
+    ended.in_place.is_over = true;
+    let plan = plan(vec![ended, pod("new", Current, 50)]);
+    let starts = Verdict::InProgress(Progress::SurgeStarting);
+    assert_eq!(plan.verdicts, [Verdict::Done, starts]);
+}
+
+#[test]
+fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
+    use PodRevision::{Current, Outdated};
+    let plan = |pods: Vec<Pod>| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node(pods)])
+        };
+        decide(&surging(1), &fleet, now()).phase
+    };
+    use crate::core::Phase;
+    let old = ends(pod("old", Outdated, 500));
+    let new = || pod("new", Current, 50);
+    assert_eq!(plan(vec![old, new()]), Phase::Progressing);
+    let complete = Phase::Complete {
+        offline: 0,
+        kept: 0,
+    };
+    assert_eq!(plan(vec![new()]), complete);
+}
+
+/// The same as without a second pod: who is kept while the hook is awaited keeps the old pod, and it loses its mark.
+#[test]
+fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
+    use PodRevision::{Current, Outdated};
+    let hook = r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#;
+    let strategy = |partition: u32| Strategy {
+        partition: Share::Number(partition),
+        pre_delete: PreDelete::read(hook).unwrap().map(Into::into),
+        ..surging(1)
+    };
+    let old = |ready| Pod {
+        exit: Exit {
+            labels: [("drain", "done")].into_iter().collect(),
+            preparing: Some(Preparing {
+                since: Some(ago(5)),
+            }),
+            ..Exit::default()
+        },
+        ready_since: Some(ago(500)).filter(|_| ready),
+        ..pod("old", Outdated, 500)
+    };
+    let plan = |partition: u32, old: Pod| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node([old, made("new", Current, 50)])])
+        };
+        let mut plan = decide(&strategy(partition), &fleet, now());
+        (plan.actions, plan.verdicts.remove(0))
+    };
+    let unmark = |old: &Pod| Action::Mark {
+        pod: reference(old),
+        preparing: Some(false),
+        gate: None,
+    };
+    let remove = || Action::Delete(reference(&made("new", Current, 50)));
+    let leaves = Verdict::InProgress(Progress::SurgeLeaving);
+    let serving = old(true);
+    assert_eq!(
+        plan(1, serving.clone()),
+        (vec![remove(), unmark(&serving)], leaves)
+    );
+    // It does not serve (yet): both stay, and it loses its mark.
+    let broken = old(false);
+    assert_eq!(plan(1, broken.clone()), (vec![unmark(&broken)], leaves));
+    // Nobody keeps it: its hook is gone, and so it goes.
+    let (actions, told) = plan(0, serving);
+    assert!(
+        matches!(actions[..], [Action::Retire { .. }]),
+        "{actions:?}"
+    );
+    assert_eq!(told, Verdict::InProgress(Progress::SurgeTakingOver));
 }

@@ -1,6 +1,6 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, awaited, budgets, explain, newest, pulls, slots, way_of};
+use super::{Explanation, awaited, budgets, explain, is_kept, newest, pulls, slots, way_of};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
 use crate::core::names::{
@@ -198,6 +198,11 @@ fn awaits_approval(picture: &Picture, done: usize, own: usize) -> Option<String>
 fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Progress) -> String {
     let (namespace, pod) = (&picture.key.namespace, newest(node));
     let pod = pod.map(|pod| pod.name.as_str()).unwrap_or_default();
+    if stall_of(node, verdict, picture.now).is_some()
+        && let Some(cure) = cure_ending(picture, node)
+    {
+        return cure;
+    }
     match progress {
         Progress::Replacing => {
             let does = match way_of(picture, node) {
@@ -267,8 +272,41 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
              refuses its pods: kubectl -n {namespace} describe daemonset {}",
             picture.key.name
         ),
-        Progress::SurgeLeaving | Progress::Surplus => "Nothing to do, unless it lasts.".to_owned(),
+        Progress::SurgeLeaving if is_kept(node) => format!(
+            "Nothing is down. See why the old pod is not available: kubectl -n {namespace} describe pod {}",
+            own(node)
+        ),
+        Progress::OldTerminating | Progress::SurgeLeaving | Progress::Surplus => {
+            "Nothing to do, unless it lasts.".to_owned()
+        }
     }
+}
+
+/// What ends a pod that is terminating for too long.
+fn cure_ending(picture: &Picture, node: &Node) -> Option<String> {
+    let mut pods = node.pods.iter();
+    let pod = pods.find(|pod| pod.terminating && pod.leaving.is_some())?;
+    let (namespace, name) = (&picture.key.namespace, &pod.name);
+    Some(match pod.exit.finalizers.is_empty() {
+        true => format!(
+            "See what its kubelet waits for (volumes, processes, its runtime): kubectl -n {namespace} describe pod {name}; \
+             and the log of the kubelet on {}. When nothing of it runs there any more: kubectl -n {namespace} delete pod {name} \
+             --grace-period=0 --force",
+            node.name
+        ),
+        false => format!(
+            "Whoever put {} there takes it away when the pod may vanish. If that program is gone for good: kubectl -n \
+             {namespace} patch pod {name} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'",
+            pod.exit.finalizers.join(", ")
+        ),
+    })
+}
+
+/// The name of the pod of the DaemonSet itself.
+fn own(node: &Node) -> &str {
+    let mut pods = node.pods.iter();
+    let own = pods.find(|pod| !pod.surge && !pod.terminating);
+    own.map_or("", |pod| pod.name.as_str())
 }
 
 fn cure_hook(picture: &Picture, node: &Node) -> String {

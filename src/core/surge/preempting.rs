@@ -1,0 +1,70 @@
+//! Whether a second pod may drive others off a node that has no room for it.
+//!
+//! A PriorityClass alone says whether its pods preempt others, and the controller has no permission to read those: what the
+//! template says is taken for a yes unless it says no.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// What gives the pods of a template a priority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preempting {
+    /// The PriorityClass of this name.
+    Class(Box<str>),
+    /// This number.
+    Priority(i64),
+}
+
+impl Preempting {
+    /// What of `template` lets its pods preempt others; `None`: nothing, or it says that they never do.
+    pub fn of(template: &Value) -> Option<Self> {
+        let spec = &template["spec"];
+        if spec["preemptionPolicy"] == "Never" {
+            return None;
+        }
+        let class = spec["priorityClassName"]
+            .as_str()
+            .filter(|name| !name.is_empty());
+        let priority = || spec["priority"].as_i64().filter(|number| *number > 0);
+        class
+            .map(|name| Self::Class(name.into()))
+            .or_else(|| priority().map(Self::Priority))
+    }
+}
+
+impl fmt::Display for Preempting {
+    /// Continues "the template's …".
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Class(name) => write!(f, "priorityClassName is {name:?}"),
+            Self::Priority(number) => write!(f, "priority is {number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_template_preempts_by_its_class_or_number_unless_it_says_never() {
+        #[track_caller]
+        fn case(spec: Value, says: Option<&str>) {
+            let found = Preempting::of(&json!({ "spec": spec }));
+            assert_eq!(found.map(|found| found.to_string()).as_deref(), says);
+        }
+        case(json!({}), None);
+        case(json!({ "priorityClassName": "" }), None);
+        case(json!({ "priority": 0 }), None);
+        case(json!({ "priority": -5 }), None);
+        case(json!({ "priority": 7 }), Some("priority is 7"));
+        let class = || json!({ "priorityClassName": "edge", "priority": 7 });
+        case(class(), Some("priorityClassName is \"edge\""));
+        let mut never = class();
+        never["preemptionPolicy"] = "Never".into();
+        case(never, None);
+    }
+}
