@@ -242,7 +242,7 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
         ),
         Phase::Complete { .. } => (
             "CompleteExceptKept",
-            format!("{revision}: complete except {}", plan.counts.exceptions()),
+            format!("{revision}: complete except {}", plan.exceptions(fleet)),
         ),
         Phase::Progressing if matches!(plan.guarded, Some(Guarded::Inconclusive { .. })) => (
             "Inconclusive",

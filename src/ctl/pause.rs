@@ -277,8 +277,11 @@ fn after_resume(picture: &Picture) -> String {
             .map_or_else(String::new, |invalid| {
                 format!(" But its settings cannot be used: {invalid}.")
             }),
-        (State::Complete(_), _) if counts.kept > 0 => {
-            format!(" Complete except {}.", counts.exceptions())
+        (State::Complete(_), _) if counts.kept + counts.repelled > 0 => {
+            format!(
+                " Complete except {}.",
+                picture.plan.exceptions(&picture.fleet)
+            )
         }
         (State::Complete(0), _) => " Every node runs the current revision.".to_owned(),
         (State::Complete(offline), _) => {

@@ -39,7 +39,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
                   Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
-                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted, UntoleratedTaint";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -339,7 +339,12 @@ fn message(picture: &Picture) -> String {
     match picture.state() {
         State::Complete(offline) => {
             let whole = match offline {
-                _ if counts.kept > 0 => format!("complete except {}", counts.exceptions()),
+                _ if counts.kept + counts.repelled > 0 => {
+                    format!(
+                        "complete except {}",
+                        picture.plan.exceptions(&picture.fleet)
+                    )
+                }
                 0 if picture.unavailable() > 0 => {
                     format!("it was rolled out to all {targeted} nodes")
                 }

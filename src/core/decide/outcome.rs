@@ -227,6 +227,7 @@ impl Draft<'_> {
                     counts.reverted += usize::from(is_back);
                 }
                 Class::Kept(_) => counts.kept += 1,
+                Class::Repelled => counts.repelled += 1,
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,

@@ -90,7 +90,9 @@ impl Draft<'_> {
                     });
                     pair.actions(node, leaves, self.fleet.in_order)
                 }
-                Class::NotTargeted | Class::NoNode => surge::leave(node, self.fleet.in_order),
+                Class::NotTargeted | Class::Repelled | Class::NoNode => {
+                    surge::leave(node, self.fleet.in_order)
+                }
                 _ => continue,
             };
             self.actions.extend(actions);
