@@ -105,7 +105,10 @@ impl Report {
         report
             .conditions
             .extend(paused.filter(|_| report.pause.is_some()).cloned());
-        if find(&set.conditions, INVALID_SETTINGS).is_none_or(|present| present.message != note) {
+        // How many nodes there are, and their labels, may change: the same mistake is told once.
+        let (mistake, _) = note.split_at(note.len() - invalid.why.len());
+        let is_told = |present: &Condition| present.message.starts_with(mistake);
+        if !find(&set.conditions, INVALID_SETTINGS).is_some_and(is_told) {
             report.notices.push(Notice {
                 warning: true,
                 reason: "InvalidSettings",
@@ -118,7 +121,10 @@ impl Report {
 
     /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
     pub(super) fn of_plan(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
-        let mut report = Self::of_state(set, fleet, plan, lasting);
+        let mut report = match &plan.invalid {
+            Some(invalid) => Self::of_invalid(set, invalid),
+            None => Self::of_state(set, fleet, plan, lasting),
+        };
         report
             .conditions
             .retain(|condition| ![GUARD, PAUSED_CONDITION].contains(&condition.kind.as_str()));
@@ -294,6 +300,8 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
             format!("{revision}: {}", stall_words(stall, set, fleet, plan)),
         ),
         Phase::Paused { until } => ("Paused", format!("{revision}: {}", paused::words(until))),
+        // The sentence is that of the setting.
+        Phase::Invalid => (INVALID_SETTINGS, revision.to_owned()),
         Phase::AwaitingOwners => (
             "AwaitingOwners",
             format!("{revision}: waiting for the owners of nodes to upgrade (OTA)"),
@@ -499,7 +507,9 @@ fn notice(
             return None;
         }
         Phase::Stalled(_) => (true, "RolloutStalled"),
-        Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) => return None,
+        Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) | Phase::Invalid => {
+            return None;
+        }
     };
     Some(Notice {
         warning,

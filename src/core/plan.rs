@@ -9,6 +9,7 @@ use super::instant;
 use super::lifecycle::GateWrite;
 use super::pause::PauseStand;
 use super::revert::Reversal;
+use super::strategy::Invalid;
 use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 /// What to do now, what every node is told, and when to look again.
@@ -28,6 +29,8 @@ pub struct Plan {
     pub phase: Phase,
     /// Before this instant nothing is replaced, whatever slots are free (`min-interval`).
     pub opens: Option<Timestamp>,
+    /// The setting that matches no node (`Phase::Invalid`).
+    pub invalid: Option<Invalid>,
     /// The values of `topology-key` where something is under way or may begin, in order; empty without that setting, and
     /// while nothing is rolled out.
     pub domains: Vec<String>,
@@ -520,6 +523,8 @@ pub enum Phase {
     },
     /// OTA: outdated nodes wait for their owners.
     AwaitingOwners,
+    /// A setting matches no node: nothing is touched before it, or the labels of nodes, are corrected.
+    Invalid,
 }
 
 /// Why a rollout stalls, the gravest first.

@@ -30,6 +30,8 @@ pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT
 pub use value::Flaw;
 pub use wave::{Approval, REST, Wave, Waves};
 
+pub(super) use read::quoted;
+
 /// The settings of a DaemonSet that is ours, all of them valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strategy {

@@ -55,6 +55,7 @@ impl Draft<'_> {
             counts,
             phase,
             opens: self.opens,
+            invalid: self.invalid,
             domains: self.domains,
             guarded: self.guard.gate,
             record: self.guard.record,

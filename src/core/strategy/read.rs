@@ -392,7 +392,7 @@ pub(super) fn invalid(key: &str, value: &str, flaw: Flaw) -> Invalid {
 }
 
 /// At most [`QUOTED`] characters of it.
-pub(super) fn quoted(value: &str) -> String {
+pub(in crate::core) fn quoted(value: &str) -> String {
     match value.char_indices().nth(QUOTED) {
         None => value.into(),
         Some((end, _)) => format!("{}…", &value[..end]),
