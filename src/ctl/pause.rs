@@ -17,7 +17,7 @@ use super::view::View;
 use super::write::FIELD_MANAGER;
 use crate::api::DaemonSet;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
-use crate::core::names::{PAUSED, RESUME};
+use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::{Guarded, Mode, Pause, Reading, Record};
 use crate::index::{SetKey, SetRecord};
 
@@ -34,11 +34,35 @@ pub(super) async fn pause(
         &args.daemonset,
     )?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
+    native_replaces(&view, &key)?;
     let wanted = until.map_or_else(|| "true".to_owned(), age::instant);
     let changed = write(context, &view, &key, Some(&wanted)).await?;
     let picture = look_again(context, &key).await;
     let _ = screen.print(&paused(&key, until, changed, picture.as_ref()));
     Ok(())
+}
+
+/// What the native controller replaces cannot be paused, by us or by itself.
+///
+/// # Errors
+/// When it does: what to do instead.
+fn native_replaces(view: &View, key: &SetKey) -> Result<(), Trouble> {
+    match view.index.reading(key) {
+        Some(Reading::Invalid(invalid)) if invalid.key == UPDATE_STRATEGY_TYPE_FIELD => {
+            Err(Trouble::new(
+                Code::Invalid,
+                format!(
+                    "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
+                     replaces its pods itself and heeds no pause. Set that to {ON_DELETE}, and nobody replaces any more \
+                     what you do not let yurt-ds replace: kubectl -n {} patch daemonset {} --type merge -p \
+                     '{{\"spec\":{{\"updateStrategy\":{{\"type\":\"{ON_DELETE}\",\"rollingUpdate\":null}}}}}}'; then pause \
+                     again.",
+                    invalid.value, key.namespace, key.name
+                ),
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Ends a pause.

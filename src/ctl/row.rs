@@ -346,9 +346,9 @@ fn message(picture: &Picture) -> String {
                     )
                 }
                 0 if picture.unavailable() > 0 => {
-                    format!("it was rolled out to all {targeted} nodes")
+                    format!("it was rolled out to {}", all(targeted))
                 }
-                0 => format!("all {targeted} nodes run it"),
+                0 => format!("{} {} it", all(targeted), plural(targeted, "runs", "run")),
                 1 => "complete except offline: 1 node, which follows when it returns".to_owned(),
                 _ => format!(
                     "complete except offline: {offline} nodes, which follow when they return"
@@ -415,6 +415,14 @@ fn offline(nodes: usize) -> String {
 fn updated(picture: &Picture) -> usize {
     let offline = |verdict: &&Verdict| matches!(verdict, Verdict::Offline(Offline::Updated { .. }));
     picture.plan.counts.updated + picture.plan.verdicts.iter().filter(offline).count()
+}
+
+/// Every one of so many nodes.
+fn all(nodes: usize) -> String {
+    match nodes {
+        1 => "the one node".to_owned(),
+        nodes => format!("all {nodes} nodes"),
+    }
 }
 
 pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {

@@ -75,6 +75,7 @@ pub fn read(source: &Source<'_>) -> Reading {
         Err(invalid) => Reading::Invalid(invalid),
         Ok(strategy) => {
             notes.extend(advice::on_keys(source.annotations));
+            notes.extend(advice::on_percentages(source.annotations));
             notes.extend(kruise::advice(source.annotations));
             Reading::Strategy { strategy, notes }
         }
@@ -400,7 +401,7 @@ pub(in crate::core) fn quoted(value: &str) -> String {
 }
 
 impl Note {
-    fn advice(text: String) -> Self {
+    pub(super) fn advice(text: String) -> Self {
         Self {
             warning: false,
             text,
