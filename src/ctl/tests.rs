@@ -399,7 +399,7 @@ async fn a_daemonset_that_is_nearly_managed_is_told_of() {
     world
         .create("slip", json!({ "apps.openyurt.io/update-stategy": "auto" }))
         .await;
-    let list = world.text("status -A").await;
+    let list = world.text("status").await;
     let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be \
                 meant";
     assert!(list.contains(note), "{list}");
