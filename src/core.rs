@@ -59,6 +59,7 @@ pub mod strategy;
 mod surge;
 #[cfg(test)]
 pub(crate) mod testing;
+mod unmatched;
 pub mod verdict;
 mod waves;
 pub mod window;

@@ -20,6 +20,7 @@ mod set;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -28,6 +29,7 @@ use crate::api;
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
 use crate::core::revision::{RevisionFacts, hash_of};
+use crate::core::strategy;
 use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
 
 pub use key::SetKey;
@@ -43,6 +45,8 @@ pub struct Index {
     sets: BTreeMap<SetKey, SetRecord>,
     revisions: BTreeMap<Arc<str>, BTreeMap<Arc<str>, OwnedRevision>>,
     labels: BTreeSet<Arc<str>>,
+    /// DaemonSets that are not ours although their annotations look as if they should be.
+    strays: BTreeMap<SetKey, Stray>,
     /// Images of which it matters whether nodes have them: those of every revision of a DaemonSet that pulls ahead.
     wanted: BTreeSet<ImageKey>,
     /// See [`Fleet::in_order`].
@@ -53,6 +57,24 @@ pub struct Index {
 struct OwnedRevision {
     daemonset: SetKey,
     facts: RevisionFacts,
+}
+
+/// A DaemonSet that is not ours although its annotations look as if it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// Its UID.
+    pub uid: Arc<str>,
+    /// What is said of it: one sentence.
+    pub text: Arc<str>,
+}
+
+impl Stray {
+    /// What makes the Event about it the same whoever says it.
+    pub fn mark(&self) -> String {
+        let mut hasher = DefaultHasher::new();
+        self.text.hash(&mut hasher);
+        format!("unmanaged-{:x}", hasher.finish())
+    }
 }
 
 /// What a change of a DaemonSet means for whoever watches its pods.
@@ -159,6 +181,10 @@ impl Index {
             return SetChange::Ignored;
         };
         let record = SetRecord::read(set);
+        match stray(set).filter(|_| record.reading == Reading::NotOurs) {
+            Some(stray) => drop(self.strays.insert(key.clone(), stray)),
+            None => drop(self.strays.remove(&key)),
+        }
         let known = self.sets.get_mut(&key);
         if record.is_finished() || set.metadata.deletion_timestamp.is_some() {
             let watched = known.is_some();
@@ -187,6 +213,7 @@ impl Index {
 
     /// Forgets a DaemonSet; true when its pods were watched.
     pub fn delete_set(&mut self, key: &SetKey) -> bool {
+        self.strays.remove(key);
         self.sets.remove(key).is_some()
     }
 
@@ -273,6 +300,21 @@ impl Index {
         concerned.into_iter().collect()
     }
 
+    /// DaemonSets that are not ours although their annotations look as if they should be.
+    pub fn strays(&self) -> impl Iterator<Item = (&SetKey, &Stray)> {
+        self.strays.iter()
+    }
+
+    /// Whether that is one of them.
+    pub fn is_stray(&self, key: &SetKey) -> bool {
+        self.strays.contains_key(key)
+    }
+
+    /// Forgets those of them that a complete list did not contain.
+    pub fn retain_strays(&mut self, seen: &BTreeSet<SetKey>) {
+        self.strays.retain(|key, _| seen.contains(key));
+    }
+
     /// The record of a DaemonSet.
     pub fn set(&self, key: &SetKey) -> Option<&SetRecord> {
         self.sets.get(key)
@@ -337,6 +379,16 @@ impl Index {
         let revisions = self.revisions_of(&set.uid);
         set.unknown_hashes(&revisions)
     }
+}
+
+fn stray(set: &api::DaemonSet) -> Option<Stray> {
+    let meta = &set.metadata;
+    let kind = set.spec.update_strategy.kind.as_deref();
+    let text = strategy::stray(meta.annotations.as_ref()?, kind)?;
+    Some(Stray {
+        uid: meta.uid.as_deref().unwrap_or_default().into(),
+        text: text.into(),
+    })
 }
 
 #[cfg(test)]

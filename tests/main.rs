@@ -1,7 +1,7 @@
 //! The one test binary. Contents:
 //!
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, paused, surge, guard, revert,
-//!   identity, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
+//!   identity, exceptions, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
 //!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `completion`: what shells offer, by running them.
@@ -38,6 +38,7 @@ mod support {
 mod scenarios {
     pub(crate) mod annotations;
     pub(crate) mod disruption;
+    pub(crate) mod exceptions;
     pub(crate) mod guard;
     pub(crate) mod identity;
     pub(crate) mod inplace;

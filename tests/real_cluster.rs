@@ -32,6 +32,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::identity::ALL,
         scenarios::knobs::ALL,
         scenarios::paused::ALL,
+        scenarios::exceptions::ALL,
         scenarios::inplace::ALL,
         scenarios::guard::ALL,
         scenarios::revert::ALL,

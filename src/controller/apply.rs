@@ -20,7 +20,7 @@ use crate::client::eviction::{eviction, refusal};
 use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::core::names::{
     CONTROLLER, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
-    POD_NEED_UPGRADE, PREPARING_DELETE,
+    POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
 };
 use crate::core::{Action, GateWrite, PodRef, Renewal, StaleImage, message_of};
 use crate::index::SetKey;
@@ -120,11 +120,13 @@ impl Writer {
                 needed,
                 revision,
                 flips,
+                repelled,
                 stale_image,
             } => {
                 let mut condition = json!({
                     "type": POD_NEED_UPGRADE,
                     "status": if *needed { "True" } else { "False" },
+                    "reason": if *repelled { UNTOLERATED_TAINT } else { "" },
                     "message": message_of(revision.as_str()),
                 });
                 if *flips {

@@ -36,7 +36,7 @@ use crate::core::{
     Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Release, Revision,
     RevisionState, decide, release,
 };
-use crate::index::{SetKey, SetRecord, Stir, Write};
+use crate::index::{SetKey, SetRecord, Stir, Stray, Write};
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
 
@@ -90,6 +90,8 @@ struct State {
     next_pass: Option<Instant>,
     rested: Option<Instant>,
     leading: bool,
+    /// What was told of DaemonSets that are not ours although they look so.
+    strays: BTreeMap<SetKey, Stray>,
 }
 
 /// What the loop remembers of one DaemonSet.
@@ -174,6 +176,8 @@ enum Done {
     Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
     Reported(SetKey, Result<(), Refusal>),
     Looked(SetKey, Looked),
+    /// An Event that nobody remembers was sent, or could not be.
+    Told,
 }
 
 impl Engine {
@@ -247,6 +251,15 @@ impl Engine {
         for (key, stir) in fed.stirred {
             self.mark(key, stir);
         }
+        if fed.strays {
+            self.look_soon();
+        }
+    }
+
+    /// A pass follows although no DaemonSet of ours changed.
+    fn look_soon(&mut self) {
+        let planned = self.state.next_pass.into_iter();
+        self.state.next_pass = planned.chain([Instant::now() + LONGER_PAUSE]).min();
     }
 
     fn mark(&mut self, key: SetKey, stir: Stir) {
@@ -279,6 +292,7 @@ impl Engine {
             self.parts.feed.look_again();
             self.parts.feed.index.forget_told();
             self.all_dirty();
+            self.look_soon();
         }
         if !leading {
             self.parts.metrics.forget_all();
@@ -319,7 +333,34 @@ impl Engine {
         for key in std::mem::take(&mut self.state.dirty) {
             self.reconcile(&key, now);
         }
+        self.tell_strays();
         self.state.rested = Some(Instant::now() + began.elapsed() * REST);
+    }
+
+    /// Tells once of each DaemonSet that is not ours although its annotations look as if it should be. Nothing is written on
+    /// it that could be remembered: the Event is the same whoever says it.
+    fn tell_strays(&mut self) {
+        let strays = self.parts.feed.index.strays();
+        if !self.parts.writer.may_write() || strays.eq(&self.state.strays) {
+            return;
+        }
+        let strays = self.parts.feed.index.strays();
+        let strays = strays.map(|(key, stray)| (key.clone(), stray.clone()));
+        let known = std::mem::replace(&mut self.state.strays, strays.collect());
+        let (told, events) = (&self.state.strays, &self.parts.events);
+        for (key, stray) in told
+            .iter()
+            .filter(|(key, stray)| known.get(key) != Some(stray))
+        {
+            let about = Subject::daemonset(&key.namespace, &key.name, &stray.uid);
+            let mark = stray.mark();
+            let event =
+                events.said_once(&about, Severity::Warning, "Unmanaged", &stray.text, &mark);
+            self.state.done.spawn(async move {
+                event.await;
+                Done::Told
+            });
+        }
     }
 
     fn reconcile(&mut self, key: &SetKey, now: Timestamp) {

@@ -64,6 +64,8 @@ pub(super) struct Fed {
     pub(super) stirred: Vec<(SetKey, Stir)>,
     /// DaemonSets that are gone, or ours no longer.
     pub(super) gone: Vec<SetKey>,
+    /// What there is to say of DaemonSets that are not ours may have changed.
+    pub(super) strays: bool,
     /// A complete list of this resource has arrived.
     pub(super) complete: Option<&'static str>,
 }
@@ -176,6 +178,7 @@ impl Feed {
             }
             Event::InitDone => {
                 let seen = self.sets.finish();
+                self.index.retain_strays(&seen);
                 let gone: Vec<SetKey> = self
                     .index
                     .keys()
@@ -201,7 +204,10 @@ impl Feed {
             return Fed::default();
         };
         match self.index.apply_set(set) {
-            SetChange::Ignored => Fed::default(),
+            SetChange::Ignored => Fed {
+                strays: self.index.is_stray(&key),
+                ..Fed::default()
+            },
             SetChange::Updated => Fed::of(Stir::AtOnce, [key]),
             SetChange::Watch(selector) => {
                 self.watch(key, selector);
@@ -210,6 +216,7 @@ impl Feed {
             SetChange::Unwatch => {
                 self.pods.remove(&key);
                 Fed {
+                    strays: self.index.is_stray(&key),
                     gone: vec![key],
                     ..Fed::default()
                 }

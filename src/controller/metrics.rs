@@ -281,7 +281,7 @@ impl Metrics {
             Some(stand) => set(&self.paused_since, &key, stand.record.since.as_second()),
             None => drop(self.paused_since.remove(&key)),
         }
-        set(&self.invalid, &key, 0);
+        set(&self.invalid, &key, i64::from(phase == Phase::Invalid));
         set(&self.targeted, &key, number(plan.counts.targeted));
         set(&self.allowed, &key, number(plan.counts.allowed));
         set(&self.unavailable, &key, number(plan.counts.unavailable));
@@ -514,6 +514,7 @@ mod tests {
         by_word[3] = 2;
         Plan {
             actions: Vec::new(),
+            invalid: None,
             recreates: None,
             verdicts: Vec::new(),
             pulls: Vec::new(),

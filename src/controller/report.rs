@@ -105,7 +105,10 @@ impl Report {
         report
             .conditions
             .extend(paused.filter(|_| report.pause.is_some()).cloned());
-        if find(&set.conditions, INVALID_SETTINGS).is_none_or(|present| present.message != note) {
+        // How many nodes there are, and their labels, may change: the same mistake is told once.
+        let (mistake, _) = note.split_at(note.len() - invalid.why.len());
+        let is_told = |present: &Condition| present.message.starts_with(mistake);
+        if !find(&set.conditions, INVALID_SETTINGS).is_some_and(is_told) {
             report.notices.push(Notice {
                 warning: true,
                 reason: "InvalidSettings",
@@ -118,7 +121,10 @@ impl Report {
 
     /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
     pub(super) fn of_plan(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
-        let mut report = Self::of_state(set, fleet, plan, lasting);
+        let mut report = match &plan.invalid {
+            Some(invalid) => Self::of_invalid(set, invalid),
+            None => Self::of_state(set, fleet, plan, lasting),
+        };
         report
             .conditions
             .retain(|condition| ![GUARD, PAUSED_CONDITION].contains(&condition.kind.as_str()));
@@ -238,7 +244,7 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
             "CompleteExceptFailed",
             format!(
                 "{revision}: complete except {}{}; repair them",
-                plan.counts.exceptions(),
+                plan.exceptions(fleet),
                 failed(fleet, plan)
             ),
         ),
@@ -254,7 +260,7 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
         ),
         Phase::Complete { .. } => (
             "CompleteExceptKept",
-            format!("{revision}: complete except {}", plan.counts.exceptions()),
+            format!("{revision}: complete except {}", plan.exceptions(fleet)),
         ),
         Phase::Progressing if matches!(plan.guarded, Some(Guarded::Inconclusive { .. })) => (
             "Inconclusive",
@@ -306,6 +312,8 @@ fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'stat
             format!("{revision}: {}", stall_words(stall, set, fleet, plan)),
         ),
         Phase::Paused { until } => ("Paused", format!("{revision}: {}", paused::words(until))),
+        // The sentence is that of the setting.
+        Phase::Invalid => (INVALID_SETTINGS, revision.to_owned()),
         Phase::AwaitingOwners => (
             "AwaitingOwners",
             format!("{revision}: waiting for the owners of nodes to upgrade (OTA)"),
@@ -513,7 +521,9 @@ fn notice(
             return None;
         }
         Phase::Stalled(_) => (true, "RolloutStalled"),
-        Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) => return None,
+        Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) | Phase::Invalid => {
+            return None;
+        }
     };
     Some(Notice {
         warning,

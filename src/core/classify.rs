@@ -17,6 +17,9 @@ use super::verdict::{Cause, Offline, Progress, Verdict};
 pub(super) enum Class {
     /// No pod belongs here.
     NotTargeted,
+    /// Runs an outdated pod, and has a taint of effect `NoSchedule` that the template does not tolerate: that pod stays, and
+    /// if it went, no other would come.
+    Repelled,
     /// There is no Node object, so nothing is known.
     NoNode,
     /// NotReady.
@@ -71,7 +74,7 @@ pub(super) enum Class {
 impl Class {
     /// Whether the node counts into the base of percentages.
     pub(super) fn is_targeted(&self) -> bool {
-        !matches!(self, Self::NotTargeted | Self::NoNode)
+        !matches!(self, Self::NotTargeted | Self::Repelled | Self::NoNode)
     }
 
     /// Whether the node is on its way to the current revision, or failed on it while it is Ready. One that was lost holds up
@@ -108,6 +111,7 @@ impl Class {
     pub(super) fn verdict(&self) -> Verdict {
         match *self {
             Self::NotTargeted => Verdict::NotTargeted,
+            Self::Repelled => Verdict::UntoleratedTaint,
             Self::NoNode => Verdict::Offline(Offline::NoNode),
             Self::Offline {
                 updated: true,
@@ -149,6 +153,7 @@ impl Class {
 pub(super) fn classify(strategy: &Strategy, node: &Node, in_order: bool, now: Timestamp) -> Class {
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
+        _ if node.is_repelled() && node.outdated().is_some() => return Class::Repelled,
         _ if node.targeting != Targeting::Run => return Class::NotTargeted,
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,

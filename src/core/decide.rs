@@ -30,9 +30,10 @@ use super::order::Turn;
 use super::pause::{PauseStand, is_paused};
 use super::plan::{Action, Phase, Plan, Pull};
 use super::revert::Reversal;
-use super::scope::Scope;
-use super::strategy::{Mode, Strategy};
+use super::scope::{Kept, Scope};
+use super::strategy::{Invalid, Mode, Strategy};
 use super::surge::{Parting, Release, Terms};
+use super::unmatched::unmatched;
 use super::verdict::Verdict;
 use super::waves::Front;
 use super::{guard, ota, removal, revert, surge};
@@ -45,6 +46,10 @@ use look::Look;
 /// backwards between calls; if it does, the worst is a later replacement.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     let mut draft = Draft::new(strategy, fleet, now);
+    let is_known = matches!(fleet.revision, RevisionState::Current(_)) && !draft.meets_unknown();
+    if let Some(invalid) = is_known.then(|| draft.unmatched()).flatten() {
+        return draft.refuse(invalid);
+    }
     match &fleet.revision {
         RevisionState::Behind(behind) => draft.hold(*behind),
         RevisionState::Current(_) if draft.meets_unknown() => draft.hold(Behind::UnknownRevision),
@@ -118,6 +123,8 @@ struct Draft<'a> {
     pause: Option<PauseStand>,
     /// Before this instant nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
+    /// The setting that turned out to match no node, if one did.
+    invalid: Option<Invalid>,
     /// When a node may be asked again to pull its images.
     pulls_again: Option<Timestamp>,
     /// The failure domains that are held or have their turn.
@@ -164,6 +171,7 @@ impl<'a> Draft<'a> {
             guard,
             pause: PauseStand::of(strategy, fleet, now),
             opens: None,
+            invalid: None,
             pulls_again: None,
             domains: Vec::new(),
             actions: Vec::new(),
@@ -241,6 +249,29 @@ impl<'a> Draft<'a> {
             }
         }
         self.finish(Some(Phase::Behind(behind)))
+    }
+
+    /// The setting that matches no node although somebody is outdated.
+    fn unmatched(&self) -> Option<Invalid> {
+        let wave = |position| self.gates.front.of_node(position);
+        unmatched(self.strategy, self.fleet, &self.classes, wave)
+    }
+
+    /// Nothing is written to any pod before that setting, or the labels of nodes, are corrected.
+    fn refuse(mut self, invalid: Invalid) -> Plan {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
+            if matches!(
+                class,
+                Class::Outdated { settling: None, .. } | Class::Kept(Kept::NotSelected)
+            ) {
+                *verdict = Verdict::Invalid;
+            }
+        }
+        if let Some(images) = &self.gates.images {
+            self.pulls = images.rest();
+        }
+        self.invalid = Some(invalid);
+        self.finish(Some(Phase::Invalid))
     }
 
     /// Nothing is written to any pod.

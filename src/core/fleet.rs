@@ -253,6 +253,8 @@ pub struct OtaCondition {
     /// Whether it is a request that waits: not `True`, and its reason is that of a request, or none. Only of
     /// `PodImageReady` does this tell anything.
     pub waits: bool,
+    /// Whether its reason says that no other pod would come to this node. Only of `PodNeedUpgrade` does this tell anything.
+    pub repelled: bool,
     /// That a pull for this revision has failed, whether another attempt is under way or not. Only of `PodImageReady`.
     pub failure: Option<Arc<PullFailure>>,
 }
@@ -282,6 +284,12 @@ impl Node {
     pub(super) fn outdated(&self) -> Option<&Pod> {
         let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
         self.pods.iter().find(is_outdated)
+    }
+
+    /// Whether a pod that is here stays, and no other would come: the native controller makes none where it would not be
+    /// scheduled.
+    pub(super) fn is_repelled(&self) -> bool {
+        self.targeting == Targeting::Keep
     }
 
     /// When the rollout touched it: when its outdated pod was deleted or marked to be, and when a pod got the present

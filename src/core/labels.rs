@@ -12,6 +12,11 @@ impl Labels {
         let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key));
         found.ok().map(|position| &*self.0[position].1)
     }
+
+    /// All of them, with their values.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
 }
 
 impl<K: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(K, V)> for Labels {

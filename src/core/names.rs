@@ -77,6 +77,9 @@ pub const UNSCHEDULABLE: &str = "Unschedulable";
 pub const POD_NEED_UPGRADE: &str = "PodNeedUpgrade";
 /// Pod condition: state of the image pre-pull (OpenYurt).
 pub const POD_IMAGE_READY: &str = "PodImageReady";
+/// Reason of a `PodNeedUpgrade` that is `True` on a node to which no other pod would come: a taint of effect `NoSchedule`
+/// that the template does not tolerate. OpenYurt leaves the reason empty.
+pub const UNTOLERATED_TAINT: &str = "UntoleratedTaint";
 /// What the message of both conditions starts with, followed by the hash (OpenYurt).
 pub const CONDITION_MESSAGE_PREFIX: &str = "controllerrevision: ";
 /// Reason of a `PodImageReady` that is `False` because a pull was asked for (OpenYurt).

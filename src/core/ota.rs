@@ -29,12 +29,11 @@ pub fn revision_in(message: &str) -> Option<&str> {
 /// What to write so that every pod tells the owner of its node whether `target` waits for it.
 pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
     let mut actions = Vec::new();
-    for pod in fleet
-        .nodes
-        .iter()
-        .flat_map(|node| &node.pods)
-        .filter(|pod| !pod.terminating)
-    {
+    let pods = fleet.nodes.iter().flat_map(|node| {
+        let repels = node.is_repelled();
+        node.pods.iter().map(move |pod| (repels, pod))
+    });
+    for (repels, pod) in pods.filter(|(_, pod)| !pod.terminating) {
         if actions.len() >= BATCH {
             break; // the rest follows when these are done
         }
@@ -45,12 +44,17 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
         };
         let present = pod.need_upgrade.as_ref();
         let flips = present.is_none_or(|condition| condition.status != needed);
-        if flips || present.and_then(|condition| condition.revision.as_ref()) != Some(target) {
+        let repelled = needed && repels;
+        let is_told = present.is_some_and(|condition| {
+            condition.revision.as_ref() == Some(target) && condition.repelled == repelled
+        });
+        if flips || !is_told {
             actions.push(Action::SetNeedUpgrade {
                 pod: reference(pod),
                 needed,
                 revision: target.clone(),
                 flips,
+                repelled,
                 stale_image: stale(pod, target),
             });
         } else if let Some(stale) = stale(pod, target) {

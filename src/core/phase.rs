@@ -103,7 +103,7 @@ pub(super) fn of_rollout(
         return (
             Phase::Complete {
                 offline: counts.offline_outdated,
-                kept: counts.kept,
+                kept: counts.kept + counts.repelled,
             },
             None,
         );

@@ -2,13 +2,14 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{NodeName, PodName, PodUid, ResourceVersion, Revision};
+use super::fleet::{Fleet, NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
 use super::instant;
 use super::lifecycle::GateWrite;
 use super::pause::PauseStand;
 use super::revert::Reversal;
+use super::strategy::Invalid;
 use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
 
 /// What to do now, what every node is told, and when to look again.
@@ -28,6 +29,8 @@ pub struct Plan {
     pub phase: Phase,
     /// Before this instant nothing is replaced, whatever slots are free (`min-interval`).
     pub opens: Option<Timestamp>,
+    /// The setting that matches no node (`Phase::Invalid`).
+    pub invalid: Option<Invalid>,
     /// The values of `topology-key` where something is under way or may begin, in order; empty without that setting, and
     /// while nothing is rolled out.
     pub domains: Vec<String>,
@@ -118,6 +121,21 @@ impl Plan {
                 "because a node of wave {} failed after it got this revision",
                 name(wave)
             ),
+        }
+    }
+
+    /// What a complete rollout leaves out, in words; empty when nothing. Nodes that nobody kept on purpose are named.
+    pub fn exceptions(&self, fleet: &Fleet) -> String {
+        let words = self.counts.exceptions();
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let repelled = nodes.filter(|(_, told)| **told == Verdict::UntoleratedTaint);
+        let mut names: Vec<&str> = repelled.map(|(node, _)| node.name.as_str()).collect();
+        let more = names.len().saturating_sub(NAMED);
+        names.truncate(NAMED);
+        match (names.is_empty(), more) {
+            (true, _) => words,
+            (false, 0) => format!("{words} ({})", names.join(", ")),
+            (false, more) => format!("{words} ({} and {more} more)", names.join(", ")),
         }
     }
 
@@ -216,6 +234,8 @@ pub enum Action {
         revision: Revision,
         /// Whether the status differs from the present one (then `lastTransitionTime` is set).
         flips: bool,
+        /// Whether no other pod would come to this node if this one went; the reason says so.
+        repelled: bool,
         /// What happens in the same write to a `PodImageReady` that is about another revision.
         stale_image: Option<StaleImage>,
     },
@@ -328,16 +348,18 @@ impl Action {
                     Self::SetNeedUpgrade {
                         needed: a,
                         revision: b,
-                        stale_image: c,
+                        repelled: c,
+                        stale_image: d,
                         ..
                     },
                     Self::SetNeedUpgrade {
-                        needed: d,
-                        revision: e,
-                        stale_image: f,
+                        needed: e,
+                        revision: f,
+                        repelled: g,
+                        stale_image: h,
                         ..
                     },
-                ) => (a, b, c) == (d, e, f),
+                ) => (a, b, c, d) == (e, f, g, h),
                 (
                     Self::AskForImages { revision: a, .. },
                     Self::AskForImages { revision: b, .. },
@@ -433,6 +455,9 @@ pub struct Counts {
     pub offline_outdated: usize,
     /// Targeted nodes that keep their old revision (`partition`, `selector`, `hold`).
     pub kept: usize,
+    /// Nodes that keep an outdated pod because of a taint that its template does not tolerate. They are no part of those
+    /// that are targeted: Kubernetes does not count them for its `maxUnavailable` either.
+    pub repelled: usize,
     /// Targeted nodes that are offline.
     pub offline: usize,
     /// Targeted nodes that are online and whose pod was taken back, or is being so, from the revision that the guard
@@ -454,7 +479,7 @@ impl Counts {
     }
 
     /// What a complete rollout leaves out, in words: `offline: 2, held by partition: 3`; empty when nothing.
-    pub fn exceptions(&self) -> String {
+    fn exceptions(&self) -> String {
         let of_word = |verdict: Verdict| self.by_word[verdict.index()];
         let parts = [
             ("offline", self.offline_outdated),
@@ -462,6 +487,7 @@ impl Counts {
             ("held by partition", of_word(Verdict::Partition)),
             ("not selected", of_word(Verdict::NotSelected)),
             ("on hold", of_word(Verdict::Held { until: None })),
+            (REPELLED, self.repelled),
         ];
         let some = parts.iter().filter(|(_, nodes)| *nodes > 0);
         let words: Vec<String> = some
@@ -471,6 +497,12 @@ impl Counts {
     }
 }
 
+/// What is said of nodes with a taint that would keep the next pod away.
+const REPELLED: &str = "untolerated taint";
+
+/// Names in one sentence.
+const NAMED: usize = 10;
+
 /// The state of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -479,7 +511,7 @@ pub enum Phase {
     Complete {
         /// Targeted nodes that are offline and outdated; they follow when they return.
         offline: usize,
-        /// Targeted nodes that keep their old revision because the settings say so.
+        /// Nodes that keep their old revision because the settings say so, or because no other pod would come.
         kept: usize,
     },
     /// Moving, or about to.
@@ -495,6 +527,8 @@ pub enum Phase {
     },
     /// OTA: outdated nodes wait for their owners.
     AwaitingOwners,
+    /// A setting matches no node: nothing is touched before it, or the labels of nodes, are corrected.
+    Invalid,
 }
 
 /// Why a rollout stalls, the gravest first.

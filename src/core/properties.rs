@@ -387,6 +387,7 @@ fn conditions() -> impl Random<OtaCondition> {
             status,
             revision,
             waits: waits && !status,
+            repelled: false,
             failure: failure.filter(|_| !status).map(|(asked, failed)| {
                 Arc::new(PullFailure {
                     asked,
@@ -448,6 +449,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
             Action::SetNeedUpgrade {
                 needed,
                 revision,
+                repelled,
                 stale_image,
                 ..
             } => {
@@ -460,6 +462,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                     status: *needed,
                     revision: Some(revision.clone()),
                     waits: !needed,
+                    repelled: *repelled,
                     failure: None,
                 });
             }
@@ -490,6 +493,7 @@ fn request(revision: &Revision) -> OtaCondition {
         status: false,
         revision: Some(revision.clone()),
         waits: true,
+        repelled: false,
         failure: None,
     }
 }
@@ -608,6 +612,30 @@ proptest! {
             };
             let returned = alive[0].started.unwrap_or(alive[0].created) < since;
             prop_assert!(!returned || later(since, strategy.ready_settle) <= now());
+        }
+    }
+
+    #[test]
+    fn an_outdated_pod_that_would_have_no_successor_stays_and_is_counted(
+        strategy in strategies(), fleet in fleets(),
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        let keeps = |node: &Node| {
+            let is_old = |pod: &Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
+            node.targeting == Targeting::Keep
+                && node.readiness != Readiness::Gone
+                && node.pods.iter().any(is_old)
+        };
+        let kept: Vec<bool> = fleet.nodes.iter().map(keeps).collect();
+        for (kept, verdict) in kept.iter().zip(&plan.verdicts) {
+            prop_assert_eq!(*kept, *verdict == Verdict::UntoleratedTaint, "{:?}", verdict);
+        }
+        let count = kept.iter().filter(|kept| **kept).count();
+        prop_assert_eq!(plan.counts.repelled, count);
+        if let Phase::Complete { kept, .. } = plan.phase {
+            prop_assert_eq!(kept, count + plan.counts.kept);
+            let named = plan.exceptions(&fleet).contains("untolerated taint: ");
+            prop_assert_eq!(named, count > 0);
         }
     }
 

@@ -129,6 +129,11 @@ impl Selector {
         self.0.iter().all(|r| r.matches(label(&r.key)))
     }
 
+    /// What it asks for, part by part.
+    pub(super) fn requirements(&self) -> &[Requirement] {
+        &self.0
+    }
+
     /// The value of `labelSelector` in a list or watch request, before it is percent-encoded.
     pub fn to_query(&self) -> String {
         self.to_string()
@@ -187,6 +192,14 @@ impl Requirement {
     /// The label that it is about.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// The values of which the label is to have one, where it asks for some.
+    pub(super) fn values(&self) -> &[Box<str>] {
+        match &self.test {
+            Test::In(values) => values,
+            _ => &[],
+        }
     }
 
     /// Whether the label's value (`None`: no such label) satisfies it.

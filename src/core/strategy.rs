@@ -25,10 +25,12 @@ use super::lifecycle::PreDelete;
 use super::selector::Selector;
 use super::window::Windows;
 
-pub use advice::{is_setting, settings};
+pub use advice::{is_setting, settings, stray};
 pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
 pub use value::Flaw;
 pub use wave::{Approval, REST, Wave, Waves};
+
+pub(super) use read::quoted;
 
 /// The settings of a DaemonSet that is ours, all of them valid.
 #[derive(Clone, Debug, PartialEq, Eq)]

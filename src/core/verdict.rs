@@ -75,8 +75,10 @@ pub enum Verdict {
     NativeControllerBehind,
     /// The DaemonSet's settings cannot be used.
     Invalid,
-    /// No pod belongs here (any more); what is left is the native controller's to remove.
+    /// No pod belongs here (any more); what is left is the native controller's to remove or to keep.
     NotTargeted,
+    /// Keeps its outdated pod: a taint of effect `NoSchedule` on the node would keep the next one away.
+    UntoleratedTaint,
 }
 
 /// What a node in progress is doing.
@@ -299,7 +301,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 20] = [
+    pub const WORDS: [&'static str; 21] = [
         "Done",
         "InProgress",
         "Budget",
@@ -320,6 +322,7 @@ impl Verdict {
         "NativeControllerBehind",
         "Invalid",
         "NotTargeted",
+        "UntoleratedTaint",
     ];
 
     /// Position of its word in [`Verdict::WORDS`].
@@ -345,6 +348,7 @@ impl Verdict {
             Self::NativeControllerBehind => 17,
             Self::Invalid => 18,
             Self::NotTargeted => 19,
+            Self::UntoleratedTaint => 20,
         }
     }
 

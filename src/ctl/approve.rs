@@ -162,9 +162,8 @@ mod tests {
     use crate::ctl::tests::World;
     use crate::ctl::{Code, Trouble};
 
-    /// One node in the wave `canary`, the rest waits for an approval of the wave `field`.
-    const WAVES: &str =
-        "[{name: canary, selector: pool=canary}, {name: field, selector: {}, approve: manual}]";
+    /// Nobody in the wave `canary`, the rest waits for an approval of the wave `field`.
+    const WAVES: &str = "[{name: canary, selector: pool=canary, allowEmpty: true}, {name: field, selector: {}, approve: manual}]";
 
     #[tokio::test(start_paused = true)]
     async fn an_approval_is_one_write_for_one_revision_and_refusals_say_the_way_on() {

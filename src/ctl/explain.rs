@@ -10,12 +10,13 @@ mod tests;
 
 use k8s_openapi::jiff::Timestamp;
 
-pub(super) use cure::{cure, holders, not_targeted};
+pub(super) use cure::{cure, cure_repelled, holders, not_targeted};
 pub(super) use guarded::reversal_words;
 use guarded::{failed, guarded_words, revert_words, reverting};
 
 use super::age;
 use super::picture::{Picture, State, verdict_since};
+use crate::core::eligibility::Obstacle;
 use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
 use crate::core::selector::Selector;
@@ -122,6 +123,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
                 ),
             )
         }
+        Verdict::UntoleratedTaint => (None, repelled(node, None)),
         Verdict::NotTargeted => (
             None,
             format!(
@@ -142,6 +144,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             Verdict::Guarded(Guarded::Inconclusive { .. })
             | Verdict::Partition
             | Verdict::NotSelected
+            | Verdict::UntoleratedTaint
             | Verdict::Held { .. }
             | Verdict::WaveNotOpen { .. }
             | Verdict::OutOfWindow { .. } => None,
@@ -485,6 +488,18 @@ fn ended_hold(picture: &Picture, node: &Node) -> String {
     }
 }
 
+/// That no other pod would come to a node, and because of which taint, where that is known.
+pub(super) fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
+    let why = match obstacle {
+        Some(obstacle) => obstacle.to_string(),
+        None => "the template does not tolerate a taint of effect NoSchedule there".to_owned(),
+    };
+    format!(
+        "keeps its outdated pod{}: {why}, so no other pod would come if this one went",
+        pod_name(node)
+    )
+}
+
 fn held(node: &Node, until: Option<Timestamp>) -> String {
     let reason = node.hold.as_ref().map_or("", |hold| &*hold.reason);
     let reason = match reason {
@@ -565,7 +580,7 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
             let old = picture.now.as_second() - since.as_second() > OLD_SECONDS;
             old.then_some(2)
         }
-        Verdict::Budget { broken: true } => Some(3),
+        Verdict::Budget { broken: true } | Verdict::UntoleratedTaint => Some(3),
         Verdict::Offline(Offline::NoNode | Offline::Terminating { .. }) => Some(4),
         Verdict::Offline(Offline::NotReady { .. }) => Some(5),
         _ => None,

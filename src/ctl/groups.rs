@@ -103,7 +103,7 @@ pub(super) fn domains(picture: &Picture) -> Vec<DomainRow> {
     };
     let mut rows: BTreeMap<&str, DomainRow> = BTreeMap::new();
     for (node, verdict) in picture.fleet.nodes.iter().zip(&picture.plan.verdicts) {
-        if *verdict == Verdict::NotTargeted {
+        if matches!(verdict, Verdict::NotTargeted | Verdict::UntoleratedTaint) {
             continue;
         }
         let row = rows.entry(topology.domain_of(node)).or_default();

@@ -61,7 +61,13 @@ pub(super) async fn find(access: &Access, key: &SetKey, now: Timestamp) -> Resul
             Code::NotFound,
             format!("DaemonSet {key} is being deleted: nothing is rolled out any more."),
         )),
-        Some(_) if view.managed().next().is_none() => Err(unmanaged(key)),
+        Some(_) if view.managed().next().is_none() => {
+            let mut trouble = unmanaged(key);
+            if let Some((_, stray)) = view.index.strays().next() {
+                trouble.text = format!("{}. ({})", trouble.text, stray.text);
+            }
+            Err(trouble)
+        }
         Some(_) => Ok(view),
     }
 }

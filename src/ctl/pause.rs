@@ -18,7 +18,7 @@ use super::view::View;
 use super::write::FIELD_MANAGER;
 use crate::api::DaemonSet;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
-use crate::core::names::{PAUSED, RESUME};
+use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::{Guarded, Mode, Pause, Reading, Record};
 use crate::index::{SetKey, SetRecord};
 
@@ -35,11 +35,35 @@ pub(super) async fn pause(
         &args.daemonset,
     )?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
+    native_replaces(&view, &key)?;
     let wanted = until.map_or_else(|| "true".to_owned(), age::instant);
     let changed = write(context, &view, &key, Some(&wanted)).await?;
     let picture = look_again(context, &key).await;
     let _ = screen.print(&paused(&key, until, changed, picture.as_ref()));
     Ok(())
+}
+
+/// What the native controller replaces cannot be paused, by us or by itself.
+///
+/// # Errors
+/// When it does: what to do instead.
+fn native_replaces(view: &View, key: &SetKey) -> Result<(), Trouble> {
+    match view.index.reading(key) {
+        Some(Reading::Invalid(invalid)) if invalid.key == UPDATE_STRATEGY_TYPE_FIELD => {
+            Err(Trouble::new(
+                Code::Invalid,
+                format!(
+                    "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
+                     replaces its pods itself and heeds no pause. Set that to {ON_DELETE}, and nobody replaces any more \
+                     what you do not let yurt-ds replace: kubectl -n {} patch daemonset {} --type merge -p \
+                     '{{\"spec\":{{\"updateStrategy\":{{\"type\":\"{ON_DELETE}\",\"rollingUpdate\":null}}}}}}'; then pause \
+                     again.",
+                    invalid.value, key.namespace, key.name
+                ),
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Ends a pause.
@@ -282,8 +306,11 @@ fn after_resume(picture: &Picture) -> String {
             .map_or_else(String::new, |invalid| {
                 format!(" But its settings cannot be used: {invalid}.")
             }),
-        (State::Complete(_), _) if counts.kept > 0 => {
-            format!(" Complete except {}.", counts.exceptions())
+        (State::Complete(_), _) if counts.kept + counts.repelled > 0 => {
+            format!(
+                " Complete except {}.",
+                picture.plan.exceptions(&picture.fleet)
+            )
         }
         (State::Complete(0), _) => " Every node runs the current revision.".to_owned(),
         (State::Complete(offline), _) => {

@@ -111,7 +111,7 @@ impl Picture {
         Some(Self {
             key: key.clone(),
             strategy,
-            invalid,
+            invalid: invalid.or_else(|| plan.invalid.clone()),
             notes,
             fleet,
             plan,
@@ -159,6 +159,7 @@ impl Picture {
             Phase::Stalled(stall) => State::Stalled(stall),
             Phase::Paused { until } => State::Paused(until),
             Phase::AwaitingOwners => State::AwaitingOwners,
+            Phase::Invalid => State::Invalid,
         }
     }
 

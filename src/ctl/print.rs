@@ -36,7 +36,8 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are outdated; their owners decide when to upgrade",
     "wait for the native DaemonSet controller",
     "are outdated and not touched: the settings cannot be used",
-    "hold a pod that does not belong there; the native controller removes it",
+    "hold a pod where no other would be made; the native controller removes or keeps it",
+    "keep their outdated pods: a NoSchedule taint there would keep the next ones away",
 ];
 
 /// A document for programs.

@@ -41,7 +41,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
                   Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
-                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted, UntoleratedTaint";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -355,13 +355,16 @@ pub(super) fn message(picture: &Picture) -> String {
     match picture.state() {
         State::Complete(offline) => {
             let whole = match offline {
-                _ if counts.kept + counts.lost > 0 => {
-                    format!("complete except {}", counts.exceptions())
+                _ if counts.kept + counts.repelled + counts.lost > 0 => {
+                    format!(
+                        "complete except {}",
+                        picture.plan.exceptions(&picture.fleet)
+                    )
                 }
                 0 if picture.unavailable() > 0 => {
-                    format!("it was rolled out to all {targeted} nodes")
+                    format!("it was rolled out to {}", all(targeted))
                 }
-                0 => format!("all {targeted} nodes run it"),
+                0 => format!("{} {} it", all(targeted), plural(targeted, "runs", "run")),
                 1 => "complete except offline: 1 node, which follows when it returns".to_owned(),
                 _ => format!(
                     "complete except offline: {offline} nodes, which follow when they return"
@@ -432,6 +435,14 @@ fn offline(nodes: usize) -> String {
 fn updated(picture: &Picture) -> usize {
     let offline = |verdict: &&Verdict| matches!(verdict, Verdict::Offline(Offline::Updated { .. }));
     picture.plan.counts.updated + picture.plan.verdicts.iter().filter(offline).count()
+}
+
+/// Every one of so many nodes.
+fn all(nodes: usize) -> String {
+    match nodes {
+        1 => "the one node".to_owned(),
+        nodes => format!("all {nodes} nodes"),
+    }
 }
 
 pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {

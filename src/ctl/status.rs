@@ -18,7 +18,7 @@ use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::view::{Scope, Step, View};
 use crate::cli::ctl::{Output, StatusArgs};
-use crate::index::SetKey;
+use crate::index::{SetKey, Stray};
 
 /// Changes that come together are shown together.
 const GATHER: Duration = Duration::from_millis(300);
@@ -73,7 +73,7 @@ pub(super) async fn status(
             lookup::namespace(&context.access, namespace).await?;
         }
         // A reader that went away is no reason to hide the outcome.
-        let _ = screen.print(&show.text(&pictures, screen.colour)?);
+        let _ = screen.print(&(show.text(&pictures, screen.colour)? + &show.strays(&view)));
         Ok(show.code(&pictures))
     }
 }
@@ -187,6 +187,15 @@ impl Show<'_> {
             (_, Some(_), Some(row)) => Ok(print::report(row, wide, colour, now, self.limit())),
             (_, _, None) => Ok(self.nothing()),
             _ => Ok(print::list(&rows, wide, colour, now, self.limit())),
+        }
+    }
+
+    /// A line for each DaemonSet that is not managed although its annotations look as if it should be.
+    fn strays(&self, view: &View) -> String {
+        let line = |(key, stray): (&SetKey, &Stray)| format!("\nNote, on {key}: {}\n", stray.text);
+        match self.is_document() {
+            true => String::new(),
+            false => view.index.strays().map(line).collect(),
         }
     }
 

@@ -374,6 +374,85 @@ async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_kubernetes_replaces_itself_cannot_be_paused() {
+    let world = World::with_nodes(1).await;
+    world
+        .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
+        .await;
+    let trouble = world.trouble("pause web").await;
+    assert_eq!(trouble.code, Code::Invalid);
+    let said = "default/web is not paused, and nothing was changed: its spec.updateStrategy.type is RollingUpdate, so \
+                Kubernetes replaces its pods itself";
+    assert!(trouble.text.starts_with(said), "{trouble}");
+    assert!(
+        trouble
+            .text
+            .contains("kubectl -n default patch daemonset web"),
+        "{trouble}"
+    );
+    assert_eq!(world.writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemonset_that_is_nearly_managed_is_told_of() {
+    let world = World::with_nodes(1).await;
+    world
+        .create("slip", json!({ "apps.openyurt.io/update-stategy": "auto" }))
+        .await;
+    let list = world.text("status").await;
+    let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be \
+                meant";
+    assert!(list.contains(note), "{list}");
+    let trouble = world.trouble("status slip").await;
+    assert!(
+        trouble.text.contains("update-stategy has no effect"),
+        "{trouble}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
+    let world = World::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let selector = |value: Option<&str>| json!({ "metadata": { "annotations": { "apps.openyurt.io/selector": value } } });
+    world.patch(selector(Some("pool=nope"))).await;
+    assert_eq!(world.code("status web").await, Code::Invalid);
+    let answer = world.json("status web").await;
+    assert_eq!(answer["phase"], "Invalid");
+    assert!(
+        text_of(&answer["message"])
+            .contains("which matches none of the 2 nodes where a pod belongs"),
+        "{answer}"
+    );
+    let why = world.text("why web n1").await;
+    assert!(
+        why.contains("apps.openyurt.io/selector cannot be used"),
+        "{why}"
+    );
+    world.patch(selector(None)).await;
+    let taint = json!({ "spec": { "taints": [{ "key": "site", "value": "closed", "effect": "NoSchedule" }] } });
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(world.client.clone());
+    let (params, patch) = (PatchParams::default(), Patch::Merge(taint));
+    nodes.patch("n2", &params, &patch).await.unwrap();
+    world.replace("n1").await;
+    let text = world.text("status web").await;
+    assert!(
+        text.contains("complete except untolerated taint: 1 (n2)"),
+        "{text}"
+    );
+    let answer = world.json("why web n2").await;
+    assert_eq!(answer["verdict"], "UntoleratedTaint");
+    assert!(
+        text_of(&answer["message"]).contains("its taint site=closed:NoSchedule"),
+        "{answer}"
+    );
+    assert!(
+        text_of(&answer["next"]).contains("kubectl taint node n2 site=closed:NoSchedule-"),
+        "{answer}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_that_do_not_exist_suggest_near_ones() {
     let world = World::with_nodes(2).await;
     let case = async |line: &str, words: &str| {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Context;
 use super::access::Trouble;
 use super::code::Code;
-use super::explain::{cure, not_targeted};
+use super::explain::{cure, cure_repelled, not_targeted, repelled};
 use super::lookup;
 use super::picture::Picture;
 use super::print;
@@ -82,6 +82,11 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
             row.message =
                 format!("{because}; its pod is the native controller's to remove or keep");
             (row, next)
+        }
+        Some(position) if picture.plan.verdicts[position] == Verdict::UntoleratedTaint => {
+            let (mut row, obstacle) = (NodeRow::of(picture, position), obstacle());
+            row.message = repelled(&picture.fleet.nodes[position], obstacle.as_ref());
+            (row, cure_repelled(picture, position, obstacle.as_ref()))
         }
         Some(position) => (NodeRow::of(picture, position), cure(picture, position)),
         None if view.index.node_names().any(|known| *known == name) => {

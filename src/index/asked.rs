@@ -61,6 +61,7 @@ impl Asked {
             status: false,
             revision: Some(revision.clone()),
             waits: true,
+            repelled: false,
             failure: same.and_then(|known| known.failure.clone()),
         })
     }

@@ -13,7 +13,7 @@ use crate::core::in_place::{Container, State, Update};
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,
-    TEMPLATE_GENERATION_LABEL, UNSCHEDULABLE, WAIT_PULL_IMAGE,
+    TEMPLATE_GENERATION_LABEL, UNSCHEDULABLE, UNTOLERATED_TAINT, WAIT_PULL_IMAGE,
 };
 use crate::core::{
     Exit, Gate, InPlace, Labels, Leaving, NodeName, OtaCondition, Pod, PodName, PodRevision,
@@ -289,6 +289,7 @@ fn ota_condition(condition: &api::Condition) -> OtaCondition {
     OtaCondition {
         status,
         waits: !status && ["", WAIT_PULL_IMAGE].contains(&condition.reason.as_str()),
+        repelled: condition.reason == UNTOLERATED_TAINT,
         revision: revision_in(&condition.message).map(Revision::from),
         failure: failure(condition).map(Arc::new),
     }

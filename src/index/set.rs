@@ -598,6 +598,11 @@ impl SetRecord {
         deletions.chain(self.asked.due()).min()
     }
 
+    /// The node of a pod.
+    pub fn place_of(&self, uid: &PodUid) -> Option<&NodeName> {
+        self.places.get(uid)
+    }
+
     /// The name of a pod with that hash.
     pub fn pod_with(&self, hash: &Revision) -> Option<&PodName> {
         let mut pods = self.pods.values().flatten();

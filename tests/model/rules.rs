@@ -136,6 +136,7 @@ impl Rules {
             max_unavailable: None,
             soak,
             approve,
+            allow_empty: true,
         };
         let list = vec![
             wave("first", "a", soak, false),

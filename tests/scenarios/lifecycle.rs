@@ -142,7 +142,14 @@ scenarios! {
         };
         let rolled_back = stays(waiting(3).image(OLD));
         let kept = stays(waiting(3).annotate("partition", "100%"));
-        let not_selected = stays(waiting(3).annotate("selector", "pool=nowhere"));
+        // Another node is selected, and asked instead.
+        let elsewhere = json!({ "metadata": { "labels": { "pool": "elsewhere" } } });
+        let not_selected = waiting(3)
+            .patch_node(3, elsewhere)
+            .annotate("selector", "pool=elsewhere")
+            .until(preparing([3]).and(all_available(3)))
+            .throughout(untouched(1..=3), pace.pick(60, 3))
+            .expect(deletions(0));
         let not_ours = stays(waiting(3).unannotate("update-strategy"));
         let ota = stays(waiting(3).annotate("update-strategy", "OTA"));
         // A newer revision aims at the same pod anew.

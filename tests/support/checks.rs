@@ -510,6 +510,18 @@ pub(crate) fn need_upgrade(nodes: impl IntoIterator<Item = usize>, status: bool)
     )
 }
 
+/// The reason of `PodNeedUpgrade` on the pod of a node.
+pub(crate) fn announced_because(node: usize, reason: &'static str) -> Check {
+    let says = format!("PodNeedUpgrade because of {reason:?} on {node}");
+    Check::new(says, move |picture| {
+        let name = picture.node(node);
+        let pod = picture.living(&name).next().ok_or("no pod")?;
+        let found = condition_of(pod, "PodNeedUpgrade").ok_or("absent")?;
+        let because = found.reason.as_deref().unwrap_or_default();
+        demand(because == reason, || format!("because of {because:?}"))
+    })
+}
+
 /// `PodImageReady` stands on the pods of these nodes with this status and reason; but for a failure, it names the current
 /// revision.
 pub(crate) fn image_ready(

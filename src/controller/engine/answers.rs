@@ -48,6 +48,7 @@ impl Engine {
                 self.note_reported(&key, &result, now);
                 key
             }
+            Done::Told => return,
             Done::Looked(key, looked) => {
                 let fed = self.parts.lookups.take(&mut self.parts.feed, &key, looked);
                 if let Some(notice) = fed.1 {
@@ -122,23 +123,25 @@ impl Engine {
         if let (Write::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
             set.note_eviction(&pod.uid, answer.err().flatten(), now);
         }
+        let node = set.place_of(&pod.uid).map(ToString::to_string);
+        let node = node.unwrap_or_default();
         let doubt = match result {
             Ok(()) => {
                 match &write {
                     Write::Deletion => {
-                        info!(daemonset = %key, pod = %pod.name, "Deleted an outdated pod");
+                        info!(daemonset = %key, %node, pod = %pod.name, "Deleted an outdated pod");
                     }
                     Write::Eviction => {
-                        info!(daemonset = %key, pod = %pod.name, "Evicted an outdated pod");
+                        info!(daemonset = %key, %node, pod = %pod.name, "Evicted an outdated pod");
                     }
                     Write::Preparing => {
-                        info!(daemonset = %key, pod = %pod.name, "Marked an outdated pod PreparingDelete");
+                        info!(daemonset = %key, %node, pod = %pod.name, "Marked an outdated pod PreparingDelete");
                     }
                     Write::Renewal { to, from: Some(_) } => {
-                        info!(daemonset = %key, pod = %pod.name, revision = %to, "Took a pod back in place");
+                        info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Took a pod back in place");
                     }
                     Write::Renewal { to: revision, .. } => {
-                        info!(daemonset = %key, pod = %pod.name, %revision, "Updated a pod in place");
+                        info!(daemonset = %key, %node, pod = %pod.name, %revision, "Updated a pod in place");
                     }
                 }
                 return;

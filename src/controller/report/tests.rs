@@ -66,6 +66,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
     };
     Plan {
         actions: Vec::new(),
+        invalid: None,
         recreates: None,
         verdicts,
         pulls: Vec::new(),
@@ -129,6 +130,51 @@ fn completion_names_the_revision_and_the_offline_nodes() {
         "True CompleteExceptOffline revision abc: complete except offline: 2; they are updated when they return"
     );
     assert_eq!(events(&report), [("RolloutComplete", false)]);
+}
+
+#[test]
+fn completion_names_the_nodes_that_would_have_no_other_pod() {
+    let kept = 12;
+    let verdicts = vec![Verdict::UntoleratedTaint; kept];
+    let names: Vec<String> = (10..10 + kept).map(|number| format!("n{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut done = plan(Phase::Complete { offline: 0, kept }, verdicts, 0);
+    done.counts.repelled = kept;
+    let report = report(Vec::new(), &fleet(&names, None), &done);
+    assert_eq!(
+        said(&report, ROLLOUT_COMPLETE),
+        "True CompleteExceptKept revision abc: complete except untolerated taint: 12 (n10, n11, n12, n13, n14, n15, n16, \
+         n17, n18, n19 and 2 more)"
+    );
+}
+
+#[test]
+fn a_selector_of_nobody_is_told_once_whatever_the_number_of_nodes() {
+    let plan = |nodes: usize| {
+        let invalid = Invalid {
+            key: "apps.openyurt.io/selector".into(),
+            value: "pool=nope".into(),
+            why: format!("which matches none of the {nodes} nodes where a pod belongs"),
+        };
+        Plan {
+            invalid: Some(invalid),
+            ..plan(Phase::Invalid, vec![Verdict::Invalid], 1)
+        }
+    };
+    let first = report(Vec::new(), &fleet(&["n1"], None), &plan(3));
+    let note = "apps.openyurt.io/selector is \"pool=nope\", which matches none of the 3 nodes where a pod belongs";
+    assert_eq!(
+        said(&first, INVALID_SETTINGS),
+        format!("True InvalidSettings {note}")
+    );
+    assert_eq!(
+        said(&first, ROLLOUT_COMPLETE),
+        format!("False InvalidSettings {note}")
+    );
+    assert_eq!(events(&first), [("InvalidSettings", true)]);
+    let again = report(first.conditions, &fleet(&["n1"], None), &plan(4));
+    assert!(said(&again, INVALID_SETTINGS).contains("none of the 4 nodes"));
+    assert_eq!(events(&again), []);
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl Draft<'_> {
             counts,
             phase,
             opens: self.opens,
+            invalid: self.invalid,
             domains: self.domains,
             guarded: self.guard.gate,
             record: self.guard.record,
@@ -241,6 +242,7 @@ impl Draft<'_> {
                     counts.reverted += usize::from(is_back);
                 }
                 Class::Kept(_) => counts.kept += 1,
+                Class::Repelled => counts.repelled += 1,
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,

@@ -91,7 +91,7 @@ impl Draft<'_> {
                     });
                     pair.actions(node, leaves, self.fleet.in_order)
                 }
-                Class::NotTargeted | Class::NoNode => surge::leave(node, terms),
+                Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.
                 Class::Kept(_) if self.glance.is_surging => {
                     if surge::spare(node).is_none() || !surge::has_way_back(self.strategy, node) {

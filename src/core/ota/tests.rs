@@ -11,6 +11,7 @@ const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 fn condition(status: bool, hash: Option<&str>, waits: bool) -> OtaCondition {
     OtaCondition {
         failure: None,
+        repelled: false,
         status,
         revision: hash.map(Revision::from),
         waits,
@@ -108,10 +109,41 @@ fn a_new_revision_is_announced_and_asked_for_in_one_write() {
             needed: true,
             revision: "new".into(),
             flips: false,
+            repelled: false,
             stale_image: Some(StaleImage::AskAgain),
         }]
     );
     assert_eq!(pulls(&fleet, &"new".into(), false), []);
+}
+
+#[test]
+fn who_would_have_no_successor_is_announced_so_and_told_when_that_changes() {
+    let announced = |targeting, repelled| {
+        let told = Some(OtaCondition {
+            repelled,
+            ..condition(true, Some("new"), false)
+        });
+        let pod = Pod {
+            need_upgrade: told,
+            ..pod(PodRevision::Outdated, "new", None)
+        };
+        let mut fleet = fleet(pod, Readiness::Ready { since: EPOCH });
+        fleet.nodes[0].targeting = targeting;
+        let actions = announce(&fleet, &"new".into());
+        actions.into_iter().next().map(|action| match action {
+            Action::SetNeedUpgrade {
+                needed: true,
+                flips: false,
+                repelled,
+                ..
+            } => repelled,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(announced(Targeting::Run, false), None);
+    assert_eq!(announced(Targeting::Keep, false), Some(true));
+    assert_eq!(announced(Targeting::Keep, true), None);
+    assert_eq!(announced(Targeting::Run, true), Some(false));
 }
 
 #[test]

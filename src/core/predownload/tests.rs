@@ -43,6 +43,7 @@ fn image(status: bool, waits: bool, revision: &str) -> Option<OtaCondition> {
         status,
         revision: Some(revision.into()),
         waits,
+        repelled: false,
         failure: None,
     })
 }

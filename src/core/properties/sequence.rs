@@ -33,6 +33,7 @@ pub(super) fn waves() -> impl Random<std::sync::Arc<Waves>> {
             max_unavailable,
             soak: std::time::Duration::from_secs(soak),
             approve,
+            allow_empty: true,
         };
         let approval = |(wave, hash): (String, String)| Approval {
             wave: wave.as_str().into(),

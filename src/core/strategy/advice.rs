@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::Note;
+use super::read::quoted;
+use super::{Note, Share};
 use crate::core::fleet::Revision;
 use crate::core::names::{
     ANNOTATION_PREFIX, APPROVED_WAVES, DISRUPTION, FAILURE_THRESHOLD, FAILURE_WINDOW,
     IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE,
-    MAX_UNAVAILABLE, MIN_INTERVAL, ON_FAILURE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP,
+    MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE, ON_FAILURE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP,
     READY_SETTLE, REPLACE_BROKEN_FIRST, RESUME, ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY,
     UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
 };
@@ -66,6 +67,66 @@ pub(super) fn on_keys(annotations: &BTreeMap<String, String>) -> Vec<Note> {
         .map(Note::warning)
         .collect()
 }
+
+/// Settings whose values are numbers of nodes or percentages.
+const SHARES: &[&str] = &[
+    MAX_UNAVAILABLE,
+    MAX_SURGE,
+    PARTITION,
+    RAMP_UP,
+    FAILURE_THRESHOLD,
+    IMAGE_PREDOWNLOAD_PARALLELISM,
+];
+
+/// What a percentage above 100 comes to: OpenYurt takes it, and there is no more than everybody.
+pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note> {
+    let set = SHARES.iter().filter_map(|key| {
+        let text = annotations.get(*key)?;
+        let share: Share = text.parse().ok()?;
+        matches!(share, Share::Percent(101..)).then_some((key, quoted(text)))
+    });
+    let note =
+        |(key, text)| Note::advice(format!("{key} is {text}, which counts as 100%: all nodes"));
+    set.map(note).collect()
+}
+
+/// What to say of a DaemonSet that is not ours although its annotations look as if it should be; `None`: they do not, or
+/// the native controller replaces its pods.
+pub fn stray(
+    annotations: &BTreeMap<String, String>,
+    update_strategy: Option<&str>,
+) -> Option<String> {
+    let has = |key: &str| annotations.contains_key(key);
+    if update_strategy != Some(ON_DELETE) || has(UPDATE_STRATEGY) || has(UPGRADE_STRATEGY) {
+        return None;
+    }
+    let slips = annotations.keys().filter_map(|key| slip(key));
+    let settings = annotations.keys().filter(|key| is_setting(key));
+    let settings: Vec<&str> = settings.map(String::as_str).take(LIMIT).collect();
+    let mut parts: Vec<String> = slips.take(LIMIT).collect();
+    if !settings.is_empty() {
+        let has = if settings.len() == 1 { "has" } else { "have" };
+        parts.push(format!(
+            "{} {has} no effect without {UPDATE_STRATEGY}",
+            settings.join(", ")
+        ));
+    }
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{}: under {ON_DELETE} and without {UPDATE_STRATEGY} nobody replaces the pods of this DaemonSet",
+            parts.join("; ")
+        )
+    })
+}
+
+/// The same as [`advice`] of a DaemonSet that may be anybody's: a short name that only resembles one of ours is left alone.
+fn slip(key: &str) -> Option<String> {
+    let name = key.strip_prefix(ANNOTATION_PREFIX)?;
+    (name.len() >= LONG).then(|| advice(key)).flatten()
+}
+
+/// Names of at least so many letters are hardly alike by chance.
+const LONG: usize = 8;
 
 /// What to know of a `resume` that is not about the current revision.
 pub(super) fn on_resume(resume: &Revision, current: &Revision) -> Option<Note> {

@@ -78,6 +78,7 @@ pub fn read(source: &Source<'_>) -> Reading {
         Err(invalid) => Reading::Invalid(invalid),
         Ok(strategy) => {
             notes.extend(advice::on_keys(source.annotations));
+            notes.extend(advice::on_percentages(source.annotations));
             notes.extend(kruise::advice(source.annotations));
             Reading::Strategy { strategy, notes }
         }
@@ -395,7 +396,7 @@ pub(super) fn invalid(key: &str, value: &str, flaw: Flaw) -> Invalid {
 }
 
 /// At most [`QUOTED`] characters of it.
-pub(super) fn quoted(value: &str) -> String {
+pub(in crate::core) fn quoted(value: &str) -> String {
     match value.char_indices().nth(QUOTED) {
         None => value.into(),
         Some((end, _)) => format!("{}…", &value[..end]),
@@ -403,7 +404,7 @@ pub(super) fn quoted(value: &str) -> String {
 }
 
 impl Note {
-    fn advice(text: String) -> Self {
+    pub(super) fn advice(text: String) -> Self {
         Self {
             warning: false,
             text,

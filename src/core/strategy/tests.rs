@@ -249,7 +249,7 @@ fn max_unavailable_means_what_the_table_says() {
             .map(|text| (MAX_UNAVAILABLE, text))
             .into_iter()
             .collect();
-        let share = without_notes(rolling(&annotation)).max_unavailable;
+        let share = settings(rolling(&annotation)).0.max_unavailable;
         assert_eq!(share.resolve(nodes), expected, "{value:?} of {nodes}");
     }
 }
@@ -575,6 +575,89 @@ fn waves_are_yaml_or_json_with_selectors_in_either_form() {
     let approved: Vec<String> = waves.approved.iter().map(ToString::to_string).collect();
     assert_eq!(approved, ["field@abc", "canary@x"]);
     assert_eq!((waves.count(), waves.name(2)), (3, "rest"));
+}
+
+#[test]
+fn a_wave_may_say_that_it_may_be_empty() {
+    let read = |field: &str| {
+        let text = format!("[{{name: a, selector: x=y{field}}}]");
+        without_notes(rolling(&[(WAVES, &text)]))
+            .waves
+            .unwrap()
+            .list[0]
+            .allow_empty
+    };
+    assert_eq!(
+        ["", ", allowEmpty: true", ", allowEmpty: false"].map(read),
+        [false, true, false]
+    );
+    let text = "[{name: a, selector: x=y, allowEmpty: maybe}]";
+    let invalid = refusal(rolling(&[(WAVES, text)]));
+    assert_eq!(invalid.key, format!("{WAVES}[0].allowEmpty"));
+    assert!(invalid.why.ends_with("use true or false"), "{invalid}");
+}
+
+#[test]
+fn a_percentage_above_a_hundred_is_taken_and_told() {
+    for key in [MAX_UNAVAILABLE, MAX_SURGE, PARTITION] {
+        let note = only_note(rolling(&[(key, "150%")]));
+        assert_eq!(
+            note.text,
+            format!("{key} is 150%, which counts as 100%: all nodes")
+        );
+        assert!(!note.warning);
+    }
+    without_notes(rolling(&[(MAX_UNAVAILABLE, "100%")]));
+    without_notes(rolling(&[(MAX_UNAVAILABLE, "150")]));
+}
+
+#[test]
+fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_alone() {
+    #[track_caller]
+    fn case(annotations: &[(&str, &str)], expected: Option<&str>) {
+        let annotations = annotations
+            .iter()
+            .map(|(key, value)| (format!("apps.openyurt.io/{key}"), (*value).to_owned()));
+        let annotations = annotations.collect();
+        assert_eq!(stray(&annotations, Some("OnDelete")).as_deref(), expected);
+        assert_eq!(stray(&annotations, Some("RollingUpdate")), None);
+        assert_eq!(stray(&annotations, None), None);
+    }
+    let nobody = "under OnDelete and without apps.openyurt.io/update-strategy nobody replaces the pods of this DaemonSet";
+    case(
+        &[("update-stategy", "auto")],
+        Some(&format!(
+            "apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be meant: {nobody}"
+        )),
+    );
+    case(
+        &[("max-unavailable", "1"), ("partition", "1")],
+        Some(&format!(
+            "apps.openyurt.io/max-unavailable, apps.openyurt.io/partition have no effect without \
+             apps.openyurt.io/update-strategy: {nobody}"
+        )),
+    );
+    case(
+        &[("update-strategy", "auto"), ("max-unavailabel", "1")],
+        None,
+    );
+    // What OpenYurt itself, or anybody else, writes on DaemonSets.
+    for key in [
+        "nodepool",
+        "desired-nodepool",
+        "pool-name",
+        "pool-kind",
+        "binding",
+        "hold",
+        "config-hash",
+        "controller-revision-hash",
+        "image-pre-pull",
+        "image-pre-pull-revision",
+        "nodes",
+        "used",
+    ] {
+        case(&[(key, "x")], None);
+    }
 }
 
 #[test]

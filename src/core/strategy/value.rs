@@ -64,6 +64,8 @@ pub enum Expected {
     WaveSelector,
     /// Who lets a wave open.
     Approve,
+    /// Whether a wave may match no node.
+    AllowEmpty,
     /// Waves that may open.
     Approvals,
 }
@@ -124,9 +126,11 @@ impl fmt::Display for Expected {
                 "use the key of a node label such as topology.kubernetes.io/zone"
             }
             Self::Waves => {
-                "use a YAML or JSON list of {name, selector, maxUnavailable, soak, approve}"
+                "use a YAML or JSON list of {name, selector, maxUnavailable, soak, approve, allowEmpty}"
             }
-            Self::Wave => "use an object with name, selector, maxUnavailable, soak and approve",
+            Self::Wave => {
+                "use an object with name, selector, maxUnavailable, soak, approve and allowEmpty"
+            }
             Self::WaveName => {
                 "use at most 63 letters, digits, -, _ and ., and not rest, which is the name of the last wave"
             }
@@ -134,6 +138,7 @@ impl fmt::Display for Expected {
                 "use a label selector over nodes such as pool=canary, a LabelSelector object (matchLabels, matchExpressions), or {} for every node"
             }
             Self::Approve => "use manual, or leave it out",
+            Self::AllowEmpty => "use true or false",
             Self::Approvals => "use WAVE@HASH such as canary@5d4f8c7b9, separated by commas",
             Self::Count => "use a whole number from 1 upward",
             Self::Selector => {

@@ -22,7 +22,14 @@ const LIMIT: usize = 50;
 /// Nobody soaks longer; a longer value is more likely a wrong unit.
 const SOAK_LIMIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What an entry of the list may say.
-const FIELDS: [&str; 5] = ["name", "selector", "maxUnavailable", "soak", "approve"];
+const FIELDS: [&str; 6] = [
+    "name",
+    "selector",
+    "maxUnavailable",
+    "soak",
+    "approve",
+    "allowEmpty",
+];
 
 /// The waves of a DaemonSet, and which of them a person let pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +53,8 @@ pub struct Wave {
     pub soak: Duration,
     /// Whether a person has to approve it before it opens.
     pub approve: bool,
+    /// Whether it may match no node; otherwise that is taken for a mistake.
+    pub allow_empty: bool,
 }
 
 /// That a wave may open, for one revision.
@@ -203,6 +212,11 @@ impl<'a> Entry<'a> {
             "manual" => Ok(true),
             _ => Err(Flaw::Unknown(Expected::Approve)),
         };
+        let allow_empty = |text: &str| match text {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(Flaw::Unknown(Expected::AllowEmpty)),
+        };
         let soak = |text: &str| duration(text, SOAK_LIMIT);
         Ok(Wave {
             name: self
@@ -212,6 +226,7 @@ impl<'a> Entry<'a> {
             max_unavailable: self.text("maxUnavailable", share)?,
             soak: self.text("soak", soak)?.unwrap_or_default(),
             approve: self.text("approve", approve)?.unwrap_or_default(),
+            allow_empty: self.text("allowEmpty", allow_empty)?.unwrap_or_default(),
         })
     }
 

@@ -16,6 +16,7 @@ fn wave(name: &str) -> Wave {
         max_unavailable: None,
         soak: Duration::from_secs(100),
         approve: false,
+        allow_empty: true,
     }
 }
 

@@ -143,6 +143,10 @@ fn told(reason: &str) -> Option<&'static str> {
         "NativeControllerBehind" => {
             "The cloud has not taken over the last change of its DaemonSet yet: ask again in a moment."
         }
+        "UntoleratedTaint" => {
+            "kubectl describe node shows its taints, the template of the DaemonSet what it tolerates; without a pod \
+             nevertheless: --force"
+        }
         "NotOutdated" => "It runs the newest revision already, whatever was announced.",
         _ => return None,
     })

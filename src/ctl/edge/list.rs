@@ -79,7 +79,8 @@ pub(super) async fn upgradable(
         _ if rows.is_empty() => format!("{}{}", old(&pods), up_to_date(namespace, &pods)),
         _ => {
             let table = changes(&rows, output == Output::Wide, screen.colour);
-            format!("{}{table}\n{}", old(&pods), how(intent, &rows))
+            let refused = refused(&rows);
+            format!("{}{table}\n{refused}{}", old(&pods), how(intent, &rows))
         }
     };
     let _ = screen.print(&text);
@@ -119,6 +120,20 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
              announced (apps.openyurt.io/update-strategy: OTA).\n"
         ),
         _ => format!("Nothing waits to be upgraded{place}.\n"),
+    }
+}
+
+/// Which pods would have no successor.
+fn refused(rows: &[PodRow]) -> String {
+    let refused = rows.iter().filter(|row| row.update_refused.is_some());
+    let keys: Vec<String> = refused.map(|row| one_line(&row.key())).collect();
+    match keys.is_empty() {
+        true => String::new(),
+        false => format!(
+            "Refused without --force, because no new pod would come to this node (it has a taint of effect NoSchedule that \
+             the DaemonSet does not tolerate): {}\n\n",
+            keys.join(", ")
+        ),
     }
 }
 
@@ -226,10 +241,11 @@ fn since(row: &PodRow, now: Timestamp) -> String {
 }
 
 fn update(row: &PodRow) -> (String, Paint) {
-    match row.update {
-        Some("available") => ("available".to_owned(), Paint::Busy),
-        Some(_) => ("up to date".to_owned(), Paint::Good),
-        None => ("-".to_owned(), Paint::Plain),
+    match (row.update, row.update_refused) {
+        (Some("available"), Some(why)) => (format!("refused: {why}"), Paint::Bad),
+        (Some("available"), None) => ("available".to_owned(), Paint::Busy),
+        (Some(_), _) => ("up to date".to_owned(), Paint::Good),
+        (None, _) => ("-".to_owned(), Paint::Plain),
     }
 }
 

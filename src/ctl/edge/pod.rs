@@ -5,7 +5,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::api::{Condition, nullable};
-use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_IMAGE_FAIL, REVISION_HASH_LABEL};
+use crate::core::names::{
+    POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_IMAGE_FAIL, REVISION_HASH_LABEL, UNTOLERATED_TAINT,
+};
 use crate::core::revision_in;
 
 /// The part of a pod that is shown or followed.
@@ -259,6 +261,13 @@ impl Pod {
             "False" => Some(Update::UpToDate),
             _ => None,
         }
+    }
+
+    /// Why what waits is refused unless it is forced, in a word; `None` when it is not.
+    pub(super) fn refused(&self) -> Option<&'static str> {
+        let condition = self.condition(POD_NEED_UPGRADE)?;
+        let is_repelled = is_true(condition) && condition.reason == UNTOLERATED_TAINT;
+        is_repelled.then_some(UNTOLERATED_TAINT)
     }
 
     /// Hash of the revision it should run, as the one who announces upgrades counts.

@@ -13,7 +13,8 @@ use crate::ctl::age;
 pub(crate) const FIELDS: &str = "\
 Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
   of a pod        namespace, name, node, daemonSet, ready, readyContainers, problem, terminating, created, revision,
-                  update (available or upToDate), target (the revision announced), newRevision,
+                  update (available or upToDate), updateRefused (UntoleratedTaint: no new pod would come to the
+                  node, so an upgrade is refused without --force; null where it is not), target (the revision announced), newRevision,
                   imageReady (pulled, pulling, failed or stale), imageReadyMessage, containers,
                   cacheAgeSeconds (how old this is; null when the server does not tell)
   of a container  name, init, image, newImage
@@ -47,6 +48,8 @@ pub struct PodRow {
     pub revision: Option<String>,
     /// `available` or `upToDate`; `null` when nobody said.
     pub update: Option<&'static str>,
+    /// `UntoleratedTaint`: an upgrade is refused without `--force`, because no new pod would come; `null` where it is not.
+    pub update_refused: Option<&'static str>,
     /// The revision it should run, as announced.
     pub target: Option<String>,
     /// Hash of the revision an upgrade brings; `null` unless the server tells.
@@ -113,6 +116,7 @@ impl PodRow {
             created: pod.created().map(age::instant),
             revision: pod.revision().map(str::to_owned),
             update: pod.update().map(super::pod::Update::word),
+            update_refused: pod.refused(),
             target: pod.target().map(str::to_owned),
             new_revision: upgrade.and_then(|told| told.revision.clone()),
             image_ready: images.as_ref().map(Images::word),

@@ -84,8 +84,33 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
             Some(invalid) => format!("{invalid}."),
             None => String::new(),
         },
+        Verdict::UntoleratedTaint => cure_repelled(picture, position, None),
         Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
     }
+}
+
+/// The way on where no other pod would come.
+pub(in crate::ctl) fn cure_repelled(
+    picture: &Picture,
+    position: usize,
+    obstacle: Option<&Obstacle>,
+) -> String {
+    let node = &picture.fleet.nodes[position].name;
+    let (tolerates, removes) = match obstacle {
+        Some(Obstacle::Taint(taint)) => (
+            format!("tolerates {taint}"),
+            format!("kubectl taint node {node} {taint}-"),
+        ),
+        _ => (
+            "tolerates the taint".to_owned(),
+            format!("kubectl describe node {node} shows it"),
+        ),
+    };
+    let turn = match picture.strategy.mode {
+        Mode::Ota => "Its owner can upgrade it",
+        Mode::AdvancedRollingUpdate => "It has its turn",
+    };
+    format!("{turn} when the node loses the taint ({removes}) or the template {tolerates}.")
 }
 
 fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {

@@ -511,6 +511,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
             max_unavailable: own,
             soak: Duration::ZERO,
             approve: false,
+            allow_empty: true,
         };
         let (list, approved) = (vec![wave], Vec::new());
         picture.strategy.waves = Some(Arc::new(Waves { list, approved }));

@@ -11,6 +11,9 @@ use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
 use crate::ctl::near::{near, suggestion};
 
+/// What stands before a setting that would be taken away.
+pub(super) const UNSET: &str = "without ";
+
 /// The annotation by which `kubectl rollout restart` changes a template.
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
@@ -140,7 +143,7 @@ impl Change {
             let key = key.trim_start_matches(ANNOTATION_PREFIX);
             match value {
                 Some(value) => format!("{key}={value}"),
-                None => format!("without {key}"),
+                None => format!("{UNSET}{key}"),
             }
         };
         let image = |(name, image): &(Option<String>, String)| match name {

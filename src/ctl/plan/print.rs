@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::change::UNSET;
 use super::row::{Manner, PlanRow, StepRow};
 use crate::ctl::row::plural;
 use crate::ctl::table::{Paint, Table};
@@ -28,14 +29,22 @@ pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
     text
 }
 
+/// What would be changed: ` with a=1, b=2 without c`.
+fn changes(change: &[String]) -> String {
+    let set = change.iter().map(String::as_str);
+    let (unset, set): (Vec<&str>, Vec<&str>) = set.partition(|word| word.starts_with(UNSET));
+    let unset: Vec<&str> = unset.iter().map(|word| &word[UNSET.len()..]).collect();
+    let with = [(" with ", set), (" without ", unset)];
+    let with = with.into_iter().filter(|(_, words)| !words.is_empty());
+    with.map(|(with, words)| format!("{with}{}", words.join(", ")))
+        .collect()
+}
+
 fn head(row: &PlanRow) -> String {
     // Writing to a String cannot fail.
     let mut text = String::new();
     let key = format!("{}/{}", row.namespace, row.name);
-    let with = match row.change.is_empty() {
-        true => String::new(),
-        false => format!(" with {}", row.change.join(", ")),
-    };
+    let with = changes(&row.change);
     if row.steps.is_empty() {
         let _ = writeln!(text, "{key}{with}: nothing would be replaced.");
     } else {

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::reason::Reason;
 use super::text::{self, Verb};
-use crate::core::names::PULL_IMAGE_FAIL;
+use crate::core::names::{PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{Condition, Facts, Pod, PodKey};
 
@@ -38,6 +38,7 @@ pub(super) fn precheck<'a>(verb: Verb, node: &str, pod: &'a Pod) -> Result<Owner
         return Err(verb.not_upgradable(key, Reason::NotUpgradable));
     }
     if verb == (Verb::Upgrade { force: false }) {
+        check_node(key, facts)?;
         check_image(key, facts)?;
     }
     owner(verb, node, pod)
@@ -46,6 +47,12 @@ pub(super) fn precheck<'a>(verb: Verb, node: &str, pod: &'a Pod) -> Result<Owner
 /// Whether a new version waits for the pod, as far as its conditions say.
 pub(super) fn needs_upgrade(facts: &Facts) -> bool {
     facts.need_upgrade.as_ref().is_some_and(Condition::is_true)
+}
+
+/// Whether no other pod would come to this node if this one went: the controller, which sees the node, says so in the reason.
+pub(super) fn is_repelled(facts: &Facts) -> bool {
+    let announced = facts.need_upgrade.as_ref();
+    announced.is_some_and(|told| told.is_true() && told.reason == UNTOLERATED_TAINT)
 }
 
 /// The pre-pull that counts: one of another revision than the one that waits is stale, and nobody's concern.
@@ -61,6 +68,14 @@ pub(super) fn image_of(facts: &Facts) -> Option<&Condition> {
 /// Whether that is a pull that failed, rather than one that is on its way.
 pub(super) fn is_failed(image: &Condition) -> bool {
     !image.is_true() && image.reason == PULL_IMAGE_FAIL
+}
+
+/// A node without any pod is worse than one with an old pod.
+fn check_node(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
+    match is_repelled(facts) {
+        true => Err(text::repelled(key)),
+        false => Ok(()),
+    }
 }
 
 /// A pull is optional until it is asked for.

@@ -1,5 +1,7 @@
 //! The word in `X-OTA-Reason`: what a program reads where OpenYurt says 403 and 500 to many different things.
 
+use crate::core::names::UNTOLERATED_TAINT;
+
 /// Why an action was answered as it was. The list is closed: a new reason is a new variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
@@ -31,6 +33,8 @@ pub(super) enum Reason {
     NativeControllerBehind,
     /// 403: the pod runs the current revision, whatever its condition says.
     NotOutdated,
+    /// 409: no other pod would come to this node.
+    UntoleratedTaint,
     /// 403: the images that were asked for are not there yet.
     ImageNotReady,
     /// 403: pulling the images failed.
@@ -77,6 +81,7 @@ impl Reason {
             Self::Paused => "Paused",
             Self::NativeControllerBehind => "NativeControllerBehind",
             Self::NotOutdated => "NotOutdated",
+            Self::UntoleratedTaint => UNTOLERATED_TAINT,
             Self::ImageNotReady => "ImageNotReady",
             Self::ImagePullFailed => "ImagePullFailed",
             Self::NoOwner => "NoOwner",

@@ -116,6 +116,18 @@ pub(super) fn image_not_ready(key: &PodKey, image: &Condition, failed: bool) -> 
     answer(StatusCode::FORBIDDEN, reason, text)
 }
 
+/// What keeps the next pod away from this node, for whoever wanted to replace the one that is there.
+pub(super) const REPELLED: &str = "this node has a taint of effect NoSchedule that its DaemonSet does not tolerate, so no new pod would come";
+
+/// Beside OpenYurt's rows: there would be no pod afterwards.
+pub(super) fn repelled(key: &PodKey) -> Answer {
+    let text = format!(
+        "Pre check update pod failed, Pod: {key} is not replaced: {REPELLED}. Take the taint away first, or ask for the \
+         upgrade with ?force=true to be left without a pod."
+    );
+    answer(StatusCode::CONFLICT, Reason::UntoleratedTaint, text)
+}
+
 /// 7: nobody would make it again.
 pub(super) fn no_owner() -> Answer {
     let text = "Pod has no owner references";

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::precheck::{image_of, needs_upgrade};
+use super::precheck::{image_of, is_repelled, needs_upgrade};
 use super::reason::Reason;
 use super::{Actions, Answer, Pod, text};
 use crate::api::{ControllerRevision, nullable};
@@ -170,6 +170,10 @@ impl Actions {
             "revision": facts.need_upgrade.as_ref().and_then(|condition| condition.hash()),
             "containers": containers(pod, new.as_deref()),
             "imageReady": image,
+            "refused": is_repelled(facts).then(|| json!({
+                "reason": Reason::UntoleratedTaint.word(),
+                "message": text::REPELLED,
+            })),
             "deleting": facts.deleting,
         })
     }

@@ -353,7 +353,7 @@ fn settled(look: &Look) -> Option<Ending> {
         // Nodes that returned a moment ago are about to follow.
         _ if look.is_settling() => None,
         Phase::Complete { offline, .. } if *complete => Some(Ending::Complete(offline)),
-        Phase::Stalled(_) => Some(Ending::Stopped(words.clone())),
+        Phase::Stalled(_) | Phase::Invalid => Some(Ending::Stopped(words.clone())),
         Phase::AwaitingOwners => Some(Ending::Announced),
         _ => None,
     }

@@ -171,6 +171,20 @@ fn row_6_images_that_were_asked_for() {
 }
 
 #[test]
+fn a_pod_without_a_successor_goes_only_when_that_is_forced() {
+    let pod = pod(|pod| {
+        condition(pod, "PodNeedUpgrade", "True", "UntoleratedTaint", NEW);
+        pulls(pod, "False", "WaitPullImage", NEW);
+    });
+    let text = "Pre check update pod failed, Pod: default/web-bwzss is not replaced: this node has a taint of effect \
+                NoSchedule that its DaemonSet does not tolerate, so no new pod would come. Take the taint away first, or ask \
+                for the upgrade with ?force=true to be left without a pod.";
+    refused(UPGRADE, &pod, 409, Reason::UntoleratedTaint, text);
+    assert!(precheck(FORCED, "n1", &pod).is_ok());
+    assert!(precheck(Verb::ImagePull, "n1", &pod).is_ok());
+}
+
+#[test]
 fn an_old_condition_without_a_hash_blocks_nothing_that_was_pulled() {
     let pod = pod(|pod| {
         condition(pod, "PodNeedUpgrade", "True", "", "");

@@ -1,0 +1,153 @@
+//! Which selectors match nobody, and what is said of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::core::strategy::Wave;
+use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::{Phase, Plan, Pod, Targeting, Verdict, decide};
+
+fn selecting(query: &str) -> Strategy {
+    Strategy {
+        selector: Some(Selector::from_query(query).unwrap()),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+fn waves(queries: &[(&str, bool)]) -> Strategy {
+    let wave = |(query, allow_empty): &(&str, bool)| Wave {
+        name: format!("w-{}", query.replace('=', "-")).into(),
+        selector: Selector::from_query(query).unwrap(),
+        max_unavailable: None,
+        soak: Duration::ZERO,
+        approve: false,
+        allow_empty: *allow_empty,
+    };
+    Strategy {
+        waves: Some(Arc::new(Waves {
+            list: queries.iter().map(wave).collect(),
+            approved: Vec::new(),
+        })),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+/// Nodes in these pools, each with a pod.
+fn pools(pods: &[(&str, Pod)]) -> Fleet {
+    let nodes = (1..).zip(pods).map(|(number, (pool, pod))| {
+        node(&format!("n{number}"), pod.clone()).labelled("pool", pool)
+    });
+    fleet(nodes.collect())
+}
+
+fn outdated() -> Fleet {
+    pools(&[("canary", old(1)), ("field", old(1)), ("field", current(2))])
+}
+
+fn decided(strategy: &Strategy, fleet: &Fleet) -> Plan {
+    decide(strategy, fleet, at(1_000))
+}
+
+/// What is said of the setting; empty when it is fine.
+fn said(strategy: &Strategy, fleet: &Fleet) -> String {
+    let plan = decided(strategy, fleet);
+    assert_eq!(plan.invalid.is_some(), plan.phase == Phase::Invalid);
+    if plan.invalid.is_some() {
+        assert_eq!(plan.actions, []);
+    }
+    plan.invalid
+        .map(|invalid| invalid.to_string())
+        .unwrap_or_default()
+}
+
+#[test]
+fn a_selector_of_nobody_stops_everything_and_names_what_looks_similar() {
+    assert_eq!(
+        said(&selecting("pool=canray"), &outdated()),
+        "apps.openyurt.io/selector is \"pool=canray\", which matches none of the 3 nodes where a pod belongs; labels that \
+         look similar: pool=canary, pool=field; correct it, remove it, or label nodes"
+    );
+    let verdicts = decided(&selecting("pool=canray"), &outdated()).verdicts;
+    assert_eq!(
+        verdicts,
+        [Verdict::Invalid, Verdict::Invalid, Verdict::Done]
+    );
+}
+
+#[test]
+fn a_key_that_is_nearly_right_is_recognised() {
+    #[track_caller]
+    fn case(query: &str, similar: &str) {
+        let said = said(&selecting(query), &outdated());
+        assert!(said.contains(similar), "{said}");
+    }
+    case("pol=canary", "look similar: pool=canary, pool=field;");
+    case("Pool=field", "look similar: pool=field, pool=canary;");
+    case("zone=a", "; none of their labels looks similar;");
+    case(
+        "pool=canary,zone=a",
+        "; none of their labels looks similar;",
+    );
+    case(
+        "pool=canary,pool!=canary",
+        "each of its parts matches some of them, but no node matches all",
+    );
+}
+
+#[test]
+fn who_is_away_or_kept_belongs_to_a_selector_and_a_wave() {
+    let mut away = outdated();
+    away.nodes[0] = away.nodes[0].clone().away();
+    assert_eq!(said(&selecting("pool=canary"), &away), "");
+    let strategy = Strategy {
+        selector: Some(Selector::from_query("pool=field").unwrap()),
+        ..waves(&[("pool=canary", false)])
+    };
+    assert_eq!(said(&strategy, &outdated()), "");
+}
+
+#[test]
+fn a_wave_of_nobody_stops_everything_unless_it_may_be_empty() {
+    assert_eq!(
+        said(
+            &waves(&[("pool=canary", false), ("pool=plot", false)]),
+            &outdated()
+        ),
+        "apps.openyurt.io/waves[1].selector is \"pool=plot\", which matches none of the 3 nodes where a pod belongs; labels \
+         that look similar: pool=field, pool=canary, so wave w-pool-plot would have nobody; correct it, label nodes, or say \
+         allowEmpty: true in that wave"
+    );
+    assert_eq!(
+        said(
+            &waves(&[("pool=canary", false), ("pool=plot", true)]),
+            &outdated()
+        ),
+        ""
+    );
+    assert_eq!(
+        said(
+            &waves(&[("pool", false), ("pool=field", false)]),
+            &outdated()
+        ),
+        "apps.openyurt.io/waves[1].selector is \"pool=field\", which matches only nodes that earlier waves have (n2 is in \
+         w-pool), so wave w-pool-field would have nobody; correct it, label nodes, or say allowEmpty: true in that wave"
+    );
+}
+
+#[test]
+fn where_nobody_is_outdated_or_no_pod_belongs_nothing_is_wrong() {
+    let done = pools(&[("canary", current(2)), ("field", current(2))]);
+    assert_eq!(said(&selecting("pool=nope"), &done), "");
+    assert_eq!(said(&selecting("pool=nope"), &fleet(Vec::new())), "");
+    let mut foreign = outdated();
+    for node in &mut foreign.nodes {
+        node.targeting = Targeting::No;
+    }
+    assert_eq!(said(&selecting("pool=nope"), &foreign), "");
+    let ota = Strategy {
+        mode: Mode::Ota,
+        ..selecting("pool=nope")
+    };
+    assert_eq!(said(&ota, &outdated()), "");
+}

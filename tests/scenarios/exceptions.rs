@@ -1,0 +1,156 @@
+//! Who is left out although nobody asked for it, and settings that select nobody or do nothing.
+
+use serde_json::json;
+
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::said::{says, started};
+use crate::support::story::{Story, Writes};
+use crate::support::suite::scenarios;
+
+/// A taint that no template here tolerates, of this effect.
+fn tainted(effect: &str) -> serde_json::Value {
+    json!({ "spec": { "taints": [{ "key": "site", "value": "closed", "effect": effect }] } })
+}
+
+/// No taint any more.
+fn untainted() -> serde_json::Value {
+    json!({ "spec": { "taints": null } })
+}
+
+/// What an agent says where no other pod would come.
+const NONE_WOULD_COME: &str = "Pre check update pod failed, Pod: {ns}/{pod} is not replaced: this node has a taint of effect \
+    NoSchedule that its DaemonSet does not tolerate, so no new pod would come. Take the taint away first, or ask for the upgrade \
+    with ?force=true to be left without a pod.";
+
+/// Nodes are told apart by this label.
+fn pool(name: &str) -> serde_json::Value {
+    json!({ "metadata": { "labels": { "pool": name } } })
+}
+
+/// A fleet in these pools with these waves.
+fn pooled(pools: &[&str], waves: &str) -> Story {
+    let story = Story::on(pools.len()).with(Daemon::new().annotate("waves", waves));
+    let pools = (1..).zip(pools);
+    pools.fold(story, |story, (node, name)| {
+        story.patch_node(node, pool(name))
+    })
+}
+
+scenarios! {
+    fn x04_given_an_untolerated_taint_then_the_old_pod_stays_and_complete_names_the_node(pace) {
+        let named = Story::on(3)
+            .patch_node(2, tainted("NoSchedule"))
+            .image(NEW)
+            .until(replaced([1, 3]).and(condition("RolloutComplete", "True", "complete except untolerated taint: 1 (")))
+            .throughout(untouched([2]).and(deletions(2)), pace.pick(3600, 5))
+            // Of the current revision it is no exception.
+            .image(OLD)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .until(never_says("RolloutComplete", "untolerated"))
+            .image(NEW)
+            .until(condition("RolloutComplete", "True", "untolerated taint: 1 ("))
+            .expect(untouched([2]))
+            .patch_node(2, untainted())
+            .until(converged().and(never_says("RolloutComplete", "except")));
+        // A node that is tainted in the middle leaves nobody waiting.
+        let halfway = Story::on(3)
+            .offline([3])
+            .image(NEW)
+            .until(replaced([1, 2]).and(condition("RolloutComplete", "True", "offline: 1")))
+            .patch_node(3, tainted("NoSchedule"))
+            .until(condition("RolloutComplete", "True", "complete except untolerated taint: 1 ("));
+        // A cordon keeps no pod of a DaemonSet away.
+        let cordoned = Story::on(2)
+            .patch_node(1, json!({ "spec": { "unschedulable": true } }))
+            .image(NEW)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")));
+        vec![named, halfway, cordoned]
+    }
+
+    fn x05_given_ota_and_a_node_to_which_no_other_pod_would_come_then_its_agent_refuses_unless_forced(pace) {
+        let waits = || {
+            Story::on(2)
+                .with(Daemon::new().strategy("OTA"))
+                .writing(Writes::Conditions)
+                .only_wished()
+                .until(need_upgrade(1..=2, false))
+                .agent(1)
+                .patch_node(1, tainted("NoSchedule"))
+                .image(NEW)
+                .until(need_upgrade(1..=2, true))
+                .until(announced_because(1, "UntoleratedTaint").and(announced_because(2, "")))
+        };
+        let freed = waits()
+            .post_until(1, "upgrade", says(409, NONE_WOULD_COME).because("UntoleratedTaint"))
+            .throughout(untouched(1..=2), pace.pick(600, 5))
+            .patch_node(1, untainted())
+            .until(need_upgrade([1], true).and(announced_because(1, "")))
+            .post_until(1, "upgrade", started())
+            .until(runs_current(1));
+        let forced = waits()
+            .post_until(1, "upgrade", says(409, NONE_WOULD_COME).because("UntoleratedTaint"))
+            .excuse(1)
+            .post(1, "upgrade?force=true", started())
+            .until(pods(1));
+        vec![freed, forced]
+    }
+
+    fn x07_given_a_selector_of_nobody_then_nothing_is_touched_before_a_node_has_such_a_label(pace) {
+        Story::on(3)
+            .with(Daemon::new().annotate("selector", "pool=canray"))
+            .patch_node(1, pool("canary"))
+            .image(NEW)
+            .until(condition(
+                "InvalidSettings",
+                "True",
+                "matches none of the 3 nodes where a pod belongs; labels that look similar: pool=canary;",
+            ))
+            .throughout(untouched(1..=3).and(one_event("Warning", "matches none of")), pace.pick(3600, 5))
+            .pod_writes(0)
+            .patch_node(2, pool("canray"))
+            .until(replaced([2]).and(condition("RolloutComplete", "True", "not selected: 2")))
+            .until(not_condition("InvalidSettings"))
+            .expect(untouched([1, 3]))
+    }
+
+    fn x07_given_a_wave_of_nobody_then_no_wave_opens_unless_it_may_be_empty(pace) {
+        let typed = pooled(&["canary", "field", "field"], "[{name: canary, selector: pool=canray}]")
+            .image(NEW)
+            .until(condition("InvalidSettings", "True", "so wave canary would have nobody"))
+            .throughout(untouched(1..=3).and(one_event("Warning", "matches none of")), pace.pick(3600, 5))
+            .pod_writes(0)
+            .annotate("waves", "[{name: canary, selector: pool=canray, allowEmpty: true}]")
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")));
+        // One that loses its nodes falls under the rule with the next revision, and what is complete stays so.
+        let lost = pooled(&["canary", "field"], "[{name: canary, selector: pool=canary}]")
+            .image(NEW)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .patch_node(1, pool("field"))
+            .throughout(condition("RolloutComplete", "True", ": complete"), pace.pick(600, 5))
+            .remember()
+            .image(NEWER)
+            .until(condition("InvalidSettings", "True", "matches none of the 2 nodes"))
+            .throughout(untouched(1..=2), pace.pick(600, 5))
+            .patch_node(2, pool("canary"))
+            .until(converged().and(group_by_group([vec![2], vec![1]])));
+        vec![typed, lost]
+    }
+
+    fn x08_given_settings_that_do_nothing_on_an_ondelete_daemonset_then_one_event_says_so(pace) {
+        let slip = Story::on(2)
+            .with(Daemon::plain().annotate("update-stategy", "AdvancedRollingUpdate").annotate("max-unavailable", "1"))
+            .until(event("Warning", "update-strategy may be meant"))
+            .image(NEW)
+            .throughout(untouched(1..=2).and(one_event("Warning", "nobody replaces the pods")), pace.pick(3600, 5))
+            .pod_writes(0)
+            .annotate("update-strategy", "AdvancedRollingUpdate")
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")));
+        // Annotations of the family that are not ours.
+        let others = Story::on(1)
+            .with(Daemon::plain().annotate("nodepool", "hangzhou").annotate("binding", "true"))
+            .image(NEW)
+            .throughout(untouched([1]).and(at_most_events("Warning", "", 0)), pace.pick(600, 5));
+        vec![slip, others]
+    }
+}
