@@ -245,7 +245,7 @@ fn after_pause(picture: &Picture) -> String {
     let mut text = match counts.outdated {
         0 if counts.kept > 0 => format!(
             " No node would be replaced now ({}); a new revision will wait.",
-            counts.exceptions()
+            picture.plan.exceptions(&picture.fleet)
         ),
         0 => " No node that is online is outdated now; a new revision will wait.".to_owned(),
         left => format!(
