@@ -109,7 +109,7 @@ patches:
 ${OVERLAY_PATCHES:-}
 END_OF_OVERLAY
   kubectl apply -k "$dir/overlay" > /dev/null
-  add_components agent-bound-to-node
+  add_components agent-bound-to-node max-surge pre-pull
 }
 add_components() { # NAMES
   local name
@@ -119,6 +119,7 @@ run_controller() {
   local token
   kubectl apply -f manifests/base/namespace.yaml > /dev/null
   kubectl apply -k manifests/base/rbac > /dev/null
+  add_components max-surge pre-pull
   token=$(kubectl -n yurt-ds create token yurt-ds-controller --duration 1h)
   cat > "$dir/controller.yaml" <<END_OF_KUBECONFIG
 apiVersion: v1

@@ -1,21 +1,24 @@
 //! What the controller may do, asked at the start instead of found out in the middle of a rollout.
 //!
-//! [`NEEDED`] is the one list: the check below walks it, and a test compares it with `manifests/base/rbac`, both ways.
+//! [`NEEDED`] is the one list: the check below walks it, and a test compares it with `manifests/base/rbac`, both ways. [`EXTRA`] is
+//! what only some settings need, compared with `manifests/components`: whoever may make pods can run anything anywhere.
 
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::events::{Events, Severity, Subject};
 use super::metrics::Metrics;
+use crate::api::DaemonSet;
 use crate::client::{CallError, WRITE_DEADLINE, within};
-use crate::core::names;
+use crate::core::{Reading, RollingUpdateType, Strategy, names};
+use crate::index::{Index, SetKey};
 
 /// Reason of the Event about it.
 pub const PERMISSION_MISSING: &str = "PermissionMissing";
@@ -70,7 +73,7 @@ const fn lease(scope: Scope, verb: &'static str) -> Permission {
 }
 
 /// Everything the controller asks of the API server, and nothing else.
-pub const NEEDED: [Permission; 24] = [
+pub const NEEDED: [Permission; 22] = [
     // What is to be rolled out, and the conditions that tools wait for.
     cluster("apps", "daemonsets", "get"),
     cluster("apps", "daemonsets", "list"),
@@ -90,13 +93,10 @@ pub const NEEDED: [Permission; 24] = [
     cluster("", "pods", "delete"),
     // With disruption: evict, instead of deleting it.
     cluster("", "pods/eviction", "create"),
-    // With max-surge the new pod is made here, and handed over to the DaemonSet.
-    cluster("", "pods", "create"),
     cluster("", "pods", "patch"),
     cluster("", "pods/status", "patch"),
     cluster("events.k8s.io", "events", "create"),
-    // Image pre-pull: a Job on the node, and why it has no pod if it gets none.
-    cluster("batch", "jobs", "create"),
+    // Image pre-pull: the Jobs on nodes, and why one has no pod if it gets none.
     cluster("batch", "jobs", "list"),
     cluster("batch", "jobs", "watch"),
     cluster("batch", "jobs", "delete"),
@@ -109,7 +109,64 @@ pub const NEEDED: [Permission; 24] = [
 pub const NEEDED_FOR_ELECTION: [Permission; 2] =
     [lease(Scope::Lease, "get"), lease(Scope::Lease, "update")];
 
+/// A permission that only some settings need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extra {
+    /// What they need.
+    pub permission: Permission,
+    /// The settings.
+    pub setting: &'static str,
+    /// The manifests that grant it.
+    pub component: &'static str,
+}
+
+/// With max-surge the new pod is made here, and handed over to the DaemonSet.
+pub const SURGE: Extra = Extra {
+    permission: cluster("", "pods", "create"),
+    setting: "max-surge",
+    component: "manifests/components/max-surge",
+};
+
+/// Image pre-pull: a Job on the node.
+pub const PRE_PULL: Extra = Extra {
+    permission: cluster("batch", "jobs", "create"),
+    setting: "pulling images ahead",
+    component: "manifests/components/pre-pull",
+};
+
+/// What settings add.
+pub const EXTRA: [Extra; 2] = [SURGE, PRE_PULL];
+
+impl Extra {
+    /// Whether a DaemonSet with this strategy needs it. That owners may ask for images is no use of a setting: they are told
+    /// what is missing when they do.
+    fn is_for(&self, strategy: &Strategy) -> bool {
+        match *self {
+            SURGE => !strategy.max_surge.is_zero(),
+            _ => match strategy.image_predownload_parallelism {
+                Some(nodes) => !nodes.is_zero(),
+                None => strategy.rolling_update_type == RollingUpdateType::InPlaceIfPossible,
+            },
+        }
+    }
+}
+
+/// What grants a permission.
+pub fn granted_by(verb: &str, resource: &str) -> &'static str {
+    let is_meant = |extra: &&Extra| {
+        let needed = extra.permission;
+        (needed.verb, needed.resource) == (verb, resource)
+    };
+    let extra = EXTRA.iter().find(is_meant);
+    extra.map_or("manifests/base/rbac", |extra| extra.component)
+}
+
 impl Permission {
+    /// Verb, resource and group in words.
+    fn describe(&self) -> String {
+        format!("{} {}", self.verb, self.resource_and_group())
+    }
+
     /// Resource and group as kubectl writes them.
     pub fn resource_and_group(&self) -> String {
         match self.group {
@@ -143,33 +200,87 @@ impl Permission {
     }
 }
 
-/// Asks for every permission, each until there is an answer; logs and counts what is missing.
+/// What the service account lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// Of what is always needed.
+    always: Vec<Permission>,
+    /// Of what settings need, with the DaemonSets that have those settings.
+    for_settings: Vec<(Extra, Vec<SetKey>)>,
+}
+
+/// Asks for every permission, each until there is an answer; logs and counts what is missing. What only settings need is missing
+/// when a DaemonSet has them.
 pub async fn missing(
     client: &Client,
     lease_namespace: &str,
     elects: bool,
     metrics: &Metrics,
-) -> Vec<Permission> {
-    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let mut missing = Vec::new();
+) -> Missing {
+    let mut missing = Missing::default();
     for permission in needed(elects) {
-        let allowed = loop {
-            let review = permission.review(lease_namespace);
-            match ask(&api, &review).await {
-                Ok(allowed) => break allowed,
-                Err(error) => debug!(%error, "Cannot ask for permissions yet"),
+        if !is_granted(client, lease_namespace, permission).await {
+            note(permission, metrics);
+            missing.always.push(permission);
+        }
+    }
+    for extra in EXTRA {
+        if !is_granted(client, lease_namespace, extra.permission).await {
+            let users = users(client, extra).await;
+            if !users.is_empty() {
+                note(extra.permission, metrics);
+                missing.for_settings.push((extra, users));
             }
-            sleep(PAUSE).await;
-        };
-        let resource = permission.resource_and_group();
-        if !allowed {
-            let verb = permission.verb;
-            warn!(verb, %resource, "The service account lacks a permission");
-            metrics.permission_missing(verb, &resource, true);
-            missing.push(permission);
         }
     }
     missing
+}
+
+fn note(permission: Permission, metrics: &Metrics) {
+    let (verb, resource) = (permission.verb, permission.resource_and_group());
+    warn!(verb, %resource, "The service account lacks a permission");
+    metrics.permission_missing(verb, &resource, true);
+}
+
+async fn is_granted(client: &Client, lease_namespace: &str, permission: Permission) -> bool {
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let review = permission.review(lease_namespace);
+    let ask = || {
+        within(WRITE_DEADLINE, async {
+            api.create(&PostParams::default(), &review).await
+        })
+    };
+    let answer = until_answered(ask).await;
+    answer.status.is_some_and(|status| status.allowed)
+}
+
+/// The DaemonSets whose settings need it, at this moment. Who gets such a setting later is told when it is used.
+async fn users(client: &Client, extra: Extra) -> Vec<SetKey> {
+    let api: Api<DaemonSet> = Api::all(client.clone());
+    let params = ListParams::default();
+    let list = || within(WRITE_DEADLINE, async { api.list(&params).await });
+    let sets = until_answered(list).await.items;
+    let mut index = Index::default();
+    for set in &sets {
+        index.apply_set(set);
+    }
+    let keys = sets.iter().filter_map(|set| SetKey::of(&set.metadata));
+    let needs = |key: &SetKey| match index.reading(key) {
+        Some(Reading::Strategy { strategy, .. }) => extra.is_for(strategy),
+        _ => false,
+    };
+    keys.filter(needs).collect()
+}
+
+/// The first answer.
+async fn until_answered<T, F: Future<Output = Result<T, CallError>>>(call: impl Fn() -> F) -> T {
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(error) => debug!(%error, "Cannot ask for permissions yet"),
+        }
+        sleep(PAUSE).await;
+    }
 }
 
 /// What is needed, with or without an election.
@@ -183,29 +294,34 @@ pub fn needed(elects: bool) -> Vec<Permission> {
     needed
 }
 
-async fn ask(
-    api: &Api<SelfSubjectAccessReview>,
-    review: &SelfSubjectAccessReview,
-) -> Result<bool, CallError> {
-    let answer = within(WRITE_DEADLINE, api.create(&PostParams::default(), review)).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
-}
-
-/// One Warning Event that names them all.
-pub fn report(missing: &[Permission], lease_namespace: &str, events: &Events) {
-    if missing.is_empty() {
-        return;
+/// One Warning Event that names them all, and the settings that are in use without what they need.
+pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
+    let mut sentences = Vec::new();
+    if !missing.always.is_empty() {
+        let names: Vec<String> = missing.always.iter().map(Permission::describe).collect();
+        sentences.push(format!(
+            "The controller's service account lacks: {}. Apply manifests/base/rbac of this version.",
+            names.join(", ")
+        ));
     }
-    let names: Vec<String> = missing
-        .iter()
-        .map(|permission| format!("{} {}", permission.verb, permission.resource_and_group()))
-        .collect();
-    let note = format!(
-        "The controller's service account lacks: {}. Apply manifests/base/rbac of this version.",
-        names.join(", ")
-    );
-    let about = Subject::lease(lease_namespace);
-    events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
+    for (extra, users) in &missing.for_settings {
+        let first = users.first().map(ToString::to_string).unwrap_or_default();
+        let more = match users.len() {
+            0 | 1 => String::new(),
+            users => format!(" and {} more", users - 1),
+        };
+        sentences.push(format!(
+            "The controller's service account lacks: {}, which {} needs ({first}{more}). Apply {} of this version.",
+            extra.permission.describe(),
+            extra.setting,
+            extra.component
+        ));
+    }
+    if !sentences.is_empty() {
+        let about = Subject::lease(lease_namespace);
+        let note = sentences.join(" ");
+        events.publish(&about, Severity::Warning, PERMISSION_MISSING, &note);
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,13 @@ use super::player::from;
 pub(crate) const NAMESPACE: &str = "yurt-ds";
 const ACCOUNT: &str = "yurt-ds-controller";
 
+/// Its roles: that of the base and those of the settings.
+const CONTROLLER_ROLES: [&str; 3] = [
+    ACCOUNT,
+    "yurt-ds-controller-max-surge",
+    "yurt-ds-controller-pre-pull",
+];
+
 /// Those of the agents.
 const AGENT_NAMESPACE: &str = "yurt-ds-edge";
 const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
@@ -33,12 +40,16 @@ const AGENT_ACCOUNT: &str = "yurt-ds-ota-server";
 pub(crate) const ANY_PORT: &str = "127.0.0.1:0";
 
 /// What they may do, in the order in which it has to be applied.
-const MANIFESTS: [&str; 10] = [
+const MANIFESTS: [&str; 14] = [
     "base/namespace.yaml",
     "base/rbac/serviceaccount.yaml",
     "base/rbac/clusterrole.yaml",
     "base/rbac/role.yaml",
     "base/rbac/bindings.yaml",
+    "components/max-surge/clusterrole.yaml",
+    "components/max-surge/binding.yaml",
+    "components/pre-pull/clusterrole.yaml",
+    "components/pre-pull/binding.yaml",
     "base/ota-server/namespace.yaml",
     "base/ota-server/serviceaccount.yaml",
     "base/ota-server/clusterrole.yaml",
@@ -185,18 +196,30 @@ pub(crate) async fn grant(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes one verb on one resource from the cluster role of the controller or of agents.
+/// Takes one verb on one resource from the cluster roles of the controller or of agents.
 pub(crate) async fn revoke(
     client: &Client,
     whose: Role,
     verb: &str,
     resource: &str,
 ) -> anyhow::Result<()> {
-    let name = match whose {
-        Role::OtaServer => AGENT_ACCOUNT,
-        _ => ACCOUNT,
+    let names = match whose {
+        Role::OtaServer => &[AGENT_ACCOUNT][..],
+        _ => &CONTROLLER_ROLES,
     };
     let roles = Api::<ClusterRole>::all(client.clone());
+    for name in names {
+        revoke_from(&roles, name, verb, resource).await?;
+    }
+    Ok(())
+}
+
+async fn revoke_from(
+    roles: &Api<ClusterRole>,
+    name: &str,
+    verb: &str,
+    resource: &str,
+) -> anyhow::Result<()> {
     let mut role = roles.get(name).await?;
     for rule in role.rules.iter_mut().flatten() {
         if rule

@@ -203,9 +203,10 @@ impl Engine {
             // The status says it, once.
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden => {
+                let granted_by = permissions::granted_by(verb, resource);
                 let note = format!(
                     "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
-                     (manifests/base/rbac), or look for a quota or an admission webhook that denies it"
+                     ({granted_by}), or look for a quota or an admission webhook that denies it"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
                 let notice = Notice {

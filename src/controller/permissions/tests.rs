@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::path::Path;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::Clock;
+use crate::sim::cluster::{Cluster, Options};
 
 #[derive(Deserialize)]
 struct Role {
@@ -68,6 +71,98 @@ fn the_manifests_grant_exactly_what_is_needed() {
     assert_eq!(given, wanted.collect());
 }
 
+#[test]
+fn each_component_grants_exactly_what_its_setting_needs() {
+    let max_surge = include_str!("../../../manifests/components/max-surge/clusterrole.yaml");
+    let pre_pull = include_str!("../../../manifests/components/pre-pull/clusterrole.yaml");
+    for (extra, file) in [(SURGE, max_surge), (PRE_PULL, pre_pull)] {
+        let Permission {
+            scope,
+            group,
+            resource,
+            verb,
+        } = extra.permission;
+        let [group, resource, verb] = [group, resource, verb].map(str::to_owned);
+        assert_eq!(
+            granted(file, Scope::Cluster),
+            [(scope, group, resource, verb)].into()
+        );
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(extra.component);
+        assert!(
+            folder.join("kustomization.yaml").exists(),
+            "{}",
+            extra.component
+        );
+        assert_eq!(
+            granted_by(extra.permission.verb, extra.permission.resource),
+            extra.component
+        );
+    }
+    assert_eq!(granted_by("delete", "pods"), "manifests/base/rbac");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting() {
+    let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let cluster = Cluster::new(Options::new(clock.clone(), 1));
+    let client = cluster.client("yurt-ds");
+    let _denied = cluster.deny(|request| {
+        let makes = request.verb == "create" && request.subresource.is_empty();
+        makes && ["pods", "jobs"].contains(&request.resource.as_str())
+    });
+    let lacking = async || missing(&client, "yurt-ds", true, &Metrics::new()).await;
+    let sets: Api<k8s_openapi::api::apps::v1::DaemonSet> = Api::default_namespaced(client.clone());
+    let add = async |name: &str, mode: &str, annotations: Value| {
+        let set = json!({
+            "metadata": { "name": name, "annotations": annotations },
+            "spec": {
+                "updateStrategy": { "type": "OnDelete" },
+                "selector": { "matchLabels": { "app": name } },
+                "template": {
+                    "metadata": { "labels": { "app": name } },
+                    "spec": { "containers": [{ "name": "main", "image": "main:1" }] },
+                },
+            },
+        });
+        let mut set: k8s_openapi::api::apps::v1::DaemonSet = serde_json::from_value(set).unwrap();
+        let own = set.metadata.annotations.get_or_insert_default();
+        own.insert(names::UPDATE_STRATEGY.into(), mode.into());
+        sets.create(&PostParams::default(), &set).await.unwrap();
+    };
+    add("plain", "AdvancedRollingUpdate", json!({})).await;
+    add("asked", "OTA", json!({})).await;
+    assert_eq!(lacking().await, Missing::default());
+    add(
+        "surge",
+        "AdvancedRollingUpdate",
+        json!({ names::MAX_SURGE: "1" }),
+    )
+    .await;
+    add("again", "SurgingRollingUpdate", json!({})).await;
+    let place = json!({ names::ROLLING_UPDATE_TYPE: "InPlaceIfPossible" });
+    add("place", "AdvancedRollingUpdate", place).await;
+    let pulls = json!({ names::IMAGE_PREDOWNLOAD_PARALLELISM: "0" });
+    add("never", "AdvancedRollingUpdate", pulls).await;
+    let found = lacking().await;
+    let users: Vec<(&str, usize)> = found
+        .for_settings
+        .iter()
+        .map(|(extra, users)| (extra.setting, users.len()))
+        .collect();
+    assert!(found.always.is_empty());
+    assert_eq!(users, [("max-surge", 2), ("pulling images ahead", 1)]);
+
+    let (events, _sending) = super::super::events::start(client, "me", clock, Metrics::new());
+    report(&found, "yurt-ds", &events);
+    let said = format!("{events:?}");
+    for sentence in [
+        "lacks: create pods, which max-surge needs (default/again and 1 more). Apply manifests/components/max-surge",
+        "lacks: create jobs.batch, which pulling images ahead needs (default/place). Apply manifests/components/pre-pull",
+    ] {
+        assert!(said.contains(sentence), "{said}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     let service = tower::service_fn(|request: Request<Body>| async move {
@@ -89,6 +184,7 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
     let metrics = Metrics::new();
     let missing = missing(&client, "yurt-ds", true, &metrics).await;
     let names: Vec<String> = missing
+        .always
         .iter()
         .map(|p| format!("{} {}", p.verb, p.resource))
         .collect();

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::controller::apply::{Refusal, Writer};
 use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
-use crate::controller::permissions::PERMISSION_MISSING;
+use crate::controller::permissions::{PERMISSION_MISSING, granted_by};
 use crate::core::message_of;
 use crate::core::names::{
     POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
@@ -34,9 +34,6 @@ const ATTEMPTS: usize = 4;
 
 /// What the Job controller puts in front of the API server's sentence.
 const REFUSED_POD: &str = "Error creating: ";
-
-/// What helps when a permission is missing.
-const CURE: &str = "; apply manifests/base/rbac";
 
 /// What requests are made with.
 #[derive(Clone)]
@@ -105,7 +102,8 @@ impl Calls {
                 warn!(daemonset = %order.key, %error, "A Job that pulls images was refused");
                 let mut why = error.to_string();
                 if lacks_permission(&why) {
-                    why.push_str(CURE);
+                    why.push_str("; apply ");
+                    why.push_str(granted_by("create", "jobs"));
                     self.complain(order, &why);
                 }
                 Answer::Ended(Outcome::Failed(why))
@@ -183,7 +181,8 @@ impl Calls {
         warn!(daemonset = %order.key, pod = %order.pull.pod.name, %error, "Cannot tell how a pull ended yet");
         let why = error.to_string();
         if error.failure() == Failure::Forbidden && lacks_permission(&why) {
-            self.complain(order, &format!("{why}{CURE}"));
+            let cure = granted_by("list", "events");
+            self.complain(order, &format!("{why}; apply {cure}"));
         }
         Answer::Failed
     }

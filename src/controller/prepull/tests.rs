@@ -608,7 +608,7 @@ async fn without_permission_for_jobs_the_owner_is_told_and_the_rest_works() {
     pass(20).await;
     let why = story.failure("n1").await;
     assert!(
-        why.contains("jobs") && why.contains("manifests/base/rbac"),
+        why.contains("jobs") && why.contains("manifests/components/pre-pull"),
         "{why}"
     );
     drop(deny);
