@@ -22,6 +22,7 @@ mod lookup;
 pub mod metrics;
 pub mod permissions;
 mod prepull;
+mod refused;
 mod report;
 mod restraint;
 mod server;

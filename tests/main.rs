@@ -1,7 +1,7 @@
 //! The one test binary. Contents:
 //!
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, paused, surge, guard, revert,
-//!   identity, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
+//!   identity, ota, refused, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
 //!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `docs`: what the pages of `docs/` say is played on the embedded cluster.
@@ -44,6 +44,7 @@ mod scenarios {
     pub(crate) mod paused;
     pub(crate) mod predownload;
     pub(crate) mod prepull;
+    pub(crate) mod refused;
     pub(crate) mod rest;
     pub(crate) mod revert;
     pub(crate) mod rolling;

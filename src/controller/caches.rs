@@ -13,7 +13,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt, utils::Backoff};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
@@ -142,7 +142,13 @@ impl Caches {
                 match events.try_next().await {
                     Ok(Some(event)) => {
                         failing = false;
-                        if sender.send(input(event)).await.is_err() {
+                        let input = match sender.try_send(input(event)) {
+                            Ok(()) => continue,
+                            Err(TrySendError::Closed(_)) => return,
+                            Err(TrySendError::Full(input)) => input,
+                        };
+                        metrics.queue_overflowed();
+                        if sender.send(input).await.is_err() {
                             return;
                         }
                     }

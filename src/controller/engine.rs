@@ -31,10 +31,11 @@ use super::prepull::{Puller, Wishes};
 use super::report::{Notice, Report};
 use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
+use crate::api::Condition;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Revision, RevisionState,
-    decide, is_released_later, release,
+    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, RefusedWrite, Revision,
+    RevisionState, decide, is_released_later, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Write};
 use crate::serve::Readiness;
@@ -99,15 +100,15 @@ struct SetState {
     under_way: usize,
     /// When to look again.
     wake: Option<Timestamp>,
-    /// Whether writes to its pods, and reports on it, have to wait because some failed.
+    /// Whether writes to its pods, and reports on it, have to wait because the API server is not well.
     pods: Restraint,
     reports: Restraint,
-    /// The same for pods that are made beside others: a quota that refuses those must hold up nothing else.
-    surges: Restraint,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
     /// The report that was sent last, and when: it takes a moment to show.
     reported: Option<(Report, Timestamp)>,
+    /// What was told while these conditions stood on it: what is the news of a report is no news before that shows.
+    told: (Vec<Condition>, Vec<Notice>),
     /// The revision of which was told that its pods are made anew although an update in place was asked for.
     recreated: Option<Revision>,
     /// Notes on the settings that were told.
@@ -167,11 +168,14 @@ impl SetState {
 enum Done {
     Replaced(SetKey, PodRef, Write, Result<(), Refusal>),
     /// The old pod is deleted or evicted; what became of handing over its successor.
-    Retired(SetKey, PodRef, Write, PodUid, Result<(), Refusal>),
-    Patched(SetKey, PodUid, Result<(), Refusal>),
+    Retired(SetKey, PodRef, Write, PodRef, Result<(), Refusal>),
+    /// What was asked for, of which pod.
+    Patched(SetKey, PodRef, RefusedWrite, Result<(), Refusal>),
     Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
     Reported(SetKey, Result<(), Refusal>),
     Looked(SetKey, Looked),
+    /// Nobody knows: the task failed.
+    Failed(SetKey),
 }
 
 impl Engine {
@@ -210,7 +214,6 @@ impl Engine {
                         break;
                     }
                     inputs.drain(..).for_each(|input| self.take(input));
-                    self.parts.metrics.queue_depth(self.parts.inputs.len());
                 }
             }
         }
@@ -260,6 +263,7 @@ impl Engine {
             return;
         }
         self.state.dirty.insert(key);
+        self.parts.metrics.queue_depth(self.state.dirty.len());
         let planned = self.state.next_pass.into_iter().chain([earliest]);
         self.state.next_pass = planned.min();
     }
@@ -313,6 +317,7 @@ impl Engine {
         for key in std::mem::take(&mut self.state.dirty) {
             self.reconcile(&key, now);
         }
+        self.parts.metrics.queue_depth(self.state.dirty.len());
         self.state.rested = Some(Instant::now() + began.elapsed() * REST);
     }
 
@@ -366,7 +371,7 @@ impl Engine {
                     .set(key)
                     .map(|set| Report::of_invalid(set, &invalid));
                 let actions = if left_ota {
-                    release(&fleet)
+                    self.released(key, &fleet, now)
                 } else {
                     Vec::new()
                 };
@@ -374,10 +379,11 @@ impl Engine {
             }
             Reading::NotOurs => {
                 self.parts.metrics.forget(&key.namespace, &key.name);
-                let actions = release(&fleet);
+                let is_released = release(&fleet).is_empty();
+                let actions = self.released(key, &fleet, now);
                 self.wish(key, Vec::new());
                 let set = self.parts.feed.index.set(key);
-                let is_over = actions.is_empty()
+                let is_over = is_released
                     && !is_released_later(&fleet)
                     && !set.is_some_and(SetRecord::is_in_doubt);
                 let report = is_over.then(Report::of_nothing); // last, as it ends our interest
@@ -387,6 +393,15 @@ impl Engine {
         if let Some(state) = self.state.sets.get_mut(key) {
             state.wake = state.wake.into_iter().chain(due).min();
         }
+    }
+
+    /// What to write to the pods of a DaemonSet that is ours no longer, but for what is refused.
+    fn released(&mut self, key: &SetKey, fleet: &Fleet, now: Timestamp) -> Vec<Action> {
+        let (nodes, actions) = (&fleet.nodes, release(fleet));
+        let (actions, again) = fleet.refusals.without_held(nodes, actions, now);
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.wake = state.wake.into_iter().chain(again).min();
+        actions
     }
 
     /// Hands over what the nodes of a DaemonSet want pulled.
@@ -473,6 +488,30 @@ impl Engine {
                 mark: None,
             };
             self.publish(key, &notice);
+        }
+    }
+
+    /// Says what is new in a report, once for as long as that does not show on the DaemonSet.
+    fn announce(&mut self, key: &SetKey, notices: &[Notice]) {
+        let Some(set) = self.parts.feed.index.set(key) else {
+            return;
+        };
+        let present = set.conditions.clone();
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.told.0 != present {
+            state.told = (present, Vec::new());
+        }
+        let is_new = |notice: &&Notice| !state.told.1.contains(notice);
+        let fresh: Vec<Notice> = notices.iter().filter(is_new).cloned().collect();
+        for notice in fresh {
+            let Some((about, severity)) = self.event(key, &notice) else {
+                return;
+            };
+            let events = &self.parts.events;
+            if events.announce(&about, severity, notice.reason, &notice.note) {
+                let state = self.state.sets.entry(key.clone()).or_default();
+                state.told.1.push(notice);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use super::fleet::{Fleet, Node, Pod};
 use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;
 use super::plan::{Counts, Phase, Stall};
+use super::refusals::REFUSAL_PATIENCE;
 use super::verdict::{Cause, Progress, Stopped, Verdict, WaveShut};
 
 /// The native controller makes a missing pod within a second or two; past this something refuses it.
@@ -47,6 +48,9 @@ fn stuck(
         },
         Verdict::BlockedByPdb { since, .. } => {
             by_deadline(Some(since), BUDGET_PATIENCE, Stall::BlockedByPdb)
+        }
+        Verdict::Refused { since } => {
+            by_deadline(Some(since), REFUSAL_PATIENCE, Stall::WritesRefused)
         }
         Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
         Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
@@ -133,7 +137,10 @@ pub(super) fn of_rollout(
     let waiting = |verdict: &Verdict| {
         matches!(
             verdict,
-            Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
+            Verdict::InProgress(_)
+                | Verdict::HookPending { .. }
+                | Verdict::Refused { .. }
+                | Verdict::FailedByRevision { .. }
         )
     };
     if !verdicts.iter().any(waiting) && nobody_can_pull(verdicts, counts) {

@@ -205,6 +205,7 @@ fn fleets() -> impl Random<Fleet> {
                 revision,
                 replaces,
                 evictions: Default::default(),
+                refusals: Default::default(),
                 successions,
                 way_back: Default::default(),
                 record,

@@ -38,7 +38,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
                   Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
-                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
+                  Refused, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -456,6 +456,9 @@ fn stalled(stall: Stall) -> &'static str {
         }
         Stall::NoProgress => {
             "stopped: the whole budget is held by new pods that do not become available; look at their readiness"
+        }
+        Stall::WritesRefused => {
+            "stopped: the API server refuses what is left to do; the condition Refused says what, and why"
         }
         Stall::BlockedByPdb => {
             "stopped: PodDisruptionBudgets let no pod go (disruption: evict); kubectl get poddisruptionbudgets shows them"

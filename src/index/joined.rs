@@ -15,8 +15,8 @@ use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
 use crate::core::revision::RevisionFacts;
 use crate::core::{
-    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState,
-    Targeting, WayBack,
+    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Refusals, Revision,
+    RevisionState, Targeting, WayBack,
 };
 
 /// The fleet as it was made last, and what happened since.
@@ -88,6 +88,7 @@ pub(super) fn fleet(
             revision: present.state.clone(),
             replaces: false,
             evictions: Evictions::default(),
+            refusals: Refusals::default(),
             successions: Successions::new(),
             way_back: WayBack::default(),
             record: None,
@@ -101,6 +102,11 @@ pub(super) fn fleet(
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     kept.replaces = revisions.len() > 1;
     kept.evictions = set.evictions.clone();
+    let target = match &present.state {
+        RevisionState::Current(revision) => Some(revision),
+        RevisionState::Behind(_) => None,
+    };
+    kept.refusals = set.refusals(target, &kept.nodes);
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);
     kept.record = set.guard.record(&set.conditions, &present.state);

@@ -90,6 +90,7 @@ impl State {
             revision,
             replaces: revisions.count() > 1,
             evictions: self.evictions(rules),
+            refusals: Default::default(),
             successions: successions(&set, rules),
             way_back: self.way_back(&set, rules),
             record: record_of(&self.sheet),

@@ -22,7 +22,7 @@ use super::player::from;
 
 /// Namespace and service account of manifests/base.
 pub(crate) const NAMESPACE: &str = "yurt-ds";
-const ACCOUNT: &str = "yurt-ds-controller";
+pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
 /// Those of the agents.
 const AGENT_NAMESPACE: &str = "yurt-ds-edge";

@@ -384,6 +384,17 @@ pub(crate) fn one_event(kind: &'static str, says: &'static str) -> Check {
     )
 }
 
+/// So many such Events.
+pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> Check {
+    Check::new(
+        format!("{expected} {kind} Events saying {says:?}"),
+        move |picture| {
+            let count = count_events(picture, kind, says);
+            demand(count == expected, || format!("{count}"))
+        },
+    )
+}
+
 fn count_events(picture: &Picture, kind: &str, says: &str) -> i64 {
     picture
         .events()

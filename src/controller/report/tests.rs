@@ -77,6 +77,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         pause: None,
         waves: Vec::new(),
         blocked: false,
+        refused: Default::default(),
         next_wake: None,
     }
 }

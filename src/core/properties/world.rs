@@ -192,6 +192,7 @@ impl World {
             revision,
             replaces: self.known.len() > 1,
             evictions: Default::default(),
+            refusals: Default::default(),
             successions: Default::default(),
             way_back: Default::default(),
             record: self.record.clone(),
