@@ -23,6 +23,7 @@ mod lookup;
 pub mod metrics;
 pub mod permissions;
 mod prepull;
+mod refused;
 mod report;
 mod restraint;
 mod server;

@@ -49,6 +49,7 @@ pub mod plan;
 mod predownload;
 #[cfg(test)]
 mod properties;
+pub mod refusals;
 pub mod remedy;
 mod removal;
 pub mod revert;
@@ -83,6 +84,7 @@ pub use plan::{
     Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, WaveStand, WaveState, Wisher,
 };
 pub use predownload::Predownloading;
+pub use refusals::{Refusals, RefusedWrite};
 pub use revert::{Past, Reversal, WayBack};
 pub use strategy::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,

@@ -345,6 +345,13 @@ impl Index {
             .collect()
     }
 
+    /// The name of the ControllerRevision of this hash: one that was adopted keeps what another DaemonSet called it.
+    pub fn revision_name(&self, uid: &str, hash: &Revision) -> Option<&str> {
+        let mut owned = self.revisions.get(uid)?.iter();
+        let found = owned.find(|(_, owned)| owned.facts.hash == *hash);
+        found.map(|(name, _)| &**name)
+    }
+
     /// Names of all nodes, in order.
     pub fn node_names(&self) -> impl Iterator<Item = &NodeName> {
         self.nodes.keys()

@@ -1,7 +1,7 @@
 //! The one test binary. Contents:
 //!
 //! - `scenarios`: the sentences of the specification, as data (annotations, rolling, knobs, paused, surge, guard, revert,
-//!   identity, exceptions, ota, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
+//!   identity, exceptions, ota, refused, rest, prepull, predownload, lifecycle, disruption, operations, waves, inplace, kruise); each is a test
 //!   on the embedded cluster, all together play on a real control plane (`real_cluster`).
 //! - `agent`: the real agent as a process, on a cluster of ours (`served`) where single requests can go wrong.
 //! - `completion`: what shells offer, by running them.
@@ -50,6 +50,7 @@ mod scenarios {
     pub(crate) mod paused;
     pub(crate) mod predownload;
     pub(crate) mod prepull;
+    pub(crate) mod refused;
     pub(crate) mod rest;
     pub(crate) mod revert;
     pub(crate) mod rolling;

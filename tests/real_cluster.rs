@@ -41,6 +41,7 @@ fn all() -> impl Iterator<Item = &'static Entry> {
         scenarios::disruption::ALL,
         scenarios::surge::ALL,
         scenarios::ota::ALL,
+        scenarios::refused::ALL,
         scenarios::rest::ALL,
         scenarios::prepull::ALL,
         scenarios::predownload::ALL,

@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinHandle;
 
 use super::complaints::Complaints;
@@ -149,7 +149,13 @@ impl Caches {
                         if tells(&event) {
                             complaints.answered(resource);
                         }
-                        if sender.send(input(event)).await.is_err() {
+                        let input = match sender.try_send(input(event)) {
+                            Ok(()) => continue,
+                            Err(TrySendError::Closed(_)) => return,
+                            Err(TrySendError::Full(input)) => input,
+                        };
+                        metrics.queue_overflowed();
+                        if sender.send(input).await.is_err() {
                             return;
                         }
                     }

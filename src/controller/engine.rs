@@ -31,9 +31,10 @@ use super::prepull::{Puller, Wishes};
 use super::report::{Notice, Report, kept_words};
 use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
+use crate::api::Condition;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Release, Revision,
+    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, RefusedWrite, Release, Revision,
     RevisionState, decide, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Stray, Write};
@@ -101,15 +102,15 @@ struct SetState {
     under_way: usize,
     /// When to look again.
     wake: Option<Timestamp>,
-    /// Whether writes to its pods, and reports on it, have to wait because some failed.
+    /// Whether writes to its pods, and reports on it, have to wait because the API server is not well.
     pods: Restraint,
     reports: Restraint,
-    /// The same for pods that are made beside others: a quota that refuses those must hold up nothing else.
-    surges: Restraint,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
     /// The report that was sent last, and when: it takes a moment to show.
     reported: Option<(Report, Timestamp)>,
+    /// What was told while these conditions stood on it: what is the news of a report is no news before that shows.
+    told: (Vec<Condition>, Vec<Notice>),
     /// The revision of which was told that its pods are made anew although an update in place was asked for.
     recreated: Option<Revision>,
     /// Notes on the settings that were told.
@@ -171,13 +172,16 @@ impl SetState {
 enum Done {
     Replaced(SetKey, PodRef, Write, Result<(), Refusal>),
     /// The old pod is deleted or evicted; what became of handing over its successor.
-    Retired(SetKey, PodRef, Write, PodUid, Result<(), Refusal>),
-    Patched(SetKey, PodUid, Result<(), Refusal>),
+    Retired(SetKey, PodRef, Write, PodRef, Result<(), Refusal>),
+    /// What was asked for, of which pod.
+    Patched(SetKey, PodRef, RefusedWrite, Result<(), Refusal>),
     Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
     Reported(SetKey, Result<(), Refusal>),
     Looked(SetKey, Looked),
     /// An Event that nobody remembers was sent, or could not be.
     Told,
+    /// Nobody knows: the task failed.
+    Failed(SetKey),
 }
 
 impl Engine {
@@ -216,7 +220,6 @@ impl Engine {
                         break;
                     }
                     inputs.drain(..).for_each(|input| self.take(input));
-                    self.parts.metrics.queue_depth(self.parts.inputs.len());
                 }
             }
         }
@@ -275,6 +278,7 @@ impl Engine {
             return;
         }
         self.state.dirty.insert(key);
+        self.parts.metrics.queue_depth(self.state.dirty.len());
         let planned = self.state.next_pass.into_iter().chain([earliest]);
         self.state.next_pass = planned.min();
     }
@@ -334,6 +338,7 @@ impl Engine {
             self.reconcile(&key, now);
         }
         self.tell_strays();
+        self.parts.metrics.queue_depth(self.state.dirty.len());
         self.state.rested = Some(Instant::now() + began.elapsed() * REST);
     }
 
@@ -421,6 +426,7 @@ impl Engine {
                     true => release(&fleet, min_ready, now),
                     false => Release::default(),
                 };
+                let released = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
                 self.write(key, released.actions, report, now);
                 self.wake_at(key, released.wake);
@@ -428,10 +434,12 @@ impl Engine {
             Reading::NotOurs => {
                 self.parts.metrics.forget(&key.namespace, &key.name);
                 let released = release(&fleet, min_ready, now);
+                let is_released = released.actions.is_empty();
+                let released = without_refused(&fleet, released, now);
                 self.wish(key, Vec::new());
                 self.tell_kept(key, &released);
                 let set = self.parts.feed.index.set(key);
-                let is_over = released.actions.is_empty()
+                let is_over = is_released
                     && !released.waits
                     && !set.is_some_and(SetRecord::is_in_doubt);
                 let report = is_over.then(Report::of_nothing); // last, as it ends our interest
@@ -552,6 +560,30 @@ impl Engine {
         }
     }
 
+    /// Says what is new in a report, once for as long as that does not show on the DaemonSet.
+    fn announce(&mut self, key: &SetKey, notices: &[Notice]) {
+        let Some(set) = self.parts.feed.index.set(key) else {
+            return;
+        };
+        let present = set.conditions.clone();
+        let state = self.state.sets.entry(key.clone()).or_default();
+        if state.told.0 != present {
+            state.told = (present, Vec::new());
+        }
+        let is_new = |notice: &&Notice| !state.told.1.contains(notice);
+        let fresh: Vec<Notice> = notices.iter().filter(is_new).cloned().collect();
+        for notice in fresh {
+            let Some((about, severity)) = self.event(key, &notice) else {
+                return;
+            };
+            let events = &self.parts.events;
+            if events.announce(&about, severity, notice.reason, &notice.note) {
+                let state = self.state.sets.entry(key.clone()).or_default();
+                state.told.1.push(notice);
+            }
+        }
+    }
+
     fn publish(&self, key: &SetKey, notice: &Notice) {
         if let Some((about, severity)) = self.event(key, notice) {
             self.parts
@@ -576,5 +608,17 @@ impl Engine {
         if let Some(set) = self.parts.feed.index.set_mut(key) {
             set.tell_pause(report.pause);
         }
+    }
+}
+
+/// What to write to the pods of a DaemonSet that is ours no longer, but for what is refused.
+fn without_refused(fleet: &Fleet, released: Release, now: Timestamp) -> Release {
+    let (actions, again) = fleet
+        .refusals
+        .without_held(&fleet.nodes, released.actions, now);
+    Release {
+        actions,
+        wake: released.wake.into_iter().chain(again).min(),
+        ..released
     }
 }

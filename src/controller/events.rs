@@ -1,7 +1,7 @@
 //! Events about state changes, sent in the background.
 //!
 //! An Event is for a person who looks at an object and wonders: so there is one when something changed, none per pod,
-//! and no second one that says the same. Nothing waits for an Event: what cannot be sent in time is counted and dropped.
+//! and no second one that says the same while it lasts. Nothing waits for an Event: what cannot be sent in time is counted and dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -32,6 +33,8 @@ const PER_MINUTE: u32 = 240;
 /// How often an Event is tried while the server does not answer, and how long is waited in between.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
+/// What was not said again for so long is forgotten; the API server forgets Events after that time, too.
+const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 /// How long the last Events may take when the process ends.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// The API's limit for notes, in bytes.
@@ -94,8 +97,8 @@ pub enum Severity {
 pub struct Events {
     client: Client,
     queue: Sender<Event>,
-    /// The last note per object and reason.
-    said: Arc<Mutex<BTreeMap<(String, String), String>>>,
+    /// The last note per object and reason, and when somebody wanted to say it last.
+    said: Arc<Mutex<BTreeMap<(String, String), (String, Timestamp)>>>,
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
@@ -145,23 +148,34 @@ impl fmt::Debug for Events {
 }
 
 impl Events {
-    /// Says it once: the same note for the same object and reason is not repeated before another one came between.
+    /// Says it once: the same note for the same object and reason is not repeated before another one came between, or nobody
+    /// wanted to say it for an hour. For what is found out again and again; a change of state is [`announced`](Self::announce).
     pub fn publish(&self, about: &Subject, severity: Severity, reason: &str, note: &str) {
         let key = (subject_key(about), reason.to_owned());
         let note = cut(note, NOTE_LIMIT);
+        let now = self.clock.now();
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.get(&key).is_some_and(|last| last == note) {
+        said.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        if let Some((last, at)) = said.get_mut(&key)
+            && last == note
+        {
+            *at = now;
             return;
         }
-        match self
-            .queue
-            .try_send(self.event(about, severity, reason, note))
-        {
-            Ok(()) => {
-                said.insert(key, note.to_owned());
-            }
-            Err(_) => self.metrics.event_dropped("queue_full"),
+        if self.announce(about, severity, reason, note) {
+            said.insert(key, (note.to_owned(), now));
         }
+    }
+
+    /// Says it, whatever was said before; false when there is no room for it now.
+    pub fn announce(&self, about: &Subject, severity: Severity, reason: &str, note: &str) -> bool {
+        let note = cut(note, NOTE_LIMIT);
+        let event = self.event(about, severity, reason, note);
+        let sent = self.queue.try_send(event).is_ok();
+        if !sent {
+            self.metrics.event_dropped("queue_full");
+        }
+        sent
     }
 
     /// Says it at once. The `mark` makes it the same Event whoever says it, and however often; it ends when it was said, or
@@ -361,6 +375,36 @@ mod tests {
         drop(events);
         sending.finish().await;
         assert_eq!(*notes.lock().unwrap(), ["a", "b", "a", "a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_wanted_to_say_for_an_hour_is_forgotten() {
+        let notes = Notes::default();
+        let (events, sending, _) = begin(&notes, 0);
+        let say = |note: &str| events.publish(&agent(), Severity::Warning, "WriteRefused", note);
+        for _ in 0..5 {
+            say("a");
+            sleep(Duration::from_secs(1800)).await;
+        }
+        events.publish(&agent(), Severity::Normal, "Settings", "b");
+        sleep(Duration::from_secs(3601)).await;
+        say("a");
+        assert_eq!(events.said.lock().unwrap().len(), 1);
+        drop(events);
+        sending.finish().await;
+        assert_eq!(*notes.lock().unwrap(), ["a", "b", "a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_of_state_is_announced_however_often_it_comes() {
+        let notes = Notes::default();
+        let (events, sending, _) = begin(&notes, 0);
+        for note in ["a", "a"] {
+            assert!(events.announce(&agent(), Severity::Warning, "RolloutStalled", note));
+        }
+        drop(events);
+        sending.finish().await;
+        assert_eq!(*notes.lock().unwrap(), ["a", "a"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -226,6 +226,16 @@ async fn known(
     if let Some(revision) = revisions.get_opt(&name).await? {
         return Ok(Known::Revision(Box::new(revision)));
     }
+    // One that was adopted from another DaemonSet has the name that this one gave it.
+    let adopted = ListParams::default().labels(&format!("{REVISION_HASH_LABEL}={hash}"));
+    let adopted = revisions.list(&adopted).await?.items.into_iter();
+    let mut adopted = adopted.filter(|revision| {
+        let mut owners = revision.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.kind == "DaemonSet" && *owner.name == *key.name)
+    });
+    if let Some(revision) = adopted.next() {
+        return Ok(Known::Revision(Box::new(revision)));
+    }
     // After the revision: what carried its hash when it went has been relabelled before.
     let pods: Api<Pod> = Api::namespaced(client.clone(), &key.namespace);
     let labels = pods

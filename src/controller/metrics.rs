@@ -135,6 +135,7 @@ pub struct Metrics {
     reconciles: Counter,
     queue_depth: Gauge,
     queue_overflow: Counter,
+    task_failures: Counter,
     leader: Gauge,
     lease_transitions: Counter,
     lease_age: Gauge,
@@ -223,7 +224,16 @@ impl Metrics {
             decide: histogram(r),
             reconciles: counter(r, "reconciles", "DaemonSets looked at"),
             queue_depth: gauge(r, "queue_depth", "DaemonSets that wait to be looked at"),
-            queue_overflow: counter(r, "queue_overflow", "Times that a bounded queue was full"),
+            queue_overflow: counter(
+                r,
+                "queue_overflow",
+                "Times that a watch had to wait because what it told was not taken in yet",
+            ),
+            task_failures: counter(
+                r,
+                "task_failures",
+                "Requests that ended by a mistake of ours",
+            ),
             leader: gauge(r, "leader", "1: this replica writes"),
             lease_transitions: counter(
                 r,
@@ -405,7 +415,12 @@ impl Metrics {
         self.queue_depth.set(number(depth));
     }
 
-    /// A bounded queue was full.
+    /// A task failed that asked the API server for something.
+    pub fn task_failed(&self) {
+        self.task_failures.inc();
+    }
+
+    /// The queue of what watches tell was full.
     pub fn queue_overflowed(&self) {
         self.queue_overflow.inc();
     }
@@ -537,6 +552,7 @@ mod tests {
             waves: Vec::new(),
             overdue: Vec::new(),
             blocked: false,
+            refused: Default::default(),
             next_wake: None,
         }
     }
@@ -601,6 +617,7 @@ mod tests {
         metrics.reconciled(Duration::from_micros(50));
         metrics.queue_depth(4);
         metrics.queue_overflowed();
+        metrics.task_failed();
         metrics.leader(true);
         metrics.leader(true);
         metrics.image_pulls_under_way(2);
@@ -616,6 +633,7 @@ mod tests {
             "yurt_ds_reconciles_total 1",
             "yurt_ds_queue_depth 4",
             "yurt_ds_queue_overflow_total 1",
+            "yurt_ds_task_failures_total 1",
             "yurt_ds_leader 1",
             "yurt_ds_image_pulls 2",
             r#"yurt_ds_image_pull_results_total{outcome="failed"} 1"#,

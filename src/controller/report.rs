@@ -6,6 +6,7 @@
 mod blocked;
 mod guarded;
 mod paused;
+mod refused;
 mod reverted;
 
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use crate::client::conditions::removal;
 use crate::core::instant;
 use crate::core::lifecycle::HOOK_PATIENCE;
 use crate::core::names::{
-    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::remedy::way_on;
 use crate::core::{
@@ -125,14 +126,19 @@ impl Report {
             Some(invalid) => Self::of_invalid(set, invalid),
             None => Self::of_state(set, fleet, plan, lasting),
         };
-        report
-            .conditions
-            .retain(|condition| ![GUARD, PAUSED_CONDITION].contains(&condition.kind.as_str()));
+        report.conditions.retain(|condition| {
+            ![GUARD, PAUSED_CONDITION, REFUSED].contains(&condition.kind.as_str())
+        });
         report.conditions.extend(plan.record.as_ref().map(sheet));
         let revision = about(fleet, None);
         let before = find(&set.conditions, PAUSED_CONDITION);
         let sheet = paused::sheet(plan, &revision, &fleet.revision, before);
         report.conditions.push(sheet);
+        let known = find(&set.conditions, REFUSED);
+        report.conditions.extend(refused::sheet(plan, known));
+        report
+            .notices
+            .extend(refused::notice(plan, &revision, known));
         report.notices.extend(paused::reminder(plan, &revision));
         report.pause = plan.pause.as_ref().map(|stand| stand.record);
         report
@@ -145,6 +151,7 @@ impl Report {
         if plan.phase == Phase::Progressing {
             note.push_str(&plan.overdue_aside(fleet));
         }
+        let note = note + &refused::aside(plan);
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
             stays(before, set, plan, &revision, lasting)
@@ -376,6 +383,7 @@ fn stall_reason(stall: Stall) -> &'static str {
         Stall::PodsDoNotStart => "PodsDoNotStart",
         Stall::ImagesNotPulled => "ImagesNotPulled",
         Stall::PodsNotCreated => "PodsNotCreated",
+        Stall::WritesRefused => "WritesRefused",
         Stall::NoProgress => "NoProgress",
         Stall::HookPending => "HookPending",
         Stall::BlockedByPdb => BLOCKED,
@@ -428,6 +436,9 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
         ),
         Stall::HookPending => format!("stopped{}", overdue(set, fleet, plan)),
         Stall::BlockedByPdb => format!("stopped: {}", plan.blocked_words(fleet)),
+        Stall::WritesRefused => {
+            format!("stopped: {}", refused::words(plan))
+        }
         Stall::NoProgress if plan.overdue.is_empty() => format!(
             "stopped: the new pods do not become available on {names}; look at their readiness"
         ),

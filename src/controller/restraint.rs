@@ -1,4 +1,5 @@
-//! How writes slow down while the API server refuses them.
+//! How writes slow down while the API server is not well: it does not answer, or wants fewer requests. What it refuses for
+//! one pod holds up nobody else (`core::refusals`).
 
 use std::time::Duration;
 
@@ -30,15 +31,18 @@ impl Restraint {
             Err(refusal) => refusal.failure(),
         };
         match failure {
-            // A disruption budget says nothing about other writes.
             None | Some(Failure::Gone | Failure::Conflict | Failure::Blocked) => {}
-            Some(_) if self.holds(now).is_some() => {}
-            Some(_) => {
-                let pause = RETRY.0.saturating_mul(1 << self.failures.min(10));
-                let pause = SignedDuration::try_from(pause.min(RETRY.1)).unwrap_or_default();
-                self.failures += 1;
-                self.until = now.checked_add(pause).ok();
-            }
+            Some(_) => self.slow_down(now),
+        }
+    }
+
+    /// One more failure, unless it belongs to a batch of which one failed already.
+    pub(super) fn slow_down(&mut self, now: Timestamp) {
+        if self.holds(now).is_none() {
+            let pause = RETRY.0.saturating_mul(1 << self.failures.min(10));
+            let pause = SignedDuration::try_from(pause.min(RETRY.1)).unwrap_or_default();
+            self.failures += 1;
+            self.until = now.checked_add(pause).ok();
         }
     }
 }

@@ -10,16 +10,21 @@ use futures::future::join_all;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Client, Resource as _};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::apply::{Refusal, Writer, requests};
 use crate::api;
-use crate::client::{CallError, WRITE_DEADLINE, within};
+use crate::client::{Failure, WRITE_DEADLINE, within};
 use crate::core::names::CONTROLLER;
 use crate::core::revision::TemplateFingerprint;
+use crate::core::selector::Selector;
 use crate::core::{NodeName, PodRef, Revision};
 use crate::index::{SetKey, SetRecord};
 use manifest::{Origin, manifest};
+
+/// Names that are tried for one pod: so often somebody may have taken its predecessor out of the DaemonSet.
+const NAMES: usize = 5;
 
 /// A pod that is to be made.
 #[derive(Clone, Debug)]
@@ -39,6 +44,8 @@ pub(super) struct For {
     template_generation: Option<String>,
     /// The template that is expected in the revision; `None` where the revision decides alone.
     template: Option<TemplateFingerprint>,
+    /// Which pods belong to it; `None` where that cannot be read.
+    selector: Option<Selector>,
 }
 
 impl For {
@@ -48,7 +55,21 @@ impl For {
             uid: set.uid.to_string(),
             template_generation: set.template_generation().map(str::to_owned),
             template: (!set.trusts_greatest()).then_some(set.template),
+            selector: Selector::from_query(&set.selector).ok(),
         }
+    }
+
+    /// Whether this is a pod that was made beside another one, or handed over since, and still belongs to the DaemonSet.
+    fn owns(&self, pod: &api::Pod) -> bool {
+        let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
+        let selects = |selector: &Selector| selector.matches(label);
+        let owners = || pod.metadata.owner_references.iter().flatten();
+        let is_own = owners().any(|owner| *owner.uid == *self.uid);
+        let controller = owners().find(|owner| owner.controller == Some(true));
+        let controls = controller.is_some_and(|controller| {
+            *controller.uid == *self.uid || controller.kind == "ControllerRevision"
+        });
+        is_own && controls && self.selector.as_ref().is_none_or(selects)
     }
 }
 
@@ -56,7 +77,7 @@ impl For {
 pub(super) type Made = Result<Option<api::Pod>, Refusal>;
 
 impl Writer {
-    /// Makes these pods of one revision; the answers are in the same order. None are made, and there are no answers, when
+    /// Makes these pods of one revision, whose ControllerRevision has this name; the answers are in the same order. None are made, and there are no answers, when
     /// the revision turns out to be another one than was decided upon.
     ///
     /// # Errors
@@ -65,18 +86,14 @@ impl Writer {
         &self,
         key: &SetKey,
         set: &For,
+        name: &str,
         wanted: &[Wanted],
     ) -> Result<Vec<Made>, Refusal> {
         let Some(revision) = wanted.first().map(|wanted| &wanted.revision) else {
             return Ok(Vec::new());
         };
-        let name = format!("{}-{revision}", key.name);
-        let read = read(self.client(), key, &name).await;
-        let object = read.map_err(|error| Refusal::Failed {
-            verb: "get",
-            resource: "controllerrevisions",
-            error,
-        })?;
+        let path = api::ControllerRevision::url_path(&(), Some(&key.namespace));
+        let object: Value = read(self.client(), path, "controllerrevisions", name).await?;
         let Some(origin) = Origin::read(&object, set, key, revision) else {
             return Ok(Vec::new());
         };
@@ -88,11 +105,30 @@ impl Writer {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PostParams::default()
         };
-        let pod = manifest(origin, &wanted.node, &wanted.beside.uid);
-        let request = requests::<api::Pod>(origin.namespace());
-        let request = request.create(&parameters, pod.to_string().into_bytes());
-        let answer = self.send("create", "pods", request).await?;
-        Ok(serde_json::from_str(&answer).ok())
+        let mut taken = 0;
+        loop {
+            let name = origin.name(&wanted.beside.uid, taken);
+            let pod = manifest(origin, &wanted.node, &name);
+            let request = requests::<api::Pod>(origin.namespace());
+            let request = request.create(&parameters, pod.to_string().into_bytes());
+            let refusal = match self.send("create", "pods", request).await {
+                Ok(answer) => return Ok(serde_json::from_str(&answer).ok()),
+                Err(refusal) => refusal,
+            };
+            if refusal.failure() != Some(Failure::Conflict) {
+                return Err(refusal);
+            }
+            // Somebody may have taken it out of the DaemonSet, to look at it: that one stays, and another is made.
+            let path = api::Pod::url_path(&(), Some(origin.namespace()));
+            match read(self.client(), path, "pods", &name).await {
+                Ok(pod) if origin.owns(&pod) => return Ok(Some(pod)),
+                Ok(_) => taken += 1,
+                Err(_) => return Err(refusal),
+            }
+            if taken >= NAMES {
+                return Err(refusal);
+            }
+        }
     }
 
     /// Makes the DaemonSet the only owner of a pod that was made beside another one.
@@ -116,13 +152,21 @@ impl Writer {
     }
 }
 
-/// Reads a ControllerRevision whole.
-async fn read(client: &Client, key: &SetKey, name: &str) -> Result<Value, CallError> {
-    let path = api::ControllerRevision::url_path(&(), Some(&key.namespace));
+/// Reads one object whole.
+async fn read<T: DeserializeOwned>(
+    client: &Client,
+    path: String,
+    resource: &'static str,
+    name: &str,
+) -> Result<T, Refusal> {
     let request = Request::new(path).get(name, &Default::default());
     let request = request.map_err(kube::Error::BuildRequest);
-    within(WRITE_DEADLINE, async {
-        client.request::<Value>(request?).await
+    let read = within(WRITE_DEADLINE, async {
+        client.request::<T>(request?).await
+    });
+    read.await.map_err(|error| Refusal::Failed {
+        verb: "get",
+        resource,
+        error,
     })
-    .await
 }

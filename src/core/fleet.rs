@@ -78,6 +78,8 @@ pub struct Fleet {
     pub way_back: super::WayBack,
     /// How evictions were answered.
     pub evictions: super::Evictions,
+    /// Which other writes the API server refused.
+    pub refusals: super::Refusals,
     /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
     pub record: Option<super::Record>,
     /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.

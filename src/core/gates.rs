@@ -15,6 +15,7 @@ use super::fleet::{Fleet, Node, Pod};
 use super::in_place::{Way, way};
 use super::opening::Openings;
 use super::predownload::Images;
+use super::refusals::{Part, Refusing};
 use super::strategy::Strategy;
 use super::verdict::{Guarded, Verdict};
 use super::window::Opening;
@@ -29,6 +30,12 @@ pub(super) struct Gates<'a> {
     openings: Openings<'a>,
     /// Whom the plan may ask to go.
     pub(super) asking: Asking<'a>,
+    /// Whom the API server refused.
+    pub(super) refusing: Refusing<'a>,
+    fleet: &'a Fleet,
+    /// Whether pods may be made beside others, and whether others may go first.
+    surges: bool,
+    deletes: bool,
     /// The pods that a disruption budget may keep, by position; empty where it has no say.
     kept: Vec<Option<&'a Pod>>,
     now: Timestamp,
@@ -57,6 +64,10 @@ impl<'a> Gates<'a> {
             images,
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
+            refusing: Refusing::of(&fleet.refusals, now),
+            fleet,
+            surges: !strategy.max_surge.is_zero(),
+            deletes: strategy.max_surge.is_zero() || !strategy.max_unavailable.is_zero(),
             now,
         }
     }
@@ -69,7 +80,8 @@ impl<'a> Gates<'a> {
         let shut = self.front.shut_at(position);
         shut.or_else(|| self.out_of_window_at(position))
             .or_else(|| self.pull_pending_at(position))
-            .or_else(|| self.refused_at(position))
+            .or_else(|| self.budget_refused_at(position))
+            .or_else(|| self.write_refused_at(position))
     }
 
     fn out_of_window_at(&self, position: usize) -> Option<Verdict> {
@@ -96,7 +108,33 @@ impl<'a> Gates<'a> {
         self.asking.blocked(pod)
     }
 
-    fn refused_at(&self, position: usize) -> Option<Verdict> {
+    /// Whether the old pod of the node at `position` may be asked to go, or to change, as far as refusals go.
+    pub(super) fn may_step(&self, position: usize) -> bool {
+        self.refusing
+            .may(&self.fleet.nodes[position].name, Part::Step)
+    }
+
+    /// Whether a pod may be made beside it, as far as refusals go.
+    pub(super) fn may_surge(&self, position: usize) -> bool {
+        let name = &self.fleet.nodes[position].name;
+        self.surges && self.refusing.may(name, Part::Create)
+    }
+
+    fn write_refused_at(&self, position: usize) -> Option<Verdict> {
+        if self.deletes && self.may_step(position) || self.may_surge(position) {
+            return None;
+        }
+        let name = &self.fleet.nodes[position].name;
+        let denial = [Part::Step, Part::Create].into_iter();
+        let denial = denial
+            .filter_map(|part| self.refusing.at(name, part))
+            .next()?;
+        Some(Verdict::Refused {
+            since: denial.since,
+        })
+    }
+
+    fn budget_refused_at(&self, position: usize) -> Option<Verdict> {
         let pod = self.kept.get(position).copied().flatten()?;
         let is_early = self.asking.due(pod).is_some_and(|due| due > self.now);
         self.asking.blocked(pod).filter(|_| is_early)

@@ -89,6 +89,9 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
         .revision
         .as_ref()
         .and_then(|old| fleet.successions.get(old));
+    if fleet.refusals.is_unfit(&pod.uid) {
+        return Way::Recreate(Some(Recreate::Refused));
+    }
     match found {
         None => Way::Recreate(Some(Recreate::UnknownRevision)),
         Some(Err(why)) => Way::Recreate(Some(*why)),

@@ -130,6 +130,8 @@ pub const PAUSED_CONDITION: &str = "Paused";
 pub const GUARD: &str = "Guard";
 /// DaemonSet condition: the settings cannot be used; the message names key, value and cure.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
+/// Type of our condition on a DaemonSet that says, and remembers, what the API server refuses.
+pub const REFUSED: &str = "Refused";
 
 /// Name of the controller in Events, field managers and the Lease.
 pub const CONTROLLER: &str = "yurt-ds-controller";

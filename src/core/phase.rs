@@ -11,6 +11,7 @@ use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;
 use super::overdue::{self, MISSING_GRACE};
 use super::plan::{Counts, Phase, Stall};
+use super::refusals::REFUSAL_PATIENCE;
 use super::verdict::{Cause, Progress, Stopped, Verdict, WaveShut};
 
 /// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
@@ -39,6 +40,9 @@ pub(super) fn stuck(
         },
         Verdict::BlockedByPdb { since, .. } => {
             by_deadline(Some(since), BUDGET_PATIENCE, Stall::BlockedByPdb)
+        }
+        Verdict::Refused { since } => {
+            by_deadline(Some(since), REFUSAL_PATIENCE, Stall::WritesRefused)
         }
         Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
         Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
@@ -125,14 +129,17 @@ pub(super) fn of_rollout(
             false => (Phase::Progressing, Some(patience)),
         };
     }
-    if !verdicts.iter().any(Verdict::is_in_flight) && nobody_can_pull(verdicts, counts) {
+    let waiting = |verdict: &Verdict| {
+        verdict.is_in_flight() || matches!(verdict, Verdict::Refused { .. })
+    };
+    if !verdicts.iter().any(waiting) && nobody_can_pull(verdicts, counts) {
         return (Phase::Stalled(Stall::ImagesNotPulled), None);
     }
     let holding = fleet
         .nodes
         .iter()
         .zip(verdicts)
-        .filter(|(_, verdict)| verdict.is_in_flight());
+        .filter(|(_, verdict)| waiting(verdict));
     let grace = overdue::missing_grace(fleet);
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
     for (node, verdict) in holding {

@@ -50,6 +50,8 @@ pub struct Plan {
     pub overdue: Vec<usize>,
     /// Whether nothing moves before a disruption budget lets a pod go.
     pub blocked: bool,
+    /// What the API server refuses of all that is asked for, tried again by this plan or not.
+    pub refused: super::refusals::Refusals,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }
@@ -544,6 +546,8 @@ pub enum Stall {
     ImagesNotPulled,
     /// The whole budget is held by nodes for which the native controller makes no pod (quota, admission).
     PodsNotCreated,
+    /// Every node that is left, or the whole budget, waits for something that the API server refuses.
+    WritesRefused,
     /// The whole budget is held by nodes that do not become available in time.
     NoProgress,
     /// The whole budget is held by pods whose preDelete hooks take too long.

@@ -277,6 +277,7 @@ fn waits(verdict: &Verdict) -> bool {
         verdict,
         Verdict::Budget { .. }
             | Verdict::BlockedByPdb { .. }
+            | Verdict::Refused { .. }
             | Verdict::PullPending(_)
             | Verdict::OutOfWindow { .. }
     )

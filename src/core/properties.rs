@@ -216,6 +216,7 @@ fn fleets() -> impl Random<Fleet> {
                 replaces,
                 earlier: None,
                 evictions: Default::default(),
+                refusals: Default::default(),
                 successions,
                 way_back: Default::default(),
                 record,

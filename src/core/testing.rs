@@ -24,6 +24,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         successions: Default::default(),
         way_back: Default::default(),
         evictions: Default::default(),
+        refusals: Default::default(),
         record: None,
         pause: None,
         in_order: true,

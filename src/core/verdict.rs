@@ -23,6 +23,11 @@ pub enum Verdict {
         /// In which way.
         obstruction: Obstruction,
     },
+    /// Has its turn, and the API server refuses what is asked for: spends nothing that it did not hold before.
+    Refused {
+        /// Since when.
+        since: Timestamp,
+    },
     /// Outdated; its turn comes when a slot is free.
     Budget {
         /// Its present pod is not available anyway.
@@ -301,7 +306,7 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 21] = [
+    pub const WORDS: [&'static str; 22] = [
         "Done",
         "InProgress",
         "Budget",
@@ -318,6 +323,7 @@ impl Verdict {
         "PullPending",
         "HookPending",
         "BlockedByPDB",
+        "Refused",
         "AwaitingOwner",
         "NativeControllerBehind",
         "Invalid",
@@ -344,11 +350,12 @@ impl Verdict {
             Self::PullPending(_) => 13,
             Self::HookPending { .. } => 14,
             Self::BlockedByPdb { .. } => 15,
-            Self::AwaitingOwner => 16,
-            Self::NativeControllerBehind => 17,
-            Self::Invalid => 18,
-            Self::NotTargeted => 19,
-            Self::UntoleratedTaint => 20,
+            Self::Refused { .. } => 16,
+            Self::AwaitingOwner => 17,
+            Self::NativeControllerBehind => 18,
+            Self::Invalid => 19,
+            Self::NotTargeted => 20,
+            Self::UntoleratedTaint => 21,
         }
     }
 

@@ -4,6 +4,7 @@ mod budgets;
 mod cure;
 mod guarded;
 mod pulls;
+mod refused;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         Verdict::InProgress(progress) => in_progress(picture, node, progress),
         Verdict::HookPending { overdue, .. } => hook_pending(picture, node, overdue),
         Verdict::BlockedByPdb { obstruction, .. } => budgets::blocked(picture, node, obstruction),
+        Verdict::Refused { .. } => refused::refused(picture, node),
         Verdict::Budget { broken: true } => (
             trouble_word(node),
             format!(
@@ -570,6 +572,7 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
     }
     match *verdict {
         Verdict::BlockedByPdb { obstruction, .. } => obstruction.is_mistake().then_some(2),
+        Verdict::Refused { .. } => Some(1),
         Verdict::HookPending { .. } => None,
         Verdict::InProgress(_) if !trouble_words(node).is_empty() => Some(1),
         Verdict::InProgress(

@@ -416,7 +416,7 @@ pub(super) fn verdict_since(
         ) => since,
         Verdict::FailedByRevision { since, .. } => Some(since),
         Verdict::HookPending { since, .. } => since,
-        Verdict::BlockedByPdb { since, .. } => Some(since),
+        Verdict::BlockedByPdb { since, .. } | Verdict::Refused { since } => Some(since),
         _ => None,
     }
 }

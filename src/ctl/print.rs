@@ -33,6 +33,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are outdated, and their images are not on the node yet",
     "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
     "are to be replaced, and a PodDisruptionBudget does not let their pods go (disruption: evict)",
+    "have their turn, and the API server refuses what is asked for; the condition Refused says why",
     "are outdated; their owners decide when to upgrade",
     "wait for the native DaemonSet controller",
     "are outdated and not touched: the settings cannot be used",

@@ -41,7 +41,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
   verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
                   Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
-                  AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted, UntoleratedTaint";
+                  Refused, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted, UntoleratedTaint";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -505,6 +505,7 @@ fn stalled(picture: &Picture, stall: Stall) -> String {
             plural(nodes, "pod", "pods"),
             plural(nodes, "does", "do")
         ),
+        Stall::WritesRefused => "the API server refuses what is left to do; the condition Refused says what, and why".to_owned(),
         Stall::BlockedByPdb => {
             "PodDisruptionBudgets let no pod go (disruption: evict); kubectl get poddisruptionbudgets shows them".to_owned()
         }

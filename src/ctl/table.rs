@@ -32,7 +32,7 @@ impl Paint {
             | "AwaitingOwner"
             | "Paused"
             | "NativeControllerBehind" => Self::Busy,
-            "Stalled" | "Invalid" | "FailedByRevision" => Self::Bad,
+            "Stalled" | "Invalid" | "FailedByRevision" | "Refused" => Self::Bad,
             "Offline" | "NotTargeted" => Self::Faint,
             _ => Self::Plain,
         }

@@ -15,8 +15,8 @@ use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
 use crate::core::revision::{RevisionFacts, earlier};
 use crate::core::{
-    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState,
-    Targeting, WayBack,
+    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Refusals, Revision,
+    RevisionState, Targeting, WayBack,
 };
 
 /// The fleet as it was made last, and what happened since.
@@ -89,6 +89,7 @@ pub(super) fn fleet(
             replaces: false,
             earlier: None,
             evictions: Evictions::default(),
+            refusals: Refusals::default(),
             successions: Successions::new(),
             way_back: WayBack::default(),
             record: None,
@@ -108,6 +109,11 @@ pub(super) fn fleet(
         RevisionState::Behind(_) => None,
     };
     kept.evictions = set.evictions.clone();
+    let target = match &present.state {
+        RevisionState::Current(revision) => Some(revision),
+        RevisionState::Behind(_) => None,
+    };
+    kept.refusals = set.refusals(target, &kept.nodes);
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);
     kept.record = set.guard.record(&set.conditions, &present.state);

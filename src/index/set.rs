@@ -20,25 +20,26 @@ use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::{Succession, Successions, Update};
 use crate::core::names::{
-    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REVISION_HASH_LABEL, ROLLOUT_COMPLETE,
-    STALLED, TEMPLATE_GENERATION_ANNOTATION,
+    GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
+    ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, number_of};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    Evictions, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
-    Predownloading, Preparing, Reading, Record, Refusal, ResourceVersion, Revision, RevisionState,
-    RollingUpdateType, WayBack,
+    Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
+    Predownloading, Preparing, Reading, Record, Refusal, Refusals, ResourceVersion, Revision,
+    RevisionState, RollingUpdateType, WayBack,
 };
 
 /// Conditions on a DaemonSet's status that are ours.
-pub(crate) const OWN_CONDITIONS: [&str; 6] = [
+pub(crate) const OWN_CONDITIONS: [&str; 7] = [
     ROLLOUT_COMPLETE,
     PROGRESSING,
     STALLED,
     PAUSED_CONDITION,
     INVALID_SETTINGS,
+    REFUSED,
     GUARD,
 ];
 
@@ -78,6 +79,8 @@ pub struct SetRecord {
     asked: Asked,
     /// How evictions were answered.
     pub(super) evictions: Evictions,
+    /// How other writes were refused.
+    refusals: Told<Refusals>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
     /// The template for which the newest revision was found last.
@@ -270,6 +273,7 @@ impl SetRecord {
             overlay: BTreeMap::new(),
             asked: Asked::default(),
             evictions: Evictions::default(),
+            refusals: Told::default(),
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
@@ -349,7 +353,9 @@ impl SetRecord {
         let was_own = || {
             let hash = label(REVISION_HASH_LABEL).unwrap_or_default();
             let others = owners().any(|owner| owner.kind == "DaemonSet");
-            !others && controller.name == format!("{}-{hash}", self.name)
+            // One that was adopted keeps the name that another DaemonSet gave it.
+            let names = !hash.is_empty() && controller.name.ends_with(&format!("-{hash}"));
+            !others && names
         };
         (controller.kind == "ControllerRevision" && (own || was_own())).then_some(Whose::Surge)
     }
@@ -519,6 +525,43 @@ impl SetRecord {
         self.evictions = evictions;
     }
 
+    /// Which other writes were refused, for `revision` if that is known; what is about pods that are gone is forgotten.
+    pub(super) fn refusals(&mut self, revision: Option<&Revision>, nodes: &[Node]) -> Refusals {
+        let mut refusals = self.known_refusals();
+        if let Some(revision) = revision {
+            refusals.keep_to(revision);
+        }
+        refusals.tidy(nodes);
+        if matches!(self.refusals, Told::Record(_)) {
+            self.refusals = Told::Record(Some(refusals.clone()));
+        }
+        refusals
+    }
+
+    fn known_refusals(&self) -> Refusals {
+        let stands = || {
+            let mut conditions = self.conditions.iter();
+            let told = conditions.find(|condition| condition.kind == REFUSED)?;
+            let since = told.last_transition.as_ref()?.0;
+            Some(Refusals::read(&told.message, since))
+        };
+        self.refusals.or(stands).unwrap_or_default()
+    }
+
+    /// Remembers what became of a write to a pod that is there.
+    pub fn note_write(&mut self, uid: &PodUid, note: impl FnOnce(&mut Refusals, &NodeName)) {
+        if let Some(node) = self.places.get(uid).cloned() {
+            self.note_write_on(&node, note);
+        }
+    }
+
+    /// The same of one to a node.
+    pub fn note_write_on(&mut self, node: &NodeName, note: impl FnOnce(&mut Refusals, &NodeName)) {
+        let mut refusals = self.known_refusals();
+        note(&mut refusals, node);
+        self.refusals = Told::Record(Some(refusals));
+    }
+
     fn touch_place_of(&mut self, uid: &PodUid) {
         if let Some(node) = self.places.get(uid) {
             self.joined.touch(node);
@@ -583,6 +626,7 @@ impl SetRecord {
     pub fn forget_told(&mut self) {
         self.guard.forget_told();
         self.pause = Told::Nothing;
+        self.refusals = Told::Nothing;
     }
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.

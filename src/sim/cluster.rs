@@ -214,6 +214,11 @@ impl Cluster {
                 code,
                 retry_after,
             ))),
+            Fault::Denied(why) => {
+                let RequestInfo { resource, name, .. } = &parsed.info;
+                let said = format!("{resource} {name:?} is forbidden: {why}");
+                Ok(http::refusal(&status::Failure::new(422, "Invalid", said)))
+            }
             Fault::Pass | Fault::Delay(_) | Fault::ResetAfter => {
                 let body = http::read(Request::from_parts(head, body)).await;
                 if let Fault::Delay(time) = fault {

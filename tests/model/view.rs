@@ -91,6 +91,7 @@ impl State {
             replaces: revisions.count() > 1,
             earlier: None,
             evictions: self.evictions(rules),
+            refusals: Default::default(),
             successions: successions(&set, rules),
             way_back: self.way_back(&set, rules),
             record: record_of(&self.sheet),

@@ -203,9 +203,10 @@ scenarios! {
             .writing(Writes::Attempts)
             .does("revoke", |stage| async move { stage.world.backend.permission(Role::Controller, "delete", "pods", false).await })
             .image(NEW)
-            .until(event("Warning", "delete pods"))
+            .until(event("Warning", "delete pods (HTTP 403)"))
+            .until(condition("Stalled", "True", "refuses to delete pods on").and(event("Warning", "cannot delete resource")))
             .throughout(untouched(1..=3), pace.pick(600, 5))
-            .expect(one_event("Warning", "delete pods"))
+            .expect(one_event("Warning", "delete pods (HTTP 403)"))
             .does("grant", |stage| async move { stage.world.backend.permission(Role::Controller, "delete", "pods", true).await })
             .until(converged())
             .expect(deletions(3));

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::kubelet::{Behaviour, Offline};
@@ -137,6 +137,62 @@ fn asked_and_not_ready(throughout: u64) -> Story {
         untouched(1..=2).and(spares(1)).and(preparing([1])),
         throughout,
     )
+}
+
+/// Somebody takes the new pod on the first node out of the DaemonSet, to look at it.
+async fn take_out(stage: Stage) -> anyhow::Result<()> {
+    let pods: Api<Pod> = stage.api();
+    let listed = pods.list(&ListParams::default()).await?.items;
+    let of_revision = |pod: &Pod| {
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        owners.any(|owner| owner.kind == "ControllerRevision")
+    };
+    let taken = listed.into_iter().find(of_revision).context("a new pod")?;
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { "app": "taken-out" } } }));
+    let name = taken.metadata.name.context("a name")?;
+    pods.patch(&name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// And has seen enough.
+async fn put_away(stage: Stage) -> anyhow::Result<()> {
+    let pods: Api<Pod> = stage.api();
+    let taken = ListParams::default().labels("app=taken-out");
+    for pod in pods.list(&taken).await?.items {
+        stage.excuse(&pod.metadata.uid.unwrap_or_default()).await;
+        let name = pod.metadata.name.context("a name")?;
+        pods.delete(&name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
+/// The DaemonSet of this name, which leaves its pods and revisions behind for another one of the same selector.
+const ELDER: &str = "elder";
+
+async fn begin_with_another(stage: Stage) -> anyhow::Result<()> {
+    stage.delete_daemon(&DeleteParams::background()).await?;
+    let mut elder = surging("1").manifest(&stage.name);
+    elder["metadata"]["name"] = ELDER.into();
+    let elder: DaemonSet = serde_json::from_value(elder)?;
+    let daemons: Api<DaemonSet> = stage.api();
+    daemons.create(&PostParams::default(), &elder).await?;
+    Ok(())
+}
+
+async fn inherit(stage: Stage) -> anyhow::Result<()> {
+    let orphan = DeleteParams {
+        propagation_policy: Some(kube::api::PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    let daemons: Api<DaemonSet> = stage.api();
+    daemons.delete(ELDER, &orphan).await?;
+    for _ in 0..600 {
+        if daemons.get_opt(ELDER).await?.is_none() {
+            return stage.create_daemon(&surging("1")).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("the DaemonSet {ELDER} is still there")
 }
 
 scenarios! {
@@ -550,5 +606,36 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .throughout(one_event("Warning", "priorityClassName is \"system-node-critical\""), pace.pick(60, 3))
+    }
+
+    fn su26_given_the_new_pod_is_taken_out_of_the_daemonset_then_another_one_is_made_under_another_name(_pace) {
+        let story = fleet(3, "1")
+            .behave(NEW, slow(4))
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .does("take the new pod out", take_out)
+            .until(deletions(3))
+            .does("put it away", put_away);
+        story
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .expect(spares(0).and(peak(0)))
+    }
+
+    /// Its ControllerRevision keeps the name that the other one gave it.
+    fn su27_given_a_revision_adopted_from_another_daemonset_then_the_way_back_to_it_surges(pace) {
+        Story::on(2)
+            .with(surging("1"))
+            .allowed(2)
+            .writing(Writes::Surges)
+            .does("begin with another DaemonSet", begin_with_another)
+            .wait(pace.pick(60, 15))
+            .until(pods(2))
+            .does("leave its pods to this one", inherit)
+            .until(converged())
+            .image(NEW)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .image(OLD)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .expect(spares(0))
     }
 }

@@ -23,7 +23,7 @@ use super::player::from;
 
 /// Namespace and service account of manifests/base.
 pub(crate) const NAMESPACE: &str = "yurt-ds";
-const ACCOUNT: &str = "yurt-ds-controller";
+pub(crate) const ACCOUNT: &str = "yurt-ds-controller";
 
 /// Its roles: that of the base and those of the settings.
 const CONTROLLER_ROLES: [&str; 3] = [

@@ -409,6 +409,17 @@ pub(crate) fn events_because(reason: &'static str, expected: i64) -> Check {
     )
 }
 
+/// So many such Events.
+pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> Check {
+    Check::new(
+        format!("{expected} {kind} Events saying {says:?}"),
+        move |picture| {
+            let count = count_events(picture, kind, says);
+            demand(count == expected, || format!("{count}"))
+        },
+    )
+}
+
 /// How often an Event says that it happened.
 fn times(event: &Event) -> i64 {
     event

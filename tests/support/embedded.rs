@@ -29,7 +29,7 @@ use super::machine;
 use super::player::play;
 use super::story::{Pace, Story};
 use super::suite::Entry;
-use super::world::{Backend, FaultRule, Moment, PodWrites, World, is_read};
+use super::world::{Backend, DENIED, Denied, FaultRule, Moment, PodWrites, World, is_read};
 
 /// The instant at which every story begins.
 const BEGIN: &str = "2026-01-05T08:00:00Z";
@@ -437,6 +437,28 @@ impl Backend for Embedded {
             guards.push(self.cluster.deny(denied));
         }
         Box::pin(async { Ok(()) })
+    }
+
+    fn policy<'a>(&'a self, denied: Denied<'a>, begins: bool) -> BoxFuture<'a, anyhow::Result<()>> {
+        self.mend();
+        let (verb, name) = (denied.verb, denied.on.map(|(_, pod)| pod.to_owned()));
+        let rule = move |request: &RequestInfo| {
+            let is_meant = request.verb == verb
+                && (request.resource.as_str(), request.subresource.as_str()) == ("pods", "")
+                && name.as_ref().is_none_or(|name| *name == request.name);
+            match is_meant {
+                true => Fault::Denied(
+                    format!("ValidatingAdmissionPolicy 'keep' with binding 'keep' {DENIED}").into(),
+                ),
+                false => Fault::Pass,
+            }
+        };
+        let done = if begins {
+            self.fault(Box::new(rule))
+        } else {
+            Ok(())
+        };
+        Box::pin(async { done })
     }
 
     fn has_service_accounts(&self) -> bool {

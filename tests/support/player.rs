@@ -21,7 +21,7 @@ use super::monitor::Monitor;
 use super::objects::{DAEMON, Daemon};
 use super::picture::{Picture, node_name, uid};
 use super::story::{Pace, Step, Story, Writes};
-use super::world::{PodWrites, World};
+use super::world::{Denied, PodWrites, World};
 
 /// Where a story is played: the cluster, and the story's own corner of it.
 #[derive(Clone)]
@@ -258,6 +258,7 @@ impl Stage {
             Step::PatchPod(node, patch) => self.patch_pod(*node, patch).await?,
             Step::DeletePod(node) => self.delete_pod(*node).await?,
             Step::RefusePods(refused) => self.refuse_pods(*refused).await?,
+            Step::Policy(verb, node, begins) => self.policy(verb, *node, *begins).await?,
             Step::Excuse(node) => self.excuse(&self.node(*node)).await,
             Step::Does(what, deed) => deed(self.clone()).await.context(*what)?,
             Step::Controller(runs) => self.world.backend.controller(*runs)?,
@@ -458,6 +459,21 @@ impl Stage {
         deleted.map(drop).context("delete the pod")
     }
 
+    async fn policy(&self, verb: &'static str, node: usize, begins: bool) -> anyhow::Result<()> {
+        let name = self.node(node);
+        let pod = match node {
+            0 => None,
+            node => Some(self.pod_on(node).await?.name_any()),
+        };
+        let denied = Denied {
+            namespace: &self.name,
+            verb,
+            on: pod.as_deref().map(|pod| (name.as_str(), pod)),
+        };
+        let policy = self.world.backend.policy(denied, begins).await;
+        policy.context("change the admission policy")
+    }
+
     async fn refuse_pods(&self, refused: bool) -> anyhow::Result<()> {
         let quotas = self.api::<ResourceQuota>();
         if refused {
@@ -493,6 +509,13 @@ impl Stage {
             .any(|step| matches!(step, Step::Controller(false)))
         {
             self.world.backend.controller(true)?;
+        }
+        // What a story that failed has left.
+        for verb in story.steps.iter().filter_map(|step| match step {
+            Step::Policy(verb, _, true) => Some(*verb),
+            _ => None,
+        }) {
+            let _ = self.policy(verb, 0, false).await;
         }
         let params = DeleteParams::default();
         let _ = self

@@ -15,9 +15,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::future::BoxFuture;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
-use serde_json::Value;
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
 use yurt_ds::client::Role;
 use yurt_ds::clock::Clock;
 use yurt_ds::sim::kubelet::{Kubelets, Offline, Options};
@@ -25,8 +29,9 @@ use yurt_ds::sim::kubelet::{Kubelets, Offline, Options};
 use super::agents::{Agent, Setup};
 use super::binary::{self, Installation, Process};
 use super::link::{Asked, Proxy};
+use super::player::from;
 use super::story::Pace;
-use super::world::{Backend, Moment, PodWrites, World};
+use super::world::{Backend, DENIED, Denied, Moment, PodWrites, World};
 
 /// Names the kubeconfig of the cluster to use.
 pub(crate) const KUBECONFIG: &str = "YURT_DS_SUITE_KUBECONFIG";
@@ -191,6 +196,60 @@ impl Backend for Real {
                 true => binary::grant(&self.client).await,
                 false => binary::revoke(&self.client, whose, verb, resource).await,
             }
+        })
+    }
+
+    fn policy<'a>(&'a self, denied: Denied<'a>, begins: bool) -> BoxFuture<'a, anyhow::Result<()>> {
+        Box::pin(async move {
+            let name = format!("{}-{}", denied.namespace, denied.verb);
+            let policies = Api::<ValidatingAdmissionPolicy>::all(self.client.clone());
+            let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(self.client.clone());
+            if !begins {
+                bindings.delete(&name, &DeleteParams::default()).await?;
+                policies.delete(&name, &DeleteParams::default()).await?;
+                return Ok(());
+            }
+            let (operation, object) = match denied.verb {
+                "delete" => ("DELETE", "oldObject"),
+                "patch" => ("UPDATE", "object"),
+                _ => ("CREATE", "object"),
+            };
+            let allowed = match denied.on {
+                Some((node, _)) => format!("{object}.spec.nodeName != '{node}'"),
+                None => "false".to_owned(),
+            };
+            let account = binary::ACCOUNT;
+            let user = format!("system:serviceaccount:{}:{account}", binary::NAMESPACE);
+            let said = DENIED.trim_start_matches("denied request: ");
+            let policy = json!({
+                "metadata": { "name": name },
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {
+                        "namespaceSelector": {
+                            "matchLabels": { "kubernetes.io/metadata.name": denied.namespace },
+                        },
+                        "resourceRules": [{
+                            "apiGroups": [""], "apiVersions": ["v1"], "operations": [operation],
+                            "resources": ["pods"],
+                        }],
+                    },
+                    "matchConditions": [{
+                        "name": "controller", "expression": format!("request.userInfo.username == '{user}'"),
+                    }],
+                    "validations": [{ "expression": allowed, "message": said }],
+                },
+            });
+            let binding = json!({
+                "metadata": { "name": name },
+                "spec": { "policyName": name, "validationActions": ["Deny"] },
+            });
+            let parameters = PostParams::default();
+            policies.create(&parameters, &from(policy)?).await?;
+            bindings.create(&parameters, &from(binding)?).await?;
+            // The API server reads its policies anew about once a second.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            Ok(())
         })
     }
 

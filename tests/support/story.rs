@@ -159,6 +159,8 @@ pub(crate) enum Step {
     DeletePod(usize),
     /// The native controller's new pods are refused, or no longer.
     RefusePods(bool),
+    /// An admission policy that denies the controller this write to the pod on a node (0: to all) begins, or ends.
+    Policy(&'static str, usize, bool),
     /// Something else.
     Does(&'static str, Deed),
     /// Whoever deletes pods on this node now, it is not the controller.
@@ -304,6 +306,16 @@ impl Story {
             what,
             Arc::new(move |stage| Box::pin(deed(stage))),
         ))
+    }
+
+    /// An admission policy denies the controller this write (`delete`, `patch`, `create`) to the pod on a node; 0: to all.
+    pub(crate) fn deny(self, verb: &'static str, node: usize) -> Self {
+        self.step(Step::Policy(verb, node, true))
+    }
+
+    /// That policy is taken away.
+    pub(crate) fn allow(self, verb: &'static str) -> Self {
+        self.step(Step::Policy(verb, 0, false))
     }
 
     /// A user deletes the pod on a node.

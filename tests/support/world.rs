@@ -36,6 +36,20 @@ pub(crate) struct World {
 /// What goes wrong with the requests of the controller.
 pub(crate) type FaultRule = Box<dyn Fn(&RequestInfo) -> Fault + Send + Sync>;
 
+/// What an admission policy denies the controller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Denied<'a> {
+    /// The namespace of the story.
+    pub(crate) namespace: &'a str,
+    /// The write to pods.
+    pub(crate) verb: &'static str,
+    /// The node, and the name of the pod that stands there; `None`: any.
+    pub(crate) on: Option<(&'a str, &'a str)>,
+}
+
+/// What such a policy says, after who it is.
+pub(crate) const DENIED: &str = "denied request: this pod is not to be touched";
+
 /// Around a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
@@ -72,6 +86,9 @@ pub(crate) trait Backend: Send + Sync {
         resource: &'static str,
         granted: bool,
     ) -> BoxFuture<'_, anyhow::Result<()>>;
+    /// An admission policy that denies the controller this write (`delete`, `patch` or `create`) to pods of a namespace, to those
+    /// on one node if that is named, begins or ends. A policy over `create` is one over all of them.
+    fn policy<'a>(&'a self, denied: Denied<'a>, begins: bool) -> BoxFuture<'a, anyhow::Result<()>>;
     /// Whether every namespace gets a service account that pods wait for.
     fn has_service_accounts(&self) -> bool;
 

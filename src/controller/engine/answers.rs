@@ -1,43 +1,69 @@
 //! What the loop makes of the API server's answers.
 
 use k8s_openapi::jiff::Timestamp;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::{Done, Engine};
 use crate::client::Failure;
 use crate::controller::apply::Refusal;
 use crate::controller::permissions;
+use crate::controller::refused::{Meaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
+use crate::controller::restraint::Restraint;
 use crate::controller::surge::{Made, Wanted};
-use crate::core::{PodRef, PodUid};
+use crate::core::{NodeName, PodRef, PodUid, Refusals, RefusedWrite};
 use crate::index::{Doubt, Overlay, SetKey, Stir, Write};
+
+/// What a write was about.
+#[derive(Clone, Copy)]
+enum About<'a> {
+    /// A pod that is there.
+    Pod(&'a PodRef),
+    /// A node that is to have another pod, beside the one of this name.
+    Node(&'a NodeName, &'a str),
+}
+
+impl<'a> About<'a> {
+    fn name(self) -> &'a str {
+        match self {
+            Self::Pod(pod) => pod.name.as_str(),
+            Self::Node(_, beside) => beside,
+        }
+    }
+
+    fn uid(self) -> Option<&'a PodUid> {
+        match self {
+            Self::Pod(pod) => Some(&pod.uid),
+            Self::Node(..) => None,
+        }
+    }
+}
 
 impl Engine {
     pub(super) fn take_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
-        let Ok(done) = done else { return };
+        let Ok(done) = done else { return }; // it was cut off, at the end
         let now = self.parts.clock.now();
         let key = match done {
             Done::Replaced(key, pod, write, result) => {
                 self.note_replaced(&key, &pod, write, &result, now);
-                self.note_answer(&key, &result, now);
                 key
             }
             Done::Retired(key, pod, write, successor, handed) => {
                 self.note_replaced(&key, &pod, write, &Ok(()), now);
                 if handed.is_err() {
-                    self.forget_sent(&key, &successor);
+                    self.forget_sent(&key, &successor.uid);
                 }
-                self.note_answer(&key, &handed, now);
+                self.note_answer(&key, &successor, RefusedWrite::HandOver, &handed, now);
                 key
             }
-            Done::Patched(key, uid, result) => {
+            Done::Patched(key, pod, what, result) => {
                 if result.is_err() {
-                    self.forget_sent(&key, &uid);
+                    self.forget_sent(&key, &pod.uid);
                     if let Some(set) = self.parts.feed.index.set_mut(&key) {
-                        set.lift_request(&uid);
+                        set.lift_request(&pod.uid);
                     }
                 }
-                self.note_answer(&key, &result, now);
+                self.note_answer(&key, &pod, what, &result, now);
                 key
             }
             Done::Surged(key, wanted, made) => {
@@ -49,6 +75,17 @@ impl Engine {
                 key
             }
             Done::Told => return,
+            Done::Failed(key) => {
+                error!(daemonset = %key, "A task failed; what it asked for is looked at again");
+                self.parts.metrics.task_failed();
+                // What was laid over pods is found out by the next list of them.
+                if let Some(state) = self.state.sets.get_mut(&key) {
+                    (state.reported, state.patched) = (None, Default::default());
+                    state.pods.slow_down(now);
+                    state.reports.slow_down(now);
+                }
+                key
+            }
             Done::Looked(key, looked) => {
                 let fed = self.parts.lookups.take(&mut self.parts.feed, &key, looked);
                 if let Some(notice) = fed.1 {
@@ -77,7 +114,13 @@ impl Engine {
     ) {
         let answers = match made {
             Ok(answers) => answers,
-            Err(refusal) => vec![Err(refusal)],
+            Err(refusal) => {
+                // The revision cannot be read: that is the same for all of them.
+                for wanted in wanted {
+                    self.note_made(key, wanted, Err(&refusal), now);
+                }
+                return;
+            }
         };
         for (wanted, answer) in wanted.iter().zip(answers) {
             let result = match answer {
@@ -90,14 +133,29 @@ impl Engine {
                 }
                 Err(refusal) => Err(refusal),
             };
-            if let Some(state) = self.state.sets.get_mut(key) {
-                state.surges.note(&result, now);
-            }
-            if result.as_ref().is_err_and(Refusal::is_certain) {
-                self.forget_sent(key, &wanted.beside.uid);
-            }
-            self.note_refusal(key, &result);
+            self.note_made(key, wanted, result.as_ref().copied(), now);
         }
+    }
+
+    /// Remembers what became of a pod that was to be made.
+    fn note_made(
+        &mut self,
+        key: &SetKey,
+        wanted: &Wanted,
+        result: Result<(), &Refusal>,
+        now: Timestamp,
+    ) {
+        // Whose name is taken was looked at.
+        let is_over = |refusal: &Refusal| {
+            let failure = refusal.failure();
+            refusal.is_certain() || is_by_webhook(refusal) || failure == Some(Failure::Conflict)
+        };
+        if result.is_err_and(is_over) {
+            self.forget_sent(key, &wanted.beside.uid);
+        }
+        let beside = wanted.beside.name.as_str();
+        let about = About::Node(&wanted.node, beside);
+        self.remember(key, about, RefusedWrite::Create, result, now);
     }
 
     /// What was sent for this pod may be sent again.
@@ -119,6 +177,16 @@ impl Engine {
             return;
         };
         set.end_replacement(&pod.uid, result.is_ok(), now);
+        let what = match &write {
+            Write::Deletion => RefusedWrite::Delete,
+            Write::Eviction => RefusedWrite::Evict,
+            Write::Preparing => RefusedWrite::Mark,
+            Write::Renewal { .. } => RefusedWrite::Renew,
+        };
+        self.note_answer(key, pod, what, result, now);
+        let Some(set) = self.parts.feed.index.set_mut(key) else {
+            return;
+        };
         let answer = result.as_ref().map_err(Refusal::of_budget);
         if let (Write::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
             set.note_eviction(&pod.uid, answer.err().flatten(), now);
@@ -149,9 +217,13 @@ impl Engine {
             Err(refusal) => match refusal.failure() {
                 Some(Failure::Gone) => return, // the watch is about to say so
                 Some(Failure::Conflict) => Doubt::Conflict(pod.resource_version.clone()),
-                Some(Failure::Unreachable) => Doubt::Unanswered,
+                Some(Failure::Unreachable) if !is_by_webhook(refusal) => Doubt::Unanswered,
                 Some(
-                    Failure::Forbidden | Failure::Refused | Failure::Blocked | Failure::Throttled,
+                    Failure::Forbidden
+                    | Failure::Refused
+                    | Failure::Blocked
+                    | Failure::Throttled
+                    | Failure::Unreachable,
                 )
                 | None => {
                     set.lift(&pod.uid);
@@ -167,12 +239,84 @@ impl Engine {
         set.lay_over(pod.uid.clone(), overlay);
     }
 
-    /// Slows down while the API server refuses writes to pods.
-    fn note_answer(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
+    /// Remembers what became of a write to a pod that is there.
+    fn note_answer(
+        &mut self,
+        key: &SetKey,
+        pod: &PodRef,
+        what: RefusedWrite,
+        result: &Result<(), Refusal>,
+        now: Timestamp,
+    ) {
+        let result = result.as_ref().copied();
+        self.remember(key, About::Pod(pod), what, result, now);
+    }
+
+    /// Remembers whom the API server refused, so that others have their turn; slows down all writes to pods while it is not
+    /// well itself.
+    fn remember(
+        &mut self,
+        key: &SetKey,
+        about: About<'_>,
+        what: RefusedWrite,
+        result: Result<(), &Refusal>,
+        now: Timestamp,
+    ) {
+        let meaning = result.err().map(|refusal| meaning(refusal, about.name()));
         if let Some(state) = self.state.sets.get_mut(key) {
-            state.pods.note(result, now);
+            match &meaning {
+                None => state.pods = Restraint::default(),
+                Some(Meaning::Server | Meaning::Unwell(_)) => state.pods.slow_down(now),
+                Some(_) => {}
+            }
         }
-        self.note_refusal(key, result);
+        let unfit = match &meaning {
+            Some(Meaning::Unwanted(unwanted)) if what == RefusedWrite::Renew => {
+                unwanted.is_invalid.then(|| unwanted.sentence.clone())
+            }
+            _ => None,
+        };
+        if let Some(set) = self.parts.feed.index.set_mut(key) {
+            let note = |refusals: &mut Refusals, node: &NodeName| {
+                let place = (node, about.uid());
+                match &meaning {
+                    None => refusals.accept(node, what),
+                    Some(Meaning::Unwanted(_)) if unfit.is_some() => {
+                        refusals.note_unfit(about.uid().cloned());
+                    }
+                    Some(Meaning::Unwanted(unwanted)) => {
+                        refusals.refuse(place, what, &unwanted.sentence, now);
+                    }
+                    Some(Meaning::Conflict(said) | Meaning::Unwell(said)) => {
+                        refusals.meet(place, what, said, now);
+                    }
+                    Some(Meaning::Server | Meaning::Nothing) => {}
+                }
+            };
+            match about {
+                About::Pod(pod) => set.note_write(&pod.uid, note),
+                About::Node(node, _) => set.note_write_on(node, note),
+            }
+        }
+        if let Some(sentence) = unfit {
+            self.tell_unfit(key, about, &sentence);
+        } else if let Err(refusal) = result {
+            self.note_refusal(key, refusal, meaning.as_ref());
+        }
+    }
+
+    /// Tells of pods that are made anew because the API server lets nobody change them so.
+    fn tell_unfit(&self, key: &SetKey, about: About<'_>, sentence: &str) {
+        let notice = Notice {
+            warning: true,
+            reason: "NotInPlace",
+            note: format!(
+                "pods are made anew, not updated in place: the API server does not let them be changed so: {sentence}"
+            ),
+            mark: None,
+        };
+        info!(daemonset = %key, pod = about.name(), "{}", notice.note);
+        self.publish(key, &notice);
     }
 
     /// The same for reports, which do not hold up pods.
@@ -183,18 +327,25 @@ impl Engine {
                 state.reported = None;
             }
         }
-        self.note_refusal(key, result);
+        if let Err(refusal) = result {
+            let meaning = meaning(refusal, &key.name);
+            self.note_refusal(key, refusal, Some(&meaning));
+        }
     }
 
     /// Says once what a person has to mend.
-    fn note_refusal(&mut self, key: &SetKey, result: &Result<(), Refusal>) {
-        let Err(Refusal::Failed {
+    fn note_refusal(&mut self, key: &SetKey, refusal: &Refusal, meaning: Option<&Meaning>) {
+        let Refusal::Failed {
             verb,
             resource,
             error,
-        }) = result
+        } = refusal
         else {
             return;
+        };
+        let lacks_permission = match meaning {
+            Some(Meaning::Unwanted(unwanted)) => unwanted.lacks_permission,
+            _ => false,
         };
         match error.failure() {
             Failure::Gone | Failure::Conflict => {
@@ -202,11 +353,11 @@ impl Engine {
             }
             // The status says it, once.
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
-            Failure::Forbidden => {
+            Failure::Forbidden if lacks_permission => {
                 let granted_by = permissions::granted_by(verb, resource);
                 let note = format!(
                     "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \
-                     ({granted_by}), or look for a quota or an admission webhook that denies it"
+                     ({granted_by})"
                 );
                 warn!(daemonset = %key, verb, resource, %error, "Not permitted");
                 let notice = Notice {
@@ -217,7 +368,7 @@ impl Engine {
                 };
                 self.publish(key, &notice);
             }
-            Failure::Refused | Failure::Throttled | Failure::Unreachable => {
+            Failure::Forbidden | Failure::Refused | Failure::Throttled | Failure::Unreachable => {
                 warn!(daemonset = %key, verb, resource, %error, "A write failed and is tried again");
             }
         }

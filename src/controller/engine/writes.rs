@@ -1,14 +1,21 @@
 //! What the loop asks the API server for.
 
+use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use tracing::info;
 
 use super::{Done, Engine, UNSEEN, patched};
 use crate::controller::metrics::Withheld;
-use crate::controller::report::Report;
+use crate::controller::report::{Notice, Report};
 use crate::controller::surge::{For, Wanted};
-use crate::core::{Action, Behind};
+use crate::core::{Action, Behind, RefusedWrite};
 use crate::index::{Doubt, Overlay, SetKey, Write};
+
+/// What becomes of `task`, a panic included: what is asked for after it must not wait for it for ever.
+async fn caught(key: SetKey, task: impl Future<Output = Done>) -> Done {
+    let ended = std::panic::AssertUnwindSafe(task).catch_unwind().await;
+    ended.unwrap_or(Done::Failed(key))
+}
 
 impl Engine {
     /// Starts the writes, unless this replica does not lead or the API server refused a moment ago.
@@ -35,11 +42,9 @@ impl Engine {
             }
             return;
         }
-        let surges_held = state.surges.holds(now);
         let mut wanted = Vec::new();
         for action in state.without_repetition(actions, now) {
             match action {
-                Action::Surge { .. } if surges_held.is_some() => {}
                 Action::Surge {
                     ref node,
                     ref beside,
@@ -60,8 +65,12 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         let sent = state.patched.values().map(|(_, at)| *at).min();
         let unseen = sent.and_then(|at| at.checked_add(UNSEEN).ok());
-        let again = unseen.into_iter().chain(surges_held);
-        state.wake = state.wake.into_iter().chain(again).min();
+        state.wake = state.wake.into_iter().chain(unseen).min();
+    }
+
+    /// Starts what asks the API server for something; its end is told even if it fails.
+    fn spawn(&mut self, key: SetKey, task: impl Future<Output = Done> + Send + 'static) {
+        self.state.done.spawn(caught(key, task));
     }
 
     /// Makes pods beside others.
@@ -69,13 +78,24 @@ impl Engine {
         let Some(set) = self.parts.feed.index.set(key).map(For::of) else {
             return;
         };
-        if wanted.is_empty() {
+        let Some(first) = wanted.first() else {
             return;
-        }
+        };
+        let index = &self.parts.feed.index;
+        let uid = index
+            .set(key)
+            .map(|set| set.uid.clone())
+            .unwrap_or_default();
+        let Some(name) = index
+            .revision_name(&uid, &first.revision)
+            .map(str::to_owned)
+        else {
+            return; // the watch has just forgotten it, and is about to tell of another one
+        };
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
-        self.state.done.spawn(async move {
-            let made = writer.surge(&key, &set, &wanted).await;
+        self.spawn(key.clone(), async move {
+            let made = writer.surge(&key, &set, &name, &wanted).await;
             Done::Surged(key, wanted, made)
         });
     }
@@ -133,24 +153,21 @@ impl Engine {
             state.patched.insert(patched(&follows), (follows, now));
         }
         let (writer, key) = (self.parts.writer.clone(), key.clone());
-        self.state.done.spawn(async move {
+        self.spawn(key.clone(), async move {
             let result = writer.act(&key, &whom, &action, now).await;
             if let (Action::Retire { pod, successor, .. }, Ok(()), Some(write)) =
                 (&action, &result, &write)
             {
                 // At once, before the old pod is gone.
                 let handed = writer.hand_over(&key, &whom, successor).await;
-                return Done::Retired(
-                    key,
-                    pod.clone(),
-                    write.clone(),
-                    successor.uid.clone(),
-                    handed,
-                );
+                return Done::Retired(key, pod.clone(), write.clone(), successor.clone(), handed);
             }
             match write {
                 Some(write) => Done::Replaced(key, action.pod().clone(), write, result),
-                None => Done::Patched(key, action.pod().uid.clone(), result),
+                None => {
+                    let what = RefusedWrite::of(&action);
+                    Done::Patched(key, action.pod().clone(), what, result)
+                }
             }
         });
     }
@@ -180,23 +197,23 @@ impl Engine {
         let mut first = Vec::new();
         for notice in &report.notices {
             info!(daemonset = %key, note = notice.note, "{}", notice.reason);
-            match &notice.mark {
-                None => self.publish(key, notice),
-                Some(mark) => {
-                    let event = self.event(key, notice);
-                    first.extend(event.map(|(about, severity)| {
-                        let events = &self.parts.events;
-                        events.said_once(&about, severity, notice.reason, &notice.note, mark)
-                    }));
-                }
+            if let Some(mark) = &notice.mark {
+                let event = self.event(key, notice);
+                first.extend(event.map(|(about, severity)| {
+                    let events = &self.parts.events;
+                    events.said_once(&about, severity, notice.reason, &notice.note, mark)
+                }));
             }
         }
+        let unmarked = report.notices.iter().filter(|notice| notice.mark.is_none());
+        let unmarked: Vec<Notice> = unmarked.cloned().collect();
+        self.announce(key, &unmarked);
         self.remember_pause(key, &report);
         let state = self.state.sets.entry(key.clone()).or_default();
         state.reported = Some((report, now));
         state.under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
-        self.state.done.spawn(async move {
+        self.spawn(key.clone(), async move {
             // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
             // the same.
             futures::future::join_all(first).await;
@@ -230,9 +247,23 @@ impl Engine {
         if let Some(lookup) = lookup {
             state.under_way += 1;
             let key = key.clone();
-            self.state
-                .done
-                .spawn(async move { Done::Looked(key, lookup.await) });
+            self.spawn(key.clone(), async move { Done::Looked(key, lookup.await) });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_ends_with_the_name_of_its_daemonset() {
+        let key = SetKey::new("shop", "agent");
+        match caught(key.clone(), async { panic!("a mistake") }).await {
+            Done::Failed(failed) => assert_eq!(failed, key),
+            _ => panic!("it did not fail"),
+        }
+        let reported = caught(key.clone(), async { Done::Reported(key, Ok(())) });
+        assert!(matches!(reported.await, Done::Reported(_, Ok(()))));
     }
 }

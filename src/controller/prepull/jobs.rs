@@ -3,9 +3,10 @@
 //! Jobs and their pods are watched while there is a wish or a Job, and once when this replica becomes the leader, to find
 //! what an earlier one left. At rest nothing is asked.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt};
+use futures::{FutureExt as _, Stream, StreamExt};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
@@ -14,7 +15,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::calls::{self, Calls};
 use super::desk::{Answer, Desk, Step};
@@ -215,8 +216,14 @@ impl Jobs {
             for step in steps {
                 debug!(?step, "Pre-pull");
                 let calls = self.calls.clone();
+                let metrics = calls.metrics.clone();
                 self.done.spawn(async move {
-                    let answer = calls.take(&step).await;
+                    let taken = AssertUnwindSafe(calls.take(&step)).catch_unwind().await;
+                    let answer = taken.unwrap_or_else(|_| {
+                        error!(?step, "A task of a pre-pull failed, and is tried again");
+                        metrics.task_failed();
+                        Answer::Failed
+                    });
                     (step, answer)
                 });
             }

@@ -81,6 +81,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         waves: Vec::new(),
         overdue: Vec::new(),
         blocked: false,
+        refused: Default::default(),
         next_wake: None,
     }
 }

@@ -5,12 +5,13 @@
 //!   template), the garbage collector only takes that reference away instead of the pod, and the native controller
 //!   adopts what is left. When the DaemonSet is deleted both owners go, and the pod with them.
 //! - Name: it follows from the old pod and the revision, so that one pod never gets two successors of one revision,
-//!   whoever asks twice. It sorts before every name that the API server generates: of two pods of the same second the
+//!   whoever asks twice; the second of these names is for where somebody has taken the pod of the first one for himself. It sorts before every name that the API server generates: of two pods of the same second the
 //!   native controller keeps the first by name, and that has to be ours.
 
 use serde_json::{Map, Value, json};
 
 use super::For;
+use crate::api;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{NodeName, PodUid, Revision};
@@ -59,6 +60,16 @@ impl<'a> Origin<'a> {
         })
     }
 
+    /// Whether this pod is one that was made beside another one.
+    pub(super) fn owns(&self, pod: &api::Pod) -> bool {
+        self.set.owns(pod)
+    }
+
+    /// The name of the pod beside the one of that UID, after so many that others have taken.
+    pub(super) fn name(&self, beside: &PodUid, taken: usize) -> String {
+        name(&self.key.name, self.revision, beside, taken)
+    }
+
     pub(super) fn namespace(&self) -> &str {
         &self.key.namespace
     }
@@ -70,8 +81,8 @@ pub(super) fn controlled_by(kind: &str, name: &str, uid: &str) -> Value {
     json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid, "controller": true })
 }
 
-/// The pod for `node`, beside the one of that UID.
-pub(super) fn manifest(origin: &Origin<'_>, node: &NodeName, beside: &PodUid) -> Value {
+/// The pod of this name for `node`.
+pub(super) fn manifest(origin: &Origin<'_>, node: &NodeName, name: &str) -> Value {
     let (key, meta) = (origin.key, &origin.template["metadata"]);
     let mut labels = object(&meta["labels"]);
     labels.insert(
@@ -94,7 +105,7 @@ pub(super) fn manifest(origin: &Origin<'_>, node: &NodeName, beside: &PodUid) ->
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name(&key.name, origin.revision, beside),
+            "name": name,
             "generateName": format!("{}-", key.name),
             "namespace": &*key.namespace,
             "labels": labels,
@@ -113,13 +124,17 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-fn name(daemonset: &str, revision: &Revision, beside: &PodUid) -> String {
+/// The name of the pod beside another one, where so many earlier ones are taken.
+fn name(daemonset: &str, revision: &Revision, beside: &PodUid, taken: usize) -> String {
     let room = LONGEST - DIGITS - 2;
     let mut head: String = daemonset.chars().take_while(char::is_ascii).collect();
     head.truncate(room);
     // What follows begins with a hyphen, as no part of a name may (DNS-1123).
     let head = head.trim_end_matches('.');
-    let text = format!("{}/{}", beside.as_str(), revision.as_str());
+    let mut text = format!("{}/{}", beside.as_str(), revision.as_str());
+    if taken > 0 {
+        text.push_str(&format!("/{taken}"));
+    }
     let digest = fnv(text.as_bytes()) & ((1 << (4 * DIGITS)) - 1);
     format!("{head}-{FIRST}{digest:0DIGITS$x}")
 }
@@ -215,6 +230,7 @@ mod tests {
             uid: "d1".into(),
             template_generation: Some("4".into()),
             template: template.map(TemplateFingerprint::of),
+            selector: None,
         }
     }
 
@@ -222,13 +238,14 @@ mod tests {
     fn the_pod_is_the_native_controllers_but_for_owners_and_name() {
         let (set, key, revision) = (set(None), SetKey::new("shop", "agent"), revision());
         let origin = origin(&set, &key, &revision).expect("the revision fits");
-        let pod = manifest(&origin, &"n1".into(), &"u1".into());
+        let pod = manifest(&origin, &"n1".into(), "agent-0");
         let meta = &pod["metadata"];
         assert_eq!(
             meta["labels"],
             json!({ "app": "agent", "controller-revision-hash": "7f9f6846dc", "pod-template-generation": "4" })
         );
         assert_eq!(meta["annotations"], json!({ "a": "b" }));
+        assert_eq!(meta["name"], "agent-0");
         assert_eq!(meta["generateName"], "agent-");
         assert_eq!(
             meta["ownerReferences"],
@@ -275,11 +292,12 @@ mod tests {
 
     #[test]
     fn the_name_follows_from_the_old_pod_and_the_revision_and_sorts_first() {
-        let of = |set: &str, revision: &str, pod: &str| name(set, &revision.into(), &pod.into());
+        let of = |set: &str, revision: &str, pod: &str| name(set, &revision.into(), &pod.into(), 0);
         let one = of("agent", "r1", "u1");
         assert_eq!(one, of("agent", "r1", "u1"));
         assert_ne!(one, of("agent", "r2", "u1"));
         assert_ne!(one, of("agent", "r1", "u2"));
+        assert_ne!(one, name("agent", &"r1".into(), &"u1".into(), 1));
         assert_eq!(one.len(), "agent-".len() + 1 + DIGITS);
         assert!(one.as_str() < "agent-22222", "{one}");
         assert_eq!(of(&"a".repeat(200), "r1", "u1").len(), LONGEST);

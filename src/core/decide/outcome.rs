@@ -1,28 +1,39 @@
 //! What is said of a fleet when its actions are chosen: numbers, phase, and when to look again.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, later};
-use crate::core::fleet::{Node, Pod, PodRevision};
+use crate::core::fleet::{Node, NodeName, Pod, PodRevision};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
-use crate::core::plan::{Counts, Phase, Plan, WaveStand};
+use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
+use crate::core::refusals::Part;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
 
 impl Draft<'_> {
-    pub(super) fn finish(self, phase: Option<Phase>) -> Plan {
+    pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
+        let actions = std::mem::take(&mut self.actions);
+        let refusals = &self.fleet.refusals;
+        let mut refused = refusals.again(self.fleet, actions.iter());
+        let nodes = self.fleet.nodes.as_slice();
+        let (actions, tried_again) = refusals.without_held(nodes, actions, self.now);
+        self.actions = actions;
+        self.tell_refused(&mut refused);
         let counts = self.counts();
         let waves = match phase {
             Some(Phase::Behind(_)) => Vec::new(),
             _ => self.waves(),
         };
         // Who was refused and is asked once more does not move before the answer is another one.
-        let begun = self.actions.iter().filter(|action| action.begins());
-        let moving = begun.count() > self.gates.asking.again();
+        let begun = || self.actions.iter().filter(|action| action.begins());
+        let again = refusals.again(self.fleet, begun()).len() + self.gates.asking.again();
+        let moving = begun().count() > again || self.waits_for_next_second();
         let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
             let stopped = match self.guard.gate {
@@ -36,7 +47,12 @@ impl Draft<'_> {
             let about = (self.fleet, self.verdicts.as_slice(), stopped, blocked);
             phase::of_rollout(about, &counts, moving, self.now)
         };
-        let (phase, wake) = phase.map_or_else(judged, |phase| (phase, None));
+        let (phase, wake) = match phase.map_or_else(judged, |phase| (phase, None)) {
+            (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {
+                (Phase::Progressing, None)
+            }
+            known => known,
+        };
         let Overdue {
             nodes: overdue,
             next: overdue_at,
@@ -52,6 +68,8 @@ impl Draft<'_> {
             .chain(self.gate_changes())
             .chain(self.reverts_again)
             .chain(self.asked_again())
+            .chain(tried_again)
+            .chain(self.refused_again(&refused))
             .chain(self.pause.as_ref().map(PauseStand::changes))
             .min();
         Plan {
@@ -71,8 +89,72 @@ impl Draft<'_> {
             waves,
             overdue,
             blocked: blocked.is_some(),
+            refused: self.fleet.refusals.only(&refused),
             next_wake,
         }
+    }
+
+    /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to
+    /// `refused`.
+    fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, Part)>) {
+        if self.fleet.refusals.is_nobody_refused() {
+            return;
+        }
+        for (position, node) in self.fleet.nodes.iter().enumerate() {
+            let part = match (self.verdicts[position], &self.classes[position]) {
+                (Verdict::Refused { .. } | Verdict::Budget { .. }, _) => None,
+                (Verdict::InProgress(Progress::SurgeStarting), Class::Outdated { .. }) => {
+                    Some(Part::Create)
+                }
+                (
+                    Verdict::InProgress(Progress::SurgeTakingOver | Progress::SurgeLeaving),
+                    Class::Surging(_),
+                )
+                | (Verdict::InProgress(Progress::Replacing | Progress::Reverting { .. }), _)
+                | (Verdict::Revert(Revert::Pending), _)
+                | (Verdict::HookPending { since: None, .. }, _) => Some(Part::Step),
+                (Verdict::PullPending(_), _) => Some(Part::Tell),
+                _ => continue,
+            };
+            let parts = match &part {
+                Some(part) => std::slice::from_ref(part),
+                None => &[Part::Step, Part::Create],
+            };
+            let at = |part: &Part| {
+                let denial = self.gates.refusing.at(&node.name, *part)?;
+                Some((*part, denial.since))
+            };
+            let Some((part, since)) = parts.iter().find_map(at) else {
+                continue;
+            };
+            self.verdicts[position] = Verdict::Refused { since };
+            refused.insert((node.name.clone(), part));
+        }
+    }
+
+    /// When one of those who were `refused`, or whoever has to wait because of them, may be tried.
+    fn refused_again(&self, refused: &BTreeSet<(NodeName, Part)>) -> Option<Timestamp> {
+        let refusing = &self.gates.refusing;
+        let matters = !refused.is_empty() || refusing.is_full();
+        refusing.wake().filter(|_| matters)
+    }
+
+    /// Whether somebody who could begin has to wait only because so much was refused within this second.
+    fn waits_for_next_second(&self) -> bool {
+        let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
+        self.gates.refusing.is_full() && self.verdicts.iter().any(waits)
+    }
+
+    /// Whether somebody waits for a time, or for something else than those whom the API server refuses.
+    fn others_follow(&self) -> bool {
+        let follows = |verdict: &Verdict| match *verdict {
+            Verdict::OutOfWindow { opens } => opens.is_some(),
+            Verdict::PullPending(stage) => !stage.has_failed(),
+            Verdict::Guarded(_) | Verdict::BlockedByPdb { .. } => true,
+            Verdict::WaveNotOpen { why, .. } => !matches!(why, WaveShut::Unfinished { .. }),
+            _ => false,
+        };
+        self.opens.is_some() || self.verdicts.iter().any(follows)
     }
 
     /// How each wave stands with this plan.

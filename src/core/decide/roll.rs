@@ -38,7 +38,8 @@ impl Draft<'_> {
             .map(|wave| Slots::of_wave(front.slots(wave, self.strategy)))
             .collect();
         let mut slots = Slots::of(&self.budget, self.strategy);
-        let mut left = BATCH.saturating_sub(self.actions.len());
+        let batch = BATCH.saturating_sub(self.actions.len());
+        let mut left = self.gates.refusing.room(batch);
         let queue = match slots.is_empty() {
             true if self.strategy.topology.is_none() => Vec::new(),
             _ => self.queue(),
@@ -50,10 +51,13 @@ impl Draft<'_> {
                 break;
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
-            let may_delete = || self.may_delete(turn.position);
+            let may = |manner| match manner {
+                Manner::Delete => self.may_delete(turn.position),
+                Manner::Surge => self.gates.may_surge(turn.position),
+            };
             if *in_time > 0
                 && domains.may_begin(&self.fleet.nodes[turn.position])
-                && let Some(manner) = slots.take(in_wave, turn.available, may_delete)
+                && let Some(manner) = slots.take(in_wave, turn.available, may)
             {
                 self.replace(turn.position, manner);
                 *in_time -= 1;
@@ -126,11 +130,18 @@ impl Draft<'_> {
             else {
                 continue;
             };
+            let is_hooked = removal::is_hooked(self.strategy, &self.fleet.nodes[position]);
+            if !self.gates.may_step(position) {
+                if !is_hooked {
+                    self.verdicts[position] = Verdict::Budget { broken: false };
+                }
+                continue;
+            }
             let in_wave = &mut in_wave[self.gates.front.of_node(position)];
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, Manner::Delete);
-            } else if !removal::is_hooked(self.strategy, &self.fleet.nodes[position]) {
+            } else if !is_hooked {
                 self.verdicts[position] = Verdict::Budget { broken: false };
             }
             let goes = self.actions[written..].iter().any(Action::takes_down);
@@ -174,6 +185,10 @@ impl Draft<'_> {
                 break; // the rest follows when these are done
             }
             let node = &self.fleet.nodes[turn.position];
+            if !self.gates.may_step(turn.position) {
+                self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
+                continue;
+            }
             if turn.is_available() {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
                 let in_wave = &mut in_wave[self.gates.front.of_node(turn.position)];
@@ -272,13 +287,14 @@ impl Draft<'_> {
     /// Whether the pod of the node at `position` can be made to go now, as far as disruption budgets go.
     fn may_delete(&self, position: usize) -> bool {
         let pod = self.fleet.nodes[position].outdated();
-        pod.is_none_or(|pod| {
-            let is_in_place = || match in_place::way(self.strategy, self.fleet, pod) {
-                Way::InPlace(_) => true,
-                Way::Recreate(_) => false,
-            };
-            self.gates.asking.may_ask(pod) || is_in_place()
-        })
+        self.gates.may_step(position)
+            && pod.is_none_or(|pod| {
+                let is_in_place = || match in_place::way(self.strategy, self.fleet, pod) {
+                    Way::InPlace(_) => true,
+                    Way::Recreate(_) => false,
+                };
+                self.gates.asking.may_ask(pod) || is_in_place()
+            })
     }
 
     fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {

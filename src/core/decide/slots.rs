@@ -45,12 +45,12 @@ impl Slots {
     /// and is deleted, as far as `max-unavailable` goes; an available one gets its successor first, as far as `max-surge`
     /// goes.
     ///
-    /// Whose pod may not be deleted now (`may_delete`) can still get a successor first.
+    /// Whose pod may not be deleted now can still get a successor first, and the other way round: `may` tells.
     pub(super) fn take(
         &mut self,
         in_wave: &mut Self,
         available: bool,
-        may_delete: impl Fn() -> bool,
+        may: impl Fn(Manner) -> bool,
     ) -> Option<Manner> {
         let pairs = match available {
             true => [
@@ -63,9 +63,8 @@ impl Slots {
             ],
         };
         let mut pairs = pairs.into_iter();
-        let is_open = |manner| manner != Manner::Delete || may_delete();
         let (slots, in_wave, manner) =
-            pairs.find(|(all, wave, manner)| **all > 0 && **wave > 0 && is_open(*manner))?;
+            pairs.find(|(all, wave, manner)| **all > 0 && **wave > 0 && may(*manner))?;
         (*slots, *in_wave) = (*slots - 1, *in_wave - 1);
         Some(manner)
     }

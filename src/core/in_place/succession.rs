@@ -10,6 +10,11 @@ use crate::core::names::TEMPLATE_GENERATION_LABEL;
 /// `kubectl rollout restart` writes this annotation into the template: whoever changes it wants new pods.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 
+/// Annotations that a pod cannot change (Kubernetes, `ValidatePodUpdate`): those of AppArmor, one per container, and the mark of
+/// a static pod.
+const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
 /// By old revision, how its pods become those of the current one.
 pub type Successions = BTreeMap<Revision, Result<Succession, Recreate>>;
 
@@ -46,12 +51,16 @@ pub enum Recreate {
     ReadByContainer,
     /// A restart was asked for (`kubectl rollout restart`).
     RestartAsked,
+    /// An annotation differs that no running pod can change.
+    FixedAnnotation,
     /// The revision of the pod is not in the history.
     UnknownRevision,
     /// The pod does not run the images of its revision.
     OtherImages,
     /// The pod is over.
     Over,
+    /// The API server does not let the pod be changed so.
+    Refused,
 }
 
 impl Recreate {
@@ -63,9 +72,13 @@ impl Recreate {
                 "a container reads a changed label or annotation into its environment"
             }
             Self::RestartAsked => "a restart was asked for (kubectl.kubernetes.io/restartedAt)",
+            Self::FixedAnnotation => {
+                "an annotation changed that Kubernetes lets no running pod change (AppArmor)"
+            }
             Self::UnknownRevision => "the pod's revision is not in the history of the DaemonSet",
             Self::OtherImages => "the pod does not name the images of its revision",
             Self::Over => "the pod has ended",
+            Self::Refused => "the API server does not let the pod be changed so",
         }
     }
 }
@@ -83,6 +96,10 @@ impl Succession {
         let annotations = difference(&old.annotations, &new.annotations);
         if annotations.contains_key(RESTARTED_AT) {
             return Err(Recreate::RestartAsked);
+        }
+        let is_fixed = |key: &String| key.starts_with(APP_ARMOR) || key == MIRROR;
+        if annotations.keys().any(is_fixed) {
+            return Err(Recreate::FixedAnnotation);
         }
         let is_read = |kind: &str, key: &String| {
             let path = format!("metadata.{kind}['{key}']");

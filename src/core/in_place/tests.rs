@@ -85,6 +85,13 @@ fn everything_else_makes_a_new_pod() {
     case("/metadata/labels", read, Recreate::ReadByContainer);
     let restart = json!({ "kubectl.kubernetes.io/restartedAt": "now" });
     case("/metadata/annotations", restart, Recreate::RestartAsked);
+    for fixed in [
+        "container.apparmor.security.beta.kubernetes.io/main",
+        "kubernetes.io/config.mirror",
+    ] {
+        let fixed = json!({ "note": "1", fixed: "x" });
+        case("/metadata/annotations", fixed, Recreate::FixedAnnotation);
+    }
     let other = Recreate::OtherChange;
     case("/spec/initContainers/0/image", json!("prepare:2"), other);
     case("/spec/containers/0/resources/limits/cpu", json!("2"), other);

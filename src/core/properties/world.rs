@@ -193,6 +193,7 @@ impl World {
             replaces: self.known.len() > 1,
             earlier: None,
             evictions: Default::default(),
+            refusals: Default::default(),
             successions: Default::default(),
             way_back: Default::default(),
             record: self.record.clone(),

@@ -1,6 +1,8 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
-use super::{Explanation, awaited, budgets, explain, is_kept, newest, pulls, slots, way_of};
+use super::{
+    Explanation, awaited, budgets, explain, is_kept, newest, pulls, refused, slots, way_of,
+};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
 use crate::core::names::{
@@ -29,6 +31,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::InProgress(progress) => cure_progress(picture, node, verdict, progress),
         Verdict::HookPending { .. } => cure_hook(picture, node),
         Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(picture, node, obstruction),
+        Verdict::Refused { .. } => refused::cure(picture, node),
         Verdict::Budget { .. } => queue(picture, position),
         Verdict::Offline(offline) => cure_offline(picture, node, offline),
         Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),

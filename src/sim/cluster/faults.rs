@@ -33,6 +33,8 @@ pub enum Fault {
     Delay(Duration),
     /// It is refused with this status, and `Retry-After` in seconds.
     Status(u16, Option<u32>),
+    /// An admission policy refuses it in these words, which follow the name of the object.
+    Denied(Arc<str>),
     /// The connection breaks before it is carried out.
     ResetBefore,
     /// It is carried out, the answer is lost.

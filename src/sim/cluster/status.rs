@@ -84,7 +84,7 @@ impl Cause {
 }
 
 impl Failure {
-    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+    pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
             reason,

@@ -1,0 +1,63 @@
+//! What is said of writes that the API server refuses: beside the state of the rollout, in the condition that remembers them,
+//! and once in an Event.
+
+use super::{Notice, condition};
+use crate::api::Condition;
+use crate::core::names::REFUSED;
+use crate::core::refusals::Group;
+use crate::core::{Phase, Plan, Stall};
+
+/// Reason of the Event, and of the condition.
+pub(super) const WRITE_REFUSED: &str = "WriteRefused";
+
+/// What is refused, and that it goes on by itself.
+pub(super) fn words(plan: &Plan) -> String {
+    format!(
+        "{}; it is tried again, and goes on by itself when the API server allows it",
+        plan.refused.words()
+    )
+}
+
+/// What is said of it after the state of the rollout; nothing where that is the state.
+pub(super) fn aside(plan: &Plan) -> String {
+    match plan.phase {
+        _ if plan.refused.is_nobody_refused() => String::new(),
+        Phase::Stalled(Stall::WritesRefused) | Phase::Complete { .. } => String::new(),
+        _ => format!("; {}", plan.refused.words()),
+    }
+}
+
+/// The condition in which it is remembered, while there is something to remember; `known` is how it stands, and counts while it
+/// is not known what is rolled out.
+pub(super) fn sheet(plan: &Plan, known: Option<&Condition>) -> Option<Condition> {
+    if matches!(plan.phase, Phase::Behind(_)) {
+        return known.cloned();
+    }
+    let sheet = || condition(REFUSED, true, WRITE_REFUSED, &plan.refused.to_string());
+    (!plan.refused.is_nobody_refused()).then(sheet)
+}
+
+/// The Event for a sentence that the condition did not have before. A missing permission has an Event of its own.
+pub(super) fn notice(plan: &Plan, revision: &str, known: Option<&Condition>) -> Option<Notice> {
+    let is_told = |sentence: &str| {
+        let about = |known: &&Condition| known.message.starts_with(&format!("{revision}: "));
+        known
+            .filter(about)
+            .is_some_and(|known| known.message.contains(&format!(": {sentence}")))
+    };
+    let groups = plan.refused.groups();
+    let is_fresh = |group: &&Group<'_>| !is_told(group.sentence) && !group.lacks_permission();
+    let group = groups.iter().find(is_fresh)?;
+    Some(Notice {
+        warning: true,
+        reason: WRITE_REFUSED,
+        // More nodes that are refused in these words are no news.
+        note: format!(
+            "{revision}: the API server refuses to {} (first on {}): {}; other nodes have their turn, and it is tried again",
+            group.write.words(),
+            group.nodes.first().map_or("", |node| node.as_str()),
+            group.sentence
+        ),
+        mark: None,
+    })
+}

@@ -1,0 +1,328 @@
+//! Writes that the API server refuses for a pod or a node: an admission policy, a webhook, a quota, a missing right.
+//!
+//! Only an answer tells, so whoever writes notes down the answers in [`Refusals`], and a plan goes by them: who was refused
+//! is tried again after a pause that grows from one to the other end of [`BACK_OFF`], holds no slot until then, and holds up
+//! nobody else. When one of several that were refused in the same words succeeds, all of them may be tried at once.
+//!
+//! ```text
+//!           ┌────────────── refused ◄─────────────┐
+//!           ▼                                     │
+//! refused: left out ──pause is over──► tried again ──accepted──► forgotten
+//! ```
+//!
+//! What is remembered is about one revision, and goes with it, with the pod, and with the node. It stands in the condition
+//! `Refused` of the DaemonSet: a restart forgets nothing of it, and `ctl`, which asks nobody to go, reads it there.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::later;
+use super::fleet::{Node, NodeName, PodRevision, PodUid, Revision};
+use super::plan::Action;
+
+pub(super) use plan::Refusing;
+pub use told::Group;
+
+/// The shortest and the longest pause after a refusal; it doubles from one to the other.
+pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// A rollout in which nothing else is left than what was refused for longer needs a person; a webhook that is being
+/// restarted takes a moment.
+pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// So many writes may be refused within [`SECOND`] before everything that begins has to wait for the rest of it: a policy
+/// against a whole fleet is found out node by node, and costs the API server little.
+const PER_SECOND: usize = 10;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Conflicts (or errors inside the API server) in a row that are no coincidence: the view of a pod is seldom old twice.
+const CONFLICTS: u32 = 5;
+
+/// Different sentences that are told apart; those who refuse have a few.
+const SENTENCES: usize = 16;
+
+/// What was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusedWrite {
+    /// The deletion of a pod.
+    Delete,
+    /// Its eviction, and not by a disruption budget.
+    Evict,
+    /// Its update in place.
+    Renew,
+    /// The mark that it waits for its hook.
+    Mark,
+    /// To make the DaemonSet the controller of it (`max-surge`).
+    HandOver,
+    /// The creation of a pod (`max-surge`).
+    Create,
+    /// What is said in its status, or a mark that is taken away.
+    Tell,
+}
+
+/// Writes that hold up one another on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// A step of the replacement of a pod that is there.
+    Step,
+    /// The pod beside it.
+    Create,
+    /// Everything else.
+    Tell,
+}
+
+impl RefusedWrite {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Delete,
+        Self::Evict,
+        Self::Renew,
+        Self::Mark,
+        Self::HandOver,
+        Self::Create,
+        Self::Tell,
+    ];
+
+    /// What an action asks for.
+    pub fn of(action: &Action) -> Self {
+        match action {
+            Action::Delete(_) | Action::Retire { evict: false, .. } => Self::Delete,
+            Action::Evict(_) | Action::Retire { evict: true, .. } => Self::Evict,
+            Action::UpdateInPlace { .. } => Self::Renew,
+            Action::Mark {
+                preparing: Some(true),
+                ..
+            } => Self::Mark,
+            Action::HandOver(_) => Self::HandOver,
+            Action::Surge { .. } => Self::Create,
+            Action::Mark { .. }
+            | Action::SetNeedUpgrade { .. }
+            | Action::AskForImages { .. }
+            | Action::RemoveConditions { .. } => Self::Tell,
+        }
+    }
+
+    /// What is refused, as it follows "refuses to".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Delete => "delete pods",
+            Self::Evict => "evict pods",
+            Self::Renew => "update pods in place",
+            Self::Mark => "mark pods PreparingDelete",
+            Self::HandOver => "hand pods over to the DaemonSet",
+            Self::Create => "create pods",
+            Self::Tell => "patch the conditions of pods",
+        }
+    }
+
+    pub(super) fn part(self) -> Part {
+        match self {
+            Self::Delete | Self::Evict | Self::Renew | Self::Mark | Self::HandOver => Part::Step,
+            Self::Create => Part::Create,
+            Self::Tell => Part::Tell,
+        }
+    }
+}
+
+/// Which writes were refused, for one revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    revision: Option<Revision>,
+    by_place: BTreeMap<Place, Denial>,
+    /// Conflicts, and the like, in a row.
+    conflicts: BTreeMap<Place, u32>,
+    /// Pods that the API server does not let be updated in place: they are made anew.
+    unfit: BTreeSet<PodUid>,
+    /// The different sentences.
+    sentences: BTreeSet<Arc<str>>,
+}
+
+/// Whom a refusal holds up.
+type Place = (NodeName, Part);
+
+/// How a write was refused last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// What was asked for.
+    pub write: RefusedWrite,
+    /// Since when it is refused.
+    pub since: Timestamp,
+    /// What the API server said about it.
+    pub sentence: Arc<str>,
+    /// The pod; `None` for one that is to be made, and where that is not known any more.
+    pod: Option<PodUid>,
+    asked: Timestamp,
+    times: u32,
+}
+
+impl Denial {
+    /// From when on it may be tried again: whole seconds, so that many of them are one look.
+    fn due(&self) -> Timestamp {
+        if self.asked == Timestamp::MIN {
+            return self.asked;
+        }
+        let pause = BACK_OFF.0 * (1 << self.times.saturating_sub(1).min(10));
+        let due = later(self.asked, pause.min(BACK_OFF.1));
+        let whole = i64::from(due.subsec_nanosecond() > 0);
+        Timestamp::from_second(due.as_second() + whole).unwrap_or(due)
+    }
+}
+
+impl Refusals {
+    /// Takes in that `write` was refused on `node`, for `pod` if it is there, in these words.
+    pub fn refuse(
+        &mut self,
+        (node, pod): (&NodeName, Option<&PodUid>),
+        write: RefusedWrite,
+        sentence: &str,
+        now: Timestamp,
+    ) {
+        let sentence = self.steady(sentence);
+        let place = (node.clone(), write.part());
+        let known = self.by_place.get(&place);
+        let known = known.filter(|known| known.pod.is_none() || known.pod.as_ref() == pod);
+        let denial = Denial {
+            write,
+            since: known.map_or(now, |known| known.since),
+            sentence,
+            pod: pod.cloned(),
+            asked: now,
+            times: known.map_or(1, |known| known.times + 1),
+        };
+        self.by_place.insert(place, denial);
+    }
+
+    /// Takes in that `write` met a pod that is not as it was judged, or an error inside the API server. That happens; when it
+    /// happens all the time, it is a refusal as any other.
+    pub fn meet(
+        &mut self,
+        (node, pod): (&NodeName, Option<&PodUid>),
+        write: RefusedWrite,
+        sentence: &str,
+        now: Timestamp,
+    ) {
+        let place = (node.clone(), write.part());
+        let met = self.conflicts.entry(place).or_default();
+        *met += 1;
+        if *met >= CONFLICTS {
+            self.refuse((node, pod), write, sentence, now);
+        }
+    }
+
+    /// Takes in that `write` was carried out on `node`. Who was refused in the same words may be tried again at once.
+    pub fn accept(&mut self, node: &NodeName, write: RefusedWrite) {
+        if self.is_empty() {
+            return;
+        }
+        let place = (node.clone(), write.part());
+        self.conflicts.remove(&place);
+        let Some(ended) = self.by_place.remove(&place) else {
+            return;
+        };
+        for denial in self.by_place.values_mut() {
+            if denial.write == ended.write && denial.sentence == ended.sentence {
+                (denial.asked, denial.times) = (Timestamp::MIN, 0);
+            }
+        }
+    }
+
+    /// Takes in that this pod cannot be updated in place.
+    pub fn note_unfit(&mut self, pod: Option<PodUid>) {
+        self.unfit.extend(pod);
+    }
+
+    /// Whether the API server did not let this pod be updated in place.
+    pub fn is_unfit(&self, pod: &PodUid) -> bool {
+        self.unfit.contains(pod)
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.by_place.is_empty() && self.conflicts.is_empty() && self.unfit.is_empty()
+    }
+
+    /// Whether nobody is refused.
+    pub fn is_nobody_refused(&self) -> bool {
+        self.by_place.is_empty()
+    }
+
+    /// What was refused on this node, the gravest first.
+    pub fn on(&self, node: &NodeName) -> impl Iterator<Item = &Denial> {
+        let parts = [Part::Step, Part::Create, Part::Tell];
+        let parts = parts.into_iter().filter(|_| !self.by_place.is_empty());
+        parts.filter_map(|part| self.at(node, part))
+    }
+
+    fn at(&self, node: &NodeName, part: Part) -> Option<&Denial> {
+        match self.by_place.is_empty() {
+            true => None,
+            false => self.by_place.get(&(node.clone(), part)),
+        }
+    }
+
+    /// Forgets what is about another revision than this one: that is tried anew.
+    pub fn keep_to(&mut self, revision: &Revision) {
+        if self.revision.as_ref() != Some(revision) {
+            *self = Self {
+                revision: Some(revision.clone()),
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Forgets what is about pods and nodes that are not there any more; `nodes` as in a fleet.
+    pub fn tidy(&mut self, nodes: &[Node]) {
+        if self.is_empty() {
+            return;
+        }
+        let node = |name: &NodeName| {
+            let found = nodes.binary_search_by(|node| node.name.cmp(name));
+            found.ok().map(|position| &nodes[position])
+        };
+        self.conflicts.retain(|(name, _), _| node(name).is_some());
+        self.by_place.retain(|(name, _), denial| {
+            let mut pods = node(name).into_iter().flat_map(|node| &node.pods);
+            match &denial.pod {
+                Some(uid) => pods.any(|pod| pod.uid == *uid),
+                None => pods.any(|pod| pod.surge || pod.revision != PodRevision::Current),
+            }
+        });
+        if !self.unfit.is_empty() {
+            let pods: BTreeSet<&PodUid> = nodes
+                .iter()
+                .flat_map(|node| &node.pods)
+                .map(|pod| &pod.uid)
+                .collect();
+            self.unfit.retain(|uid| pods.contains(uid));
+        }
+        if self.by_place.is_empty() {
+            self.sentences.clear();
+        }
+    }
+
+    /// These words, or others of which they only differ by numbers: how much of a quota is used changes all the time.
+    fn steady(&mut self, sentence: &str) -> Arc<str> {
+        let letters = |text: &str| -> String {
+            let letter = |letter: &char| !letter.is_ascii_digit();
+            text.chars().filter(letter).collect()
+        };
+        let meant = letters(sentence);
+        let mut known = self.sentences.iter();
+        if let Some(known) = known.find(|known| letters(known) == meant) {
+            return known.clone();
+        }
+        let sentence: Arc<str> = sentence.into();
+        if self.sentences.len() < SENTENCES {
+            self.sentences.insert(sentence.clone());
+        }
+        sentence
+    }
+}

@@ -1,0 +1,153 @@
+//! Who may be tried by a plan, and what becomes of actions that would be refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Denial, PER_SECOND, Part, Place, Refusals, RefusedWrite, SECOND};
+use crate::core::classify::later;
+use crate::core::fleet::{Fleet, Node, NodeName, PodUid};
+use crate::core::plan::Action;
+
+/// What a plan has to know of refusals.
+#[derive(Debug)]
+pub(in crate::core) struct Refusing<'a> {
+    refusals: &'a Refusals,
+    /// Who may not be tried now.
+    held: BTreeSet<&'a Place>,
+    /// When that changes.
+    wake: Option<Timestamp>,
+    /// Whether nothing may begin for the rest of this second.
+    is_full: bool,
+}
+
+impl<'a> Refusing<'a> {
+    /// As it is at `now`. Of those whose pause is over the ones that wait the longest are tried first.
+    pub(in crate::core) fn of(refusals: &'a Refusals, now: Timestamp) -> Self {
+        let mut recent: Vec<Timestamp> = refusals.by_place.values().map(|one| one.asked).collect();
+        recent.retain(|asked| later(*asked, SECOND) > now);
+        let room = PER_SECOND.saturating_sub(recent.len());
+        let (mut due, early): (Vec<_>, Vec<_>) =
+            (refusals.by_place.iter()).partition(|(_, denial)| denial.due() <= now);
+        due.sort_by_key(|(place, denial)| (denial.asked, *place));
+        let late = due.split_off(room.min(due.len()));
+        let is_full = room == 0;
+        let next_second = (is_full || !late.is_empty()).then(|| {
+            let oldest = recent.iter().min();
+            oldest.map_or_else(|| later(now, SECOND), |oldest| later(*oldest, SECOND))
+        });
+        let wake = early.iter().map(|(_, denial)| denial.due());
+        let wake = wake.chain(next_second).min();
+        let held = early.into_iter().chain(late).map(|(place, _)| place);
+        Self {
+            refusals,
+            held: held.collect(),
+            wake,
+            is_full,
+        }
+    }
+
+    /// How many may begin now, of so many.
+    pub(in crate::core) fn room(&self, batch: usize) -> usize {
+        if self.is_full { 0 } else { batch }
+    }
+
+    /// Whether somebody may have to wait for the next second only.
+    pub(in crate::core) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether such a write may be tried on this node now.
+    pub(in crate::core) fn may(&self, node: &NodeName, part: Part) -> bool {
+        self.held.is_empty() || !self.held.contains(&(node.clone(), part))
+    }
+
+    /// How such a write was refused on this node, whether it may be tried again or not.
+    pub(in crate::core) fn at(&self, node: &NodeName, part: Part) -> Option<&'a Denial> {
+        self.refusals.at(node, part)
+    }
+
+    /// When a plan would try more, by time alone.
+    pub(in crate::core) fn wake(&self) -> Option<Timestamp> {
+        self.wake
+    }
+}
+
+impl Refusals {
+    /// Leaves out of `actions` what would be refused at `now`, and tells when there may be more of them. `nodes` as in a fleet.
+    pub fn without_held(
+        &self,
+        nodes: &[Node],
+        actions: Vec<Action>,
+        now: Timestamp,
+    ) -> (Vec<Action>, Option<Timestamp>) {
+        if self.by_place.is_empty() {
+            return (actions, None);
+        }
+        let refusing = Refusing::of(self, now);
+        let places = self.places(nodes);
+        let before = actions.len();
+        let may = |action: &Action| {
+            let place = places.of(action);
+            place.is_none_or(|(node, part)| refusing.may(&node, part))
+        };
+        let tried: Vec<Action> = actions.into_iter().filter(may).collect();
+        let wake = refusing.wake.filter(|_| tried.len() < before);
+        (tried, wake)
+    }
+
+    /// Which of `actions` were refused before.
+    pub(in crate::core) fn again<'b>(
+        &self,
+        fleet: &Fleet,
+        actions: impl Iterator<Item = &'b Action>,
+    ) -> BTreeSet<Place> {
+        if self.by_place.is_empty() {
+            return BTreeSet::new();
+        }
+        let places = self.places(&fleet.nodes);
+        let of = actions.filter_map(|action| places.of(action));
+        of.filter(|place| self.by_place.contains_key(place))
+            .collect()
+    }
+
+    /// The part of it that is about these.
+    pub(in crate::core) fn only(&self, places: &BTreeSet<Place>) -> Self {
+        let by_place = self.by_place.iter();
+        let by_place = by_place.filter(|(place, _)| places.contains(place));
+        Self {
+            revision: self.revision.clone(),
+            by_place: by_place
+                .map(|(place, denial)| (place.clone(), denial.clone()))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    fn places(&self, nodes: &[Node]) -> Places {
+        let names: BTreeSet<&NodeName> = self.by_place.keys().map(|(name, _)| name).collect();
+        let found = names.into_iter().filter_map(|name| {
+            let found = nodes.binary_search_by(|node| node.name.cmp(name));
+            found.ok().map(|position| &nodes[position])
+        });
+        let pods = found.flat_map(|node| node.pods.iter().map(move |pod| (node, pod)));
+        Places(
+            pods.map(|(node, pod)| (pod.uid.clone(), node.name.clone()))
+                .collect(),
+        )
+    }
+}
+
+/// The nodes of pods on nodes where something was refused.
+struct Places(BTreeMap<PodUid, NodeName>);
+
+impl Places {
+    fn of(&self, action: &Action) -> Option<Place> {
+        let part = RefusedWrite::of(action).part();
+        let node = match action {
+            Action::Surge { node, .. } => Some(node),
+            action => self.0.get(&action.pod().uid),
+        };
+        node.map(|node| (node.clone(), part))
+    }
+}

@@ -1,0 +1,52 @@
+//! Writes that the API server refuses: what it says, and who can mend that.
+
+use crate::core::refusals::BACK_OFF;
+use crate::core::{Node, RefusedWrite};
+use crate::ctl::picture::Picture;
+
+/// What is refused on this node, as the condition `Refused` tells.
+pub(super) fn refused(picture: &Picture, node: &Node) -> (Option<String>, String) {
+    let mut denials = picture.fleet.refusals.on(&node.name);
+    let because = match denials.next() {
+        Some(denial) => format!(
+            "has its turn, and the API server refuses to {} there: {}",
+            denial.write.words(),
+            denial.sentence
+        ),
+        None => "has its turn, and the API server refuses what is asked for".to_owned(),
+    };
+    (None, because)
+}
+
+/// Who can mend that.
+pub(super) fn cure(picture: &Picture, node: &Node) -> String {
+    let namespace = &picture.key.namespace;
+    let denial = picture.fleet.refusals.on(&node.name).next();
+    let (write, said) = match denial {
+        Some(denial) => (Some(denial.write), &*denial.sentence),
+        None => (None, ""),
+    };
+    let first = if said.starts_with("User \"") {
+        "Grant it to the controller: kubectl apply -k manifests/base/rbac.".to_owned()
+    } else if said.contains("exceeded quota") {
+        format!(
+            "Raise the quota, or make room in it: kubectl -n {namespace} describe resourcequota."
+        )
+    } else if said.contains("ValidatingAdmissionPolicy") {
+        "Change that policy, or except the controller's service account in its matchConditions: kubectl get \
+         validatingadmissionpolicies."
+            .to_owned()
+    } else if said.contains("webhook") {
+        "Look at that webhook, or except the controller's service account in it: kubectl get \
+         validatingwebhookconfigurations,mutatingwebhookconfigurations."
+            .to_owned()
+    } else if write == Some(RefusedWrite::Create) {
+        "Correct the template, or what refuses its pods.".to_owned()
+    } else {
+        "Remove what refuses it.".to_owned()
+    };
+    format!(
+        "{first} It is tried again every {} and goes on by itself then; other nodes have their turn meanwhile.",
+        humantime::format_duration(BACK_OFF.1)
+    )
+}

@@ -1,0 +1,167 @@
+//! Writes that the API server refuses: whom they are about is named, everybody else has their turn, and it goes on by itself.
+
+use crate::support::checks::*;
+use crate::support::objects::*;
+use crate::support::story::{Scenario, Step, Story, Writes};
+use crate::support::suite::scenarios;
+use crate::support::world::DENIED;
+
+/// ValidatingAdmissionPolicies are stable since this Kubernetes.
+const POLICIES: u32 = 30;
+
+/// What an Event says of the first refusal, and no other Event.
+const TOLD: &str = "other nodes have their turn";
+
+/// So many nodes, one of which may be down; writes to them may be refused.
+fn fleet(nodes: usize) -> Story {
+    Story::on(nodes).writing(Writes::Attempts)
+}
+
+/// The condition remembers what is refused, in the words of the policy.
+fn remembered() -> Check {
+    condition("Refused", "True", DENIED)
+}
+
+/// Nothing is refused any more, and all is done.
+fn complete() -> Check {
+    condition("RolloutComplete", "True", ": complete")
+        .and(condition("Stalled", "False", ""))
+        .and(not_condition("Refused"))
+}
+
+scenarios! {
+    fn rw01_given_a_policy_that_keeps_one_pod_then_the_others_go_and_it_is_named_and_follows_within_a_minute(pace) {
+        let story = fleet(4)
+            .deny("delete", 1)
+            .image(NEW)
+            .until(replaced(2..=4))
+            .until(remembered().and(condition("RolloutComplete", "False", "refuses to delete pods on")))
+            .until(condition("Stalled", "True", DENIED).and(one_event("Warning", TOLD)))
+            .throughout(untouched([1]).and(condition("Stalled", "True", DENIED)), pace.pick(300, 40))
+            .expect(one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses")))
+            .allow("delete")
+            .until_within(converged(), 60)
+            .until(complete())
+            .expect(deletions(4).and(peak(1)));
+        Scenario::from(story).since(POLICIES)
+    }
+
+    fn rw02_given_a_policy_that_keeps_all_pods_then_all_are_named_and_they_follow_within_a_minute(pace) {
+        let story = fleet(4)
+            .deny("delete", 0)
+            .image(NEW)
+            .until(remembered().and(condition("Stalled", "True", DENIED)))
+            .throughout(untouched(1..=4), pace.pick(300, 20))
+            .expect(one_event("Warning", TOLD))
+            .allow("delete")
+            .until_within(converged(), 90)
+            .until(complete())
+            .expect(deletions(4).and(peak(1)));
+        Scenario::from(story).since(POLICIES)
+    }
+
+    fn rw03_given_a_policy_against_one_update_in_place_then_the_others_get_theirs(pace) {
+        let daemon = Daemon::new()
+            .annotate("rolling-update-type", "InPlaceIfPossible")
+            .annotate("image-predownload-parallelism", "0");
+        let story = fleet(3)
+            .with(daemon)
+            .deny("patch", 1)
+            .image(NEW)
+            .until(renewed([2, 3]))
+            .until(condition("Stalled", "True", "refuses to update pods in place on"))
+            .throughout(untouched([1]), pace.pick(120, 10))
+            .allow("patch")
+            .until_within(renewed(1..=3), 60)
+            .until(complete())
+            .expect(no_deletions());
+        Scenario::from(story).since(POLICIES)
+    }
+
+    fn rw04_given_a_restart_while_a_write_is_refused_then_nothing_is_told_twice(pace) {
+        let told = || one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses"));
+        let story = fleet(3)
+            .deny("delete", 2)
+            .image(NEW)
+            .until(replaced([1, 3]).and(condition("Stalled", "True", DENIED)))
+            .until(told())
+            .controller(false)
+            .wait(3)
+            .controller(true)
+            .throughout(untouched([2]).and(condition("Stalled", "True", DENIED)), pace.pick(120, 40))
+            .expect(told())
+            .allow("delete")
+            .until(converged())
+            .until(complete());
+        Scenario::from(story).since(POLICIES).alone()
+    }
+
+    fn rw08_given_the_same_stall_again_after_an_undo_then_both_and_the_undos_are_told(_pace) {
+        let stalled = || condition("Stalled", "True", DENIED);
+        let story = fleet(2)
+            .deny("delete", 0)
+            .image(NEW)
+            .until(stalled().and(one_event("Warning", "stopped: the API server refuses")))
+            .image(OLD)
+            .until(complete().and(one_event("Normal", ": complete")))
+            .image(NEW)
+            .until(stalled().and(events("Warning", "stopped: the API server refuses", 2)))
+            .expect(events("Warning", TOLD, 2))
+            .image(OLD)
+            .until(complete().and(events("Normal", ": complete", 2)))
+            .allow("delete");
+        Scenario::from(story).since(POLICIES)
+    }
+
+    fn rw05_given_a_rollback_while_a_write_is_refused_then_it_is_forgotten(pace) {
+        let story = fleet(3)
+            .deny("delete", 1)
+            .image(NEW)
+            .until(replaced([2, 3]).and(remembered()))
+            .image(OLD)
+            .until(complete())
+            .throughout(untouched([1]), pace.pick(120, 10))
+            .allow("delete");
+        Scenario::from(story).since(POLICIES)
+    }
+
+    fn rw06_given_the_old_pod_beside_a_new_one_may_not_go_then_the_pair_keeps_its_place_and_is_named(pace) {
+        let story = Story::on(3)
+            .with(Daemon::new().without("max-unavailable").annotate("max-surge", "1"))
+            .allowed(0)
+            .writing(Writes::Surges)
+            .always_served()
+            .deny("delete", 1)
+            .image(NEW)
+            .until(both_ready([1]))
+            .until(condition("Stalled", "True", "refuses to delete pods on"))
+            .throughout(untouched(1..=3).and(spares(1)), pace.pick(120, 10))
+            .allow("delete")
+            .until_within(converged(), 120)
+            .until(complete())
+            .expect(spares(0).and(peak(0)));
+        Scenario::from(story).since(POLICIES)
+    }
+
+    fn rw07_given_pods_that_may_not_be_made_beside_others_then_it_is_named_and_goes_on_when_that_ends(pace) {
+        let story = |refused: Step, again: Step| Story::on(3)
+            .with(Daemon::new().without("max-unavailable").annotate("max-surge", "1"))
+            .allowed(0)
+            .writing(Writes::Surges)
+            .always_served()
+            .step(refused)
+            .image(NEW)
+            .until(condition("Stalled", "True", "refuses to create pods on").and(one_event("Warning", TOLD)))
+            .throughout(untouched(1..=3), pace.pick(120, 10))
+            .step(again)
+            .until_within(converged(), 120)
+            .until(complete())
+            .expect(spares(0).and(peak(0)));
+        let policy = |begins| Step::Policy("create", 0, begins);
+        let stories = vec![
+            story(policy(true), policy(false)),
+            story(Step::RefusePods(true), Step::RefusePods(false)),
+        ];
+        Scenario::from(stories).since(POLICIES)
+    }
+}
