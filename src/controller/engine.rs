@@ -34,8 +34,8 @@ use super::surge::{Made, Wanted};
 use crate::api::Condition;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, RefusedWrite, Release, Revision,
-    RevisionState, decide, release,
+    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, RefusedWrite, Release,
+    Revision, RevisionState, decide, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Stray, Write};
 use crate::serve::Readiness;
@@ -439,9 +439,8 @@ impl Engine {
                 self.wish(key, Vec::new());
                 self.tell_kept(key, &released);
                 let set = self.parts.feed.index.set(key);
-                let is_over = is_released
-                    && !released.waits
-                    && !set.is_some_and(SetRecord::is_in_doubt);
+                let is_over =
+                    is_released && !released.waits && !set.is_some_and(SetRecord::is_in_doubt);
                 let report = is_over.then(Report::of_nothing); // last, as it ends our interest
                 self.write(key, released.actions, report, now);
                 self.wake_at(key, released.wake);

@@ -129,9 +129,8 @@ pub(super) fn of_rollout(
             false => (Phase::Progressing, Some(patience)),
         };
     }
-    let waiting = |verdict: &Verdict| {
-        verdict.is_in_flight() || matches!(verdict, Verdict::Refused { .. })
-    };
+    let waiting =
+        |verdict: &Verdict| verdict.is_in_flight() || matches!(verdict, Verdict::Refused { .. });
     if !verdicts.iter().any(waiting) && nobody_can_pull(verdicts, counts) {
         return (Phase::Stalled(Stall::ImagesNotPulled), None);
     }
