@@ -342,11 +342,10 @@ impl Charges {
         let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
         record.broken_before.extend(broken.into_iter().take(room));
         // A revision is stopped when there is something to save from it, or somebody to take back.
-        let waits = |class: &Class| {
-            matches!(
-                class,
-                Class::Outdated { settling: None, .. } | Class::Preparing { .. }
-            )
+        let waits = |class: &Class| match class {
+            Class::Outdated { settling: None, .. } | Class::Preparing { .. } => true,
+            Class::Surging(pair) => pair.has_way_back,
+            _ => false,
         };
         let mut waiting = fleet
             .nodes

@@ -140,7 +140,7 @@ pub fn words(node: &Node, verdict: &Verdict) -> String {
     let Verdict::InProgress(progress) = verdict else {
         return String::new();
     };
-    let ending: Vec<String> = ending(node).map(|pod| does_not_end(pod)).collect();
+    let ending: Vec<String> = ending(node).map(does_not_end).collect();
     let newest = node.pods.iter().max_by_key(|pod| pod.created);
     let newest = newest.map_or("", |pod| pod.name.as_str());
     let own = surge::own(node).find(|pod| !pod.terminating);

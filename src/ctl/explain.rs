@@ -174,10 +174,13 @@ fn done(picture: &Picture, node: &Node) -> String {
 }
 
 fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
+    let (reason, because) = stage(picture, node, progress);
+    (reason, because + &held_up(picture, node, progress))
+}
+
+/// How far its update is.
+fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
     let pod = pod_name(node);
-    if let Some(held) = held_up(picture, node, progress) {
-        return held;
-    }
     match progress {
         Progress::Replacing => (Some("Replacing".into()), replacing(picture, node)),
         Progress::Terminating => (
@@ -234,23 +237,15 @@ fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<St
     }
 }
 
-/// About a node that is past its deadline, for other reasons than that its pods do not start.
-fn held_up(picture: &Picture, node: &Node, progress: Progress) -> Option<(Option<String>, String)> {
+/// That a node is past its deadline, for other reasons than that its pods do not start; empty when it is not.
+fn held_up(picture: &Picture, node: &Node, progress: Progress) -> String {
     let verdict = Verdict::InProgress(progress);
-    let stall = stall_of(node, &verdict, picture.now)?;
-    let is_told = matches!(progress, Progress::Starting | Progress::Missing { .. });
-    if is_told || stall == Stall::PodsDoNotStart {
-        return None;
+    match stall_of(node, &verdict, picture.now) {
+        Some(Stall::NoProgress | Stall::PodsNotCreated) => {
+            format!("; held up for too long: {}", overdue::words(node, &verdict))
+        }
+        _ => String::new(),
     }
-    let words = overdue::words(node, &verdict);
-    let reason = match words.contains("terminating") {
-        true => "Terminating",
-        false => "NoProgress",
-    };
-    Some((
-        Some(reason.into()),
-        format!("is held up for too long: {words}"),
-    ))
 }
 
 fn replacing(picture: &Picture, node: &Node) -> String {

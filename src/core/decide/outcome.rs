@@ -328,7 +328,11 @@ impl Draft<'_> {
                 Class::Outdated {
                     settling: Some(_), ..
                 } => counts.offline_outdated += 1,
-                Class::Preparing { .. } | Class::Surging(_) => counts.outdated += 1,
+                Class::Preparing { .. } => counts.outdated += 1,
+                Class::Surging(ref pair) => {
+                    counts.outdated += usize::from(pair.outdated);
+                    counts.updated += usize::from(!pair.outdated);
+                }
                 Class::Outdated { available, .. } => {
                     let replacing = begins(verdict);
                     let surging = *verdict == Verdict::InProgress(Progress::SurgeStarting);

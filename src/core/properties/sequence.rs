@@ -90,8 +90,10 @@ proptest! {
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
         };
+        // It serves: what it takes is a place of max-surge.
+        let is_beside = |verdict: &Verdict| *verdict == Verdict::InProgress(Progress::OldTerminating);
         let takes = |(node, verdict): &(&Node, &Verdict)| {
-            in_flight(verdict)
+            in_flight(verdict) && !is_beside(verdict)
                 || lacks(node, verdict, &plan, &strategy, now())
                 || matches!(verdict, Verdict::Budget { .. }) && is_marked(node)
         };

@@ -187,7 +187,11 @@ impl World {
             Event::Kill(node, pod) => {
                 let node = node % size;
                 let gone_at = tick + self.paces[node].to_terminate;
-                if let Some(pod) = self.nodes[node].pods.get(pod) {
+                let pods = &self.nodes[node].pods;
+                let own = |pod: &&ModelPod| pod.owner == Owner::Set && pod.gone_at.is_none();
+                // Whoever deletes one of two between which the native controller is about to choose is to blame himself.
+                let is_choosing = pods.iter().filter(own).count() > 1;
+                if let Some(pod) = pods.get(pod).filter(|_| !is_choosing) {
                     let name = pod.name.clone();
                     self.end(node, &name, gone_at);
                     self.haunt(node, &name);
