@@ -1,4 +1,4 @@
-//! Looking again until something is over: twice a second, on one line of a terminal, or line by line elsewhere.
+//! Looking again until something is over: once a second, on one line of a terminal, or line by line elsewhere.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::ctl::table::Paint;
 use crate::ctl::{Code, Screen, Trouble, age};
 
 /// An unchanged answer costs the server next to nothing; and whoever waits hears of the end within a second.
-const EVERY: Duration = Duration::from_millis(500);
+const EVERY: Duration = Duration::from_secs(1);
 /// The server may be the very pod that is replaced; one that is silent for longer has not come back.
 const PATIENCE: Duration = Duration::from_secs(300);
 
