@@ -171,6 +171,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         replaces: true,
         earlier: None,
         evictions: Default::default(),
+        refusals: Default::default(),
         successions: Default::default(),
         way_back: Default::default(),
         record: None,
