@@ -92,13 +92,16 @@ pub enum Severity {
     Warning,
 }
 
+/// By object and reason the note that was said last, and when.
+type Said = BTreeMap<(String, String), (String, Timestamp)>;
+
 /// The door for Events; cheap to clone, never blocks.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
     queue: Sender<Event>,
     /// The last note per object and reason, and when somebody wanted to say it last.
-    said: Arc<Mutex<BTreeMap<(String, String), (String, Timestamp)>>>,
+    said: Arc<Mutex<Said>>,
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
