@@ -74,6 +74,7 @@ fn every_event_of_the_readme_is_sent() {
         include_str!("controller/permissions.rs"),
         include_str!("controller/report.rs"),
         include_str!("controller/report/paused.rs"),
+        include_str!("controller/report/refused.rs"),
         include_str!("controller/report/reverted.rs"),
     ];
     let (_, named) = README.split_once("change of state:").unwrap();

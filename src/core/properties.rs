@@ -39,7 +39,7 @@ const CASES: [usize; 2] = [64, 256];
 
 fn config() -> ProptestConfig {
     let mut asked = ProptestConfig::default();
-    if std::env::var_os("PROPTEST_CASES").is_none() {
+    if !machine::is_set("PROPTEST_CASES") {
         let [few, all] = CASES;
         asked.cases = machine::limit(few, all)
             .try_into()

@@ -27,6 +27,11 @@ pub(crate) fn limit(share: usize, all: usize) -> usize {
     }
 }
 
+/// Whether the environment says something under that name.
+pub(crate) fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some()
+}
+
 fn times() -> usize {
     let asked = std::env::var(DEEP).unwrap_or_default();
     let asked = asked.trim();

@@ -55,12 +55,7 @@ proptest! {
     ) {
         let strategy = Strategy { topology: Some(topology.clone()), ..strategy };
         let plan = decide(&strategy, &fleet, now());
-        let in_flight = |verdict: &Verdict| {
-            matches!(
-                verdict,
-                Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
-            )
-        };
+        let in_flight = Verdict::is_in_flight;
         let told = fleet.nodes.iter().zip(&plan.verdicts);
         let held = told.filter(|(_, verdict)| in_flight(verdict));
         let held: BTreeSet<&str> = held.map(|(node, _)| topology.domain_of(node)).collect();
@@ -77,12 +72,7 @@ proptest! {
             ..strategy
         };
         let plan = decide(&strategy, &fleet, now());
-        let in_flight = |verdict: &Verdict| {
-            matches!(
-                verdict,
-                Verdict::InProgress(_) | Verdict::HookPending { .. } | Verdict::FailedByRevision { .. }
-            )
-        };
+        let in_flight = Verdict::is_in_flight;
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
             told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(node)).collect();

@@ -250,10 +250,11 @@ impl World {
             .collect();
         for node in 0..self.nodes.len() {
             let ModelNode { pods, ghosts, .. } = &mut self.nodes[node];
+            let is_shut = pods.iter().any(|pod| pod.shut);
             for pod in pods {
                 // The collector takes the reference away, then it is adopted.
-                // (It has no hurry: this takes more new revisions than a rollout sees.)
-                let is_in_use = |of| used.contains(of) || !ghosts.is_empty();
+                // (It has no hurry: this takes more new revisions than a rollout sees, and than a hook awaits.)
+                let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || is_shut;
                 if matches!(&pod.owner, Owner::Revision(of) if !is_in_use(of)) {
                     pod.owner = Owner::Set;
                 }

@@ -209,17 +209,18 @@ async fn young_pods_and_flapping_nodes_do_not_overspend_the_budget() {
 #[tokio::test(start_paused = true)]
 async fn a_bad_revision_stops_by_itself_within_the_budget() {
     // Nodes that die are noticed after 40s: pods that have to be Ready for longer do not count before that.
-    for how in [
-        "crash",
-        "never-ready",
-        "image-error",
-        "kills-nodes --min-ready 60s",
+    // Once judged they hold no slot: the threshold is two, and two more are in flight.
+    for (how, most) in [
+        ("crash", 2),
+        ("never-ready", 2),
+        ("image-error", 2),
+        ("kills-nodes --min-ready 60s", 4),
     ] {
         let flags = format!("--nodes 12 --max-unavailable 2 --bad-revision {how}");
         let report = played(&flags, 5).await;
         assert_held(&report);
         let deletions = writes(&report).pod_deletions;
-        assert!(deletions <= 2, "{how}: {}", report.text(true));
+        assert!(deletions <= most, "{how}: {}", report.text(true));
     }
 }
 

@@ -24,6 +24,7 @@ async fn what_waits_is_told_with_its_images_and_asked_for_once() {
             "containers": [{ "name": "c", "init": false, "image": "nginx:1", "newImage": "nginx:2" }],
             "imageReady": null,
             "deleting": false,
+            "refused": null,
         }],
     });
     assert_eq!(listed, expected);
