@@ -484,8 +484,8 @@ impl Counts {
     fn exceptions(&self) -> String {
         let of_word = |verdict: Verdict| self.by_word[verdict.index()];
         let parts = [
-            ("offline", self.offline_outdated),
-            ("failed by this revision", self.lost),
+            ("offline", self.offline_outdated + self.lost),
+            ("of these failed by this revision", self.lost),
             ("held by partition", of_word(Verdict::Partition)),
             ("not selected", of_word(Verdict::NotSelected)),
             ("on hold", of_word(Verdict::Held { until: None })),

@@ -232,7 +232,7 @@ scenarios! {
             .with(guarded(1, 1).min_ready(pace.pick(45, 10)))
             .behave_on(1, NEW, panics)
             .image(NEW)
-            .until(replaced(2..=4).and(condition("RolloutComplete", "True", "failed by this revision: 1")))
+            .until(replaced(2..=4).and(condition("RolloutComplete", "True", "of these failed by this revision: 1")))
             .expect(not_condition("Stalled"))
     }
 

@@ -103,12 +103,12 @@ scenarios! {
             .image(NEW)
             .until(stalled().and(one_event("Warning", "stopped: the API server refuses")))
             .image(OLD)
-            .until(complete().and(one_event("Normal", ": complete")))
+            .until(complete().and(events_at_least("Normal", ": complete", 1)))
             .image(NEW)
             .until(stalled().and(events("Warning", "stopped: the API server refuses", 2)))
             .expect(events("Warning", TOLD, 2))
             .image(OLD)
-            .until(complete().and(events("Normal", ": complete", 2)))
+            .until(complete().and(events_at_least("Normal", ": complete", 2)))
             .allow("delete");
         Scenario::from(story).since(POLICIES)
     }

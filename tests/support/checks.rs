@@ -420,6 +420,17 @@ pub(crate) fn events(kind: &'static str, says: &'static str, expected: i64) -> C
     )
 }
 
+/// So many such Events or more: whether the first pods of a DaemonSet were seen to come up is told by one, too.
+pub(crate) fn events_at_least(kind: &'static str, says: &'static str, expected: i64) -> Check {
+    Check::new(
+        format!("{expected} {kind} Events or more saying {says:?}"),
+        move |picture| {
+            let count = count_events(picture, kind, says);
+            demand(count >= expected, || format!("{count}"))
+        },
+    )
+}
+
 /// How often an Event says that it happened.
 fn times(event: &Event) -> i64 {
     event

@@ -657,7 +657,10 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     let fleet = fleet(vec![lost("a", 9), node("b", current(2).made(1000))]);
     let within = at_1400(&strategy(1), &fleet);
     assert!(matches!(within.phase, Phase::Complete { .. }));
-    assert_eq!(within.exceptions(&fleet), "failed by this revision: 1");
+    assert_eq!(
+        within.exceptions(&fleet),
+        "offline: 1, of these failed by this revision: 1"
+    );
     let beyond = at_1400(&strategy(0), &fleet);
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }
