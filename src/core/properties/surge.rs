@@ -242,6 +242,7 @@ impl World {
     /// The native controller: revisions (of which it keeps no old ones), adoption, missing pods, surplus.
     fn native(&mut self) -> Result<(), TestCaseError> {
         let tick = self.tick;
+        let min_ready = self.strategy.min_ready.as_secs().cast_signed();
         self.observed = self.wanted;
         let used: Vec<u8> = (self.nodes.iter().flat_map(|node| &node.pods))
             .filter(|pod| pod.owner == Owner::Set)
@@ -250,11 +251,15 @@ impl World {
             .collect();
         for node in 0..self.nodes.len() {
             let ModelNode { pods, ghosts, .. } = &mut self.nodes[node];
-            let is_shut = pods.iter().any(|pod| pod.shut);
+            // Nor does it come while the other pod is out of service: that has to be back, or replaced, before so many follow.
+            let waits = pods.iter().any(|pod| {
+                let serves = !pod.shut && tick >= pod.ready_at + min_ready;
+                pod.owner == Owner::Set && pod.gone_at.is_none() && !serves
+            });
             for pod in pods {
                 // The collector takes the reference away, then it is adopted.
-                // (It has no hurry: this takes more new revisions than a rollout sees, and than a hook awaits.)
-                let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || is_shut;
+                // (It has no hurry: this takes more new revisions than a rollout sees.)
+                let is_in_use = |of| used.contains(of) || !ghosts.is_empty() || waits;
                 if matches!(&pod.owner, Owner::Revision(of) if !is_in_use(of)) {
                     pod.owner = Owner::Set;
                 }
