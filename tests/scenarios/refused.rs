@@ -103,12 +103,13 @@ scenarios! {
             .image(NEW)
             .until(stalled().and(one_event("Warning", "stopped: the API server refuses")))
             .image(OLD)
-            .until(complete().and(one_event("Normal", ": complete")))
+            // The first one is about the pods that it began with.
+            .until(complete().and(events("Normal", ": complete", 2)))
             .image(NEW)
             .until(stalled().and(events("Warning", "stopped: the API server refuses", 2)))
             .expect(events("Warning", TOLD, 2))
             .image(OLD)
-            .until(complete().and(events("Normal", ": complete", 2)))
+            .until(complete().and(events("Normal", ": complete", 3)))
             .allow("delete");
         Scenario::from(story).since(POLICIES)
     }
