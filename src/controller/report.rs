@@ -42,7 +42,7 @@ const BLOCKED: &str = "BlockedByPDB";
 const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
 /// Reasons of a rollout that has begun and goes on, or will by itself.
-const UNDER_WAY: [&str; 7] = [
+const UNDER_WAY: [&str; 8] = [
     PROGRESSING,
     "Inconclusive",
     "OutOfWindow",
@@ -50,7 +50,11 @@ const UNDER_WAY: [&str; 7] = [
     BLOCKED,
     WAVE_NOT_OPEN,
     NATIVE_BEHIND,
+    WRITES_REFUSED,
 ];
+
+/// Reason while nothing else is left than what the API server refuses.
+const WRITES_REFUSED: &str = "WritesRefused";
 
 /// Stands before the revision that was current while it is not known which one is.
 const AFTER: &str = "after ";
@@ -383,7 +387,7 @@ fn stall_reason(stall: Stall) -> &'static str {
         Stall::PodsDoNotStart => "PodsDoNotStart",
         Stall::ImagesNotPulled => "ImagesNotPulled",
         Stall::PodsNotCreated => "PodsNotCreated",
-        Stall::WritesRefused => "WritesRefused",
+        Stall::WritesRefused => WRITES_REFUSED,
         Stall::NoProgress => "NoProgress",
         Stall::HookPending => "HookPending",
         Stall::BlockedByPdb => BLOCKED,

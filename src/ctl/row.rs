@@ -505,7 +505,7 @@ fn stalled(picture: &Picture, stall: Stall) -> String {
             plural(nodes, "pod", "pods"),
             plural(nodes, "does", "do")
         ),
-        Stall::WritesRefused => "the API server refuses what is left to do; the condition Refused says what, and why".to_owned(),
+        Stall::WritesRefused => picture.plan.refused.words(),
         Stall::BlockedByPdb => {
             "PodDisruptionBudgets let no pod go (disruption: evict); kubectl get poddisruptionbudgets shows them".to_owned()
         }
