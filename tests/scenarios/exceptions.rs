@@ -106,6 +106,7 @@ scenarios! {
                 "True",
                 "matches none of the 3 nodes where a pod belongs; labels that look similar: pool=canary;",
             ))
+            .until(event("Warning", "matches none of"))
             .throughout(untouched(1..=3).and(one_event("Warning", "matches none of")), pace.pick(3600, 5))
             .pod_writes(0)
             .patch_node(2, pool("canray"))
@@ -118,6 +119,7 @@ scenarios! {
         let typed = pooled(&["canary", "field", "field"], "[{name: canary, selector: pool=canray}]")
             .image(NEW)
             .until(condition("InvalidSettings", "True", "so wave canary would have nobody"))
+            .until(event("Warning", "matches none of"))
             .throughout(untouched(1..=3).and(one_event("Warning", "matches none of")), pace.pick(3600, 5))
             .pod_writes(0)
             .annotate("waves", "[{name: canary, selector: pool=canray, allowEmpty: true}]")

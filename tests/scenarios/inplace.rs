@@ -96,6 +96,7 @@ scenarios! {
     fn place_given_nodes_that_pull_one_by_one_then_the_rollout_begins_once(pace) {
         Story::on(4)
             .with(Daemon::new().annotate("rolling-update-type", "InPlaceIfPossible").annotate("predownload", "required"))
+            .writing(Writes::Conditions)
             .behave(NEW, pulled_in(pace.pick(20, 2)))
             .image(NEW)
             .until(complete())

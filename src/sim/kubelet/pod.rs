@@ -141,6 +141,8 @@ pub(super) enum Act {
     PullAgain,
     /// It ended because its image was changed in place.
     Replaced,
+    /// It takes its node down.
+    KillNode,
 }
 
 /// What the pod wants done after a step.
@@ -406,12 +408,13 @@ impl Pod {
                 }
             }
             Act::BackOff => self.back_off(index),
+            Act::KillNode => host.next.node_dies = Some(Duration::ZERO),
             Act::Replaced => {
                 self.containers[index].end(0, host.now);
                 self.pull(index, host);
             }
         }
-        self.dirty |= act != Act::PullAgain;
+        self.dirty |= ![Act::PullAgain, Act::KillNode].contains(&act);
     }
 
     /// Pulls the image of a container unless the node has it, then starts it.
@@ -518,8 +521,10 @@ impl Pod {
             (None, None) if !always => Some(plan(Duration::ZERO, Act::Complete)),
             (None, None) => None,
         };
-        host.next.steps.extend(end);
-        host.next.node_dies = behaviour.kills_node_after.or(host.next.node_dies);
+        // One whose image was changed meanwhile does not run any more, and takes nobody down.
+        let kills = behaviour.kills_node_after;
+        let kills = kills.map(|delay| plan(delay, Act::KillNode));
+        host.next.steps.extend(end.into_iter().chain(kills));
     }
 
     fn fail(&mut self, index: usize, host: &mut Host<'_>) {
