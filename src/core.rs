@@ -64,6 +64,7 @@ mod unmatched;
 pub mod verdict;
 mod waves;
 pub mod window;
+pub mod words;
 
 pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};

@@ -109,6 +109,9 @@ pub const NEEDED: [Permission; 22] = [
 pub const NEEDED_FOR_ELECTION: [Permission; 2] =
     [lease(Scope::Lease, "get"), lease(Scope::Lease, "update")];
 
+/// The manifests that grant what is always needed.
+pub const BASE: &str = "manifests/base/rbac";
+
 /// A permission that only some settings need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extra {
@@ -158,7 +161,7 @@ pub fn granted_by(verb: &str, resource: &str) -> &'static str {
         (needed.verb, needed.resource) == (verb, resource)
     };
     let extra = EXTRA.iter().find(is_meant);
-    extra.map_or("manifests/base/rbac", |extra| extra.component)
+    extra.map_or(BASE, |extra| extra.component)
 }
 
 impl Permission {

@@ -1,6 +1,7 @@
 //! What a refused write means: for the pod that it was about, or for all writes.
 
 use crate::client::{CallError, Failure};
+use crate::core::refusals::lacks_permission;
 
 use super::apply::Refusal;
 
@@ -80,11 +81,6 @@ pub(super) fn is_by_webhook(refusal: &Refusal) -> bool {
 const IS_INVALID: &str = " is invalid: ";
 /// Stands between the object and who forbids it (Kubernetes, admission and authorization).
 const IS_FORBIDDEN: &str = " is forbidden: ";
-
-/// Whether the API server says that a role is missing (RBAC).
-fn lacks_permission(message: &str) -> bool {
-    message.contains("User \"") && message.contains(" cannot ") && message.contains(" resource ")
-}
 
 /// What the API server says, in one line, without the name of the pod in front.
 fn sentence(message: &str, pod: &str) -> String {

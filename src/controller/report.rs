@@ -25,6 +25,7 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::remedy::way_on;
+use crate::core::words::named;
 use crate::core::{
     Behind, Fleet, Guarded, Invalid, NodeName, PauseRecord, Phase, Plan, PreDelete, Reading,
     Release, RevisionState, Stall, Verdict,
@@ -58,9 +59,6 @@ const WRITES_REFUSED: &str = "WritesRefused";
 
 /// Stands before the revision that was current while it is not known which one is.
 const AFTER: &str = "after ";
-
-/// Names in one message.
-const NAMED: usize = 10;
 
 /// A change of state worth an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -474,26 +472,9 @@ fn steady(reason: &str) -> &str {
 }
 
 fn names_with(fleet: &Fleet, plan: &Plan, wanted: impl Fn(&Verdict) -> bool) -> String {
-    let names: Vec<&str> = fleet
-        .nodes
-        .iter()
-        .zip(&plan.verdicts)
-        .filter(|(_, verdict)| wanted(verdict))
-        .map(|(node, _)| node.name.as_str())
-        .collect();
-    named(names, 0)
-}
-
-/// The first names, and how many follow beside `more` nameless ones.
-fn named(mut names: Vec<&str>, more: usize) -> String {
-    let more = more + names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
-    let names = names.join(", ");
-    if more > 0 {
-        format!("{names} and {more} more")
-    } else {
-        names
-    }
+    let nodes = fleet.nodes.iter().zip(&plan.verdicts);
+    let meant = nodes.filter(|(_, verdict)| wanted(verdict));
+    named(meant.map(|(node, _)| node.name.as_str()), 0)
 }
 
 /// The Event for what is new since `before`.
@@ -550,7 +531,7 @@ fn notice(
 
 /// Where pods that were made beside others stay for now, and what ends that.
 pub(super) fn kept_words(released: &Release) -> String {
-    let names = released.kept.iter().map(NodeName::as_str).collect();
+    let names = released.kept.iter().map(NodeName::as_str);
     format!(
         "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \
          its node is available, and takes its place when that one is deleted",

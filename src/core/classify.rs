@@ -149,8 +149,8 @@ impl Class {
     }
 }
 
-/// The class of `node` at `now`; `in_order` as in the [`Fleet`](super::Fleet).
-pub(super) fn classify(strategy: &Strategy, node: &Node, in_order: bool, now: Timestamp) -> Class {
+/// The class of `node`.
+pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
         _ if node.is_repelled() && node.outdated().is_some() => return Class::Repelled,
@@ -158,13 +158,8 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, in_order: bool, now: Ti
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,
     };
-    let terms = Terms {
-        min_ready: strategy.min_ready,
-        in_order,
-        now,
-    };
     if let Some(pair) = Pair::of(node, terms) {
-        return with_surge(strategy, node, pair, ready_since, now);
+        return with_surge(strategy, node, pair, ready_since, terms);
     }
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     match (alive.next(), alive.next()) {
@@ -173,7 +168,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, in_order: bool, now: Ti
         }),
         (None, _) => Class::InProgress(Progress::Terminating),
         (Some(_), Some(_)) => Class::InProgress(Progress::Surplus),
-        (Some(pod), None) => match single(strategy, pod, ready_since, now) {
+        (Some(pod), None) => match single(strategy, pod, ready_since, terms) {
             Class::Done | Class::Outdated { settling: None, .. } if surge::is_followed(node) => {
                 Class::Surging(Box::new(Pair::followed(pod, terms)))
             }
@@ -188,10 +183,10 @@ fn with_surge(
     node: &Node,
     pair: Pair,
     node_ready_since: Timestamp,
-    now: Timestamp,
+    terms: Terms,
 ) -> Class {
     let old = surge::alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
-    match old.map(|old| single(strategy, old, node_ready_since, now)) {
+    match old.map(|old| single(strategy, old, node_ready_since, terms)) {
         Some(
             settling @ Class::Outdated {
                 settling: Some(_), ..
@@ -215,13 +210,10 @@ fn offline(node: &Node, since: Option<Timestamp>) -> Class {
     }
 }
 
-fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, now: Timestamp) -> Class {
+fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Terms) -> Class {
     let under_way = pod.in_place.update.filter(|update| !update.is_carried_out);
-    let available_at = pod
-        .ready_since
-        .filter(|_| under_way.is_none())
-        .map(|since| later(since, strategy.min_ready));
-    let available = available_at.is_some_and(|at| at <= now);
+    let (available_at, available) = (terms.available_at(pod), terms.is_available(pod));
+    let now = terms.now;
     if let (PodRevision::Current, Some(update)) = (pod.revision, under_way) {
         return Class::InProgress(Progress::UpdatingInPlace { since: update.at });
     }

@@ -46,34 +46,38 @@ use look::Look;
 /// backwards between calls; if it does, the worst is a later replacement.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     let mut draft = Draft::new(strategy, fleet, now);
-    let is_known = matches!(fleet.revision, RevisionState::Current(_)) && !draft.meets_unknown();
-    if let Some(invalid) = is_known.then(|| draft.unmatched()).flatten() {
+    let revision = match &fleet.revision {
+        RevisionState::Behind(behind) => return draft.hold(*behind),
+        RevisionState::Current(_) if draft.meets_unknown() => {
+            return draft.hold(Behind::UnknownRevision);
+        }
+        RevisionState::Current(revision) => revision,
+    };
+    if let Some(invalid) = draft.unmatched() {
         return draft.refuse(invalid);
     }
-    match &fleet.revision {
-        RevisionState::Behind(behind) => draft.hold(*behind),
-        RevisionState::Current(_) if draft.meets_unknown() => draft.hold(Behind::UnknownRevision),
-        RevisionState::Current(revision) if is_paused(strategy, now) => {
-            if strategy.mode == Mode::Ota {
-                draft.pulls = draft.owners_pulls(revision, true);
-            } else if let Some(images) = &draft.gates.images {
+    match (strategy.mode, is_paused(strategy, now)) {
+        (Mode::Ota, true) => {
+            draft.pulls = draft.owners_pulls(revision, true);
+            draft.pause()
+        }
+        (Mode::Ota, false) => {
+            draft.part();
+            draft.actions.extend(ota::announce(fleet, revision));
+            draft.keep_marks_true();
+            draft.pulls = draft.owners_pulls(revision, false);
+            draft.await_owners()
+        }
+        (Mode::AdvancedRollingUpdate, true) => {
+            if let Some(images) = &draft.gates.images {
                 draft.pulls = images.rest();
             }
             draft.pause()
         }
-        RevisionState::Current(revision) => match strategy.mode {
-            Mode::Ota => {
-                draft.part();
-                draft.actions.extend(ota::announce(fleet, revision));
-                draft.keep_marks_true();
-                draft.pulls = draft.owners_pulls(revision, false);
-                draft.await_owners()
-            }
-            Mode::AdvancedRollingUpdate => {
-                draft.roll();
-                draft.finish(None)
-            }
-        },
+        (Mode::AdvancedRollingUpdate, false) => {
+            draft.roll();
+            draft.finish(None)
+        }
     }
 }
 
@@ -200,13 +204,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What pairs are judged by.
+    /// What pods are judged by.
     fn terms(&self) -> Terms {
-        Terms {
-            min_ready: self.strategy.min_ready,
-            in_order: self.fleet.in_order,
-            now: self.now,
-        }
+        Terms::of(self.strategy, self.fleet, self.now)
     }
 
     /// Has those pods go that were made beside others.

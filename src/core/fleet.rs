@@ -215,6 +215,17 @@ pub struct Pod {
     pub surge: bool,
 }
 
+/// Where the node of this name stands among `nodes`, which are in the order of names; `Err`: where it would.
+pub fn position_of(nodes: &[Node], name: &NodeName) -> Result<usize, usize> {
+    nodes.binary_search_by(|node| node.name.cmp(name))
+}
+
+/// The node of this name; `nodes` as in [`position_of`].
+pub fn by_name<'a>(nodes: &'a [Node], name: &NodeName) -> Option<&'a Node> {
+    let position = position_of(nodes, name).ok()?;
+    nodes.get(position)
+}
+
 /// How long a pod that is being deleted may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {

@@ -64,7 +64,7 @@ impl<'a> Gates<'a> {
             images,
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
             asking,
-            refusing: Refusing::of(&fleet.refusals, now),
+            refusing: Refusing::of(&fleet.refusals, &fleet.nodes, now),
             fleet,
             surges: !strategy.max_surge.is_zero(),
             deletes: strategy.max_surge.is_zero() || !strategy.max_unavailable.is_zero(),

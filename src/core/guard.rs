@@ -32,7 +32,9 @@ pub use record::Record;
 use super::budget::Budget;
 use super::classify::{Class, later};
 use super::failing::Failing;
-use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision, Readiness, RevisionState};
+use super::fleet::{
+    Fleet, Node, NodeName, Pod, PodRevision, Readiness, RevisionState, position_of,
+};
 use super::glance::Glance;
 use super::revert;
 use super::strategy::{Mode, OnFailure, Strategy};
@@ -189,7 +191,7 @@ impl Court<'_> {
 
     fn position(&self, name: &NodeName) -> Option<usize> {
         let nodes = &self.fleet.nodes;
-        nodes.binary_search_by(|node| node.name.cmp(name)).ok()
+        position_of(nodes, name).ok()
     }
 
     /// New pods that crash or cannot be started.

@@ -15,6 +15,7 @@ use super::phase::stuck;
 use super::plan::{Plan, Stall};
 use super::surge;
 use super::verdict::{Progress, Verdict};
+use super::words::named;
 
 /// A kubelet has this long beyond the grace period of a pod, or after its node came back, to end it and to say so.
 pub const MARGIN: Duration = Duration::from_secs(60);
@@ -170,9 +171,8 @@ pub fn words(node: &Node, verdict: &Verdict) -> String {
     }
 }
 
-/// Nodes of which is said what holds them; of the rest the names, and of those that are left the number.
+/// Nodes of which is said what holds them; of the rest the names.
 const EXPLAINED: usize = 3;
-const NAMED: usize = 10;
 
 impl Plan {
     /// The nodes that are past their deadline, and what holds them: one sentence without a beginning.
@@ -182,16 +182,12 @@ impl Plan {
             format!("{}: {}", node.name, words(node, verdict))
         });
         let rest = self.overdue.iter().skip(EXPLAINED);
-        let named = rest.clone().take(NAMED);
-        let mut named: Vec<String> = named
-            .map(|position| fleet.nodes[*position].name.to_string())
-            .collect();
-        let more = rest.count() - named.len();
-        if more > 0 {
-            named.push(format!("{more} more"));
-        }
-        let named = (!named.is_empty()).then(|| format!("also {}", named.join(", ")));
-        let all: Vec<String> = explained.chain(named).collect();
+        let mut rest = rest
+            .map(|position| fleet.nodes[*position].name.as_str())
+            .peekable();
+        let is_more = rest.peek().is_some();
+        let rest = is_more.then(|| format!("also {}", named(rest, 0)));
+        let all: Vec<String> = explained.chain(rest).collect();
         format!("held up for too long: {}; see ctl why", all.join("; "))
     }
 

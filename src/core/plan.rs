@@ -11,6 +11,7 @@ use super::pause::PauseStand;
 use super::revert::Reversal;
 use super::strategy::Invalid;
 use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
+use super::words::named;
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,13 +132,10 @@ impl Plan {
         let words = self.counts.exceptions();
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let repelled = nodes.filter(|(_, told)| **told == Verdict::UntoleratedTaint);
-        let mut names: Vec<&str> = repelled.map(|(node, _)| node.name.as_str()).collect();
-        let more = names.len().saturating_sub(NAMED);
-        names.truncate(NAMED);
-        match (names.is_empty(), more) {
-            (true, _) => words,
-            (false, 0) => format!("{words} ({})", names.join(", ")),
-            (false, more) => format!("{words} ({} and {more} more)", names.join(", ")),
+        let mut names = repelled.map(|(node, _)| node.name.as_str()).peekable();
+        match names.peek() {
+            Some(_) => format!("{words} ({})", named(names, 0)),
+            None => words,
         }
     }
 
@@ -501,9 +499,6 @@ impl Counts {
 
 /// What is said of nodes with a taint that would keep the next pod away.
 const REPELLED: &str = "untolerated taint";
-
-/// Names in one sentence.
-const NAMED: usize = 10;
 
 /// The state of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,11 +25,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
-use super::fleet::{Node, NodeName, PodRevision, PodUid, Revision};
+use super::fleet::{Node, NodeName, PodRevision, PodUid, Revision, by_name};
 use super::plan::Action;
 
 pub(super) use plan::Refusing;
-pub use told::Group;
+pub use told::{Group, lacks_permission};
 
 /// The shortest and the longest pause after a refusal; it doubles from one to the other.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -283,13 +283,11 @@ impl Refusals {
         if self.is_empty() {
             return;
         }
-        let node = |name: &NodeName| {
-            let found = nodes.binary_search_by(|node| node.name.cmp(name));
-            found.ok().map(|position| &nodes[position])
-        };
-        self.conflicts.retain(|(name, _), _| node(name).is_some());
+        self.conflicts
+            .retain(|(name, _), _| by_name(nodes, name).is_some());
         self.by_place.retain(|(name, _), denial| {
-            let mut pods = node(name).into_iter().flat_map(|node| &node.pods);
+            let node = by_name(nodes, name);
+            let mut pods = node.into_iter().flat_map(|node| &node.pods);
             match &denial.pod {
                 Some(uid) => pods.any(|pod| pod.uid == *uid),
                 None => pods.any(|pod| pod.surge || pod.revision != PodRevision::Current),

@@ -38,7 +38,7 @@ use super::verdict::{Cause, Progress, Verdict};
 /// a node where it cannot run does not see one after the other.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What pairs are judged by.
+/// What pods are judged by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     /// How long a pod has to be Ready to be available.
@@ -50,12 +50,22 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// When this pod is available if it stays Ready; `None` while it is not Ready.
-    fn available_at(self, pod: &Pod) -> Option<Timestamp> {
-        pod.ready_since.map(|since| later(since, self.min_ready))
+    /// Those of a fleet that is rolled out.
+    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Self {
+        Self {
+            min_ready: strategy.min_ready,
+            in_order: fleet.in_order,
+            now,
+        }
     }
 
-    fn is_available(self, pod: &Pod) -> bool {
+    /// When this pod is available if it stays Ready; `None` while it is not Ready, or its image changes.
+    pub(super) fn available_at(self, pod: &Pod) -> Option<Timestamp> {
+        let ready = pod.ready_since.filter(|_| !pod.in_place.is_under_way());
+        ready.map(|since| later(since, self.min_ready))
+    }
+
+    pub(super) fn is_available(self, pod: &Pod) -> bool {
         self.available_at(pod).is_some_and(|at| at <= self.now)
     }
 }

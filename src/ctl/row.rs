@@ -11,7 +11,8 @@ use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
 use super::pulse::Heard;
 use crate::core::remedy::{nevertheless, way_on};
-use crate::core::{Guarded, Offline, Stall, Verdict, stall_of};
+use crate::core::words::named;
+use crate::core::{Guarded, NodeName, Offline, Stall, Verdict, stall_of};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
@@ -582,21 +583,13 @@ fn quietly_paused(picture: &Picture) -> Option<String> {
 /// Who got the revision in spite of a pause.
 fn newcomers(picture: &Picture) -> Option<String> {
     let newcomers = &picture.pause()?.newcomers;
-    let names = newcomers.iter().take(NAMED).map(ToString::to_string);
-    let names = names.collect::<Vec<_>>().join(", ");
-    let more = match newcomers.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     (!newcomers.is_empty()).then(|| {
         format!(
-            "got the revision although it is paused: {names}{more} (a new pod is always made of the present template)"
+            "got the revision although it is paused: {} (a new pod is always made of the present template)",
+            named(newcomers.iter().map(NodeName::as_str), 0)
         )
     })
 }
-
-/// Names in a note.
-const NAMED: usize = 10;
 
 /// Said of a DaemonSet on which no condition of ours stands.
 pub(super) const UNREPORTED: &str =

@@ -9,8 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
-use crate::api;
-use crate::core::{NodeName, Revision, RevisionState};
+use crate::core::{Leaving, NodeName, Pod, Revision, RevisionState};
 
 /// Beyond so many, those are forgotten that are older than any failure window.
 const KEPT: usize = 1024;
@@ -35,14 +34,13 @@ impl Disruptions {
         &mut self,
         node: &NodeName,
         (before, record): (Option<&PodRecord>, &PodRecord),
-        pod: &api::Pod,
         now: Timestamp,
     ) {
         let was_leaving = before.is_some_and(|before| before.pod.terminating);
         if record.pod.terminating && !was_leaving && !record.pod.surge {
             let at = match before {
                 Some(_) => now,
-                None => asked_at(pod).map_or(now, |at| at.min(now)),
+                None => asked_at(&record.pod).map_or(now, |at| at.min(now)),
             };
             self.begin(node.clone(), record.hash.clone(), at);
         } else if !record.pod.terminating
@@ -80,8 +78,7 @@ impl Disruptions {
 }
 
 /// When its deletion was asked for, by the API server's clock.
-fn asked_at(pod: &api::Pod) -> Option<Timestamp> {
-    let ends = pod.metadata.deletion_timestamp.as_ref()?.0;
-    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
-    ends.checked_sub(SignedDuration::from_secs(grace)).ok()
+fn asked_at(pod: &Pod) -> Option<Timestamp> {
+    let Leaving { ends, grace } = **pod.leaving.as_ref()?;
+    ends.checked_sub(grace).ok()
 }

@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::SetKey;
 use super::node::NodeRecord;
 use super::set::SetRecord;
+use crate::core::fleet::position_of;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
 use crate::core::revision::{RevisionFacts, earlier};
@@ -102,17 +103,13 @@ pub(super) fn fleet(
     let is_unknown = |pod: &Pod| pod.revision == PodRevision::Unknown;
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     kept.replaces = revisions.len() > 1;
-    kept.earlier = match &present.state {
-        RevisionState::Current(current) => {
-            earlier(revisions, current).map(|known| known.hash.clone())
-        }
-        RevisionState::Behind(_) => None,
-    };
-    kept.evictions = set.evictions.clone();
     let target = match &present.state {
         RevisionState::Current(revision) => Some(revision),
         RevisionState::Behind(_) => None,
     };
+    let before = target.and_then(|current| earlier(revisions, current));
+    kept.earlier = before.map(|known| known.hash.clone());
+    kept.evictions = set.evictions.clone();
     kept.refusals = set.refusals(target, &kept.nodes);
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);
@@ -211,7 +208,7 @@ fn node(
 
 /// Puts `node` where it belongs in the order of names, or takes it out.
 fn place(nodes: &mut Vec<Node>, name: &NodeName, node: Option<Node>) {
-    match (nodes.binary_search_by(|known| known.name.cmp(name)), node) {
+    match (position_of(nodes, name), node) {
         (Ok(position), Some(node)) => nodes[position] = node,
         (Ok(position), None) => drop(nodes.remove(position)),
         (Err(position), Some(node)) => nodes.insert(position, node),

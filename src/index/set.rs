@@ -382,7 +382,7 @@ impl SetRecord {
         }
         self.asked.settle(&record.pod);
         self.disruptions
-            .note(&node, (before.as_ref(), &record), pod, now);
+            .note(&node, (before.as_ref(), &record), now);
         let settled = self.settle(&record);
         let is_spare = |known: &PodRecord| known.pod.surge;
         // The native controller's next pod, which a pod of ours may wait for to be handed over.

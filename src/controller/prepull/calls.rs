@@ -24,6 +24,7 @@ use crate::core::message_of;
 use crate::core::names::{
     POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
 };
+use crate::core::refusals::lacks_permission;
 use std::sync::Arc;
 
 /// The longest that a condition says why a pull failed, in bytes: a registry's sentence, not its page.
@@ -280,11 +281,6 @@ fn one_line(text: &str) -> String {
         Some(end) => format!("{}…", &line[..end]),
         None => line,
     }
-}
-
-/// Whether the API server says that the role is too small, rather than that a quota or a policy objects.
-fn lacks_permission(said: &str) -> bool {
-    said.contains("cannot ") && said.contains(" resource ")
 }
 
 fn is_unauthorized(error: &CallError) -> bool {

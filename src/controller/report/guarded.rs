@@ -1,9 +1,10 @@
 //! What the guard says: of a revision that it stopped, and in the condition in which it remembers.
 
-use super::{condition, named};
+use super::condition;
 use crate::api::Condition;
 use crate::core::names::GUARD;
 use crate::core::remedy::{nevertheless, way_on};
+use crate::core::words::named;
 use crate::core::{Fleet, Guarded, NodeName, Plan, Record, Stall};
 use crate::index::SetRecord;
 
@@ -24,17 +25,14 @@ pub(super) fn stopped_words(stall: Stall, plan: &Plan, record: &Record, way_on: 
         Stall::ReplacedTwice => format!(
             "stopped by the guard: the pods on {} were replaced twice for this revision and are outdated again; something \
              else makes pods of another revision there. Find it; then {way_on}",
-            named(
-                record.replaced_twice.iter().map(NodeName::as_str).collect(),
-                0
-            )
+            named(record.replaced_twice.iter().map(NodeName::as_str), 0)
         ),
         _ => format!(
             "stopped by the guard: {} nodes failed after they got this revision ({} may): {}; {way_on}",
             plan.counts.failures,
             plan.counts.threshold,
             named(
-                record.failed.iter().map(NodeName::as_str).collect(),
+                record.failed.iter().map(NodeName::as_str),
                 plan.counts.failures.saturating_sub(record.failed.len())
             )
         ),

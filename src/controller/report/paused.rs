@@ -1,9 +1,10 @@
 //! What is said of a pause: in the condition that remembers it, and once a day in an Event, so that nobody forgets it.
 
-use super::{NAMED, Notice, condition, named};
+use super::{Notice, condition};
 use crate::api::Condition;
 use crate::core::instant;
 use crate::core::names::PAUSED_CONDITION;
+use crate::core::words::{NAMED, named};
 use crate::core::{NodeName, Plan, RevisionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -80,7 +81,7 @@ pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<Notice> {
         true => String::new(),
         false => format!(
             "{MEANWHILE}{}",
-            named(stand.newcomers.iter().map(NodeName::as_str).collect(), 0)
+            named(stand.newcomers.iter().map(NodeName::as_str), 0)
         ),
     };
     let days = stand.record.reminded;

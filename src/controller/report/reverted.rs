@@ -1,7 +1,8 @@
 //! What is said of pods that are taken back to the revision before the one that the guard stopped.
 
-use super::{Notice, named};
+use super::Notice;
 use crate::api::Condition;
+use crate::core::words::named;
 use crate::core::{NodeName, Phase, Plan, Reversal};
 
 /// What is said of it after the words about the stop. It changes when it begins and ends, not with every node.
@@ -24,7 +25,7 @@ pub(super) fn reversal(before: Option<&Condition>, plan: &Plan) -> Option<Notice
     if before.is_some_and(is_told) {
         return None;
     }
-    let names = named(nodes.iter().map(NodeName::as_str).collect(), 0);
+    let names = named(nodes.iter().map(NodeName::as_str), 0);
     Some(Notice {
         warning: reason == NOT_REVERTED,
         reason,

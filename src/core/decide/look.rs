@@ -12,6 +12,7 @@ use crate::core::opening::Openings;
 use crate::core::predownload::Images;
 use crate::core::scope::Scope;
 use crate::core::strategy::Strategy;
+use crate::core::surge::Terms;
 use crate::core::waves::Members;
 
 /// What was seen.
@@ -37,8 +38,9 @@ impl<'a> Look<'a> {
             openings: Openings::of(strategy, nodes, now),
             images: Images::of(strategy, fleet, now),
         };
+        let terms = Terms::of(strategy, fleet, now);
         for (position, node) in fleet.nodes.iter().enumerate() {
-            let class = classify(strategy, node, fleet.in_order, now);
+            let class = classify(strategy, node, terms);
             look.glance.note(node);
             look.scope.note(strategy, (position, node), now);
             look.members.note(node);

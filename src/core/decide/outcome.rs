@@ -19,10 +19,8 @@ use crate::core::{phase, removal, surge};
 impl Draft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
         let actions = std::mem::take(&mut self.actions);
-        let refusals = &self.fleet.refusals;
-        let mut refused = refusals.again(self.fleet, actions.iter());
-        let nodes = self.fleet.nodes.as_slice();
-        let (actions, tried_again) = refusals.without_held(nodes, actions, self.now);
+        let mut refused = self.gates.refusing.again(actions.iter());
+        let (actions, tried_again) = self.gates.refusing.without_held(actions);
         self.actions = actions;
         self.tell_refused(&mut refused);
         let counts = self.counts();
@@ -32,7 +30,7 @@ impl Draft<'_> {
         };
         // Who was refused and is asked once more does not move before the answer is another one.
         let begun = || self.actions.iter().filter(|action| action.begins());
-        let again = refusals.again(self.fleet, begun()).len() + self.gates.asking.again();
+        let again = self.gates.refusing.again(begun()).len() + self.gates.asking.again();
         let moving = begun().count() > again || self.waits_for_next_second();
         let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
@@ -229,12 +227,9 @@ impl Draft<'_> {
 
     /// When nodes change their class by time alone: back for long enough, or available for long enough.
     fn turns(&self) -> impl Iterator<Item = Timestamp> {
-        let available_at = |node: &Node| {
-            let pod = node.pods.iter().find(|pod| !pod.terminating)?;
-            let since = pod.ready_since?;
-            // While its image changes no time makes it available.
-            (!pod.in_place.is_under_way()).then(|| later(since, self.strategy.min_ready))
-        };
+        let terms = self.terms();
+        let available_at =
+            move |node: &Node| terms.available_at(node.pods.iter().find(|pod| !pod.terminating)?);
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
             Class::InProgress(Progress::Surplus) => {
@@ -244,7 +239,7 @@ impl Draft<'_> {
             }
             Class::Surging(ref pair) => pair.turn,
             Class::Kept(_) | Class::NotTargeted if self.glance.is_surging => {
-                Parting::of(node, self.terms()).and_then(|parting| parting.turn)
+                Parting::of(node, terms).and_then(|parting| parting.turn)
             }
             Class::Outdated {
                 settling: Some(until),

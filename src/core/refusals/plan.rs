@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Denial, PER_SECOND, Part, Place, Refusals, RefusedWrite, SECOND};
 use crate::core::classify::later;
-use crate::core::fleet::{Fleet, Node, NodeName, PodUid};
+use crate::core::fleet::{Node, NodeName, PodUid, by_name};
 use crate::core::plan::Action;
 
 /// What a plan has to know of refusals.
@@ -19,11 +19,13 @@ pub(in crate::core) struct Refusing<'a> {
     wake: Option<Timestamp>,
     /// Whether nothing may begin for the rest of this second.
     is_full: bool,
+    /// The nodes of pods where something was refused.
+    places: BTreeMap<&'a PodUid, &'a NodeName>,
 }
 
 impl<'a> Refusing<'a> {
-    /// As it is at `now`. Of those whose pause is over the ones that wait the longest are tried first.
-    pub(in crate::core) fn of(refusals: &'a Refusals, now: Timestamp) -> Self {
+    /// As it is at `now`; `nodes` as in a fleet. Of those whose pause is over the ones that wait the longest are tried first.
+    pub(in crate::core) fn of(refusals: &'a Refusals, nodes: &'a [Node], now: Timestamp) -> Self {
         let mut recent: Vec<Timestamp> = refusals.by_place.values().map(|one| one.asked).collect();
         recent.retain(|asked| later(*asked, SECOND) > now);
         let room = PER_SECOND.saturating_sub(recent.len());
@@ -44,6 +46,7 @@ impl<'a> Refusing<'a> {
             held: held.collect(),
             wake,
             is_full,
+            places: refusals.places(nodes),
         }
     }
 
@@ -67,6 +70,46 @@ impl<'a> Refusing<'a> {
         self.refusals.at(node, part)
     }
 
+    /// Leaves out of `actions` what would be refused now, and tells when there may be more of them.
+    pub(in crate::core) fn without_held(
+        &self,
+        actions: Vec<Action>,
+    ) -> (Vec<Action>, Option<Timestamp>) {
+        if self.held.is_empty() {
+            return (actions, None);
+        }
+        let before = actions.len();
+        let may = |action: &Action| {
+            let place = self.place(action);
+            place.is_none_or(|place| !self.held.contains(&place))
+        };
+        let tried: Vec<Action> = actions.into_iter().filter(may).collect();
+        let wake = self.wake.filter(|_| tried.len() < before);
+        (tried, wake)
+    }
+
+    /// Which of `actions` were refused before.
+    pub(in crate::core) fn again<'b>(
+        &self,
+        actions: impl Iterator<Item = &'b Action>,
+    ) -> BTreeSet<Place> {
+        let by_place = &self.refusals.by_place;
+        let actions = actions.filter(|_| !by_place.is_empty());
+        let places = actions.filter_map(|action| self.place(action));
+        places
+            .filter(|place| by_place.contains_key(place))
+            .collect()
+    }
+
+    fn place(&self, action: &Action) -> Option<Place> {
+        let part = RefusedWrite::of(action).part();
+        let node = match action {
+            Action::Surge { node, .. } => Some(node),
+            action => self.places.get(&action.pod().uid).copied(),
+        };
+        node.map(|node| (node.clone(), part))
+    }
+
     /// When a plan would try more, by time alone.
     pub(in crate::core) fn wake(&self) -> Option<Timestamp> {
         self.wake
@@ -81,34 +124,7 @@ impl Refusals {
         actions: Vec<Action>,
         now: Timestamp,
     ) -> (Vec<Action>, Option<Timestamp>) {
-        if self.by_place.is_empty() {
-            return (actions, None);
-        }
-        let refusing = Refusing::of(self, now);
-        let places = self.places(nodes);
-        let before = actions.len();
-        let may = |action: &Action| {
-            let place = places.of(action);
-            place.is_none_or(|(node, part)| refusing.may(&node, part))
-        };
-        let tried: Vec<Action> = actions.into_iter().filter(may).collect();
-        let wake = refusing.wake.filter(|_| tried.len() < before);
-        (tried, wake)
-    }
-
-    /// Which of `actions` were refused before.
-    pub(in crate::core) fn again<'b>(
-        &self,
-        fleet: &Fleet,
-        actions: impl Iterator<Item = &'b Action>,
-    ) -> BTreeSet<Place> {
-        if self.by_place.is_empty() {
-            return BTreeSet::new();
-        }
-        let places = self.places(&fleet.nodes);
-        let of = actions.filter_map(|action| places.of(action));
-        of.filter(|place| self.by_place.contains_key(place))
-            .collect()
+        Refusing::of(self, nodes, now).without_held(actions)
     }
 
     /// The part of it that is about these.
@@ -124,30 +140,11 @@ impl Refusals {
         }
     }
 
-    fn places(&self, nodes: &[Node]) -> Places {
+    /// The nodes of pods where something was refused.
+    fn places<'a>(&self, nodes: &'a [Node]) -> BTreeMap<&'a PodUid, &'a NodeName> {
         let names: BTreeSet<&NodeName> = self.by_place.keys().map(|(name, _)| name).collect();
-        let found = names.into_iter().filter_map(|name| {
-            let found = nodes.binary_search_by(|node| node.name.cmp(name));
-            found.ok().map(|position| &nodes[position])
-        });
-        let pods = found.flat_map(|node| node.pods.iter().map(move |pod| (node, pod)));
-        Places(
-            pods.map(|(node, pod)| (pod.uid.clone(), node.name.clone()))
-                .collect(),
-        )
-    }
-}
-
-/// The nodes of pods on nodes where something was refused.
-struct Places(BTreeMap<PodUid, NodeName>);
-
-impl Places {
-    fn of(&self, action: &Action) -> Option<Place> {
-        let part = RefusedWrite::of(action).part();
-        let node = match action {
-            Action::Surge { node, .. } => Some(node),
-            action => self.0.get(&action.pod().uid),
-        };
-        node.map(|node| (node.clone(), part))
+        let found = names.into_iter().filter_map(|name| by_name(nodes, name));
+        let pods = found.flat_map(|node| node.pods.iter().map(|pod| (&pod.uid, &node.name)));
+        pods.collect()
     }
 }

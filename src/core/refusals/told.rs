@@ -36,7 +36,7 @@ pub struct Group<'a> {
 impl Group<'_> {
     /// Whether it is the controller that lacks a right (RBAC).
     pub fn lacks_permission(&self) -> bool {
-        self.sentence.starts_with("User \"")
+        lacks_permission(self.sentence)
     }
 
     /// What is refused, and where: `delete pods on a, b and others: SENTENCE`.
@@ -54,6 +54,12 @@ impl Group<'_> {
             self.sentence
         )
     }
+}
+
+/// Whether the API server says so that a role is too small (RBAC), rather than that a quota or a policy objects.
+pub fn lacks_permission(sentence: &str) -> bool {
+    let says = |part| sentence.contains(part);
+    says("User \"") && says(" cannot ") && says(" resource ")
 }
 
 impl Refusals {

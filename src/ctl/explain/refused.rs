@@ -1,6 +1,7 @@
 //! Writes that the API server refuses: what it says, and who can mend that.
 
-use crate::core::refusals::BACK_OFF;
+use crate::controller::permissions::{BASE, SURGE};
+use crate::core::refusals::{BACK_OFF, lacks_permission};
 use crate::core::{Node, RefusedWrite};
 use crate::ctl::picture::Picture;
 
@@ -26,8 +27,12 @@ pub(super) fn cure(picture: &Picture, node: &Node) -> String {
         Some(denial) => (Some(denial.write), &*denial.sentence),
         None => (None, ""),
     };
-    let first = if said.starts_with("User \"") {
-        "Grant it to the controller: kubectl apply -k manifests/base/rbac.".to_owned()
+    let first = if lacks_permission(said) {
+        let part = match write {
+            Some(RefusedWrite::Create) => SURGE.component,
+            _ => BASE,
+        };
+        format!("Grant it to the controller: kubectl apply -k {part}.")
     } else if said.contains("exceeded quota") {
         format!(
             "Raise the quota, or make room in it: kubectl -n {namespace} describe resourcequota."

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::change::UNSET;
 use super::row::{Manner, PlanRow, StepRow};
+use crate::core::words::named;
 use crate::ctl::row::plural;
 use crate::ctl::table::{Paint, Table};
 
@@ -13,8 +14,6 @@ use crate::ctl::table::{Paint, Table};
 const EACH: usize = 20;
 /// More batches are left out in the middle.
 const BATCHES: usize = 20;
-/// Nodes named of those that are left.
-const NAMED: usize = 10;
 
 /// The answer; `wide` tells every node.
 pub(super) fn plan(row: &PlanRow, wide: bool, colour: bool) -> String {
@@ -121,14 +120,8 @@ fn left(row: &PlanRow) -> Vec<String> {
     for left in &row.left {
         words.entry(left.verdict).or_default().push(&left.node);
     }
-    let line = |(word, nodes): (&str, Vec<&str>)| {
-        let named = nodes.iter().take(NAMED).copied().collect::<Vec<_>>();
-        let more = match nodes.len() - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        format!("{word} {}: {}{more}", nodes.len(), named.join(", "))
-    };
+    let line =
+        |(word, nodes): (&str, Vec<&str>)| format!("{word} {}: {}", nodes.len(), named(nodes, 0));
     words.into_iter().map(line).collect()
 }
 

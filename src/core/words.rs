@@ -1,0 +1,30 @@
+//! Parts of sentences that are the same wherever they are said.
+
+/// Names in one sentence.
+pub const NAMED: usize = 10;
+
+/// The first [`NAMED`] names, and how many follow, beside `more` that have no name here: `a, b and 3 more`.
+pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<&str> = names.by_ref().take(NAMED).collect();
+    let first = first.join(", ");
+    match more + names.count() {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_are_named_and_the_rest_is_counted() {
+        let names: Vec<String> = (0..12).map(|number| format!("n{number}")).collect();
+        let said = |count: usize, more| named(names[..count].iter().map(String::as_str), more);
+        assert_eq!(said(2, 0), "n0, n1");
+        assert_eq!(said(2, 3), "n0, n1 and 3 more");
+        assert!(said(10, 0).ends_with(", n9"));
+        assert!(said(12, 3).ends_with(", n9 and 5 more"));
+    }
+}
