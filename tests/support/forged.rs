@@ -49,7 +49,8 @@ async fn adopt(stage: &Stage, labels: &Value) -> anyhow::Result<()> {
             "selector": { "matchLabels": labels },
             "template": {
                 "metadata": { "labels": labels },
-                "spec": { "containers": [{ "name": "c", "image": OLD }] },
+                // It cannot make a pod of its own before it sees this one, which it would then take for one too many.
+                "spec": { "serviceAccountName": "nobody", "containers": [{ "name": "c", "image": OLD }] },
             },
         },
     }))?;

@@ -96,7 +96,7 @@ impl Stage {
                 |error: String| format!("step {} of {}: {error}", number + 1, story.steps.len());
             match step {
                 Step::Remember => {
-                    seen += self.see(Picture::replacements).await;
+                    seen += self.see(Picture::changes).await;
                     self.monitor.lock().await.picture().remember();
                     since = self.pod_writes().await?;
                 }
@@ -112,7 +112,7 @@ impl Stage {
                 step => self.perform(step).await.map_err(told)?,
             }
         }
-        seen += self.see(Picture::replacements).await;
+        seen += self.see(Picture::changes).await;
         self.judge(story, seen).await
     }
 
