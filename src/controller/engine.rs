@@ -435,13 +435,17 @@ impl Engine {
                 self.parts.metrics.forget(&key.namespace, &key.name);
                 let released = release(&fleet, min_ready, now);
                 let is_released = released.actions.is_empty();
+                let refused = fleet.refusals.among(&fleet.nodes, released.actions.iter());
                 let released = without_refused(&fleet, released, now);
                 self.wish(key, Vec::new());
                 self.tell_kept(key, &released);
                 let set = self.parts.feed.index.set(key);
                 let is_over =
                     is_released && !released.waits && !set.is_some_and(SetRecord::is_in_doubt);
-                let report = is_over.then(Report::of_nothing); // last, as it ends our interest
+                let report = match set.filter(|_| !refused.is_nobody_refused()) {
+                    Some(set) => Some(Report::of_release(set, &refused)),
+                    None => is_over.then(Report::of_nothing), // last, as it ends our interest
+                };
                 self.write(key, released.actions, report, now);
                 self.wake_at(key, released.wake);
             }

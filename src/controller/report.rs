@@ -6,7 +6,7 @@
 mod blocked;
 mod guarded;
 mod paused;
-mod refused;
+pub(super) mod refused;
 mod reverted;
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ use crate::core::remedy::way_on;
 use crate::core::words::named;
 use crate::core::{
     Behind, Fleet, Guarded, Invalid, NodeName, PauseRecord, Phase, Plan, PreDelete, Reading,
-    Release, RevisionState, Stall, Verdict,
+    Refusals, Release, RevisionState, Stall, Verdict,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord};
 use k8s_openapi::jiff::Timestamp;
@@ -120,6 +120,26 @@ impl Report {
             });
         }
         report
+    }
+
+    /// The report on a DaemonSet that is ours no longer, while the API server refuses to take away what we made.
+    pub(super) fn of_release(set: &SetRecord, refused: &Refusals) -> Self {
+        let note = format!(
+            "not rolled out any more; what was made for it cannot be taken away{}; it is tried again",
+            refused.aside()
+        );
+        let reason = refused::WRITE_REFUSED;
+        let known = find(&set.conditions, REFUSED);
+        let notices = refused::news(refused, "not rolled out any more", known);
+        Self {
+            conditions: vec![
+                condition(PROGRESSING, false, reason, &note),
+                condition(STALLED, true, reason, &note),
+                condition(REFUSED, true, reason, &refused.to_string()),
+            ],
+            notices: notices.into_iter().collect(),
+            ..Self::default()
+        }
     }
 
     /// The report on a plan; `lasting` tells that the native controller has been behind for a while already.
@@ -405,15 +425,11 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
         return stopped_words(stall, plan, record, &way_on) + &reversal_words(plan);
     }
     match stall {
-        Stall::FailedByRevision => {
-            let names = names_with(fleet, plan, |verdict| {
-                matches!(verdict, Verdict::FailedByRevision { .. })
-            });
-            format!(
-                "stopped: failed by this revision (NotReady after their pods were replaced): {names}; {}",
-                way_on(fleet, &set.key())
-            )
-        }
+        Stall::FailedByRevision => format!(
+            "stopped: {}; {}",
+            plan.failed_words(),
+            way_on(fleet, &set.key())
+        ),
         // The guard alone says that.
         Stall::ReplacedTwice => format!("stopped: replacing the pods on {names} does not help"),
         Stall::PodsDoNotStart => {
@@ -423,15 +439,7 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
                 way_on(fleet, &set.key())
             )
         }
-        Stall::ImagesNotPulled => {
-            let names = names_with(fleet, plan, |verdict| {
-                matches!(verdict, Verdict::PullPending(_))
-            });
-            format!(
-                "stopped: its images cannot be pulled on {names}; correct the image, the pull secret or the registry \
-                 (the pods' condition PodImageReady says why), or set predownload: best-effort"
-            )
-        }
+        Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
         Stall::PodsNotCreated => format!(
             "stopped: waiting for the native DaemonSet controller to create pods on {names}; look for a quota or an \
              admission webhook that refuses them (Events with reason FailedCreate)"
@@ -497,6 +505,8 @@ fn notice(
         return None;
     }
     let (warning, reason) = match plan.phase {
+        // What is said beside it changes; it was complete before.
+        Phase::Complete { .. } if same_reason && same_revision => return None,
         Phase::Complete { .. } if before.is_some() => (false, "RolloutComplete"),
         Phase::Progressing if reason == "Inconclusive" => (true, "RolloutInconclusive"),
         Phase::Progressing

@@ -231,7 +231,7 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
                     Class::Preparing {
                         preparing: Box::new(preparing),
                         available,
-                        overdue: removal::overdue_at(preparing).is_some_and(|at| at <= now),
+                        overdue: removal::overdue_at(pod).is_some_and(|at| at <= now),
                         settling,
                     }
                 }

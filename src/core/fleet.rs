@@ -294,7 +294,7 @@ impl Pod {
 
 impl Node {
     /// The pod that is to be replaced.
-    pub(super) fn outdated(&self) -> Option<&Pod> {
+    pub fn outdated(&self) -> Option<&Pod> {
         let is_outdated = |pod: &&Pod| !pod.terminating && pod.revision == PodRevision::Outdated;
         self.pods.iter().find(is_outdated)
     }

@@ -86,9 +86,16 @@ impl<'a> Glance<'a> {
         self.only[position].is_some() || !self.nodes[position].pods.is_empty()
     }
 
-    /// Whether two pods are on the node at `position`.
+    /// Whether two pods are on the node at `position`, which is online.
     pub(super) fn is_doubled(&self, position: usize) -> bool {
-        self.only[position].is_none() && surge::is_doubled(&self.nodes[position])
+        let node = &self.nodes[position];
+        self.only[position].is_none() && node.is_ready() && surge::is_doubled(node)
+    }
+
+    /// Whether two pods are on the node at `position`, one of which was made beside the other and stays so far.
+    pub(super) fn is_paired(&self, position: usize) -> bool {
+        let made = || surge::spare(&self.nodes[position]);
+        self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
     }
 
     /// The first pod of the node at `position` that is not terminating.

@@ -100,10 +100,12 @@ pub(super) fn of_rollout(
     moving: bool,
     now: Timestamp,
 ) -> (Phase, Option<Timestamp>) {
+    // Nobody is left to be saved from it; a person has to know all the same.
+    let fail = counts.failed + counts.relapsing > 0;
+    if counts.outdated == 0 && fail && counts.failures > counts.threshold {
+        return (Phase::Stalled(Stall::FailedByRevision), None);
+    }
     if counts.outdated == 0 && counts.unavailable == 0 && counts.surging == 0 {
-        if counts.lost > 0 && counts.failures > counts.threshold {
-            return (Phase::Stalled(Stall::FailedByRevision), None);
-        }
         return (
             Phase::Complete {
                 offline: counts.offline_outdated,

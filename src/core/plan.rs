@@ -139,6 +139,52 @@ impl Plan {
         }
     }
 
+    /// Who failed on the current revision's account, and how many may.
+    pub fn failed_words(&self) -> String {
+        let failed = self.record.iter().flat_map(|record| &record.failed);
+        let nameless = self.counts.failures.saturating_sub(failed.clone().count());
+        format!(
+            "{} {} failed after {} got this revision ({} may): {}",
+            self.counts.failures,
+            if self.counts.failures == 1 {
+                "node"
+            } else {
+                "nodes"
+            },
+            if self.counts.failures == 1 {
+                "it"
+            } else {
+                "they"
+            },
+            self.counts.threshold,
+            named(failed.map(NodeName::as_str), nameless)
+        )
+    }
+
+    /// Why images cannot be pulled ahead, and what ends that: the first reason that is known of a node.
+    pub fn pulls_words(&self, fleet: &Fleet) -> String {
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let waiting = || {
+            let pulls = |verdict: &Verdict| matches!(verdict, Verdict::PullPending(_));
+            nodes.clone().filter(move |(_, verdict)| pulls(verdict))
+        };
+        let names = named(waiting().map(|(node, _)| node.name.as_str()), 0);
+        let pods = waiting().flat_map(|(node, _)| &node.pods);
+        let images = pods.filter_map(|pod| pod.image_ready.as_ref()?.failure.as_ref());
+        let mut reasons = images.map(|failure| &*failure.why);
+        let best_effort = "or set predownload: best-effort";
+        match reasons.find(|why| !why.is_empty()) {
+            Some(why) if is_about_jobs(why) => {
+                format!("no Job can pull its images on {names}: {why}; mend that, {best_effort}")
+            }
+            why => format!(
+                "its images cannot be pulled on {names}{}; correct the image, the pull secret or the registry (the pods' \
+                 condition PodImageReady says why), {best_effort}",
+                why.map(|why| format!(": {why}")).unwrap_or_default()
+            ),
+        }
+    }
+
     /// Whether nothing moves before a maintenance window opens.
     pub fn is_out_of_window(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
@@ -443,6 +489,8 @@ pub struct Counts {
     pub failed: usize,
     /// Those of them that are NotReady.
     pub lost: usize,
+    /// Nodes that were charged because their containers crashed, and run at the moment: not for as long as the failure window yet.
+    pub relapsing: usize,
     /// Targeted nodes that are online, and outdated with a pod that is not available, without this plan's replacements.
     pub broken_before: usize,
     /// Nodes that failed on the current revision's account, those that are gone or recovering included.
@@ -499,6 +547,11 @@ impl Counts {
 
 /// What is said of nodes with a taint that would keep the next pod away.
 const REPELLED: &str = "untolerated taint";
+
+/// Whether images were not pulled because the Job for that was not made.
+pub fn is_about_jobs(why: &str) -> bool {
+    why.contains("jobs.batch")
+}
 
 /// The state of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod place;
 mod pulls;
 mod revert;
 mod sequence;
+mod still;
 mod story;
 mod surge;
 mod world;

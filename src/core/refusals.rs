@@ -64,7 +64,9 @@ pub enum RefusedWrite {
     HandOver,
     /// The creation of a pod (`max-surge`).
     Create,
-    /// What is said in its status, or a mark that is taken away.
+    /// A mark that is taken away.
+    Unmark,
+    /// What is said in its status.
     Tell,
 }
 
@@ -81,13 +83,14 @@ pub(super) enum Part {
 
 impl RefusedWrite {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Delete,
         Self::Evict,
         Self::Renew,
         Self::Mark,
         Self::HandOver,
         Self::Create,
+        Self::Unmark,
         Self::Tell,
     ];
 
@@ -101,6 +104,10 @@ impl RefusedWrite {
                 preparing: Some(true),
                 ..
             } => Self::Mark,
+            Action::Mark {
+                preparing: Some(false),
+                ..
+            } => Self::Unmark,
             Action::HandOver(_) => Self::HandOver,
             Action::Surge { .. } => Self::Create,
             Action::Mark { .. }
@@ -119,6 +126,7 @@ impl RefusedWrite {
             Self::Mark => "mark pods PreparingDelete",
             Self::HandOver => "hand pods over to the DaemonSet",
             Self::Create => "create pods",
+            Self::Unmark => "take marks off pods",
             Self::Tell => "patch the conditions of pods",
         }
     }
@@ -127,7 +135,7 @@ impl RefusedWrite {
         match self {
             Self::Delete | Self::Evict | Self::Renew | Self::Mark | Self::HandOver => Part::Step,
             Self::Create => Part::Create,
-            Self::Tell => Part::Tell,
+            Self::Unmark | Self::Tell => Part::Tell,
         }
     }
 }
@@ -187,15 +195,15 @@ impl Refusals {
     ) {
         let sentence = self.steady(sentence);
         let place = (node.clone(), write.part());
+        // Of several pods on a node each may be the one: as long as one of them is there it is the same refusal.
         let known = self.by_place.get(&place);
-        let known = known.filter(|known| known.pod.is_none() || known.pod.as_ref() == pod);
         let denial = Denial {
             write,
             since: known.map_or(now, |known| known.since),
             sentence,
             pod: pod.cloned(),
             asked: now,
-            times: known.map_or(1, |known| known.times + 1),
+            times: known.map_or(1, |known| known.times + u32::from(known.asked < now)),
         };
         self.by_place.insert(place, denial);
     }
@@ -290,7 +298,13 @@ impl Refusals {
             let mut pods = node.into_iter().flat_map(|node| &node.pods);
             match &denial.pod {
                 Some(uid) => pods.any(|pod| pod.uid == *uid),
-                None => pods.any(|pod| pod.surge || pod.revision != PodRevision::Current),
+                None => match denial.write {
+                    RefusedWrite::Renew
+                    | RefusedWrite::Mark
+                    | RefusedWrite::Unmark
+                    | RefusedWrite::Tell => pods.any(|pod| !pod.terminating),
+                    _ => pods.any(|pod| pod.surge || pod.revision != PodRevision::Current),
+                },
             }
         });
         if !self.unfit.is_empty() {

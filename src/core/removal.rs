@@ -41,7 +41,7 @@ pub(super) fn leave(
     let preparing = pod.exit.preparing;
     let waits = Verdict::HookPending {
         since: preparing.and_then(|preparing| preparing.since),
-        overdue: preparing.and_then(overdue_at).is_some_and(|at| at <= now),
+        overdue: overdue_at(pod).is_some_and(|at| at <= now),
     };
     (marks, Some(waits))
 }
@@ -53,9 +53,11 @@ pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
     alive.any(|pod| hook.is_some_and(|hook| hook.hooks(&pod.exit)))
 }
 
-/// When a wait becomes worth a report.
-pub(super) fn overdue_at(preparing: Preparing) -> Option<Timestamp> {
-    preparing.since.map(|since| later(since, HOOK_PATIENCE))
+/// When the wait of a marked pod becomes worth a report. A mark that does not say since when it is there is no older than what
+/// the pod runs.
+pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
+    let Preparing { since } = pod.exit.preparing?;
+    Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
 }
 
 /// Whether a pod carries something of ours about its way out, or could.

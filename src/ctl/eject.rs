@@ -25,6 +25,7 @@ use super::code::Code;
 use super::lookup;
 use super::pause::annotate;
 use super::picture::{Picture, State};
+use super::pulse::{Heard, listen};
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, Kind, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
@@ -219,6 +220,9 @@ impl Standing {
         }
         if self.picture.is_reported() && self.await_until(context, is_clean).await? {
             return Ok(words::released(announced, true));
+        }
+        if listen(&context.access, context.clock.now()).await == Heard::Lately {
+            return Ok(words::at_work(&self.key));
         }
         let missing = |error: &dyn std::fmt::Display| {
             Trouble::new(

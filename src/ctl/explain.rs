@@ -135,6 +135,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         ),
     };
     let because = because + &ended_hold(picture, node);
+    let because = because + &refused::aside(picture, node, verdict);
     Explanation {
         reason,
         since: match verdict {
@@ -493,7 +494,9 @@ pub(super) fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     };
     format!(
         "keeps its outdated pod{}: {why}, so no other pod would come if this one went",
-        pod_name(node)
+        node.outdated()
+            .map(|pod| format!(" {}", pod.name))
+            .unwrap_or_default()
     )
 }
 

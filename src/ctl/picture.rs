@@ -21,6 +21,8 @@ use crate::index::{Index, SetKey};
 const MISSING_GRACE: SignedDuration = SignedDuration::from_secs(15);
 /// Reason of the condition `Stalled` while disruption budgets let no pod go.
 const BLOCKED: &str = "BlockedByPDB";
+/// A leader may have written that long after it renewed its Lease for the last time.
+const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
 /// A DaemonSet as it is judged now.
 #[derive(Clone, Debug)]
@@ -121,6 +123,22 @@ impl Picture {
             first_look,
             now,
         })
+    }
+
+    /// Takes in what the Lease tells. A controller that runs without an election lets an old one lie; the conditions that it
+    /// writes show that it is at work.
+    pub(super) fn hear(&mut self, heard: Heard) {
+        let wrote = |since: Timestamp| {
+            let mut told = self.conditions.iter();
+            told.any(|condition| {
+                let at = condition.last_transition.as_ref().map(|time| time.0);
+                at.is_some_and(|at| at.duration_since(since) > HANDING_OVER)
+            })
+        };
+        self.heard = match heard.silent_since().is_some_and(wrote) {
+            true => Heard::Lately,
+            false => heard,
+        };
     }
 
     /// The revision that nodes should run; `None` while it is not known.

@@ -37,6 +37,8 @@ const HOME: &str = "yurt-ds";
 pub(super) enum Heard {
     /// A controller has spoken lately.
     Lately,
+    /// One has, and handed the Lease back at that.
+    HandedBack,
     /// None has, for longer than a leader may be silent.
     Silent {
         /// When one spoke last.
@@ -78,7 +80,7 @@ impl Heard {
                 "whether a controller is at work is not known: the Lease {LEASE} may not be read with these credentials \
                  (ClusterRole yurt-ds-viewer)"
             )),
-            Self::Lately | Self::NoLease | Self::NoAnswer => None,
+            Self::Lately | Self::HandedBack | Self::NoLease | Self::NoAnswer => None,
         }
     }
 }
@@ -104,12 +106,14 @@ pub(super) async fn listen(access: &Access, now: Timestamp) -> Heard {
 fn judge(leases: &[Lease], now: Timestamp) -> Heard {
     let spoken = leases.iter().filter_map(|lease| {
         let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
+        let holder = lease.spec.as_ref()?.holder_identity.as_deref();
         Some((
             renewed,
+            holder.is_some_and(|holder| !holder.is_empty()),
             lease.metadata.namespace.clone().unwrap_or_default(),
         ))
     });
-    let Some((since, namespace)) = spoken.max() else {
+    let Some((since, is_held, namespace)) = spoken.max() else {
         return Heard::NoLease;
     };
     let passed = now.duration_since(since);
@@ -119,7 +123,8 @@ fn judge(leases: &[Lease], now: Timestamp) -> Heard {
             passed,
             namespace,
         },
-        false => Heard::Lately,
+        false if is_held => Heard::Lately,
+        false => Heard::HandedBack,
     }
 }
 
@@ -219,7 +224,8 @@ mod tests {
 
     fn lease(namespace: &str, renewed: Value) -> Lease {
         let meta = json!({ "name": LEASE, "namespace": namespace });
-        let whole = json!({ "metadata": meta, "spec": { "renewTime": renewed } });
+        let whole =
+            json!({ "metadata": meta, "spec": { "renewTime": renewed, "holderIdentity": "a" } });
         serde_json::from_value(whole).unwrap()
     }
 

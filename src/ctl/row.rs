@@ -371,11 +371,12 @@ pub(super) fn message(picture: &Picture) -> String {
                     "complete except offline: {offline} nodes, which follow when they return"
                 ),
             };
-            match picture.unavailable() {
+            let whole = match picture.unavailable() {
                 0 => whole,
                 1 => format!("{whole}; 1 node has no available pod at the moment"),
                 lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
-            }
+            };
+            whole + &picture.plan.refused.aside()
         }
         State::Progressing => format!(
             "{} of {targeted} nodes run it, {}{}{}{}",
@@ -474,27 +475,17 @@ fn stalled(picture: &Picture, stall: Stall) -> String {
     let nodes = stuck(picture, stall);
     let (those, slots) = (plural(nodes, "node", "nodes"), slots(picture));
     let way_on = || way_on(&picture.fleet, &picture.key);
-    let counts = &picture.plan.counts;
     let why = match stall {
         // The guard alone says that.
         Stall::ReplacedTwice => return "stopped: replacing pods does not help".to_owned(),
-        Stall::FailedByRevision => format!(
-            "{} {} turned NotReady after {} replaced, {} may; {}",
-            counts.lost,
-            plural(counts.lost, "node", "nodes"),
-            plural(counts.lost, "its pod was", "their pods were"),
-            counts.threshold,
-            way_on()
-        ),
+        Stall::FailedByRevision => format!("{}; {}", picture.plan.failed_words(), way_on()),
         Stall::PodsDoNotStart => format!(
             "the new {} on {nodes} {those} {} not start, {slots}; {}",
             plural(nodes, "pod", "pods"),
             plural(nodes, "does", "do"),
             way_on()
         ),
-        Stall::ImagesNotPulled => "the images cannot be pulled on the nodes that are left; correct the image, the pull \
-                                   secret or the registry, or set predownload: best-effort"
-            .to_owned(),
+        Stall::ImagesNotPulled => picture.plan.pulls_words(&picture.fleet),
         Stall::PodsNotCreated => format!(
             "the native DaemonSet controller makes no new {} on {nodes} {those}, {slots}; look for a quota or an admission \
              webhook that refuses {} (Events with reason FailedCreate)",

@@ -153,9 +153,9 @@ impl Show<'_> {
     fn pictures_at(&self, view: &mut View, now: Timestamp, heard: &Heard) -> Vec<Picture> {
         let keys: Vec<SetKey> = view.managed().cloned().collect();
         let take = |key: &SetKey| {
-            let picture = Picture::take(view, key, now)?;
-            let heard = heard.clone();
-            Some(Picture { heard, ..picture })
+            let mut picture = Picture::take(view, key, now)?;
+            picture.hear(heard.clone());
+            Some(picture)
         };
         keys.iter().filter_map(take).collect()
     }

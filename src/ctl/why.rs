@@ -53,7 +53,7 @@ pub(super) async fn why(
     let Some(mut picture) = Picture::take(&mut view, &key, now) else {
         return Err(lookup::unmanaged(&key));
     };
-    picture.heard = heard;
+    picture.hear(heard);
     let answer = answer(&view, &picture, &args.node)?;
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,

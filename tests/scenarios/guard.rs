@@ -107,6 +107,25 @@ scenarios! {
             .throughout(converged().and(deletions(6)), pace.pick(600, 5))
     }
 
+    fn w02_given_pods_that_crash_when_all_nodes_have_the_revision_then_it_is_stalled_and_not_complete(pace) {
+        let late = Behaviour { crash_after: Some(secs(15)), ..Behaviour::default() };
+        Story::on(3)
+            .with(guarded(3, 0))
+            .allowed(3)
+            .behave(NEW, late)
+            .image(NEW)
+            .until(condition("RolloutComplete", "True", ": complete"))
+            .until(condition("Stalled", "True", "got this revision"))
+            .throughout(
+                condition("Stalled", "True", "got this revision")
+                    .and(condition("RolloutComplete", "False", "got this revision"))
+                    .and(at_most_events("Warning", "got this revision", 1)),
+                pace.pick(280, 20),
+            )
+            .image(OLD)
+            .until(converged().and(is_free()))
+    }
+
     fn w02_given_an_image_that_cannot_be_pulled_then_the_same(pace) {
         let missing = Behaviour { image_error: true, ..Behaviour::default() };
         Story::on(5)

@@ -164,4 +164,23 @@ scenarios! {
         ];
         Scenario::from(stories).since(POLICIES)
     }
+
+    fn rw09_given_a_daemonset_handed_back_while_its_second_pod_may_not_go_then_that_is_named_until_it_may(pace) {
+        let story = Story::on(3)
+            .with(Daemon::new().without("max-unavailable").annotate("max-surge", "1"))
+            .allowed(0)
+            .writing(Writes::Surges)
+            .always_served()
+            .deny("delete", 0)
+            .image(NEW)
+            .until(both_ready([1]))
+            .until(condition("Stalled", "True", "refuses to delete pods on"))
+            .unannotate("update-strategy")
+            .until(remembered().and(condition("Progressing", "False", "cannot be taken away; the API server refuses to delete")))
+            .throughout(untouched(1..=3).and(remembered()), pace.pick(120, 10))
+            .allow("delete")
+            .until_within(spares(0).and(not_condition("Refused")).and(not_condition("Stalled")), 120)
+            .expect(untouched(1..=3).and(peak(0)));
+        Scenario::from(story).since(POLICIES)
+    }
 }

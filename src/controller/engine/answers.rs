@@ -9,6 +9,7 @@ use crate::controller::apply::Refusal;
 use crate::controller::permissions;
 use crate::controller::refused::{Meaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
+use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::restraint::Restraint;
 use crate::controller::surge::{Made, Wanted};
 use crate::core::{NodeName, PodRef, PodUid, Refusals, RefusedWrite};
@@ -330,7 +331,29 @@ impl Engine {
         if let Err(refusal) = result {
             let meaning = meaning(refusal, &key.name);
             self.note_refusal(key, refusal, Some(&meaning));
+            self.tell_unreported(key, &meaning);
         }
+    }
+
+    /// Tells that the conditions are old, where they cannot say so themselves.
+    fn tell_unreported(&self, key: &SetKey, meaning: &Meaning) {
+        let Meaning::Unwanted(unwanted) = meaning else {
+            return;
+        };
+        if unwanted.lacks_permission {
+            return; // told as such
+        }
+        let notice = Notice {
+            warning: true,
+            reason: WRITE_REFUSED,
+            note: format!(
+                "the API server refuses to patch the status of the DaemonSet: {}; its conditions are older than the rollout \
+                 until that ends, and ctl status tells how it stands",
+                unwanted.sentence
+            ),
+            mark: None,
+        };
+        self.publish(key, &notice);
     }
 
     /// Says once what a person has to mend.

@@ -27,15 +27,7 @@ pub(super) fn stopped_words(stall: Stall, plan: &Plan, record: &Record, way_on: 
              else makes pods of another revision there. Find it; then {way_on}",
             named(record.replaced_twice.iter().map(NodeName::as_str), 0)
         ),
-        _ => format!(
-            "stopped by the guard: {} nodes failed after they got this revision ({} may): {}; {way_on}",
-            plan.counts.failures,
-            plan.counts.threshold,
-            named(
-                record.failed.iter().map(NodeName::as_str),
-                plan.counts.failures.saturating_sub(record.failed.len())
-            )
-        ),
+        _ => format!("stopped by the guard: {}; {way_on}", plan.failed_words()),
     }
 }
 

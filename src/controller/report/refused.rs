@@ -5,10 +5,10 @@ use super::{Notice, condition};
 use crate::api::Condition;
 use crate::core::names::REFUSED;
 use crate::core::refusals::Group;
-use crate::core::{Phase, Plan, Stall};
+use crate::core::{Phase, Plan, Refusals, Stall};
 
 /// Reason of the Event, and of the condition.
-pub(super) const WRITE_REFUSED: &str = "WriteRefused";
+pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 
 /// What is refused, and that it goes on by itself.
 pub(super) fn words(plan: &Plan) -> String {
@@ -21,9 +21,8 @@ pub(super) fn words(plan: &Plan) -> String {
 /// What is said of it after the state of the rollout; nothing where that is the state.
 pub(super) fn aside(plan: &Plan) -> String {
     match plan.phase {
-        _ if plan.refused.is_nobody_refused() => String::new(),
-        Phase::Stalled(Stall::WritesRefused) | Phase::Complete { .. } => String::new(),
-        _ => format!("; {}", plan.refused.words()),
+        Phase::Stalled(Stall::WritesRefused) => String::new(),
+        _ => plan.refused.aside(),
     }
 }
 
@@ -39,13 +38,16 @@ pub(super) fn sheet(plan: &Plan, known: Option<&Condition>) -> Option<Condition>
 
 /// The Event for a sentence that the condition did not have before. A missing permission has an Event of its own.
 pub(super) fn notice(plan: &Plan, revision: &str, known: Option<&Condition>) -> Option<Notice> {
+    let about = |known: &&Condition| known.message.starts_with(&format!("{revision}: "));
+    news(&plan.refused, revision, known.filter(about))
+}
+
+/// The same; `about` is how the sentence begins, and `known` that condition as far as it is about the same.
+pub(super) fn news(refused: &Refusals, about: &str, known: Option<&Condition>) -> Option<Notice> {
     let is_told = |sentence: &str| {
-        let about = |known: &&Condition| known.message.starts_with(&format!("{revision}: "));
-        known
-            .filter(about)
-            .is_some_and(|known| known.message.contains(&format!(": {sentence}")))
+        known.is_some_and(|known| known.message.contains(&format!(": {sentence}")))
     };
-    let groups = plan.refused.groups();
+    let groups = refused.groups();
     let is_fresh = |group: &&Group<'_>| !is_told(group.sentence) && !group.lacks_permission();
     let group = groups.iter().find(is_fresh)?;
     Some(Notice {
@@ -53,7 +55,7 @@ pub(super) fn notice(plan: &Plan, revision: &str, known: Option<&Condition>) -> 
         reason: WRITE_REFUSED,
         // More nodes that are refused in these words are no news.
         note: format!(
-            "{revision}: the API server refuses to {} (first on {}): {}; other nodes have their turn, and it is tried again",
+            "{about}: the API server refuses to {} (first on {}): {}; other nodes have their turn, and it is tried again",
             group.write.words(),
             group.nodes.first().map_or("", |node| node.as_str()),
             group.sentence

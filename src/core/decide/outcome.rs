@@ -7,7 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, later};
-use crate::core::fleet::{Node, NodeName, Pod, PodRevision};
+use crate::core::failing::CRASHING_RESTARTS;
+use crate::core::fleet::{Node, NodeName, Pod, PodRevision, position_of};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
@@ -28,10 +29,10 @@ impl Draft<'_> {
             Some(Phase::Behind(_)) => Vec::new(),
             _ => self.waves(),
         };
-        // Who was refused and is asked once more does not move before the answer is another one.
-        let begun = || self.actions.iter().filter(|action| action.begins());
-        let again = self.gates.refusing.again(begun()).len() + self.gates.asking.again();
-        let moving = begun().count() > again || self.waits_for_next_second();
+        let refusing = &self.gates.refusing;
+        let begun = self.actions.iter().filter(|action| action.begins());
+        let tried = begun.filter(|action| !refusing.is_again(action)).count();
+        let moving = tried > self.gates.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
             let stopped = match self.guard.gate {
@@ -112,6 +113,12 @@ impl Draft<'_> {
                 | (Verdict::Revert(Revert::Pending), _)
                 | (Verdict::HookPending { since: None, .. }, _) => Some(Part::Step),
                 (Verdict::PullPending(_), _) => Some(Part::Tell),
+                // Its readiness gate is shut, by us.
+                (Verdict::InProgress(Progress::Starting | Progress::Young { .. }), _)
+                    if refused.contains(&(node.name.clone(), Part::Tell)) =>
+                {
+                    Some(Part::Tell)
+                }
                 _ => continue,
             };
             let parts = match &part {
@@ -227,9 +234,11 @@ impl Draft<'_> {
 
     /// When nodes change their class by time alone: back for long enough, or available for long enough.
     fn turns(&self) -> impl Iterator<Item = Timestamp> {
+        fn alive(node: &Node) -> Option<&Pod> {
+            node.pods.iter().find(|pod| !pod.terminating)
+        }
         let terms = self.terms();
-        let available_at =
-            move |node: &Node| terms.available_at(node.pods.iter().find(|pod| !pod.terminating)?);
+        let available_at = move |node: &Node| terms.available_at(alive(node)?);
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
             Class::InProgress(Progress::Surplus) => {
@@ -246,12 +255,13 @@ impl Draft<'_> {
                 ..
             } => Some(until),
             Class::Preparing {
-                ref preparing,
                 available,
                 overdue,
                 settling,
+                ..
             } => {
-                let overdue_at = removal::overdue_at(**preparing).filter(|_| !overdue);
+                let overdue_at = alive(node).and_then(removal::overdue_at);
+                let overdue_at = overdue_at.filter(|_| !overdue);
                 let available_at = available_at(node).filter(|_| !available);
                 let turns = [overdue_at, available_at, settling];
                 turns.into_iter().flatten().min()
@@ -283,6 +293,23 @@ impl Draft<'_> {
         })
     }
 
+    /// Nodes whose pods crashed, run at the moment, and have not proved themselves: between two crashes a rollout is not well.
+    fn relapsing(&self) -> usize {
+        let failed = self.guard.record.iter().flat_map(|record| &record.failed);
+        let crashed = |pod: &Pod| {
+            let mut containers = pod.in_place.containers.iter();
+            containers.any(|container| container.restarts >= CRASHING_RESTARTS)
+        };
+        let relapsing = failed.filter(|name| {
+            let position = position_of(&self.fleet.nodes, name).ok();
+            position.is_some_and(|position| {
+                let pods = &self.fleet.nodes[position].pods;
+                self.classes[position] == Class::Done && pods.iter().any(crashed)
+            })
+        });
+        relapsing.count()
+    }
+
     fn counts(&self) -> Counts {
         let mut counts = Counts {
             targeted: self.budget.targeted,
@@ -293,6 +320,7 @@ impl Draft<'_> {
             ..Counts::default()
         };
         counts.unavailable = self.budget.used();
+        counts.relapsing = self.relapsing();
         (counts.surging, counts.surge_allowed) = (self.budget.surging, self.budget.surge);
         for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
             counts.by_word[verdict.index()] += 1;

@@ -95,6 +95,10 @@ impl Draft<'_> {
                     });
                     pair.actions(node, leaves, self.fleet.in_order)
                 }
+                Class::Repelled if self.glance.is_paired(position) => {
+                    self.verdicts[position] = Verdict::InProgress(Progress::SurgeLeaving);
+                    surge::leave(node, terms)
+                }
                 Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.
                 Class::Kept(_) if self.glance.is_surging => {

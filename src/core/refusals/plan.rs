@@ -88,7 +88,12 @@ impl<'a> Refusing<'a> {
         (tried, wake)
     }
 
-    /// Which of `actions` were refused before.
+    /// Whether `action` was refused before: nothing moves before the answer is another one.
+    pub(in crate::core) fn is_again(&self, action: &Action) -> bool {
+        !self.again(std::iter::once(action)).is_empty()
+    }
+
+    /// Where those of `actions` were refused that were refused before.
     pub(in crate::core) fn again<'b>(
         &self,
         actions: impl Iterator<Item = &'b Action>,
@@ -125,6 +130,11 @@ impl Refusals {
         now: Timestamp,
     ) -> (Vec<Action>, Option<Timestamp>) {
         Refusing::of(self, nodes, now).without_held(actions)
+    }
+
+    /// The part of it that keeps some of `actions` from being carried out; `nodes` as in a fleet.
+    pub fn among<'b>(&self, nodes: &[Node], actions: impl Iterator<Item = &'b Action>) -> Self {
+        self.only(&Refusing::of(self, nodes, Timestamp::MIN).again(actions))
     }
 
     /// The part of it that is about these.

@@ -5,7 +5,7 @@ use crate::core::plan::{Phase, Plan, Stall};
 use crate::core::strategy::{Mode, Share, Strategy};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
-use crate::core::{Fleet, decide};
+use crate::core::{Fleet, Pod, decide};
 
 const NO: &str = "policy keep denied request: stay";
 
@@ -237,4 +237,76 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
         way(&fleet),
         crate::core::in_place::Way::Recreate(Some(crate::core::in_place::Recreate::Refused))
     );
+}
+
+/// As another replica, or `ctl`, reads it: the pod is not known.
+fn read(fleet: &mut Fleet, message: &str) {
+    fleet.refusals = Refusals::read(&format!("revision new: {message}: {NO}"), at(100));
+    fleet.refusals.tidy(&fleet.nodes);
+}
+
+#[test]
+fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it() {
+    for message in [
+        "update pods in place on a",
+        "take marks off pods on a",
+        "patch the conditions of pods on a",
+    ] {
+        let mut fleet = fleet(vec![node("a", current(2))]);
+        read(&mut fleet, message);
+        assert!(!fleet.refusals.is_nobody_refused(), "{message}");
+        fleet.nodes[0].pods.clear();
+        fleet.refusals.tidy(&fleet.nodes);
+        assert!(fleet.refusals.is_nobody_refused(), "{message}");
+    }
+}
+
+#[test]
+fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
+    let mut fleet = fleet(vec![node("a", current(2))]);
+    fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::Preparing { since: None });
+    read(&mut fleet, "take marks off pods on a");
+    let plan = decide(&rolling(1), &fleet, at(200));
+    assert_eq!(words(&plan), ["Done"]);
+    assert!(matches!(plan.phase, Phase::Complete { .. }));
+    assert_eq!(
+        plan.refused.aside(),
+        format!("; the API server refuses to take marks off pods on a: {NO}")
+    );
+}
+
+#[test]
+fn a_pod_whose_gate_we_shut_and_may_not_open_is_refused_and_not_late() {
+    let mut fleet = fleet(vec![node("a", current(2))]);
+    let pod = &mut fleet.nodes[0].pods[0];
+    pod.ready_since = None;
+    let shut = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+    pod.exit.gate = Some(crate::core::Gate::read(Some((false, shut))));
+    read(&mut fleet, "patch the conditions of pods on a");
+    let plan = decide(&rolling(1), &fleet, at(200));
+    assert_eq!(words(&plan), ["Refused"]);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
+}
+
+#[test]
+fn of_two_pods_of_a_node_that_are_refused_in_turn_the_first_refusal_counts() {
+    let pods = [old(1), old(2)].map(|pod| Pod {
+        uid: pod.number.to_string().as_str().into(),
+        ..pod
+    });
+    let mut fleet = fleet(vec![Node {
+        pods: pods.into(),
+        ..node("a", old(1))
+    }]);
+    fleet.refusals.keep_to(&"new".into());
+    for instant in [100, 110, 120] {
+        for pod in ["1", "2"] {
+            let place = (&"a".into(), Some(&pod.into()));
+            fleet
+                .refusals
+                .refuse(place, RefusedWrite::Delete, NO, at(instant));
+        }
+    }
+    let denial = fleet.refusals.on(&"a".into()).next().unwrap();
+    assert_eq!((denial.since, denial.times), (at(100), 3));
 }

@@ -93,6 +93,14 @@ impl Refusals {
         }
     }
 
+    /// The same, to follow a sentence; empty when nothing is.
+    pub fn aside(&self) -> String {
+        match self.words() {
+            words if words.is_empty() => words,
+            words => format!("; {words}"),
+        }
+    }
+
     /// What was remembered so of a DaemonSet, since then; empty when it cannot be read.
     pub fn read(message: &str, since: Timestamp) -> Self {
         let Some((revision, rest)) = head(message) else {

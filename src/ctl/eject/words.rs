@@ -6,6 +6,7 @@ use crate::core::names::{
 };
 use crate::core::{Mode, Share};
 use crate::ctl::row::plural;
+use crate::index::SetKey;
 
 /// Settings that have an equivalent, or mean nothing any more.
 const CARRIED: [&str; 5] = [
@@ -153,6 +154,15 @@ impl Standing {
             keys.join(", ")
         )
     }
+}
+
+/// That a controller still takes away what it made.
+pub(super) fn at_work(key: &SetKey) -> String {
+    format!(
+        "The controller is at work and has not taken away all that it made for it yet; it goes on with that by itself, and \
+         its conditions go last: kubectl -n {} describe daemonset {} tells what it waits for.\n",
+        key.namespace, key.name
+    )
 }
 
 /// What became of the conditions.

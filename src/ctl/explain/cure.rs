@@ -27,6 +27,9 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         &picture.plan.verdicts[position],
     );
     match *verdict {
+        Verdict::Done if picture.fleet.refusals.on(&node.name).next().is_some() => {
+            refused::cure(picture, node)
+        }
         Verdict::Done => "Nothing: it is done.".to_owned(),
         Verdict::InProgress(progress) => cure_progress(picture, node, verdict, progress),
         Verdict::HookPending { .. } => cure_hook(picture, node),
@@ -346,9 +349,8 @@ fn cure_hook(picture: &Picture, node: &Node) -> String {
             None => "The controller deletes it within seconds.".to_owned(),
         };
     }
-    let pod = newest(node)
-        .map(|pod| pod.name.as_str())
-        .unwrap_or_default();
+    let hooked = node.outdated().or(newest(node));
+    let pod = hooked.map(|pod| pod.name.as_str()).unwrap_or_default();
     format!(
         "Whoever put that on the pod takes it away when the pod may go ({}); it holds a slot until then, and nothing forces \
          it. To see it: kubectl -n {} get pod {pod} -o yaml. Without the annotation {LIFECYCLE} nobody is waited for.",
@@ -408,8 +410,17 @@ pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave:
     let holds = |verdict: &Verdict| {
         verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };
+    // Two pods take a place of max-surge, whoever keeps either from going.
+    let has_two = |position: usize| {
+        let of_surge = picture.plan.counts.surge_allowed > 0;
+        of_surge && picture.fleet.nodes[position].pods.len() > 1
+    };
+    let holds = |position: usize| {
+        let verdict = &picture.plan.verdicts[position];
+        holds(verdict) || matches!(verdict, Verdict::Refused { .. }) && has_two(position)
+    };
     let holding: Vec<usize> = (0..picture.plan.verdicts.len())
-        .filter(|position| Some(*position) != asking && holds(&picture.plan.verdicts[*position]))
+        .filter(|position| Some(*position) != asking && holds(*position))
         .filter(|position| asking.is_none_or(|asking| wave(*position) == wave(asking)))
         .collect();
     let mut named: Vec<String> = holding

@@ -8,6 +8,7 @@ use super::newest;
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD,
 };
+use crate::core::plan::is_about_jobs;
 use crate::core::{Node, Predownloading, PullStage};
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".
@@ -78,6 +79,9 @@ pub(super) fn cure(picture: &Picture, node: &Node, stage: PullStage) -> String {
         ),
         PullStage::UnderWay { .. } => format!(
             "It goes on by itself when they are there. Who pulls: kubectl -n {namespace} get pods -l {PRE_PULL_POD}={uid}"
+        ),
+        PullStage::Failed { .. } if is_about_jobs(&why(node)) => format!(
+            "It is tried again by itself; mend what refuses the Job, or set {PREDOWNLOAD}: best-effort to go on without"
         ),
         PullStage::Failed { .. } => format!(
             "It is tried again by itself; correct the image, its pull secret or the registry (condition {POD_IMAGE_READY}: \

@@ -2,7 +2,7 @@
 
 use crate::controller::permissions::{BASE, SURGE};
 use crate::core::refusals::{BACK_OFF, lacks_permission};
-use crate::core::{Node, RefusedWrite};
+use crate::core::{Node, RefusedWrite, Verdict};
 use crate::ctl::picture::Picture;
 
 /// What is refused on this node, as the condition `Refused` tells.
@@ -17,6 +17,20 @@ pub(super) fn refused(picture: &Picture, node: &Node) -> (Option<String>, String
         None => "has its turn, and the API server refuses what is asked for".to_owned(),
     };
     (None, because)
+}
+
+/// What is refused on this node beside what its verdict tells.
+pub(super) fn aside(picture: &Picture, node: &Node, verdict: &Verdict) -> String {
+    let mut denials = picture.fleet.refusals.on(&node.name);
+    let told = matches!(verdict, Verdict::Refused { .. });
+    match denials.next().filter(|_| !told) {
+        Some(denial) => format!(
+            "; the API server refuses to {} there: {}",
+            denial.write.words(),
+            denial.sentence
+        ),
+        None => String::new(),
+    }
 }
 
 /// Who can mend that.
@@ -50,8 +64,12 @@ pub(super) fn cure(picture: &Picture, node: &Node) -> String {
     } else {
         "Remove what refuses it.".to_owned()
     };
+    let others = match node.pods.len() {
+        0 | 1 => "other nodes have their turn meanwhile",
+        _ => "its two pods keep their place of max-surge until then",
+    };
     format!(
-        "{first} It is tried again every {} and goes on by itself then; other nodes have their turn meanwhile.",
+        "{first} It is tried again every {} and goes on by itself then; {others}.",
         humantime::format_duration(BACK_OFF.1)
     )
 }

@@ -1,0 +1,175 @@
+//! Whoever waits for something that never happens is told of it: where nothing moves any more, a rollout does not say that it
+//! moves, and it names exactly those whom it cannot update.
+//!
+//! The world of these properties takes every write and does nothing with it: pods that are to go stay in termination, changed
+//! images never run, nothing comes up. What it refuses, it refuses for ever.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::{carry_out, config, fleets, later, now, shares, strategies};
+use crate::core::Strategy;
+use crate::core::refusals::RefusedWrite;
+use crate::core::*;
+
+/// Looks at it in a row, and how much later each of the last ones is: longer than any deadline, soak or window.
+const LOOKS: usize = 150;
+const LATER: Duration = Duration::from_secs(26 * 3600);
+
+/// What a fleet is told about by the API server and its own index, as soon as something is asked for.
+fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
+    for node in &mut fleet.nodes {
+        for pod in node.pods.iter_mut().filter(|pod| pod.terminating) {
+            let grace = Duration::from_secs(30);
+            let ends = later(at, grace);
+            pod.leaving.get_or_insert(Box::new(Leaving { ends, grace }));
+        }
+        if node.pods.iter().all(|pod| pod.surge) {
+            node.podless_since.get_or_insert(at);
+        }
+    }
+    fleet
+}
+
+/// A look at a world in which writes to the pods of `deaf` nodes are refused, and all others come to nothing.
+fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: Timestamp) -> Plan {
+    let mut plan = decide(strategy, fleet, at);
+    let nodes = fleet.nodes.clone();
+    let holder = |action: &Action| {
+        let holds = |node: &&Node| node.pods.iter().any(|pod| pod.uid == action.pod().uid);
+        nodes.iter().find(holds).map(|node| node.name.clone())
+    };
+    let all = std::mem::take(&mut plan.actions);
+    let (refused, taken): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|action| holder(action).is_some_and(|node| deaf.contains(&node)));
+    for action in &refused {
+        let node = holder(action).expect("it was found");
+        let write = RefusedWrite::of(action);
+        let pod = Some(&action.pod().uid).filter(|_| write != RefusedWrite::Create);
+        fleet.refusals.refuse((&node, pod), write, "no", at);
+    }
+    plan.actions = taken;
+    let (pairs, others) = std::mem::take(&mut plan.actions)
+        .into_iter()
+        .partition(is_about_a_pair);
+    plan.actions = others;
+    let mut then = carry_out(fleet, &plan);
+    for action in &pairs {
+        pair(&mut then, action, at);
+    }
+    then.record = plan.record.clone();
+    let mut refusals = std::mem::take(&mut then.refusals);
+    refusals.tidy(&then.nodes);
+    then.refusals = refusals;
+    *fleet = as_told(then, at);
+    plan.actions.extend(pairs.into_iter().chain(refused));
+    plan
+}
+
+fn is_about_a_pair(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Surge { .. } | Action::Retire { .. } | Action::HandOver(_)
+    )
+}
+
+/// What such a write does.
+fn pair(fleet: &mut Fleet, action: &Action, at: Timestamp) {
+    let about = action.pod().uid.clone();
+    let node = fleet
+        .nodes
+        .iter_mut()
+        .find(|node| node.pods.iter().any(|pod| pod.uid == about));
+    let node = node.expect("a node holds the pod");
+    if let Action::Surge { .. } = action {
+        node.pods.push(Pod {
+            name: format!("{about}-new").as_str().into(),
+            uid: format!("{about}-new").as_str().into(),
+            created: at,
+            ready_since: None,
+            started: None,
+            surge: true,
+            ..testing::current(3)
+        });
+        return;
+    }
+    let mut pods = node.pods.iter_mut();
+    let pod = pods.find(|pod| pod.uid == about).expect("it is there");
+    match action {
+        Action::HandOver(_) => pod.surge = false,
+        _ => pod.terminating = true,
+    }
+}
+
+/// Makes every second pod of a node, where there are some, one that was made beside the first.
+fn paired(mut fleet: Fleet) -> Fleet {
+    for node in &mut fleet.nodes {
+        for pod in node.pods.iter_mut().skip(1) {
+            pod.surge = true;
+        }
+    }
+    fleet
+}
+
+/// Looks whenever the plan asks for it, and at the end long after the last thing that time alone would change.
+fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
+    let mut fleet = as_told(fleet, now());
+    let mut at = now();
+    for number in 0..LOOKS {
+        let plan = look(strategy, &mut fleet, deaf, at);
+        let next = later(at, Duration::from_secs(1));
+        at = match plan.next_wake {
+            _ if number > LOOKS - 20 => later(at, LATER),
+            Some(wake) => wake.max(next).min(later(at, LATER)),
+            None if plan.actions.is_empty() => later(at, LATER),
+            None => next,
+        };
+    }
+    look(strategy, &mut fleet, deaf, at)
+}
+
+/// Whether a person, a date or the settings keep this node from moving, which its verdict names.
+fn waits_by_name(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::OutOfWindow { .. }
+            | Verdict::WaveNotOpen {
+                why: WaveShut::Approval { .. },
+                ..
+            }
+    )
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn where_nothing_moves_any_more_nobody_says_that_it_moves(
+        strategy in strategies(), fleet in fleets(), deaf in vec(any::<bool>(), 24), refuses in any::<bool>(),
+        surge in option::weighted(0.5, shares()),
+    ) {
+        let deaf = fleet.nodes.iter().zip(deaf).filter(|(_, deaf)| *deaf && refuses);
+        let deaf: BTreeSet<NodeName> = deaf.map(|(node, _)| node.name.clone()).collect();
+        let fleet = if surge.is_some() { paired(fleet) } else { fleet };
+        let strategy = Strategy {
+            // Pulls have a deadline of their own, in the Jobs that are asked for.
+            image_predownload_parallelism: Some(Share::Number(0)),
+            predownload: None,
+            rolling_update_type: match surge {
+                Some(_) => RollingUpdateType::Standard,
+                None => strategy.rolling_update_type,
+            },
+            max_surge: surge.unwrap_or(Share::Number(0)),
+            ..strategy
+        };
+        let plan = wait(&strategy, fleet, &deaf);
+        let named = plan.verdicts.iter().any(waits_by_name);
+        prop_assert!(plan.phase != Phase::Progressing || named, "{:?} {:?}", plan, plan.verdicts);
+    }
+}
