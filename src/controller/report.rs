@@ -422,12 +422,12 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
     let names = names_with(fleet, plan, waiting);
     if let (Some(Guarded::Stopped(_)), Some(record)) = (plan.guarded, &plan.record) {
         let way_on = ways_on(set, fleet, record);
-        return stopped_words(stall, plan, record, &way_on) + &reversal_words(plan);
+        return stopped_words((fleet, plan), stall, record, &way_on) + &reversal_words(plan);
     }
     match stall {
         Stall::FailedByRevision => format!(
             "stopped: {}; {}",
-            plan.failed_words(),
+            plan.failed_words(fleet),
             way_on(fleet, &set.key())
         ),
         // The guard alone says that.
@@ -452,7 +452,11 @@ fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Str
         Stall::NoProgress if plan.overdue.is_empty() => format!(
             "stopped: the new pods do not become available on {names}; look at their readiness"
         ),
-        Stall::NoProgress => format!("stopped: {}", plan.overdue_words(fleet)),
+        Stall::NoProgress => format!(
+            "stopped: {}; or {}",
+            plan.overdue_words(fleet),
+            way_on(fleet, &set.key())
+        ),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What to do and why: the answer of [`decide`](crate::core::decide).
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Fleet, NodeName, PodName, PodUid, ResourceVersion, Revision};
@@ -140,24 +142,22 @@ impl Plan {
     }
 
     /// Who failed on the current revision's account, and how many may.
-    pub fn failed_words(&self) -> String {
-        let failed = self.record.iter().flat_map(|record| &record.failed);
-        let nameless = self.counts.failures.saturating_sub(failed.clone().count());
+    pub fn failed_words(&self, fleet: &Fleet) -> String {
+        let told = fleet.nodes.iter().zip(&self.verdicts);
+        let told = told.filter(|(_, told)| matches!(told, Verdict::FailedByRevision { .. }));
+        let remembered = self.record.iter().flat_map(|record| &record.failed);
+        let names: BTreeSet<&NodeName> =
+            told.map(|(node, _)| &node.name).chain(remembered).collect();
+        let failures = self.counts.failures.max(names.len());
+        let (nodes, they) = match failures {
+            1 => ("node", "it"),
+            _ => ("nodes", "they"),
+        };
+        let nameless = failures - names.len();
         format!(
-            "{} {} failed after {} got this revision ({} may): {}",
-            self.counts.failures,
-            if self.counts.failures == 1 {
-                "node"
-            } else {
-                "nodes"
-            },
-            if self.counts.failures == 1 {
-                "it"
-            } else {
-                "they"
-            },
+            "{failures} {nodes} failed after {they} got this revision ({} may): {}",
             self.counts.threshold,
-            named(failed.map(NodeName::as_str), nameless)
+            named(names.into_iter().map(NodeName::as_str), nameless)
         )
     }
 

@@ -31,7 +31,10 @@ use super::write::{FIELD_MANAGER, Kind, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
 use crate::client::conditions::{patch_conditions, removal};
 use crate::client::{Failure, within};
-use crate::core::names::{ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE};
+use crate::core::names::{
+    ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED,
+    ROLLOUT_COMPLETE,
+};
 use crate::core::strategy::{Share, Strategy, is_setting};
 use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
@@ -197,12 +200,9 @@ impl Standing {
         context: &Context,
         is: impl Fn(&DaemonSet) -> bool,
     ) -> Result<bool, Trouble> {
-        let doing = format!("read DaemonSet {}", self.key);
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
-            let set = sets(context, &self.key);
-            let set = context.access.find(&doing, set.get(&self.key.name)).await?;
-            if set.as_ref().is_none_or(&is) {
+            if self.read(context).await?.as_ref().is_none_or(&is) {
                 return Ok(true);
             }
             if tokio::time::Instant::now() >= end {
@@ -212,14 +212,26 @@ impl Standing {
         }
     }
 
+    /// The DaemonSet as it is now; `None`: it is gone.
+    async fn read(&self, context: &Context) -> Result<Option<DaemonSet>, Trouble> {
+        let doing = format!("read DaemonSet {}", self.key);
+        let sets = sets(context, &self.key);
+        context.access.find(&doing, sets.get(&self.key.name)).await
+    }
+
     /// Sees that our conditions go: a running controller removes them; without one, it is done here.
     async fn clean(&self, context: &Context) -> Result<String, Trouble> {
         let announced = self.announced().count();
         if announced == 0 && !self.picture.is_reported() {
             return Ok(String::new());
         }
-        if self.picture.is_reported() && self.await_until(context, is_clean).await? {
-            return Ok(words::released(announced, true));
+        let is_told = |set: &DaemonSet| is_clean(set) || is_withheld(set);
+        if self.picture.is_reported() && self.await_until(context, is_told).await? {
+            let set = self.read(context).await?;
+            return Ok(match set.is_some_and(|set| is_withheld(&set)) {
+                true => words::at_work(&self.key),
+                false => words::released(announced, true),
+            });
         }
         if listen(&context.access, context.clock.now()).await == Heard::Lately {
             return Ok(words::at_work(&self.key));
@@ -331,6 +343,12 @@ fn conditions(set: &DaemonSet) -> impl Iterator<Item = (&str, &str)> {
 
 fn holds(set: &DaemonSet, kind: &str) -> bool {
     conditions(set).any(|condition| condition == (kind, "True"))
+}
+
+/// Whether a controller says that it may not take away what it made.
+fn is_withheld(set: &DaemonSet) -> bool {
+    let rolls = conditions(set).any(|(kind, _)| kind == ROLLOUT_COMPLETE);
+    holds(set, REFUSED) && !rolls
 }
 
 fn is_clean(set: &DaemonSet) -> bool {

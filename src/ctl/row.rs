@@ -403,7 +403,9 @@ pub(super) fn message(picture: &Picture) -> String {
         State::Stalled(stall) => match picture.plan.guarded {
             Some(Guarded::Stopped(_)) => stopped(picture, stall),
             _ if stall == Stall::NoProgress && !picture.plan.overdue.is_empty() => {
-                format!("stopped: {}", picture.plan.overdue_words(&picture.fleet))
+                let held_up = picture.plan.overdue_words(&picture.fleet);
+                let way_on = way_on(&picture.fleet, &picture.key);
+                format!("stopped: {held_up}; or {way_on}")
             }
             _ => stalled(picture, stall),
         },
@@ -478,7 +480,7 @@ fn stalled(picture: &Picture, stall: Stall) -> String {
     let why = match stall {
         // The guard alone says that.
         Stall::ReplacedTwice => return "stopped: replacing pods does not help".to_owned(),
-        Stall::FailedByRevision => format!("{}; {}", picture.plan.failed_words(), way_on()),
+        Stall::FailedByRevision => format!("{}; {}", picture.plan.failed_words(&picture.fleet), way_on()),
         Stall::PodsDoNotStart => format!(
             "the new {} on {nodes} {those} {} not start, {slots}; {}",
             plural(nodes, "pod", "pods"),

@@ -20,14 +20,22 @@ pub(super) fn ways_on(set: &SetRecord, fleet: &Fleet, record: &Record) -> String
 }
 
 /// What the guard says of a revision that it stopped; `way_on` is what a person can do.
-pub(super) fn stopped_words(stall: Stall, plan: &Plan, record: &Record, way_on: &str) -> String {
+pub(super) fn stopped_words(
+    (fleet, plan): (&Fleet, &Plan),
+    stall: Stall,
+    record: &Record,
+    way_on: &str,
+) -> String {
     match stall {
         Stall::ReplacedTwice => format!(
             "stopped by the guard: the pods on {} were replaced twice for this revision and are outdated again; something \
              else makes pods of another revision there. Find it; then {way_on}",
             named(record.replaced_twice.iter().map(NodeName::as_str), 0)
         ),
-        _ => format!("stopped by the guard: {}; {way_on}", plan.failed_words()),
+        _ => format!(
+            "stopped by the guard: {}; {way_on}",
+            plan.failed_words(fleet)
+        ),
     }
 }
 

@@ -436,7 +436,8 @@ pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave:
 
 fn holder(picture: &Picture, position: usize) -> String {
     let Explanation { reason, since, .. } = explain(picture, position);
-    let word = reason.unwrap_or_else(|| "not available".into());
+    let refused = matches!(picture.plan.verdicts[position], Verdict::Refused { .. });
+    let word = reason.unwrap_or_else(|| if refused { "Refused" } else { "not available" }.into());
     let name = &picture.fleet.nodes[position].name;
     match since {
         Some(since) => format!("{name} ({word} for {})", age::between(since, picture.now)),
