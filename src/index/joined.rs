@@ -106,9 +106,7 @@ pub(super) fn fleet(
         RevisionState::Current(revision) => Some(revision),
         RevisionState::Behind(_) => None,
     };
-    // With a short history the one before may be gone already; a number says that there was one.
-    let number = target.and_then(|current| revisions.iter().find(|known| known.hash == *current));
-    kept.replaces = revisions.len() > 1 || number.is_some_and(|current| current.number > 1);
+    kept.replaces = revisions.len() > 1;
     let before = target.and_then(|current| earlier(revisions, current));
     kept.earlier = before.map(|known| known.hash.clone());
     kept.evictions = set.evictions.clone();
