@@ -7,8 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, later};
-use crate::core::failing::CRASHING_RESTARTS;
-use crate::core::fleet::{Node, NodeName, Pod, PodRevision, position_of};
+use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, position_of};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
@@ -294,18 +293,22 @@ impl Draft<'_> {
     }
 
     /// Nodes whose pods crashed, run at the moment, and have not proved themselves: between two crashes a rollout is not well.
+    /// A node that was away started its containers again for another reason.
     fn relapsing(&self) -> usize {
         let failed = self.guard.record.iter().flat_map(|record| &record.failed);
-        let crashed = |pod: &Pod| {
+        let crashed = |pod: &Pod, since: Timestamp| {
             let mut containers = pod.in_place.containers.iter();
-            containers.any(|container| container.restarts >= CRASHING_RESTARTS)
+            since <= pod.revised() && containers.any(|container| container.restarts > 0)
         };
         let relapsing = failed.filter(|name| {
-            let position = position_of(&self.fleet.nodes, name).ok();
-            position.is_some_and(|position| {
-                let pods = &self.fleet.nodes[position].pods;
-                self.classes[position] == Class::Done && pods.iter().any(crashed)
-            })
+            let Ok(position) = position_of(&self.fleet.nodes, name) else {
+                return false;
+            };
+            let node = &self.fleet.nodes[position];
+            let Readiness::Ready { since } = node.readiness else {
+                return false;
+            };
+            self.classes[position] == Class::Done && node.pods.iter().any(|pod| crashed(pod, since))
         });
         relapsing.count()
     }
