@@ -2,8 +2,8 @@
 //! unit tests have this file, too.
 //!
 //! What tries a great deal (the model, the properties, every scenario on several clusters) tries a share of it, so that a
-//! newcomer waits for minutes and not for a quarter of an hour. `YURT_DS_DEEP=1` asks for all of it, as `.ci/run` does;
-//! `YURT_DS_DEEP=10` for ten times as many states of the model and cases of the properties.
+//! newcomer waits for minutes and not for a quarter of an hour. `YURT_DS_DEEP=1` asks for all of it, as `.ci/run` does for the
+//! properties; `YURT_DS_DEEP=10` for ten times as many states of the model and cases of the properties.
 #![allow(dead_code, reason = "each of the two needs a part of it")]
 
 /// Names the depth.
