@@ -34,8 +34,8 @@ use super::surge::{Made, Wanted};
 use crate::api::Condition;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, RefusedWrite, Release,
-    Revision, RevisionState, decide, release,
+    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite,
+    Release, Revision, RevisionState, decide, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Stray, Write};
 use crate::serve::Readiness;
@@ -426,7 +426,7 @@ impl Engine {
                     true => release(&fleet, min_ready, now),
                     false => Release::default(),
                 };
-                let released = without_refused(&fleet, released, now);
+                let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
                 self.write(key, released.actions, report, now);
                 self.wake_at(key, released.wake);
@@ -435,8 +435,7 @@ impl Engine {
                 self.parts.metrics.forget(&key.namespace, &key.name);
                 let released = release(&fleet, min_ready, now);
                 let is_released = released.actions.is_empty();
-                let refused = fleet.refusals.among(&fleet.nodes, released.actions.iter());
-                let released = without_refused(&fleet, released, now);
+                let (released, refused) = without_refused(&fleet, released, now);
                 self.wish(key, Vec::new());
                 self.tell_kept(key, &released);
                 let set = self.parts.feed.index.set(key);
@@ -614,14 +613,14 @@ impl Engine {
     }
 }
 
-/// What to write to the pods of a DaemonSet that is ours no longer, but for what is refused.
-fn without_refused(fleet: &Fleet, released: Release, now: Timestamp) -> Release {
-    let (actions, again) = fleet
-        .refusals
-        .without_held(&fleet.nodes, released.actions, now);
-    Release {
+/// What to write to the pods of a DaemonSet that is ours no longer, but for what is refused; and that.
+fn without_refused(fleet: &Fleet, released: Release, now: Timestamp) -> (Release, Refusals) {
+    let refusals = &fleet.refusals;
+    let (actions, again, refused) = refusals.without_held(&fleet.nodes, released.actions, now);
+    let released = Release {
         actions,
         wake: released.wake.into_iter().chain(again).min(),
         ..released
-    }
+    };
+    (released, refused)
 }

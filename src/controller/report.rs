@@ -60,6 +60,9 @@ const WRITES_REFUSED: &str = "WritesRefused";
 /// Stands before the revision that was current while it is not known which one is.
 const AFTER: &str = "after ";
 
+/// Said of a DaemonSet that is ours no longer.
+const HANDED_BACK: &str = "not rolled out any more";
+
 /// A change of state worth an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
@@ -125,12 +128,12 @@ impl Report {
     /// The report on a DaemonSet that is ours no longer, while the API server refuses to take away what we made.
     pub(super) fn of_release(set: &SetRecord, refused: &Refusals) -> Self {
         let note = format!(
-            "not rolled out any more; what was made for it cannot be taken away{}; it is tried again",
+            "{HANDED_BACK}; what was made for it cannot be taken away{}; it is tried again",
             refused.aside()
         );
         let reason = refused::WRITE_REFUSED;
         let known = find(&set.conditions, REFUSED);
-        let notices = refused::news(refused, "not rolled out any more", known);
+        let notices = refused::news(refused, HANDED_BACK, known);
         Self {
             conditions: vec![
                 condition(PROGRESSING, false, reason, &note),

@@ -17,6 +17,19 @@ fn fleet(nodes: usize) -> Story {
     Story::on(nodes).writing(Writes::Attempts)
 }
 
+/// Three nodes, one of which may have a second pod; writes to them may be refused.
+fn surging() -> Story {
+    Story::on(3)
+        .with(
+            Daemon::new()
+                .without("max-unavailable")
+                .annotate("max-surge", "1"),
+        )
+        .allowed(0)
+        .writing(Writes::Surges)
+        .always_served()
+}
+
 /// The condition remembers what is refused, in the words of the policy.
 fn remembered() -> Check {
     condition("Refused", "True", DENIED)
@@ -126,11 +139,7 @@ scenarios! {
     }
 
     fn rw06_given_the_old_pod_beside_a_new_one_may_not_go_then_the_pair_keeps_its_place_and_is_named(pace) {
-        let story = Story::on(3)
-            .with(Daemon::new().without("max-unavailable").annotate("max-surge", "1"))
-            .allowed(0)
-            .writing(Writes::Surges)
-            .always_served()
+        let story = surging()
             .deny("delete", 1)
             .image(NEW)
             .until(both_ready([1]))
@@ -144,11 +153,7 @@ scenarios! {
     }
 
     fn rw07_given_pods_that_may_not_be_made_beside_others_then_it_is_named_and_goes_on_when_that_ends(pace) {
-        let story = |refused: Step, again: Step| Story::on(3)
-            .with(Daemon::new().without("max-unavailable").annotate("max-surge", "1"))
-            .allowed(0)
-            .writing(Writes::Surges)
-            .always_served()
+        let story = |refused: Step, again: Step| surging()
             .step(refused)
             .image(NEW)
             .until(condition("Stalled", "True", "refuses to create pods on").and(one_event("Warning", TOLD)))
@@ -166,11 +171,7 @@ scenarios! {
     }
 
     fn rw09_given_a_daemonset_handed_back_while_its_second_pod_may_not_go_then_that_is_named_until_it_may(pace) {
-        let story = Story::on(3)
-            .with(Daemon::new().without("max-unavailable").annotate("max-surge", "1"))
-            .allowed(0)
-            .writing(Writes::Surges)
-            .always_served()
+        let story = surging()
             .deny("delete", 0)
             .image(NEW)
             .until(both_ready([1]))

@@ -43,8 +43,8 @@ pub(crate) struct Picture {
     pub(crate) only_wished: bool,
     /// A node that has an available pod has one at every moment, as long as it is Ready.
     pub(crate) always_served: bool,
-    /// Pods that were seen going although the story does away with them, or with what they belong to.
-    pub(crate) excused_gone: usize,
+    /// Pods that were seen going after the story did away with what they belong to.
+    pub(crate) orphans_gone: usize,
     /// Pods beside others that were seen going, and the most that were there at once.
     pub(crate) spares_gone: usize,
     pub(crate) most_spares: usize,
@@ -102,7 +102,7 @@ impl Picture {
             only_wished: false,
             always_served: false,
             spares_gone: 0,
-            excused_gone: 0,
+            orphans_gone: 0,
             most_spares: 0,
             most_doubled: 0,
             served: BTreeSet::new(),
@@ -167,7 +167,7 @@ impl Picture {
         self.made_jobs.clear();
         self.pulled_at_once = 0;
         self.peak = 0;
-        (self.spares_gone, self.excused_gone) = (0, 0);
+        (self.spares_gone, self.orphans_gone) = (0, 0);
         (self.most_spares, self.most_doubled) = (0, 0);
     }
 
@@ -388,7 +388,8 @@ impl Picture {
             .any(|mark| self.excused.contains(mark))
             || matches!(phase, Some("Failed" | "Succeeded"))
         {
-            self.excused_gone += 1;
+            let is_orphaned = owner.is_some_and(|owner| self.excused.contains(&owner.uid));
+            self.orphans_gone += usize::from(is_orphaned);
             return;
         }
         if owner.is_some_and(|owner| owner.kind == "Job") {
@@ -463,9 +464,9 @@ impl Picture {
         self.judge_budget(&name, node, was_available, at);
     }
 
-    /// Deletions and updates in place since the story remembered, also of pods that somebody else may have deleted as well.
+    /// Deletions and updates in place since the story remembered, also of pods whose DaemonSet goes.
     pub(crate) fn changes(&self) -> usize {
-        self.deletions.len() + self.renewals.len() + self.spares_gone + self.excused_gone
+        self.deletions.len() + self.renewals.len() + self.spares_gone + self.orphans_gone
     }
 
     fn judge_place(&mut self, pod: &str, node: &str) {

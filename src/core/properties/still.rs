@@ -1,5 +1,5 @@
 //! Whoever waits for something that never happens is told of it: where nothing moves any more, a rollout does not say that it
-//! moves, and it names exactly those whom it cannot update.
+//! moves.
 //!
 //! The world of these properties takes every write and does nothing with it: pods that are to go stay in termination, changed
 //! images never run, nothing comes up. What it refuses, it refuses for ever.
@@ -64,9 +64,7 @@ fn look(strategy: &Strategy, fleet: &mut Fleet, deaf: &BTreeSet<NodeName>, at: T
         pair(&mut then, action, at);
     }
     then.record = plan.record.clone();
-    let mut refusals = std::mem::take(&mut then.refusals);
-    refusals.tidy(&then.nodes);
-    then.refusals = refusals;
+    then.refusals.tidy(&then.nodes);
     *fleet = as_told(then, at);
     plan.actions.extend(pairs.into_iter().chain(refused));
     plan
@@ -170,6 +168,6 @@ proptest! {
         };
         let plan = wait(&strategy, fleet, &deaf);
         let named = plan.verdicts.iter().any(waits_by_name);
-        prop_assert!(plan.phase != Phase::Progressing || named, "{:?} {:?}", plan, plan.verdicts);
+        prop_assert!(plan.phase != Phase::Progressing || named, "{plan:?}");
     }
 }

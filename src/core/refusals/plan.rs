@@ -90,7 +90,7 @@ impl<'a> Refusing<'a> {
 
     /// Whether `action` was refused before: nothing moves before the answer is another one.
     pub(in crate::core) fn is_again(&self, action: &Action) -> bool {
-        !self.again(std::iter::once(action)).is_empty()
+        self.refused_at(action).is_some()
     }
 
     /// Where those of `actions` were refused that were refused before.
@@ -98,12 +98,17 @@ impl<'a> Refusing<'a> {
         &self,
         actions: impl Iterator<Item = &'b Action>,
     ) -> BTreeSet<Place> {
-        let by_place = &self.refusals.by_place;
-        let actions = actions.filter(|_| !by_place.is_empty());
-        let places = actions.filter_map(|action| self.place(action));
-        places
-            .filter(|place| by_place.contains_key(place))
+        actions
+            .filter_map(|action| self.refused_at(action))
             .collect()
+    }
+
+    fn refused_at(&self, action: &Action) -> Option<Place> {
+        if self.refusals.by_place.is_empty() {
+            return None;
+        }
+        let place = self.place(action)?;
+        self.refusals.by_place.contains_key(&place).then_some(place)
     }
 
     fn place(&self, action: &Action) -> Option<Place> {
@@ -122,19 +127,18 @@ impl<'a> Refusing<'a> {
 }
 
 impl Refusals {
-    /// Leaves out of `actions` what would be refused at `now`, and tells when there may be more of them. `nodes` as in a fleet.
+    /// Leaves out of `actions` what would be refused at `now`, tells when there may be more of them, and the part of it that is
+    /// about any of them. `nodes` as in a fleet.
     pub fn without_held(
         &self,
         nodes: &[Node],
         actions: Vec<Action>,
         now: Timestamp,
-    ) -> (Vec<Action>, Option<Timestamp>) {
-        Refusing::of(self, nodes, now).without_held(actions)
-    }
-
-    /// The part of it that keeps some of `actions` from being carried out; `nodes` as in a fleet.
-    pub fn among<'b>(&self, nodes: &[Node], actions: impl Iterator<Item = &'b Action>) -> Self {
-        self.only(&Refusing::of(self, nodes, Timestamp::MIN).again(actions))
+    ) -> (Vec<Action>, Option<Timestamp>, Self) {
+        let refusing = Refusing::of(self, nodes, now);
+        let refused = self.only(&refusing.again(actions.iter()));
+        let (actions, again) = refusing.without_held(actions);
+        (actions, again, refused)
     }
 
     /// The part of it that is about these.
