@@ -1,11 +1,16 @@
 //! OpenAPI v3, only as far as kubectl needs it: that PATCH exists and knows `fieldValidation`.
 //!
-//! There are no schemas in it. Strategic merge patch is not listed among the bodies although it is served: kubectl then
-//! takes the merge keys from its own types, which are the same, instead of looking for them here.
+//! The schemas in it describe no field and say so, for `kubectl explain`. Strategic merge patch is not listed among the bodies
+//! although it is served: kubectl then takes the merge keys from its own types, which are the same, instead of looking for
+//! them here.
 
 use serde_json::{Map, Value, json};
 
 use super::resources::{RESOURCES, group_versions};
+
+/// What `kubectl explain` shows.
+const NO_FIELDS: &str = "The embedded cluster checks fields but does not describe them: ask a real cluster, or see \
+    https://kubernetes.io/docs/reference/kubernetes-api/";
 
 /// The document at a path under `/openapi/`; `None` when there is nothing.
 pub(crate) fn answer(path: &str) -> Option<Value> {
@@ -39,7 +44,7 @@ fn index() -> Value {
 }
 
 fn document(group: &str, version: &str) -> Value {
-    let mut paths = Map::new();
+    let (mut paths, mut schemas) = (Map::new(), Map::new());
     for resource in RESOURCES {
         if (resource.group, resource.version) != (group, version) {
             continue;
@@ -54,13 +59,24 @@ fn document(group: &str, version: &str) -> Value {
             resource.plural
         );
         let kind = json!({ "group": group, "version": version, "kind": resource.kind });
+        schemas.insert(resource.kind.to_owned(), schema(&kind));
         paths.insert(path, json!({ "patch": patch(&kind) }));
     }
     json!({
         "openapi": "3.0.0",
         "info": { "title": "yurt-ds sim", "version": "unversioned" },
         "paths": paths,
-        "components": { "schemas": {} },
+        "components": { "schemas": schemas },
+    })
+}
+
+fn schema(kind: &Value) -> Value {
+    let part = json!({ "type": "object", "description": NO_FIELDS });
+    json!({
+        "type": "object",
+        "description": NO_FIELDS,
+        "properties": { "metadata": part, "spec": part, "status": part },
+        "x-kubernetes-group-version-kind": [kind],
     })
 }
 
