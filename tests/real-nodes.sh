@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Scenarios 15 and 16 once more on two real nodes: real pods say their version over HTTP before, during and after.
+# Scenarios 15 and 16 once more on two real nodes: real pods say their version over HTTP before, during and after. And a pod that
+# takes its node down when it goes: its preStop hook stops the kubelet.
 #
 #   real-nodes.sh BINARY     yurt-ds; needs root and ../shared/control-plane
 #
@@ -7,7 +8,7 @@
 # its pods go on serving, and are the same pods when it returns.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# = 1 ] || { sed -n '2,7p' "$0" >&2; exit 2; }
+[ $# = 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }
 . tests/nodes.sh
 begin "$1"
 
@@ -28,6 +29,60 @@ serves() { # DAEMONSET NODE VERSION
 is_stopped() { [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" != True ]; }
 reports() { # DAEMONSET WORDS: what RolloutComplete says
   grep -q "$2" <<< "$(kubectl get daemonset "$1" -o 'jsonpath={.status.conditions[?(@.type=="RolloutComplete")].message}')"
+}
+says() { # DAEMONSET CONDITION STATUS WORDS
+  local path='{.status.conditions[?(@.type=="'$2'")]'
+  grep -q "^$3 .*$4" <<< "$(kubectl get daemonset "$1" -o "jsonpath=$path.status} $path.message}")"
+}
+deadly() { # DAEMONSET IMAGE: its preStop hook asks the one who stops kubelets, and waits for that
+  kubectl apply -f - > /dev/null <<END
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: $1
+  annotations: {apps.openyurt.io/update-strategy: AdvancedRollingUpdate, apps.openyurt.io/max-unavailable: "1", apps.openyurt.io/failure-threshold: "0"}
+spec:
+  updateStrategy: {type: OnDelete}
+  selector: {matchLabels: {app: $1}}
+  template:
+    metadata: {labels: {app: $1}}
+    spec:
+      terminationGracePeriodSeconds: 60
+      containers:
+        - name: main
+          image: "$2"
+          readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1}
+          lifecycle: {preStop: {httpGet: {host: 127.0.0.1, port: $(cat "$dir/prestop.port")}}}
+END
+}
+leaving() { # DAEMONSET: the node of its pod that is being deleted
+  kubectl get pods -l "app=$1" -o 'jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.spec.nodeName}{end}'
+}
+nobody_leaves() { [ -z "$(leaving "$1")" ]; }
+listen_for_prestop() { # the first one who asks waits for longer than its kubelet lives
+  python3 - "$dir" <<'END' &
+import http.server, pathlib, sys, time
+
+folder = pathlib.Path(sys.argv[1])
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        asked = folder / "prestop.asked"
+        if not asked.exists():
+            asked.touch()
+            time.sleep(60)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+(folder / "prestop.port").write_text(str(server.server_port))
+server.serve_forever()
+END
+  background+=($!)
+  until_true 10 "somebody listens for preStop hooks" test -s "$dir/prestop.port"
 }
 daemonset() { # NAME STRATEGY
   kubectl apply -f - > /dev/null <<END
@@ -77,3 +132,28 @@ until_true 90 "version 2 on $far" serves rolling "$far" 2
 until_true 30 "complete" reports rolling ": complete"
 is_same rolling "$near" "$done_already" || fail "the pod on $near was replaced a second time"
 say "    both say 2"
+
+say "a removal that takes its node down: nobody follows, and it is named"
+listen_for_prestop
+deadly tunnel "$old"
+for node in "$near" "$far"; do
+  until_true 60 "version 1 on $node" serves tunnel "$node" 1
+done
+until_true 60 "complete" reports tunnel ": complete"
+kubectl set image daemonset/tunnel "main=$new" > /dev/null
+until_true 60 "a preStop hook runs" test -e "$dir/prestop.asked"
+lost=$(leaving tunnel)
+if [ "$lost" = "$near" ]; then other=$far; else other=$near; fi
+kept=$(uid tunnel "$other")
+"$plane/node-down" "$dir" "$lost" kubelet
+until_true 120 "stalled, and $lost is named" says tunnel Stalled True "$lost"
+throughout 15 "the pod on $other is the same" is_same tunnel "$other" "$kept"
+serves tunnel "$other" 1 || fail "the pod on $other does not serve"
+say "    $(kubectl get daemonset tunnel -o 'jsonpath={.status.conditions[?(@.type=="Stalled")].message}')"
+"$binary" ctl --kubeconfig "$dir/kubeconfig" undo default/tunnel > /dev/null
+"$plane/node-up" "$dir" "$lost" > /dev/null
+until_true 120 "the pod on $lost is gone" nobody_leaves tunnel
+until_true 60 "version 1 on $lost" serves tunnel "$lost" 1
+until_true 60 "complete" says tunnel RolloutComplete True ": complete"
+is_same tunnel "$other" "$kept" || fail "the pod on $other was replaced"
+say "    undone: $lost has version 1 again, the pod on $other was never touched"
