@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::metrics::Metrics;
 use crate::client::{Failure, WRITE_DEADLINE, within};
@@ -266,7 +266,11 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let (reason, note) = (event.reason.as_deref(), event.note.as_deref());
-    info!(reason, note, namespace, "Event");
+    let about = event
+        .regarding
+        .as_ref()
+        .and_then(|about| about.name.as_deref());
+    debug!(reason, note, namespace, about, "Event");
     for left in (0..TRIES).rev() {
         let outcome = within(WRITE_DEADLINE, api.create(&PostParams::default(), &event)).await;
         let error = match outcome {

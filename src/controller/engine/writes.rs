@@ -2,7 +2,7 @@
 
 use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Done, Engine, UNSEEN, patched};
 use crate::controller::metrics::Withheld;
@@ -196,7 +196,10 @@ impl Engine {
         }
         let mut first = Vec::new();
         for notice in &report.notices {
-            info!(daemonset = %key, note = notice.note, "{}", notice.reason);
+            match notice.warning {
+                true => warn!(daemonset = %key, note = notice.note, "{}", notice.reason),
+                false => info!(daemonset = %key, note = notice.note, "{}", notice.reason),
+            }
             if let Some(mark) = &notice.mark {
                 let event = self.event(key, notice);
                 first.extend(event.map(|(about, severity)| {
