@@ -495,8 +495,9 @@ fn upgrade(picture: &Picture, node: &Node) -> String {
         _ => "",
     };
     format!(
-        "On the node: curl -X POST http://127.0.0.1:10267/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade - \
-         or from here, which does the same: kubectl -n {namespace} delete pod {pod}.{pulling}",
+        "On the node: yurt-ds ctl upgrade {namespace}/{pod} (or curl -X POST \
+         http://127.0.0.1:10267/openyurt.io/v1/namespaces/{namespace}/pods/{pod}/upgrade). From here, without the agent's \
+         checks: kubectl -n {namespace} delete pod {pod}.{pulling}",
         pod = pod.name
     )
 }
