@@ -136,13 +136,13 @@ pub struct LeaseArgs {
     #[arg(long, env = "YURT_DS_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
     /// How long after the last sign of the leader another replica takes over
-    #[arg(long, env = "YURT_DS_LEASE_DURATION", default_value = "15s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, env = "YURT_DS_LEASE_DURATION", default_value = "15s", value_parser = crate::clock::duration, value_name = "DURATION")]
     pub lease_duration: Duration,
     /// How long after its last renewal a leader stops writing; at least 5s less than the duration
-    #[arg(long, env = "YURT_DS_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, env = "YURT_DS_LEASE_RENEW_DEADLINE", default_value = "10s", value_parser = crate::clock::duration, value_name = "DURATION")]
     pub lease_renew_deadline: Duration,
     /// How often the leader renews and others look
-    #[arg(long, env = "YURT_DS_LEASE_RENEW_EVERY", default_value = "5s", value_parser = humantime::parse_duration, value_name = "DURATION")]
+    #[arg(long, env = "YURT_DS_LEASE_RENEW_EVERY", default_value = "5s", value_parser = crate::clock::duration, value_name = "DURATION")]
     pub lease_renew_every: Duration,
     /// Name of this replica in the Lease, unique among all that ever ran [default: host name and a random suffix]
     #[arg(long, env = "YURT_DS_IDENTITY", value_name = "NAME")]

@@ -113,9 +113,11 @@ pub async fn config(source: &Source) -> Result<Config> {
             .with_context(what);
     }
     if source.in_cluster {
-        return Config::incluster().context(
-            "this is not a pod with a service account: outside of a cluster, name a kubeconfig by --kubeconfig",
-        );
+        return Config::incluster().map_err(|error| {
+            anyhow::anyhow!(
+                "this is not a pod with a service account ({error}): outside of a cluster, name a kubeconfig by --kubeconfig"
+            )
+        });
     }
     match Config::from_kubeconfig(&options).await {
         Ok(config) => Ok(config),

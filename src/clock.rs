@@ -3,8 +3,19 @@
 //! `core` never asks; whoever calls it passes `now`. Everything else gets a [`Clock`] from outside. A virtual clock
 //! follows tokio's clock, so `tokio::time::pause` moves timers and timestamps together.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
+
+/// The value of a flag that is a duration, such as `30s` or `1h30m`.
+///
+/// # Errors
+/// Says what a duration looks like.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "use a duration such as 15s, 2m or 1h30m".to_owned())
+}
 
 /// A source of instants; cheap to clone.
 #[derive(Clone, Debug)]

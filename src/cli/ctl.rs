@@ -111,7 +111,7 @@ pub struct StatusArgs {
     pub wait: bool,
     /// How long to wait in all, as 10m or 90s [default: for ever]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
-        value_parser = humantime::parse_duration, value_name = "DURATION")]
+        value_parser = crate::clock::duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
     /// Not complete as long as offline nodes run an old revision
     #[arg(long, env = "YURT_DS_STRICT", hide_env = true)]
@@ -162,7 +162,7 @@ pub struct PauseArgs {
     pub daemonset: String,
     /// Resume by itself after that long, as 2h or 30m
     #[arg(long = "for", env = "YURT_DS_FOR", hide_env = true, conflicts_with = "until",
-        value_parser = humantime::parse_duration, value_name = "DURATION")]
+        value_parser = crate::clock::duration, value_name = "DURATION")]
     pub for_: Option<Duration>,
     /// Resume by itself at that time, as 2030-01-31T18:00:00Z
     #[arg(long, env = "YURT_DS_UNTIL", hide_env = true, value_name = "RFC3339")]
@@ -211,7 +211,7 @@ pub struct PlanArgs {
     pub break_: usize,
     /// How long a pod takes to end [default: its grace period, the longest that it may take]
     #[arg(long, env = "YURT_DS_ENDS_IN", hide_env = true, value_name = "DURATION",
-        value_parser = humantime::parse_duration)]
+        value_parser = crate::clock::duration)]
     pub ends_in: Option<Duration>,
     /// How far to look ahead
     #[arg(

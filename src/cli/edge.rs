@@ -99,7 +99,7 @@ pub struct WaitArgs {
     pub wait: bool,
     /// How long to wait, as 10m or 90s [default: for ever]
     #[arg(long, env = "YURT_DS_TIMEOUT", hide_env = true, requires = "wait",
-        value_parser = humantime::parse_duration, value_name = "DURATION")]
+        value_parser = crate::clock::duration, value_name = "DURATION")]
     pub timeout: Option<Duration>,
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]

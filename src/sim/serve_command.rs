@@ -73,7 +73,7 @@ pub struct ServeArgs {
     pub no_controller: bool,
     /// How long a node pulls an image that it does not have
     #[arg(long, env = "YURT_DS_SIM_PULL", default_value = "3s", value_name = "DURATION",
-        value_parser = humantime::parse_duration)]
+        value_parser = crate::clock::duration)]
     pub pull: Duration,
     /// Also run the ota-server of this node, for `yurt-ds ctl pods` and curl
     #[arg(long, env = "YURT_DS_SIM_OTA_SERVER", value_name = "NODE")]

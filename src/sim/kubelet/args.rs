@@ -31,22 +31,22 @@ pub struct KubeletsArgs {
     #[arg(long, value_delimiter = ',', value_parser = label, env = "YURT_DS_SIM_LABELS")]
     pub labels: Vec<(String, String)>,
     /// How long a container takes to start once its image is there
-    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, env = "YURT_DS_SIM_START")]
+    #[arg(long, default_value = "1s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_START")]
     pub start: Duration,
     /// How long a node pulls an image that it does not have
-    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, env = "YURT_DS_SIM_PULL")]
+    #[arg(long, default_value = "0s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_PULL")]
     pub pull: Duration,
     /// How long a container takes to end
-    #[arg(long, default_value = "1s", value_parser = humantime::parse_duration, env = "YURT_DS_SIM_TERMINATE")]
+    #[arg(long, default_value = "1s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_TERMINATE")]
     pub terminate: Duration,
     /// Every step takes up to this much longer
-    #[arg(long, default_value = "0s", value_parser = humantime::parse_duration, env = "YURT_DS_SIM_JITTER")]
+    #[arg(long, default_value = "0s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_JITTER")]
     pub jitter: Duration,
     /// Decides the jitter
     #[arg(long, default_value_t = 0, env = "YURT_DS_SIM_SEED")]
     pub seed: u64,
     /// Renew every node's Lease this often; needed where the node lifecycle controller looks for it (40 s by default)
-    #[arg(long, value_parser = humantime::parse_duration, env = "YURT_DS_SIM_LEASE")]
+    #[arg(long, value_parser = crate::clock::duration, env = "YURT_DS_SIM_LEASE")]
     pub lease: Option<Duration>,
     /// A node that goes offline and its pods are marked so at once, instead of after the grace period
     #[arg(long, env = "YURT_DS_SIM_MARK")]

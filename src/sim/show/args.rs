@@ -99,10 +99,10 @@ pub struct PlayArgs {
     )]
     pub native: bool,
     /// How long a pod has to be Ready to count as available (minReadySeconds; whole seconds) [default: 0s]
-    #[arg(long, env = "YURT_DS_SIM_MIN_READY", value_name = "DURATION", help_heading = "Fleet", value_parser = duration)]
+    #[arg(long, env = "YURT_DS_SIM_MIN_READY", value_name = "DURATION", help_heading = "Fleet", value_parser = crate::clock::duration)]
     pub min_ready: Option<Duration>,
     /// How long a node pulls the new image [default: 15s]
-    #[arg(long, env = "YURT_DS_SIM_PULL", value_name = "DURATION", help_heading = "Fleet", value_parser = duration)]
+    #[arg(long, env = "YURT_DS_SIM_PULL", value_name = "DURATION", help_heading = "Fleet", value_parser = crate::clock::duration)]
     pub pull: Option<Duration>,
     /// The new image is bad
     #[arg(
@@ -214,10 +214,6 @@ fn share(text: &str) -> Result<Share, String> {
 fn mode(text: &str) -> Result<Mode, String> {
     text.parse()
         .map_err(|_| "use AdvancedRollingUpdate or OTA, or the flag --native".to_owned())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| "use a duration such as 15s or 2m".to_owned())
 }
 
 impl PlayArgs {
