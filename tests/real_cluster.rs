@@ -24,6 +24,10 @@ const LONGEST: Duration = Duration::from_secs(120 * BUSY as u64);
 /// When it is set, only those scenarios are played that may end otherwise on an older Kubernetes.
 const VARYING: &str = "YURT_DS_SUITE_VARYING";
 
+/// When it is `alone`, only those scenarios are played that need the cluster for themselves; when it is `together`, only the
+/// others.
+const PART: &str = "YURT_DS_SUITE_PART";
+
 /// The scenarios of all files.
 fn all() -> impl Iterator<Item = &'static Entry> {
     [
@@ -122,6 +126,12 @@ async fn run(world: &World) -> Summary {
             None if scenario.alone => alone.push((entry, scenario)),
             None => together.push((entry, scenario)),
         }
+    }
+    match std::env::var(PART).as_deref() {
+        Err(_) => {}
+        Ok("alone") => together.clear(),
+        Ok("together") => alone.clear(),
+        Ok(other) => panic!("{PART}={other}: not one of alone, together"),
     }
     let permits = Arc::new(Semaphore::new(AT_ONCE));
     let runs = together.into_iter().map(|(entry, scenario)| {
