@@ -13,10 +13,11 @@
 //! - `rules`: the fleet of a test; `state`: the cluster; `canonical`: equal situations as equal values.
 //! - `steps`: what can happen; `view`: what our controller sees; `judge`: what it decides, and whether it may; `writes`: what
 //!   becomes of that; `search`: how far it is explored.
-//! - `evictions`: a disruption budget that refuses; `reversal`: pods that are taken back.
-//! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `revert`: the tests.
+//! - `evictions`: a disruption budget that refuses; `denials`: a policy that refuses; `reversal`: pods that are taken back.
+//! - `plain`, `surge`, `place`, `order`, `guard`, `evict`, `refuse`, `revert`: the tests.
 
 mod canonical;
+mod denials;
 mod evict;
 mod evictions;
 mod guard;
@@ -24,6 +25,7 @@ mod judge;
 mod order;
 mod place;
 mod plain;
+mod refuse;
 mod reversal;
 mod revert;
 mod rules;

@@ -50,7 +50,7 @@ const CONFLICTS: u32 = 5;
 const SENTENCES: usize = 16;
 
 /// What was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusedWrite {
     /// The deletion of a pod.
     Delete,

@@ -13,6 +13,7 @@ use super::writes::Pending;
 impl State {
     /// The same situation in its one form.
     pub(crate) fn canonical(mut self, rules: &Rules) -> Self {
+        self.forget_denials();
         self.number_pods();
         self.forget_times(rules);
         self.shorten_times();
@@ -29,7 +30,7 @@ impl State {
         let may_be_lost = self.faults.losses > 0 || rules.killer.is_some();
         let is_anybody_away = (0..self.nodes.len()).any(|n| self.is_absent(n));
         let ages = may_be_lost || is_anybody_away || !rules.strategy.min_interval.is_zero();
-        if rules.remembers || rules.strategy.waves.is_some() {
+        if rules.remembers || rules.strategy.waves.is_some() || rules.hangs() {
             return;
         }
         let forget = |pod: &mut Pod| {
@@ -55,7 +56,7 @@ impl State {
             .nodes
             .iter_mut()
             .flatten()
-            .map(|(ready, since)| (*ready, since));
+            .map(|seen| (seen.ready, &mut seen.since));
         for (_, since) in known.chain(seen).filter(|(ready, _)| *ready && !settles) {
             *since = 0;
         }
@@ -83,6 +84,10 @@ impl State {
         }
         let pending = self.pending.iter_mut();
         pending.flat_map(Pending::uids_mut).for_each(&mut number);
+        let denied = self.denials.iter_mut();
+        denied
+            .flat_map(|denial| &mut denial.uid)
+            .for_each(&mut number);
         self.pending.sort_unstable();
         self.view
             .overlay
@@ -123,7 +128,7 @@ impl State {
     /// Whether a node is away, or seen as such.
     fn is_absent(&self, n: usize) -> bool {
         let seen = self.view.nodes.as_ref();
-        !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].0)
+        !self.nodes[n].ready || seen.is_some_and(|nodes| !nodes[n].ready)
     }
 
     /// Every instant that is known of a node, seen or not.
@@ -137,7 +142,7 @@ impl State {
             .iter_mut()
             .for_each(|pod| pod.each_instant(&mut act));
         if let Some(nodes) = &mut self.view.nodes {
-            act(&mut nodes[n].1);
+            act(&mut nodes[n].since);
         }
         if let Some(nodes) = &mut self.view.pods {
             nodes[n]

@@ -1,10 +1,12 @@
 //! Our controller decides, and what it decides is judged: by what it could see, and by what is.
 
-use yurt_ds::core::{Action, Fleet, Mode, Node, Pause, Plan, Readiness, Strategy, decide};
+use yurt_ds::core::{
+    Action, Fleet, Mode, Node, Pause, Plan, Readiness, Strategy, Targeting, decide,
+};
 
 use super::reversal::reverts;
 use super::rules::Rules;
-use super::state::{FAR, Pod, State, View, Violation};
+use super::state::{self, FAR, Pod, State, View, Violation};
 use super::view::{node_of, now, number};
 use super::writes::sheet_of;
 
@@ -97,6 +99,10 @@ impl State {
                 Violation::OfflineTouched,
             ),
             (
+                replaces && !goes_on && node.targeting != Targeting::Run,
+                Violation::TaintedTouched,
+            ),
+            (
                 replaces && !rules.is_selected(place),
                 Violation::UnselectedTouched,
             ),
@@ -135,12 +141,14 @@ impl State {
         let made = actions.iter().filter(made).count();
         let is_seen_ready = |n: usize| {
             let seen = self.view.nodes.as_ref();
-            seen.map_or(self.nodes[n].ready, |nodes| nodes[n].0)
+            seen.map_or(self.nodes[n].ready, |nodes| nodes[n].ready)
         };
         let is_spare = |pod: &Pod| pod.spare && !pod.terminating;
-        let surging = self.nodes.iter().enumerate();
-        let surging =
-            surging.filter(|(n, node)| is_seen_ready(*n) && node.pods.iter().any(is_spare));
+        // Where nobody else can come, a pod that is alone stays alone.
+        let may_be_two = |node: &state::Node| !node.tainted || node.pods.len() > 1;
+        let surging = self.nodes.iter().enumerate().filter(|(n, node)| {
+            is_seen_ready(*n) && may_be_two(node) && node.pods.iter().any(is_spare)
+        });
         let together = made + surging.count();
         if made > 0 && together > rules.surge() {
             self.violate(Violation::SurgeExceeded);
@@ -168,7 +176,7 @@ impl State {
     /// Whether every node of the first wave that is there is done, and has been for so long.
     pub(crate) fn is_first_wave_complete(&self, rules: &Rules) -> bool {
         let since = rules.soaked();
-        let is_done = |node: &super::state::Node| {
+        let is_done = |node: &state::Node| {
             let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
             alive.all(|pod| {
                 pod.template == self.set.wanted
@@ -185,13 +193,14 @@ impl State {
             && first.all(|(_, node)| is_done(node))
     }
 
-    /// A node is no longer down because of us once it has an available pod, or is lost; nor, where its wave is not open any
-    /// more, when its pod has taken longer to start than anybody waits for.
+    /// A node is no longer down because of us once it has an available pod, is lost, or no pod can come; nor, where its wave is
+    /// not open any more, when its pod has taken longer to start than anybody waits for.
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
         for node in &mut self.nodes {
             let is_stuck = |pod: &Pod| waits && !pod.terminating && pod.created <= -FAR;
-            node.down &= node.ready && !node.pods.iter().any(|pod| rules.is_available(pod));
+            node.down &=
+                node.ready && !node.tainted && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);
             node.raced &= node.alive() > 1;
         }

@@ -1,6 +1,6 @@
 //! Updates in place, and images that are pulled ahead.
 
-use yurt_ds::core::{Predownload, RollingUpdateType, Share};
+use yurt_ds::core::{Predownload, Share};
 
 use super::plain::templates;
 use super::rules::Rules;
@@ -15,10 +15,7 @@ fn pods_that_are_updated_in_place_take_slots_until_they_run_the_new_image() {
         ..templates(2)
     };
     let rules = Rules::of(3, 1, faults);
-    explore(
-        "in place",
-        rules.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible),
-    );
+    explore("in place", rules.in_place());
 }
 
 #[test]
@@ -29,10 +26,7 @@ fn in_place_is_no_less_safe_with_watches_that_stand_still() {
         ..templates(2)
     };
     let rules = Rules::of(2, 1, faults);
-    explore(
-        "in place, frozen watches",
-        rules.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible),
-    );
+    explore("in place, frozen watches", rules.in_place());
 }
 
 #[test]

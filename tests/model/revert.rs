@@ -1,6 +1,6 @@
 //! Pods that are taken back in place from a revision that the guard stopped (`on-failure: RevertInPlace`).
 
-use yurt_ds::core::{RollingUpdateType, Share};
+use yurt_ds::core::Share;
 
 use super::guard::guarded;
 use super::plain::templates;
@@ -122,8 +122,5 @@ fn what_came_in_place_goes_back_in_place() {
         ..templates(2)
     };
     let rules = guarded(2, 1, faults).reverting();
-    explore(
-        "revert, in place",
-        rules.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible),
-    );
+    explore("revert, in place", rules.in_place());
 }

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use yurt_ds::core::selector::Selector;
 use yurt_ds::core::strategy::{Approval, Wave};
-use yurt_ds::core::{Disruption, Mode, OnFailure, PreDelete, Share, Strategy, Waves};
+use yurt_ds::core::{
+    Disruption, Mode, OnFailure, PreDelete, RefusedWrite, RollingUpdateType, Share, Strategy, Waves,
+};
 
+use super::denials::Policy;
 use super::state::{Ago, Faults, Node, Pod, Template};
 use super::view::{HOOK, TICK, hash};
 
@@ -25,6 +28,10 @@ pub(crate) struct Rules {
     pub(crate) broken: Option<Template>,
     /// Nodes die of this template.
     pub(crate) killer: Option<Template>,
+    /// Taking a pod of this template away may take its node down.
+    pub(crate) deadly: Option<Template>,
+    /// A policy, and what holds pods that are being deleted, stay for ever.
+    pub(crate) lasting: bool,
     /// Every node got template 1 a moment ago, in the place of 0.
     pub(crate) rolled_out: bool,
     /// Pods stay Ready while their node is lost.
@@ -56,6 +63,8 @@ impl Rules {
             selected: nodes,
             broken: None,
             killer: None,
+            deadly: None,
+            lasting: false,
             rolled_out: false,
             autonomous: false,
             remembers: false,
@@ -119,6 +128,11 @@ impl Rules {
     /// Whether pods are taken back.
     pub(crate) fn reverts(&self) -> bool {
         self.strategy.on_failure == OnFailure::RevertInPlace
+    }
+
+    /// Pods are updated in place.
+    pub(crate) fn in_place(self) -> Self {
+        self.with(|strategy| strategy.rolling_update_type = RollingUpdateType::InPlaceIfPossible)
     }
 
     /// On so many nodes at once the new pod is made beside the old one.
@@ -225,7 +239,30 @@ impl Rules {
     /// Whether a node may die of what it runs.
     pub(crate) fn dies(&self, node: &Node) -> bool {
         let kills = |pod: &Pod| self.killer == Some(pod.template) && pod.started.is_some();
-        node.pods.iter().any(kills)
+        let takes_along = |pod: &Pod| self.deadly == Some(pod.template) && pod.terminating;
+        let mut pods = node.pods.iter();
+        pods.any(|pod| kills(pod) || takes_along(pod))
+    }
+
+    /// Whether pods may hang.
+    pub(crate) fn hangs(&self) -> bool {
+        self.faults.hangs > 0
+    }
+
+    /// What may be refused on a node: what these settings ask for.
+    pub(crate) fn policies(&self, node: usize) -> impl Iterator<Item = Policy> {
+        let in_place = self.strategy.rolling_update_type != RollingUpdateType::Standard;
+        let writes = [
+            (!self.evicts(), RefusedWrite::Delete),
+            (self.evicts(), RefusedWrite::Evict),
+            (in_place || self.reverts(), RefusedWrite::Renew),
+            (self.hooked(), RefusedWrite::Mark),
+            (self.hooked(), RefusedWrite::Unmark),
+            (self.surge() > 0, RefusedWrite::Create),
+            (self.surge() > 0, RefusedWrite::HandOver),
+        ];
+        let asked = writes.into_iter().filter(|(is_asked, _)| *is_asked);
+        asked.map(move |(_, write)| Policy { node, write })
     }
 }
 

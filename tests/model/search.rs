@@ -3,11 +3,11 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use stateright::{Checker, Model, Property};
-use yurt_ds::core::{Mode, Phase, Revert, Stall, Verdict, WaveShut};
+use yurt_ds::core::{Mode, Phase, RefusedWrite, Revert, Stall, Verdict, WaveShut};
 
 use super::reversal::are_slots_lost;
 use super::rules::Rules;
-use super::state::{Pod, State, View};
+use super::state::{Node, Pod, State, View};
 use super::steps::Step;
 use crate::support::machine;
 
@@ -88,8 +88,12 @@ impl State {
     pub(crate) fn has_converged(&self, rules: &Rules) -> bool {
         let plan = self.plan(rules);
         let is_spent = are_slots_lost(&plan, rules);
-        let excused = |verdict: &Verdict| match verdict {
+        let excused = |(n, verdict): (usize, &Verdict)| match verdict {
             Verdict::Done | Verdict::Offline(_) | Verdict::FailedByRevision { .. } => true,
+            Verdict::Refused { .. } => {
+                plan.next_wake.is_some() && self.policy.is_some_and(|policy| policy.node == n)
+            }
+            Verdict::UntoleratedTaint | Verdict::NotTargeted => self.nodes[n].tainted,
             Verdict::Partition => rules.kept(self.nodes.len()) > 0,
             Verdict::NotSelected => rules.strategy.selector.is_some(),
             Verdict::Paused { .. } => self.set.paused,
@@ -106,19 +110,27 @@ impl State {
             | Verdict::Budget { .. }
             | Verdict::Guarded(_) => match plan.phase {
                 Phase::Stalled(Stall::FailedByRevision) => true,
-                Phase::Stalled(_) => rules.broken.is_some(),
+                Phase::Stalled(_) => rules.broken.is_some() || rules.lasting,
                 _ => false,
             },
             _ => false,
         };
-        let is_tidy = |pod: &Pod| !pod.spare && !pod.marked;
-        let online = self.nodes.iter().filter(|node| node.ready);
-        let mut pods = online.flat_map(|node| &node.pods);
+        let is_tidy = |(n, node): (usize, &Node)| {
+            let is_marked = |pod: &Pod| pod.marked && !self.is_refused(n, RefusedWrite::Unmark);
+            !node.pods.iter().any(|pod| pod.spare || is_marked(pod))
+        };
+        let nodes = self.nodes.iter().enumerate();
+        let mut online = nodes.filter(|(_, node)| node.ready);
         let waits = matches!(plan.phase, Phase::Stalled(_)) || self.set.paused;
+        // How long a budget refuses is no part of this model.
+        let is_blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
+        let waits_for_budget = plan.verdicts.iter().any(is_blocked);
+        let mut verdicts = plan.verdicts.iter().enumerate();
         self.view == View::default()
+            && (plan.phase != Phase::Progressing || waits_for_budget)
             && plan.actions.is_empty()
-            && plan.verdicts.iter().all(excused)
-            && (waits || pods.all(is_tidy))
+            && verdicts.all(excused)
+            && (waits || online.all(is_tidy))
             && self.is_taken_back(is_spent, rules)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use yurt_ds::core::Stopped;
 
+use super::denials::{Denial, Policy};
 use super::evictions::Answers;
 use super::rules::Rules;
 use super::writes::Pending;
@@ -32,6 +33,10 @@ pub(crate) struct State {
     pub(crate) pending: Vec<Pending>,
     /// How the API server answered when it was asked to evict pods.
     pub(crate) answers: Answers,
+    /// What the API server refuses.
+    pub(crate) policy: Option<Policy>,
+    /// What of that our controller has met.
+    pub(crate) denials: Vec<Denial>,
     /// What the guard is about to tell.
     pub(crate) telling: Option<Sheet>,
     /// What may still go wrong.
@@ -55,6 +60,10 @@ pub(crate) struct Node {
     pub(crate) raced: bool,
     /// Its Node object was deleted.
     pub(crate) gone: bool,
+    /// It has a taint that its pods do not tolerate: who is there stays, and nobody comes.
+    pub(crate) tainted: bool,
+    /// Something holds its pods that are being deleted.
+    pub(crate) hung: bool,
 }
 
 /// A pod.
@@ -68,6 +77,8 @@ pub(crate) struct Pod {
     pub(crate) started: Option<Ago>,
     pub(crate) ready_since: Option<Ago>,
     pub(crate) terminating: bool,
+    /// When its grace period was over, where pods may hang.
+    pub(crate) left: Option<Ago>,
     /// It was updated in place, and its kubelet has not restarted the container yet.
     pub(crate) changing: bool,
     /// The stopped revision from which it was taken back in place.
@@ -154,10 +165,18 @@ pub(crate) enum Watch {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct View {
     pub(crate) pods: Option<Vec<Vec<Pod>>>,
-    pub(crate) nodes: Option<Vec<(bool, Ago)>>,
+    pub(crate) nodes: Option<Vec<Seen>>,
     pub(crate) set: Option<Set>,
     /// Pods that we asked to delete (or to update in place), while that cannot be seen.
     pub(crate) overlay: Vec<(u8, Write, Doubt)>,
+}
+
+/// What a watch tells of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Seen {
+    pub(crate) ready: bool,
+    pub(crate) since: Ago,
+    pub(crate) tainted: bool,
 }
 
 /// Whether the API server refused it because our view of the pod was old.
@@ -195,6 +214,12 @@ pub(crate) struct Faults {
     pub(crate) removals: u8,
     /// Hooks that let go before anybody asked.
     pub(crate) unhooks: u8,
+    /// Policies that refuse us one kind of write on one node.
+    pub(crate) policies: u8,
+    /// Nodes on which no pod ends.
+    pub(crate) hangs: u8,
+    /// Nodes that get a taint, or lose it.
+    pub(crate) taints: u8,
 }
 
 /// What must never happen.
@@ -232,6 +257,8 @@ pub(crate) enum Violation {
     NotEvicted,
     /// Fewer pods are Ready than the disruption budget asks for, because of us.
     DisruptionExceeded,
+    /// A pod went from a node on which no new one can come.
+    TaintedTouched,
     /// An eviction that was refused takes a slot.
     RefusalSpent,
 }
@@ -270,6 +297,8 @@ impl State {
             down: false,
             raced: false,
             gone: false,
+            tainted: false,
+            hung: false,
         };
         let state = Self {
             nodes: (0..rules.nodes).map(node).collect(),
@@ -286,6 +315,8 @@ impl State {
             view: View::default(),
             pending: Vec::new(),
             answers: Answers::default(),
+            policy: None,
+            denials: Vec::new(),
             telling: None,
             faults: rules.faults,
             violation: None,
@@ -357,6 +388,7 @@ impl Pod {
             started: None,
             ready_since: None,
             terminating: false,
+            left: None,
             changing: false,
             taken_back: None,
             images: None,
@@ -371,6 +403,7 @@ impl Pod {
 
     pub(crate) fn each_instant(&mut self, act: &mut impl FnMut(&mut Ago)) {
         act(&mut self.created);
+        self.left.iter_mut().for_each(&mut *act);
         self.started.iter_mut().for_each(&mut *act);
         self.ready_since.iter_mut().for_each(act);
     }
@@ -396,6 +429,15 @@ impl Set {
 }
 
 impl Node {
+    /// What a watch tells of it.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen {
+            ready: self.ready,
+            since: self.since,
+            tainted: self.tainted,
+        }
+    }
+
     /// The pods that the DaemonSet controls.
     pub(crate) fn own(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().filter(|pod| !pod.spare)

@@ -4,9 +4,10 @@
 //! §8), and knows no pod that another object controls; our controller is `core::decide` with the index' overlay before it and
 //! the API server's preconditions behind it.
 
+use super::denials::Policy;
 use super::evictions::Answers;
 use super::rules::Rules;
-use super::state::{Pod, State, Template, Violation, Watch};
+use super::state::{Node, Pod, State, Template, Violation, Watch};
 use super::writes::Pending;
 
 /// Something that happens.
@@ -59,6 +60,16 @@ pub(crate) enum Step {
     Resume,
     /// A Node object is deleted, and its pods go with it.
     Remove(usize),
+    /// A policy refuses us such writes on a node.
+    Refuse(Policy),
+    /// It does so no longer.
+    Relent,
+    /// Something holds the pods of a node that are being deleted.
+    Hang(usize),
+    /// It lets go.
+    LetGo(usize),
+    /// A node gets a taint, or loses it.
+    Taint(usize),
 }
 
 const WATCHES: [Watch; 3] = [Watch::Pods, Watch::Nodes, Watch::Set];
@@ -74,7 +85,7 @@ impl State {
         }
         for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.gone) {
             for (p, pod) in node.pods.iter().enumerate() {
-                if node.ready && pod.terminating {
+                if node.ready && pod.terminating && !node.hung {
                     steps.push(Step::End(n, p));
                 } else if node.ready && pod.is_to_start() && !rules.is_done_for(pod) {
                     steps.push(Step::Start(n, p));
@@ -86,7 +97,10 @@ impl State {
                     steps.push(Step::Unhook(n, p));
                 }
             }
-            if node.own().next().is_none() {
+            if node.hung && !rules.lasting {
+                steps.push(Step::LetGo(n));
+            }
+            if node.own().next().is_none() && !node.tainted {
                 steps.push(Step::Create(n));
             } else if node.alive() > 1 || node.is_haunted() {
                 steps.push(Step::Prune(n));
@@ -96,6 +110,9 @@ impl State {
             steps.push(Step::Observe);
         } else if rules.asks() && self.set.approved != Some(self.set.wanted) {
             steps.push(Step::Approve);
+        }
+        if self.policy.is_some() && !rules.lasting {
+            steps.push(Step::Relent);
         }
         let frozen = WATCHES.into_iter().filter(|watch| self.is_frozen(*watch));
         steps.extend(frozen.map(Step::Thaw));
@@ -109,6 +126,15 @@ impl State {
         for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.gone) {
             if faults.removals > 0 {
                 steps.push(Step::Remove(n));
+            }
+            if faults.hangs > 0 && !node.hung {
+                steps.push(Step::Hang(n));
+            }
+            if faults.taints > 0 {
+                steps.push(Step::Taint(n));
+            }
+            if faults.policies > 0 && self.policy.is_none() {
+                steps.extend(rules.policies(n).map(Step::Refuse));
             }
             match node.ready {
                 true if faults.losses > 0 || rules.dies(node) => steps.push(Step::Lose(n)),
@@ -167,6 +193,7 @@ impl State {
             Step::Tick => {
                 self.tick();
                 self.wait_for_budget(rules);
+                self.wait_for_policy();
                 // What was written and stays unseen is looked up (`Doubt::patience`).
                 if !self.view.overlay.is_empty() {
                     self.thaw(Watch::Pods);
@@ -223,6 +250,7 @@ impl State {
                 self.pending.clear();
                 self.telling = None;
                 self.answers = Answers::default();
+                self.denials.clear();
                 WATCHES.into_iter().for_each(|watch| self.thaw(watch));
             }
             Step::Unhook(n, p) => {
@@ -242,6 +270,20 @@ impl State {
                 let node = &mut self.nodes[n];
                 (node.gone, node.ready, node.down, node.raced) = (true, false, false, false);
                 (node.since, node.pods) = (0, Vec::new());
+            }
+            Step::Refuse(policy) => {
+                self.faults.policies -= 1;
+                self.policy = Some(policy);
+            }
+            Step::Relent => self.policy = None,
+            Step::Hang(n) => {
+                self.faults.hangs -= 1;
+                self.nodes[n].hung = true;
+            }
+            Step::LetGo(n) => self.nodes[n].hung = false,
+            Step::Taint(n) => {
+                self.faults.taints -= 1;
+                self.nodes[n].tainted ^= true;
             }
             Step::Thaw(watch) => self.thaw(watch),
             Step::Freeze(watch) => {
@@ -295,6 +337,7 @@ impl State {
     pub(crate) fn terminate(&mut self, n: usize, p: usize) {
         let pod = &mut self.nodes[n].pods[p];
         pod.terminating = true;
+        pod.left.get_or_insert(0);
         let uid = pod.uid;
         self.outdate(uid);
     }
@@ -320,7 +363,7 @@ impl State {
         match watch {
             Watch::Pods => self.view.pods = Some(nodes.map(|node| node.pods.clone()).collect()),
             Watch::Nodes => {
-                self.view.nodes = Some(nodes.map(|node| (node.ready, node.since)).collect());
+                self.view.nodes = Some(nodes.map(Node::seen).collect());
             }
             Watch::Set => self.view.set = Some(self.set),
         }

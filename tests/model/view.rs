@@ -8,8 +8,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use yurt_ds::core::in_place::{Container, InPlace, Shape, Succession, Successions, Update};
 use yurt_ds::core::{
-    Behind, Exit, Fleet, Labels, Node, NodeName, OtaCondition, Pod, PodRef, PodRevision, Preparing,
-    Readiness, Record, Revision, RevisionState, RollingUpdateType, Targeting, Trouble,
+    Behind, Exit, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodRef, PodRevision,
+    Preparing, Readiness, Record, Revision, RevisionState, RollingUpdateType, Targeting, Trouble,
 };
 
 use super::rules::Rules;
@@ -91,7 +91,7 @@ impl State {
             replaces: revisions.count() > 1,
             earlier: None,
             evictions: self.evictions(rules),
-            refusals: Default::default(),
+            refusals: self.refusals(),
             successions: successions(&set, rules),
             way_back: self.way_back(&set, rules),
             record: record_of(&self.sheet),
@@ -107,7 +107,7 @@ impl State {
     fn node(&self, position: usize, rules: &Rules) -> Node {
         let node = &self.nodes[position];
         let seen = self.view.nodes.as_ref().map(|nodes| nodes[position]);
-        let (ready, since) = seen.unwrap_or((node.ready, node.since));
+        let seen = seen.unwrap_or_else(|| node.seen());
         let pods = self.view.pods.as_ref().map(|nodes| &nodes[position]);
         Node {
             name: format!("n{position}").into(),
@@ -116,11 +116,16 @@ impl State {
                 .collect::<Labels>(),
             hold: None,
             window: None,
-            targeting: Targeting::Run,
-            readiness: match ready {
-                true => Readiness::Ready { since: at(since) },
+            targeting: match seen.tainted {
+                true => Targeting::Keep,
+                false => Targeting::Run,
+            },
+            readiness: match seen.ready {
+                true => Readiness::Ready {
+                    since: at(seen.since),
+                },
                 false => Readiness::NotReady {
-                    since: Some(at(since)),
+                    since: Some(at(seen.since)),
                 },
             },
             pods: pods
@@ -145,7 +150,12 @@ impl State {
             revision: revision_of(pod.template, &set),
             number: set.numbers[usize::from(pod.template)].into(),
             terminating: pod.terminating,
-            leaving: None,
+            leaving: pod.left.map(|left| {
+                Box::new(Leaving {
+                    ends: at(left),
+                    grace: Duration::ZERO,
+                })
+            }),
             ready_since: pod.ready_since.map(at),
             unready_since: None,
             started: pod.started.map(at),

@@ -7,7 +7,7 @@
 //! ```
 
 use yurt_ds::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
-use yurt_ds::core::{Action, Record};
+use yurt_ds::core::{Action, Record, RefusedWrite};
 
 use super::rules::Rules;
 use super::state::{Pod, Sheet, State, Template, Write};
@@ -65,6 +65,25 @@ impl Pending {
             _ => None,
         };
         [&mut self.uid].into_iter().chain(heir)
+    }
+
+    /// The kind of write.
+    pub(crate) fn is(&self) -> RefusedWrite {
+        match self.deed {
+            Deed::Delete { evicts: false, .. } => RefusedWrite::Delete,
+            Deed::Delete { evicts: true, .. } => RefusedWrite::Evict,
+            Deed::HandOver => RefusedWrite::HandOver,
+            Deed::Make(_) => RefusedWrite::Create,
+            Deed::Renew(..) => RefusedWrite::Renew,
+            Deed::Mark(true) => RefusedWrite::Mark,
+            Deed::Mark(false) => RefusedWrite::Unmark,
+            Deed::Ask(_) | Deed::Tell(..) | Deed::Withdraw { .. } => RefusedWrite::Tell,
+        }
+    }
+
+    /// The pod that it is about, if that is there already.
+    pub(crate) fn about(&self) -> Option<u8> {
+        (self.is() != RefusedWrite::Create).then_some(self.uid)
     }
 
     /// That pod of its node changed, or (`None`) pods came or went.
@@ -164,6 +183,11 @@ impl State {
         let Some((n, p)) = self.place(write.uid) else {
             return;
         };
+        if self.is_refused(write.node, write.is()) {
+            self.note_denied(write);
+            self.view.overlay.retain(|(uid, ..)| *uid != write.uid);
+            return;
+        }
         let evicts = matches!(write.deed, Deed::Delete { evicts: true, .. });
         if evicts && !self.allows_eviction(n, p, rules) {
             self.note_refused(write.uid);
@@ -176,6 +200,7 @@ impl State {
             laid.for_each(|(_, _, doubt)| *doubt = true);
             return;
         }
+        self.note_accepted(write);
         let pod = &mut self.nodes[n].pods[p];
         match write.deed {
             Deed::Delete { heir, evicts } => {
