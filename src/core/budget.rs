@@ -89,7 +89,7 @@ impl Budget {
                 Class::InProgress(_) | Class::Kept(_) | Class::Preparing { settling: None, .. } => {
                     glance.is_doubled(position)
                 }
-                Class::Repelled => glance.is_paired(position),
+                Class::Repelled | Class::NotTargeted => glance.is_paired(position),
                 _ => false,
             });
             match class {

@@ -95,8 +95,11 @@ impl Draft<'_> {
                     });
                     pair.actions(node, leaves, self.fleet.in_order)
                 }
-                Class::Repelled if self.glance.is_paired(position) => {
-                    self.verdicts[position] = Verdict::InProgress(Progress::SurgeLeaving);
+                Class::Repelled | Class::NotTargeted if self.glance.is_paired(position) => {
+                    let parting = surge::Parting::of(node, terms);
+                    let progress =
+                        parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
+                    self.verdicts[position] = Verdict::InProgress(progress);
                     surge::leave(node, terms)
                 }
                 Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),

@@ -519,6 +519,40 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
 }
 
+/// A taint came after the native controller had made its own pod beside ours.
+#[test]
+fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
+    use PodRevision::{Current, Outdated};
+    let waits = || Node {
+        name: "n2".into(),
+        ..node([pod("waits", Outdated, 500)])
+    };
+    let tainted = |pods: Vec<Pod>| Node {
+        targeting: Targeting::Keep,
+        ..node(pods)
+    };
+    let plan = |pods: Vec<Pod>| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![tainted(pods), waits()])
+        };
+        decide(&surging(1), &fleet, now())
+    };
+    let third = Pod {
+        ready_since: None,
+        ..pod("third", Current, 5)
+    };
+    let two = plan(vec![made("new", Current, 50), third]);
+    let new = reference(&made("new", Current, 50));
+    assert_eq!(two.actions, [Action::HandOver(new.clone())]);
+    let leaves = Verdict::InProgress(Progress::SurgeLeaving);
+    assert_eq!(two.verdicts, [leaves, Verdict::Budget { broken: false }]);
+    let alone = plan(vec![made("new", Current, 50)]);
+    let starts = Verdict::InProgress(Progress::SurgeStarting);
+    assert_eq!(alone.verdicts, [Verdict::NotTargeted, starts]);
+    assert!(alone.actions.contains(&Action::HandOver(new)));
+}
+
 #[test]
 fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
     use PodRevision::{Current, Outdated};
