@@ -151,6 +151,11 @@ impl Cluster {
         }
     }
 
+    /// From now on a watch can be resumed over so many events of each kind only: what is remembered costs memory.
+    pub(crate) fn remember(&self, events: usize) {
+        lock(&self.server.store).remember(events);
+    }
+
     /// All objects of a kind, as a list would show them.
     pub(crate) fn objects(&self, storage: Storage) -> Vec<Value> {
         let store = lock(&self.server.store);

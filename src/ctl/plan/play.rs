@@ -40,6 +40,8 @@ use crate::sim::world::{Setup, World, start_controller};
 /// One seed for all plans: the same fleet gives the same plan. No other cluster of ours has it, so that what is made for a plan
 /// gets no UID that a copied object has.
 const SEED: u64 = 0x706c_616e;
+/// Every watcher is in this process and reads at once: few events have to be kept for one that starts again.
+const HISTORY: usize = 256;
 /// The native controller answers a change within this time.
 const SETTLING: Duration = Duration::from_secs(60);
 /// A burst of changes is over after this long.
@@ -114,6 +116,7 @@ pub(super) async fn play(
         },
         controller: false,
     });
+    world.cluster.remember(HISTORY);
     question.fleet.restore(&world.cluster);
     let (online, offline) = (&mut question.fleet.online, &mut question.fleet.offline);
     world.kubelets.adopt(std::mem::take(online), true).await?;

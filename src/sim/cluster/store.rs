@@ -240,6 +240,15 @@ struct Collection {
 }
 
 impl Collection {
+    /// Forgets the oldest events, so that this many are left.
+    fn forget_events(&mut self, left: usize) {
+        while self.log.len() > left {
+            if let Some(old) = self.log.pop_front() {
+                self.floor = old.object.version;
+            }
+        }
+    }
+
     fn forget(&mut self, id: u64) {
         let Some(watcher) = self.watchers.remove(&id) else {
             return;
@@ -397,10 +406,14 @@ impl Store {
         let event = Arc::new(event);
         collection.tell(&event);
         collection.log.push_back(event);
-        while collection.log.len() > self.history {
-            if let Some(old) = collection.log.pop_front() {
-                collection.floor = old.object.version;
-            }
+        collection.forget_events(self.history);
+    }
+
+    /// Keeps so many events of each kind from now on.
+    pub(crate) fn remember(&mut self, history: usize) {
+        self.history = history;
+        for collection in self.collections.values_mut() {
+            collection.forget_events(history);
         }
     }
 
