@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The engine is the controller itself, on an embedded cluster that begins as the live one is now. What is simulated is
-//! what the engine does not decide: how long pods take, which is measured on the present ones.
+//! what the engine does not decide: how long pods take, which is measured on the present ones, node by node.
 
 mod change;
 mod fleet;
@@ -40,7 +40,7 @@ use crate::index::Index;
 use change::Change;
 use fleet::Fleet;
 use live::Live;
-use measure::Pace;
+use measure::Measured;
 use play::{Played, Progressed, Question};
 use row::PlanRow;
 
@@ -67,21 +67,24 @@ pub(super) async fn plan(
         return Err(Trouble::new(Code::Failed, text));
     }
     let mut fleet = Fleet::of(&live, &change)?;
-    if strategy(&fleet)?.disruption == Disruption::Evict {
+    let strategy = strategy(&fleet)?;
+    if strategy.disruption == Disruption::Evict {
         fleet.guarded_by(live::budgets(access, &key).await?);
     }
     let mut template = live.template().clone();
     change.to_template(&mut template)?;
     let revisions = (live.current.to_string(), live.revision_of(&template));
-    let pace = Pace::of(&live.pods, &template, args.ends_in);
+    let measured = Measured::of(&live.pods, &template, args.ends_in, width(&strategy, &live));
+    let pace = measured.pace();
     let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
     let question = Question {
         key,
         selector: live.selector.clone(),
-        broken: pace.broken(&live.pods, live.at),
+        broken: measured.broken(&live.pods, live.at),
         fleet,
-        pace,
+        measured,
         breaks: args.break_,
+        min_ready: strategy.min_ready,
         begins: live.at,
         horizon: live.at.saturating_add(horizon).unwrap_or(Timestamp::MAX),
     };
@@ -115,6 +118,13 @@ fn strategy(fleet: &Fleet) -> Result<Strategy, Trouble> {
             "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",
         )),
     }
+}
+
+/// How many nodes are under way at once, as long as nothing but the budget holds them back.
+fn width(strategy: &Strategy, live: &Live) -> usize {
+    let shares = [strategy.max_unavailable, strategy.max_surge];
+    let widths = shares.map(|share| share.resolve(live.pods.len()));
+    widths.into_iter().max().unwrap_or(1)
 }
 
 /// Plays on a thread of its own, where time is virtual; tells a terminal how far it is.

@@ -116,7 +116,9 @@ impl Log {
             && !was_ready
             && let Some(step) = position.and_then(|at| self.steps.get_mut(*at))
         {
-            step.ready = step.ready.or(Some(now));
+            // One that is changed in place is Ready with its old containers for a while.
+            let first = step.ready.filter(|_| step.manner != Manner::InPlace);
+            step.ready = first.or(Some(now));
         }
         let changed = |before: &Seen| {
             (before.going, before.ready, &before.hash) != (after.going, after.ready, &after.hash)

@@ -1,6 +1,10 @@
-//! How long the present pods took to start, and how long they may take to end.
+//! How long the present pods took to start, or to be changed in place, and how long they may take to end.
+//!
+//! Times on the wire are whole seconds. A difference of two of them is right on average and off by up to a second each time,
+//! so what is played keeps their mean, and as much of their spread as whole seconds do not explain. Pods that were made in a
+//! crowd waited for one another: of those that a plan does not make again, the least crowded ones are measured.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -8,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::slim::Pod;
+use crate::sim::kubelet::NodeSpec;
 
 /// A pod that became Ready later than this after its container started was not slow: its node was away meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(600);
@@ -17,12 +22,17 @@ const ASSUMED: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(60);
 /// `terminationGracePeriodSeconds` where a template says nothing (Kubernetes).
 const GRACE: u64 = 30;
+/// At least so many pods are measured, however crowded they were, and one in so many of the fleet.
+const LEAST: usize = 10;
+const ONE_IN: usize = 20;
+/// How much the difference of two times varies because both are cut to whole seconds (two twelfths, in seconds²).
+const CUT: f64 = 1.0 / 6.0;
 
-/// How long pods take.
+/// What a plan tells of how long pods take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pace {
-    /// From its creation until a pod is Ready, in the middle; seconds.
+    /// From its creation until a pod is Ready, on average; seconds.
     pub(super) start_seconds: u64,
     /// Nine of ten are quicker than that; seconds.
     pub(super) slow_start_seconds: u64,
@@ -30,40 +40,65 @@ pub(super) struct Pace {
     pub(super) measured_pods: usize,
     /// From its deletion until it is gone; seconds.
     pub(super) end_seconds: u64,
+    /// From the change until a pod that is updated in place is Ready, on average; seconds, `null` when none was measured.
+    pub(super) in_place_seconds: Option<u64>,
 }
 
-impl Pace {
-    /// The pace of the present pods; `ends` is how long they take to end, where somebody knows.
-    pub(super) fn of(pods: &[Pod], template: &Value, ends: Option<Duration>) -> Self {
-        let mut starts: Vec<Duration> = pods.iter().filter_map(start_of).collect();
-        starts.sort();
-        let rank = |percent: usize| starts.get((starts.len() * percent).div_ceil(100).max(1) - 1);
+/// How long every node takes.
+#[derive(Debug)]
+pub(super) struct Measured {
+    starts: Times,
+    changes: Times,
+    end: Duration,
+}
+
+impl Measured {
+    /// Measures the present pods, for a plan in which about `width` are under way at once; `ends` is how long they take to
+    /// end, where somebody knows.
+    pub(super) fn of(pods: &[Pod], template: &Value, ends: Option<Duration>, width: usize) -> Self {
         let grace = template["spec"]["terminationGracePeriodSeconds"].as_u64();
-        let start = rank(50)
-            .copied()
-            .unwrap_or(ASSUMED)
-            .max(Duration::from_secs(1));
         Self {
-            start_seconds: start.as_secs(),
-            slow_start_seconds: rank(90).copied().unwrap_or(start).max(start).as_secs(),
-            measured_pods: starts.len(),
-            end_seconds: ends.map_or(grace.unwrap_or(GRACE), |ends| ends.as_secs()),
+            starts: Times::of(pods.iter().filter_map(start_of).collect(), width),
+            changes: Times::of(pods.iter().filter_map(change_of).collect(), width),
+            end: ends.unwrap_or(Duration::from_secs(grace.unwrap_or(GRACE))),
         }
     }
 
-    /// From creation to Ready.
+    /// What a plan tells of it.
+    pub(super) fn pace(&self) -> Pace {
+        let starts = self.starts();
+        Pace {
+            start_seconds: rounded(self.start()),
+            slow_start_seconds: rounded(starts.slow().unwrap_or(ASSUMED).max(self.start())),
+            measured_pods: starts.all.len(),
+            end_seconds: rounded(self.end),
+            in_place_seconds: self.changes.mean().map(rounded),
+        }
+    }
+
+    /// From creation to Ready, on average.
     pub(super) fn start(&self) -> Duration {
-        Duration::from_secs(self.start_seconds)
+        self.starts().mean().unwrap_or(ASSUMED)
     }
 
     /// From deletion to the end.
     pub(super) fn end(&self) -> Duration {
-        Duration::from_secs(self.end_seconds)
+        self.end
+    }
+
+    /// Tells every node how long its pod takes: as the present one, if that was measured, or else as the measured ones in
+    /// turn.
+    pub(super) fn tell(&self, nodes: &mut [NodeSpec]) {
+        let (mut starts, mut changes) = (self.starts().in_turn(), self.changes.in_turn());
+        for node in nodes {
+            node.start = starts(&node.name);
+            node.change = changes(&node.name);
+        }
     }
 
     /// UIDs of the pods that do not become Ready by themselves.
     pub(super) fn broken(&self, pods: &[Pod], now: Timestamp) -> BTreeSet<String> {
-        let patience = LATE + Duration::from_secs(2 * self.slow_start_seconds);
+        let patience = LATE + 2 * self.starts().slow().unwrap_or(ASSUMED);
         let is_broken = |pod: &&Pod| {
             let age = pod.metadata.creation_timestamp.as_ref();
             let age = age.map(|created| now.duration_since(created.0).unsigned_abs());
@@ -72,6 +107,111 @@ impl Pace {
         let broken = pods.iter().filter(is_broken);
         broken.filter_map(|pod| pod.metadata.uid.clone()).collect()
     }
+
+    /// Where every pod was changed in place since, that is the nearest to a start that there is.
+    fn starts(&self) -> &Times {
+        match self.starts.all.is_empty() {
+            true => &self.changes,
+            false => &self.starts,
+        }
+    }
+}
+
+/// To whole seconds, the nearest.
+pub(super) fn rounded(time: Duration) -> u64 {
+    (time + Duration::from_millis(500)).as_secs()
+}
+
+/// Something that was seen to begin and to end on a node.
+struct Seen {
+    node: String,
+    began: Timestamp,
+    ended: Timestamp,
+}
+
+impl Seen {
+    fn seconds(&self) -> f64 {
+        self.ended.duration_since(self.began).as_secs_f64()
+    }
+}
+
+/// How long something took, by node.
+#[derive(Debug, Default)]
+struct Times {
+    by_node: BTreeMap<String, Duration>,
+    /// The same, in the order of the nodes.
+    all: Vec<Duration>,
+}
+
+impl Times {
+    /// Of what was seen in a crowd of up to `width`, or else in the smallest ones.
+    fn of(seen: Vec<Seen>, width: usize) -> Self {
+        let least = LEAST.max(seen.len() / ONE_IN);
+        let mut crowds: Vec<(usize, Seen)> = crowds(&seen).into_iter().zip(seen).collect();
+        crowds.sort_by(|(a, one), (b, other)| (a, &one.node).cmp(&(b, &other.node)));
+        let quiet = crowds.partition_point(|(crowd, _)| *crowd < width);
+        crowds.truncate(quiet.max(least));
+        let seconds: Vec<f64> = crowds.iter().map(|(_, seen)| seen.seconds()).collect();
+        let times = uncut(&seconds).into_iter();
+        let by_node: BTreeMap<String, Duration> = crowds
+            .into_iter()
+            .map(|(_, seen)| seen.node)
+            .zip(times)
+            .collect();
+        let all = by_node.values().copied().collect();
+        Self { by_node, all }
+    }
+
+    fn mean(&self) -> Option<Duration> {
+        let count = u32::try_from(self.all.len()).ok()?;
+        self.all.iter().sum::<Duration>().checked_div(count)
+    }
+
+    /// Nine of ten are quicker.
+    fn slow(&self) -> Option<Duration> {
+        let mut sorted = self.all.clone();
+        sorted.sort();
+        let rank = (sorted.len() * 9).div_ceil(10).max(1) - 1;
+        sorted.get(rank).copied()
+    }
+
+    /// A time for each node that is named; equal names in equal order get equal times.
+    fn in_turn(&self) -> impl FnMut(&str) -> Option<Duration> {
+        let mut others = self.all.iter().cycle();
+        move |node| {
+            let own = self.by_node.get(node);
+            own.or_else(|| others.next()).copied()
+        }
+    }
+}
+
+/// How many others had begun and not ended when each one began.
+fn crowds(seen: &[Seen]) -> Vec<usize> {
+    let sorted = |time: fn(&Seen) -> Timestamp| {
+        let mut times: Vec<Timestamp> = seen.iter().map(time).collect();
+        times.sort();
+        times
+    };
+    let (began, ended) = (sorted(|one| one.began), sorted(|one| one.ended));
+    let crowd = |one: &Seen| {
+        let begun = began.partition_point(|time| *time <= one.began);
+        let over = ended.partition_point(|time| *time < one.began);
+        (begun - over).saturating_sub(1)
+    };
+    seen.iter().map(crowd).collect()
+}
+
+/// The times behind differences of whole seconds: with the same mean, and without the spread that comes from cutting.
+fn uncut(seconds: &[f64]) -> Vec<Duration> {
+    let count = seconds.len() as f64;
+    let mean = seconds.iter().sum::<f64>() / count;
+    let spread = seconds.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / count;
+    let share = match spread > CUT {
+        true => ((spread - CUT) / spread).sqrt(),
+        false => 0.0,
+    };
+    let time = |one: &f64| Duration::from_secs_f64((mean + (one - mean) * share).max(0.0));
+    seconds.iter().map(time).collect()
 }
 
 /// Whether a container failed, or waits for something else than its beginning.
@@ -84,23 +224,52 @@ fn is_in_trouble(pod: &Pod) -> bool {
 }
 
 /// From creation to Ready, of a pod that was not interrupted on the way.
-fn start_of(pod: &Pod) -> Option<Duration> {
+fn start_of(pod: &Pod) -> Option<Seen> {
+    let ready = ready_since(pod)?;
+    let created = pod.metadata.creation_timestamp.as_ref()?.0;
+    let statuses = &pod.status.container_statuses;
+    if pod.in_place().is_some() || statuses.iter().any(|one| one.restart_count > 0) {
+        return None;
+    }
+    let ran = ran_since(pod).unwrap_or(created);
+    let prompt = ready.duration_since(ran).unsigned_abs() <= READY_WITHIN;
+    seen(pod, created, ready).filter(|_| prompt)
+}
+
+/// From its last change in place to Ready, of a pod that was not interrupted since.
+fn change_of(pod: &Pod) -> Option<Seen> {
+    let ready = ready_since(pod)?;
+    let state = pod.in_place()?;
+    let mut statuses = pod.status.container_statuses.iter();
+    let interrupted = statuses.any(|one| {
+        let restarts = u32::try_from(one.restart_count).unwrap_or(u32::MAX);
+        state.own_restarts(&one.name, restarts) > 0
+    });
+    let ran = ran_since(pod)?;
+    let prompt = ready <= ran || ready.duration_since(ran).unsigned_abs() <= READY_WITHIN;
+    seen(pod, state.update_timestamp.0, ran.max(ready)).filter(|_| prompt && !interrupted)
+}
+
+fn seen(pod: &Pod, began: Timestamp, ended: Timestamp) -> Option<Seen> {
+    let node = pod.spec.node_name.clone()?;
+    (ended >= began).then_some(Seen { node, began, ended })
+}
+
+/// Since when it is Ready.
+fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let ready = pod
         .condition("Ready")
         .filter(|ready| ready.status == "True")?;
-    let ready = ready.last_transition_time.as_ref()?.0;
-    let created = pod.metadata.creation_timestamp.as_ref()?.0;
-    let statuses = &pod.status.container_statuses;
-    if ready < created || statuses.iter().any(|one| one.restart_count > 0) {
-        return None;
-    }
-    let ran = statuses.iter().filter_map(|one| {
+    ready.last_transition_time.as_ref().map(|time| time.0)
+}
+
+/// Since when all its containers run.
+fn ran_since(pod: &Pod) -> Option<Timestamp> {
+    let started = pod.status.container_statuses.iter().filter_map(|one| {
         let at = one.state["running"]["startedAt"].as_str()?;
         at.parse::<Timestamp>().ok()
     });
-    let ran = ran.max().unwrap_or(created);
-    let prompt = ready.duration_since(ran).unsigned_abs() <= READY_WITHIN;
-    prompt.then(|| ready.duration_since(created).unsigned_abs())
+    started.max()
 }
 
 #[cfg(test)]
@@ -108,56 +277,129 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::core::names::IN_PLACE_STATE;
 
-    fn pod(seconds: i64, restarts: i64, started: i64) -> Pod {
-        let at = |seconds: i64| Timestamp::from_second(seconds).unwrap().to_string();
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    /// One on `node` that was created at `created`, became Ready at `ready`, and whose container started at `started`.
+    fn pod(node: &str, created: i64, ready: i64, restarts: i64, started: i64) -> Pod {
+        let at = |seconds: i64| at(seconds).to_string();
         serde_json::from_value(json!({
-            "metadata": { "uid": format!("u{seconds}"), "creationTimestamp": at(0) },
+            "metadata": { "uid": format!("u-{node}"), "creationTimestamp": at(created) },
+            "spec": { "nodeName": node },
             "status": {
-                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": at(seconds) }],
-                "containerStatuses": [{ "restartCount": restarts, "state": { "running": { "startedAt": at(started) } } }],
+                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": at(ready) }],
+                "containerStatuses": [{ "name": "c", "restartCount": restarts, "state": { "running": { "startedAt": at(started) } } }],
             },
         }))
         .unwrap()
     }
 
+    fn measured(pods: &[Pod], width: usize) -> Measured {
+        Measured::of(pods, &json!({}), None, width)
+    }
+
+    fn told(measured: &Measured, nodes: &[&str]) -> Vec<NodeSpec> {
+        let mut nodes: Vec<NodeSpec> = nodes.iter().map(|name| NodeSpec::named(*name)).collect();
+        measured.tell(&mut nodes);
+        nodes
+    }
+
     #[test]
     fn starts_are_measured_where_nothing_interrupted_them() {
-        let mut pods: Vec<Pod> = (1..=10).map(|seconds| pod(seconds, 0, 0)).collect();
-        pods.push(pod(500, 3, 499)); // restarted
-        pods.push(pod(86_400, 0, 2)); // its node returned after a day
-        let pace = Pace::of(&pods, &json!({}), None);
-        assert_eq!(
-            pace,
-            Pace {
-                start_seconds: 5,
-                slow_start_seconds: 9,
-                measured_pods: 10,
-                end_seconds: 30
-            }
-        );
+        let mut pods: Vec<Pod> = (1..=11)
+            .map(|seconds| pod(&format!("n{seconds}"), 0, seconds, 0, 0))
+            .collect();
+        pods.push(pod("restarted", 0, 500, 3, 499));
+        pods.push(pod("returned after a day", 0, 86_400, 0, 2));
+        let pace = Pace {
+            start_seconds: 6,
+            slow_start_seconds: 10,
+            measured_pods: 11,
+            end_seconds: 30,
+            in_place_seconds: None,
+        };
+        assert_eq!(measured(&pods, 11).pace(), pace);
     }
 
     #[test]
     fn without_pods_a_start_is_assumed() {
         let template = json!({ "spec": { "terminationGracePeriodSeconds": 5 } });
-        let pace = Pace::of(&[], &template, None);
+        let pace = |ends| Measured::of(&[], &template, ends, 1).pace();
+        let assumed = pace(None);
         assert_eq!(
-            (pace.start_seconds, pace.measured_pods, pace.end_seconds),
+            (
+                assumed.start_seconds,
+                assumed.measured_pods,
+                assumed.end_seconds
+            ),
             (10, 0, 5)
         );
-        let ends = Some(Duration::from_secs(1));
-        assert_eq!(Pace::of(&[], &template, ends).end_seconds, 1);
+        assert_eq!(pace(Some(Duration::from_secs(1))).end_seconds, 1);
+        let nodes = told(&Measured::of(&[], &template, None, 1), &["n1"]);
+        assert_eq!(nodes[0].start, None);
+    }
+
+    #[test]
+    fn every_node_takes_what_its_pod_took_and_new_ones_what_the_others_do() {
+        let pods = [pod("quick", 0, 2, 0, 0), pod("slow", 100, 120, 0, 100)];
+        let nodes = told(&measured(&pods, 1), &["new", "newer", "quick", "slow"]);
+        let starts: Vec<u64> = nodes
+            .iter()
+            .map(|node| rounded(node.start.unwrap()))
+            .collect();
+        assert_eq!(starts, [2, 20, 2, 20]);
+    }
+
+    #[test]
+    fn what_cutting_to_whole_seconds_adds_is_taken_out() {
+        let same = [Duration::from_secs_f64(1.2); 5];
+        assert_eq!(uncut(&[1.0, 1.0, 2.0, 1.0, 1.0]), same);
+        let kept = uncut(&[0.0, 10.0]);
+        assert!(kept[0] < Duration::from_millis(50) && kept[1] > Duration::from_millis(9_950));
+    }
+
+    #[test]
+    fn pods_that_waited_in_a_crowd_are_measured_when_there_are_no_others() {
+        let crowd = (0..300).map(|number| pod(&format!("c{number}"), 0, 20, 0, 19));
+        let alone = (0..20).map(|number| {
+            let made = 1_000 + 10 * number;
+            pod(&format!("a{number}"), made, made + 3, 0, made + 3)
+        });
+        let pods: Vec<Pod> = crowd.chain(alone).collect();
+        assert_eq!(measured(&pods, 5).pace().start_seconds, 3);
+        assert_eq!(measured(&pods[..300], 5).pace().start_seconds, 20);
+        let all = measured(&pods, 400).pace();
+        assert_eq!((all.start_seconds, all.measured_pods), (19, 320));
+    }
+
+    #[test]
+    fn a_change_in_place_is_measured_from_its_request_to_the_new_container() {
+        let mut changed = pod("n1", 0, 2, 1, 1_007);
+        let state = json!({
+            "revision": "b",
+            "updateTimestamp": at(1_000),
+            "lastContainerStatuses": { "c": { "imageID": "id", "restartCount": 0 } },
+        });
+        let annotation = (IN_PLACE_STATE.to_owned(), state.to_string());
+        changed.metadata.annotations = Some([annotation].into());
+        let measured = measured(&[changed], 1);
+        assert_eq!(measured.pace().in_place_seconds, Some(7));
+        assert_eq!(
+            told(&measured, &["n1"])[0].change,
+            Some(Duration::from_secs(7))
+        );
     }
 
     #[test]
     fn what_should_have_started_long_ago_is_broken() {
-        let mut late = pod(3, 0, 0);
+        let mut late = pod("n2", 0, 3, 0, 0);
         late.status.conditions.clear();
-        let pods = [pod(3, 0, 0), late];
-        let pace = Pace::of(&pods, &json!({}), None);
-        let at = |second| Timestamp::from_second(second).unwrap();
-        assert_eq!(pace.broken(&pods, at(10)).len(), 0);
-        assert_eq!(pace.broken(&pods, at(1000)).len(), 1);
+        let pods = [pod("n1", 0, 3, 0, 0), late];
+        let measured = measured(&pods, 1);
+        assert_eq!(measured.broken(&pods, at(10)).len(), 0);
+        assert_eq!(measured.broken(&pods, at(1000)).len(), 1);
     }
 }

@@ -22,7 +22,7 @@ use tokio::time::{advance, timeout};
 
 use super::fleet::Fleet;
 use super::log::{Log, Step};
-use super::measure::Pace;
+use super::measure::Measured;
 use crate::api::Pod;
 use crate::client::Role;
 use crate::clock::Clock;
@@ -59,11 +59,13 @@ pub(super) struct Question {
     /// Which pods are its own, as a query for labels.
     pub(super) selector: String,
     pub(super) fleet: Fleet,
-    pub(super) pace: Pace,
+    pub(super) measured: Measured,
     /// UIDs of pods that do not recover by themselves.
     pub(super) broken: BTreeSet<String>,
     /// How many nodes break with the new revision.
     pub(super) breaks: usize,
+    /// How long a pod has to be Ready to be available.
+    pub(super) min_ready: Duration,
     /// When it begins, and when nobody looks any more.
     pub(super) begins: Timestamp,
     pub(super) horizon: Timestamp,
@@ -76,6 +78,10 @@ pub(super) struct Played {
     pub(super) waits: Vec<Wait>,
     /// Nodes that broke.
     pub(super) broke: Vec<String>,
+    /// When something happened to a pod last.
+    pub(super) last: Option<Timestamp>,
+    /// How long a pod has to be Ready to be available.
+    pub(super) min_ready: Duration,
     /// The last look.
     pub(super) end: Picture,
     /// It was not over when nobody looked any more.
@@ -104,13 +110,13 @@ pub(super) async fn play(
     gone: Arc<AtomicBool>,
 ) -> Result<Played> {
     let clock = Clock::starting_at(question.begins);
-    let pace = question.pace;
+    let measured = &question.measured;
     let world = World::start(Setup {
         clock: clock.clone(),
         seed: SEED,
         kubelets: kubelet::Options {
-            behaviour: behaviour(&pace),
-            terminate: pace.end(),
+            behaviour: behaviour(measured),
+            terminate: measured.end(),
             broken: Arc::new(std::mem::take(&mut question.broken)),
             ..kubelet::Options::default()
         },
@@ -119,6 +125,7 @@ pub(super) async fn play(
     world.cluster.remember(HISTORY);
     question.fleet.restore(&world.cluster);
     let (online, offline) = (&mut question.fleet.online, &mut question.fleet.offline);
+    question.measured.tell(online);
     world.kubelets.adopt(std::mem::take(online), true).await?;
     world.kubelets.adopt(std::mem::take(offline), false).await?;
     let pods: Api<Pod> = Api::namespaced(world.client(), &question.key.namespace);
@@ -152,14 +159,16 @@ pub(super) async fn play(
         steps: player.log.steps,
         waits: player.waits.into_iter().map(|(wait, _)| wait).collect(),
         broke: player.broke,
+        last: player.log.last,
+        min_ready: player.question.min_ready,
         end,
         cut,
     })
 }
 
-fn behaviour(pace: &Pace) -> Behaviour {
+fn behaviour(measured: &Measured) -> Behaviour {
     Behaviour {
-        start: pace.start(),
+        start: measured.start(),
         ..Behaviour::default()
     }
 }
@@ -239,7 +248,7 @@ impl Player {
             let behaviour = Behaviour {
                 kills_node_after: Some(Duration::ZERO),
                 never_ready: true,
-                ..behaviour(&self.question.pace)
+                ..behaviour(&self.question.measured)
             };
             let rule = Rule {
                 image: "*".to_owned(),

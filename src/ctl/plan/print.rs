@@ -95,6 +95,11 @@ fn head(row: &PlanRow) -> String {
 
 fn pace(row: &PlanRow) -> String {
     let pace = &row.pace;
+    let is_in_place = row.steps.iter().all(|step| step.manner == Manner::InPlace);
+    if let Some(seconds) = pace.in_place_seconds.filter(|_| is_in_place) {
+        let seconds = exact(seconds);
+        return format!("An update in place takes {seconds} (measured on the last ones).");
+    }
     let measured = match pace.measured_pods {
         0 => "assumed, as there is no pod to measure".to_owned(),
         pods => format!("measured on {pods} {}", plural(pods, "pod", "pods")),

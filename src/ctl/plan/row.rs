@@ -1,8 +1,10 @@
 //! What a plan says, the same in every form. Field names are a promise to scripts.
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::measure::Pace;
+use super::log::Step;
+use super::measure::{Pace, rounded};
 use super::play::{Played, Wait};
 use crate::core::Verdict;
 use crate::ctl::age;
@@ -17,10 +19,13 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   not exist yet), targeted, replaced, batches, begins, ends, seconds, slowSeconds (were every pod as slow
                   as the slowest tenth), pace, steps, waits, broke (names, with --break), left, phase, message, notes,
                   cut (not over at --horizon)
-  of pace         startSeconds, slowStartSeconds, measuredPods, endSeconds
+  of pace         startSeconds, slowStartSeconds, measuredPods, endSeconds, inPlaceSeconds
   of a step       node, batch, manner (delete, surge or inPlace), begins, ready, seconds (from the beginning)
   of a wait       from, until, phase
   of left         node, verdict, reason, message: every node that does not run the revision at the end";
+
+/// Where nothing becomes Ready, so long without a beginning ends a batch.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// How a pod is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -52,7 +57,7 @@ pub(super) struct PlanRow {
     pub(super) replaced: usize,
     pub(super) batches: usize,
     pub(super) begins: String,
-    /// When the last pod is Ready; `null` when none is replaced.
+    /// When it is over, or else when the last pod is Ready; `null` when none is replaced.
     pub(super) ends: Option<String>,
     pub(super) seconds: u64,
     pub(super) slow_seconds: u64,
@@ -114,31 +119,23 @@ impl PlanRow {
         pace: Pace,
     ) -> Self {
         let end = SetRow::of(&played.end, false);
-        let since = |at: k8s_openapi::jiff::Timestamp| {
-            let span = at.as_second() - played.began.as_second();
-            u64::try_from(span).unwrap_or_default()
+        let since = |at: Timestamp| rounded(at.duration_since(played.began).unsigned_abs());
+        let rows = played.steps.iter().zip(batches(&played.steps));
+        let row = |(step, batch): (&Step, usize)| StepRow {
+            node: step.node.clone(),
+            batch,
+            manner: step.manner,
+            begins: age::instant(step.begins),
+            ready: step.ready.map(age::instant),
+            seconds: since(step.begins),
+            ready_seconds: step.ready.map(since),
         };
-        let mut steps: Vec<StepRow> = Vec::new();
-        for step in &played.steps {
-            let seconds = since(step.begins);
-            let batch = steps.last().map_or(1, |last: &StepRow| {
-                last.batch + usize::from(seconds > last.seconds + 1)
-            });
-            steps.push(StepRow {
-                node: step.node.clone(),
-                batch,
-                manner: step.manner,
-                begins: age::instant(step.begins),
-                ready: step.ready.map(age::instant),
-                seconds,
-                ready_seconds: step.ready.map(since),
-            });
-        }
+        let steps: Vec<StepRow> = rows.map(row).collect();
         let batches = steps.last().map_or(0, |last| last.batch);
-        let last = played.steps.iter().filter_map(|step| step.ready).max();
+        let complete = matches!(played.end.state(), State::Complete(_));
+        let last = over(played, complete);
         let seconds = last.map_or(0, since);
         let slower = pace.slow_start_seconds - pace.start_seconds;
-        let complete = matches!(played.end.state(), State::Complete(_));
         let wait = |wait: &Wait| WaitRow {
             from: age::instant(wait.from),
             until: wait.until.map(age::instant),
@@ -177,6 +174,35 @@ impl PlanRow {
     }
 }
 
+/// The batch of every step, counted from 1. A batch is what begins before the first of it to begin is Ready: where nodes
+/// follow one another as places become free, that is one filling of these places.
+fn batches(steps: &[Step]) -> Vec<usize> {
+    let mut batches = Vec::with_capacity(steps.len());
+    let mut free: Option<Timestamp> = None;
+    let mut batch = 1;
+    for (position, step) in steps.iter().enumerate() {
+        let idle = position > 0 && step.begins.duration_since(steps[position - 1].begins) > PAUSE;
+        if free.map_or(idle, |free| step.begins >= free) {
+            batch += 1;
+            free = None;
+        }
+        free = free.or(step.ready);
+        batches.push(batch);
+    }
+    batches
+}
+
+/// When it is over: when all that is replaced is available, and what it replaced is gone; where it does not come to that,
+/// when the last pod is Ready.
+fn over(played: &Played, complete: bool) -> Option<Timestamp> {
+    let ready = played.steps.iter().filter_map(|step| step.ready).max()?;
+    let available = ready.saturating_add(played.min_ready).unwrap_or(ready);
+    Some(match complete {
+        true => available.max(played.last.unwrap_or(available)),
+        false => ready,
+    })
+}
+
 fn left(played: &Played) -> Vec<LeftRow> {
     let verdicts = played.end.plan.verdicts.iter().enumerate();
     let left =
@@ -196,4 +222,40 @@ fn left(played: &Played) -> Vec<LeftRow> {
 /// How it ends, as `status` would say it then.
 pub(super) fn code(played: &Played) -> Code {
     played.end.state().code(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Batches of steps that begin and are Ready at these seconds.
+    fn of(steps: &[(i64, Option<i64>)]) -> Vec<usize> {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let step = |(begins, ready): &(i64, Option<i64>)| Step {
+            node: String::new(),
+            manner: Manner::Delete,
+            begins: at(*begins),
+            ready: ready.map(at),
+        };
+        batches(&steps.iter().map(step).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_batch_is_one_filling_of_the_places() {
+        let ready = |begins: i64, takes: i64| (begins, Some(begins + takes));
+        let together = [ready(0, 5), ready(0, 9), ready(9, 5), ready(9, 5)];
+        assert_eq!(of(&together), [1, 1, 2, 2]);
+        // Two places; the next one begins as soon as one is free.
+        let sliding = [
+            ready(0, 5),
+            ready(0, 3),
+            ready(3, 4),
+            ready(5, 2),
+            ready(7, 5),
+        ];
+        assert_eq!(of(&sliding), [1, 1, 1, 2, 3]);
+        let apart = [ready(0, 2), ready(60, 2), ready(120, 2)];
+        assert_eq!(of(&apart), [1, 2, 3]);
+        assert_eq!(of(&[(0, None), (0, None), (30, None)]), [1, 1, 2]);
+    }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::api::{nullable, resource};
-use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
+use crate::core::in_place::State;
+use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
 use crate::core::revision::hash_of;
 
 /// What annotations are kept of nodes and pods: those of this family, wherever they come from.
@@ -113,7 +114,7 @@ pub(super) struct PodStatus {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ContainerStatus {
-    name: String,
+    pub(super) name: String,
     image: String,
     #[serde(rename = "imageID")]
     image_id: String,
@@ -135,6 +136,12 @@ impl Pod {
     pub(super) fn is_ready(&self) -> bool {
         self.condition("Ready")
             .is_some_and(|ready| ready.status == "True")
+    }
+
+    /// What it remembers of its last update in place.
+    pub(super) fn in_place(&self) -> Option<State> {
+        let text = self.metadata.annotations.as_ref()?.get(IN_PLACE_STATE)?;
+        serde_json::from_str(text).ok()
     }
 }
 

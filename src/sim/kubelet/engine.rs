@@ -441,6 +441,8 @@ impl Engine {
             images: &mut node.images,
             broken: &self.options.broken,
             terminate: node.spec.terminate.unwrap_or(self.options.terminate),
+            start: node.spec.start,
+            change: node.spec.change,
             now,
             next: &mut next,
         };

@@ -161,6 +161,10 @@ pub(super) struct Host<'a> {
     /// UIDs of pods whose containers are left as they are.
     pub(super) broken: &'a BTreeSet<String>,
     pub(super) terminate: Duration,
+    /// What the node takes to start a container, whatever its behaviour says.
+    pub(super) start: Option<Duration>,
+    /// What it takes to run a changed image, the end of the old one included.
+    pub(super) change: Option<Duration>,
     /// What the node's clock shows.
     pub(super) now: Timestamp,
     pub(super) next: &'a mut Next,
@@ -173,6 +177,13 @@ impl Host<'_> {
 
     fn after(&mut self, delay: Duration, step: Step) {
         self.next.steps.push((delay, step));
+    }
+
+    /// How long a container takes from the end of its pull until it runs.
+    fn start(&self, container: &Container, behaviour: &Behaviour) -> Duration {
+        let change = self.change.filter(|_| container.ran);
+        let change = change.map(|change| change.saturating_sub(self.terminate));
+        change.or(self.start).unwrap_or(behaviour.start)
     }
 }
 
@@ -354,7 +365,8 @@ impl Pod {
         container.life += 1;
         let step = Step::Container(index, container.life, Act::Replaced);
         if container.is_running() {
-            host.after(host.terminate, step);
+            let change = host.change.unwrap_or(Duration::MAX);
+            host.after(host.terminate.min(change), step);
         } else {
             self.pull(index, host);
         }
@@ -424,7 +436,8 @@ impl Pod {
         let life = container.life;
         if host.images.contains(&container.image) && !behaviour.image_error {
             container.pull_error = None;
-            return host.after(behaviour.start, Step::Container(index, life, Act::Start));
+            let start = host.start(container, &behaviour);
+            return host.after(start, Step::Container(index, life, Act::Start));
         }
         if behaviour.pull > Duration::ZERO || self.pull_error(&behaviour).is_some() {
             self.dirty = true;
@@ -469,7 +482,8 @@ impl Pod {
             container.failures = 0;
             set_waiting(container, "ContainerCreating");
         }
-        host.after(behaviour.start, Step::Container(index, life, Act::Start));
+        let start = host.start(container, &behaviour);
+        host.after(start, Step::Container(index, life, Act::Start));
     }
 
     /// Whether a container is told to run a program that its image does not have.
