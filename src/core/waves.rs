@@ -311,7 +311,8 @@ fn allowed(waves: &Waves, wave: usize, default: Share, base: usize) -> usize {
     own.unwrap_or(default).resolve(base)
 }
 
-/// From when to when a node that takes part holds its wave; without an end it still does.
+/// From when to when a node that takes part holds its wave; without an end it still does. One that settles counts as offline
+/// still: it may go again before it is touched, and again.
 fn hold_of(
     strategy: &Strategy,
     node: &Node,
@@ -329,7 +330,7 @@ fn hold_of(
         }
         Class::InProgress(_)
         | Class::Surging(_)
-        | Class::Outdated { .. }
+        | Class::Outdated { settling: None, .. }
         | Class::Preparing { .. } => Some((since, None)),
         _ => None,
     }

@@ -236,8 +236,7 @@ fn after_pause(picture: &Picture) -> String {
         return format!(" Its settings cannot be used, whether paused or not: {invalid}.");
     }
     if picture.strategy.mode == Mode::Ota {
-        return " Under OTA that only stops announcements of newer revisions: owners can still upgrade what was \
-                announced to them."
+        return " Under OTA newer revisions are not announced, and owners are refused until it goes on."
             .to_owned();
     }
     let counts = &picture.plan.counts;
@@ -255,10 +254,18 @@ fn after_pause(picture: &Picture) -> String {
             plural(left, "it is", "they are")
         ),
     };
-    if under_way > 0 {
+    let paired = counts.surging.min(under_way);
+    if under_way > paired {
+        let alone = under_way - paired;
         text.push_str(&format!(
-            " {under_way} {} being updated and will finish.",
-            plural(under_way, "node is", "nodes are")
+            " {alone} {} being updated and will finish.",
+            plural(alone, "node is", "nodes are")
+        ));
+    }
+    if paired > 0 {
+        text.push_str(&format!(
+            " {paired} {} both pods until it goes on.",
+            plural(paired, "node keeps", "nodes keep")
         ));
     }
     text

@@ -93,6 +93,21 @@ fn who_is_offline_keeps_no_wave_from_being_complete() {
 }
 
 #[test]
+fn who_settles_keeps_no_wave_from_being_complete() {
+    let strategy = Strategy {
+        ready_settle: Duration::from_secs(600),
+        ..strategy(vec![wave("canary")])
+    };
+    let nodes = [
+        since(900, pooled("n1", "canary", old(1))),
+        pooled("n2", "canary", current(2).made(0)),
+        pooled("n3", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3"]);
+    assert_eq!(replaced(&strategy, &nodes, 1_500), ["n1", "n3"]);
+}
+
+#[test]
 fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     let strategy = strategy(vec![wave("canary")]);
     // The canary was complete at 110; the other one returned at 500.
