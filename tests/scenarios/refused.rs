@@ -59,6 +59,20 @@ scenarios! {
         Scenario::from(story).since(POLICIES)
     }
 
+    fn rw10_given_a_refused_pod_that_is_tried_again_while_others_have_their_turn_then_it_is_stalled_once_at_the_end(_pace) {
+        let story = fleet(5)
+            .with(Daemon::new().min_ready(10))
+            .deny("delete", 1)
+            .image(NEW)
+            .until_within(replaced(2..=5).and(condition("Stalled", "True", DENIED)), 180)
+            .until(one_event("Warning", "stopped: the API server refuses"))
+            .allow("delete")
+            .until_within(converged(), 60)
+            .until(complete())
+            .expect(one_event("Warning", "stopped: the API server refuses").and(deletions(5)).and(peak(1)));
+        Scenario::from(story).since(POLICIES)
+    }
+
     fn rw02_given_a_policy_that_keeps_all_pods_then_all_are_named_and_they_follow_within_a_minute(pace) {
         let story = fleet(4)
             .deny("delete", 0)

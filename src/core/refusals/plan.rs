@@ -93,6 +93,11 @@ impl<'a> Refusing<'a> {
         self.refused_at(action).is_some()
     }
 
+    /// The node on which `action` was refused before.
+    pub(in crate::core) fn again_on(&self, action: &Action) -> Option<NodeName> {
+        self.refused_at(action).map(|(node, _)| node)
+    }
+
     /// Where those of `actions` were refused that were refused before.
     pub(in crate::core) fn again<'b>(
         &self,

@@ -99,6 +99,20 @@ fn when_nothing_else_is_left_it_is_stalled_and_stays_so_while_it_is_tried_again(
 }
 
 #[test]
+fn while_others_wait_for_the_slot_of_one_that_is_tried_again_it_is_not_stalled() {
+    let mut fleet = refused(three(), &["a"], 100);
+    fleet.nodes[1] = node("b", current(2));
+    let plan = decide(&rolling(1), &fleet, at(120));
+    assert_eq!(deleted(&plan), ["a"]);
+    assert_eq!(words(&plan), ["Refused", "Done", "Budget"]);
+    assert_eq!(plan.phase, Phase::Progressing);
+    refuse(&mut fleet, "a", 120);
+    let plan = decide(&rolling(1), &fleet, at(120));
+    assert_eq!(deleted(&plan), ["c"]);
+    assert_eq!(plan.phase, Phase::Progressing);
+}
+
+#[test]
 fn one_that_succeeds_lets_all_try_that_were_refused_in_the_same_words() {
     let mut fleet = refused(three(), &["a", "b", "c"], 100);
     for instant in [101, 103, 107, 115] {
