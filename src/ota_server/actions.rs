@@ -183,7 +183,14 @@ impl Actions {
             ..DeleteParams::default()
         };
         let request = requests::<api::Pod>(&key.namespace).delete(&key.name, &parameters);
-        match self.live.write(request).await {
+        let mut answer = self.live.write(request).await;
+        if let Err(error) = &answer
+            && error.failure() == Failure::Unreachable
+            && self.is_going(pod).await
+        {
+            answer = Ok(());
+        }
+        match answer {
             Ok(()) => {
                 held.deleted();
                 info!(pod = %key, %target, "Deleted the old pod, as the owner of the node asked");
@@ -197,6 +204,14 @@ impl Actions {
                 Failure::Conflict => text::not_found(key),
                 _ => not_applied(verb, key, "delete pods", &error),
             }),
+        }
+    }
+
+    /// Whether this pod ends or is gone by now, as the API server says.
+    async fn is_going(&self, pod: &Pod) -> bool {
+        match self.live.pod(pod.key()).await {
+            Ok(read) => read.facts().uid != pod.facts().uid || read.facts().deleting,
+            Err(error) => error.failure() == Failure::Gone,
         }
     }
 

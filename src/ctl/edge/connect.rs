@@ -21,8 +21,9 @@ use tokio::time::timeout;
 
 /// The server is on this machine, or a hop away.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
-/// The server may have to ask the cloud first, for which it takes a few seconds at most.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+/// The server may have to ask the cloud first, three times for two seconds, and to wait ten for what an admission webhook says of
+/// the deletion.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 /// A node runs some hundred pods of 6 KB each; this is far beyond.
 const MAX_BODY: usize = 64 << 20;
 

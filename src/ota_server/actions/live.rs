@@ -24,8 +24,11 @@ use crate::index::{Index, SetKey};
 use crate::ota_server::cloud::Cloud;
 use crate::ota_server::pod::{Pod, PodKey};
 
-/// The longest that an owner waits for the API server in each step; the reference has the same.
+/// The longest that an owner waits for the API server to tell what it knows; the reference has the same.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
+/// The longest that an owner waits for a write, after the API server answered all questions: an admission webhook may take ten
+/// seconds by its default, and a write that is given up halfway may still be carried out.
+pub(super) const WRITE_DEADLINE: Duration = Duration::from_secs(10);
 /// Selectors remembered; a node has not that many DaemonSets.
 const SELECTORS: usize = 256;
 
@@ -70,7 +73,7 @@ impl Live {
     /// The pod.
     pub(super) async fn pod(&self, key: &PodKey) -> Result<Pod, CallError> {
         let request = requests::<api::Pod>(&key.namespace).get(&key.name, &GetParams::default());
-        self.call(self.fetch(request)).await
+        self.call(DEADLINE, self.fetch(request)).await
     }
 
     /// Any other object of that namespace.
@@ -79,7 +82,7 @@ impl Live {
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
         let request = requests::<K>(namespace).get(name, &GetParams::default());
-        self.call(self.fetch(request)).await
+        self.call(DEADLINE, self.fetch(request)).await
     }
 
     /// The objects of that namespace with these labels.
@@ -93,7 +96,8 @@ impl Live {
         T: DeserializeOwned + Clone,
     {
         let params = ListParams::default().labels(selector);
-        self.call(self.fetch_list::<T, K>(namespace, params)).await
+        let list = self.fetch_list::<T, K>(namespace, params);
+        self.call(DEADLINE, list).await
     }
 
     /// Sends a write; of the answer only success or failure counts.
@@ -105,7 +109,7 @@ impl Live {
             let request = request.map_err(kube::Error::BuildRequest)?;
             self.client.request_text(request).await.map(drop)
         };
-        self.call(write).await
+        self.call(WRITE_DEADLINE, write).await
     }
 
     /// The pod, its DaemonSet and the revisions; side by side when that is possible.
@@ -160,7 +164,7 @@ impl Live {
                 }
             }
         };
-        self.call(both).await
+        self.call(DEADLINE, both).await
     }
 
     async fn fetch<T: DeserializeOwned>(
@@ -180,8 +184,12 @@ impl Live {
         Ok(self.fetch::<ObjectList<T>>(request).await?.items)
     }
 
-    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
-        let result = within(DEADLINE, call).await;
+    async fn call<T>(
+        &self,
+        deadline: Duration,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, CallError> {
+        let result = within(deadline, call).await;
         self.cloud.note(&result);
         if let Err(error) = &result
             && error.failure() == Failure::Forbidden

@@ -102,10 +102,10 @@ async fn strangers_are_told_apart() {
     )
     .await;
     case("", false, unusable, &["cannot be read", check]).await;
-    case("", true, unusable, &["no whole answer within 10s", check]).await;
+    case("", true, unusable, &["no whole answer within 20s", check]).await;
     let half = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"kind\":";
     case(half, false, unusable, &["cannot be read", check]).await;
-    case(half, true, unusable, &["no whole answer within 10s"]).await;
+    case(half, true, unusable, &["no whole answer within 20s"]).await;
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"kin\r\nzz";
     case(chunked, false, unusable, &["cannot be read"]).await;
     let foreign =

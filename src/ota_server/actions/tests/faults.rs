@@ -50,8 +50,30 @@ async fn a_server_that_freezes_after_the_reads_fails_the_write() {
     let start = Instant::now();
     let answer = world.actions.upgrade(&key, false).await;
     told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
-    assert_eq!(start.elapsed(), live::DEADLINE);
-    assert!(world.actions.setup.cloud.is_lost());
+    assert_eq!(start.elapsed(), live::WRITE_DEADLINE);
+    assert!(
+        !world.actions.setup.cloud.is_lost(),
+        "the pod was read after that"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_takes_its_time_fails_no_upgrade() {
+    let world = World::outdated().await;
+    let key = world.key_on("n1").await;
+    let _slow = world
+        .sim
+        .cluster
+        .faults()
+        .add(|request| match request.verb.as_str() {
+            "delete" if request.user_agent == AGENT => Fault::Delay(Duration::from_secs(9)),
+            _ => Fault::Pass,
+        });
+    let answer = world.actions.upgrade(&key, false).await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.reason),
+        (200, Reason::Started.word())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +211,11 @@ async fn the_answer_to_a_delete_that_is_lost_does_not_lead_to_a_second_one() {
             _ => Fault::Pass,
         });
     let answer = world.actions.upgrade(&key, false).await;
-    told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
+    assert_eq!(
+        (answer.status.as_u16(), answer.reason),
+        (200, Reason::Started.word()),
+        "the pod was read after that"
+    );
     drop(lost);
     told(
         &world.actions.upgrade(&key, false).await,
