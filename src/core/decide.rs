@@ -45,6 +45,24 @@ use look::Look;
 /// `fleet.nodes` is sorted by name and each pod of the DaemonSet stands in exactly one of them. `now` never runs
 /// backwards between calls; if it does, the worst is a later replacement.
 pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
+    let mut plan = attempt(strategy, fleet, now);
+    // Whoever was refused and is tried again has a slot until the answer comes. Then it may be the one of somebody else.
+    if matches!(plan.phase, Phase::Stalled(_))
+        && let Some(refusals) = (fleet.refusals).tried_in_vain(&fleet.nodes, &plan.actions, now)
+    {
+        let fleet = Fleet {
+            refusals,
+            ..fleet.clone()
+        };
+        if attempt(strategy, &fleet, now).phase == Phase::Progressing {
+            plan.phase = Phase::Progressing;
+        }
+    }
+    plan
+}
+
+/// The plan, with the slots of those who were refused in the hands of those who are tried again.
+fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     let mut draft = Draft::new(strategy, fleet, now);
     let revision = match &fleet.revision {
         RevisionState::Behind(behind) => return draft.hold(*behind),

@@ -10,7 +10,7 @@ use crate::core::classify::{Class, later};
 use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, position_of};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
-use crate::core::plan::{Action, Counts, Phase, Plan, Stall, WaveStand};
+use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::refusals::Part;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
@@ -31,7 +31,7 @@ impl Draft<'_> {
         let refusing = &self.gates.refusing;
         let begun = self.actions.iter().filter(|action| action.begins());
         let tried = begun.filter(|action| !refusing.is_again(action)).count();
-        let moving = tried > self.gates.asking.again() || self.others_have_their_turn();
+        let moving = tried > self.gates.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
             let stopped = match self.guard.gate {
@@ -143,26 +143,10 @@ impl Draft<'_> {
         refusing.wake().filter(|_| matters)
     }
 
-    /// Whether somebody who could begin has to wait only because so much was refused within this second, or because whoever was
-    /// refused is tried again: when that is refused, too, the slot is theirs.
-    fn others_have_their_turn(&self) -> bool {
-        let refusing = &self.gates.refusing;
+    /// Whether somebody who could begin has to wait only because so much was refused within this second.
+    fn waits_for_next_second(&self) -> bool {
         let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
-        let takes_a_slot = |action: &Action| {
-            let node = refusing.again_on(action).filter(|_| action.begins());
-            let position = node.and_then(|node| position_of(&self.fleet.nodes, &node).ok());
-            position.is_some_and(|position| {
-                matches!(
-                    self.classes[position],
-                    Class::Outdated {
-                        available: true,
-                        ..
-                    }
-                )
-            })
-        };
-        (refusing.is_full() || self.actions.iter().any(takes_a_slot))
-            && self.verdicts.iter().any(waits)
+        self.gates.refusing.is_full() && self.verdicts.iter().any(waits)
     }
 
     /// Whether somebody waits for a time, or for something else than those whom the API server refuses.

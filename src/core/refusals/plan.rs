@@ -93,11 +93,6 @@ impl<'a> Refusing<'a> {
         self.refused_at(action).is_some()
     }
 
-    /// The node on which `action` was refused before.
-    pub(in crate::core) fn again_on(&self, action: &Action) -> Option<NodeName> {
-        self.refused_at(action).map(|(node, _)| node)
-    }
-
     /// Where those of `actions` were refused that were refused before.
     pub(in crate::core) fn again<'b>(
         &self,
@@ -144,6 +139,31 @@ impl Refusals {
         let refused = self.only(&refusing.again(actions.iter()));
         let (actions, again) = refusing.without_held(actions);
         (actions, again, refused)
+    }
+
+    /// As it would be if whatever may be tried at `now` had just been refused once more; `None` when `actions` try nothing again.
+    /// `nodes` as in a fleet.
+    pub(in crate::core) fn tried_in_vain(
+        &self,
+        nodes: &[Node],
+        actions: &[Action],
+        now: Timestamp,
+    ) -> Option<Self> {
+        if self.by_place.is_empty() {
+            return None;
+        }
+        let refusing = Refusing::of(self, nodes, now);
+        let tried = refusing.again(actions.iter().filter(|action| action.begins()));
+        let mut then = Some(self.clone()).filter(|_| !tried.is_empty())?;
+        for (_, denial) in then
+            .by_place
+            .iter_mut()
+            .filter(|(at, _)| tried.contains(at))
+        {
+            // A second ago: what was refused in this second would hold up the others, too.
+            (denial.asked, denial.times) = (now - SECOND, u32::MAX);
+        }
+        Some(then)
     }
 
     /// The part of it that is about these.
