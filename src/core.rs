@@ -54,6 +54,7 @@ pub mod remedy;
 mod removal;
 pub mod revert;
 pub mod revision;
+pub mod said;
 mod scope;
 pub mod selector;
 pub mod strategy;

@@ -36,6 +36,8 @@ pub use key::SetKey;
 pub(crate) use set::OWN_CONDITIONS;
 pub use set::{Doubt, Overlay, SetRecord, Stir, Write};
 
+pub(crate) use told::was_complete;
+
 use node::NodeRecord;
 
 /// Everything the engine remembers.

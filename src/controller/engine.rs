@@ -37,7 +37,7 @@ use crate::core::{
     Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite,
     Release, Revision, RevisionState, decide, release,
 };
-use crate::index::{SetKey, SetRecord, Stir, Stray, Write};
+use crate::index::{SetKey, SetRecord, Stir, Stray, Write, was_complete};
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
 
@@ -398,10 +398,12 @@ impl Engine {
             Reading::Strategy { strategy, notes } => {
                 let plan = decide(&strategy, &fleet, now);
                 self.parts.metrics.reconciled(began.elapsed());
-                if self.state.leading {
-                    self.parts
-                        .metrics
-                        .record_plan(&key.namespace, &key.name, &plan);
+                if self.state.leading
+                    && let Some(set) = self.parts.feed.index.set(key)
+                {
+                    let phase = plan.standing(was_complete(&set.conditions, &fleet.revision));
+                    let metrics = &self.parts.metrics;
+                    metrics.record_plan(&key.namespace, &key.name, &plan, phase);
                 }
                 let on_revision = strategy.notes_on(&fleet.revision);
                 let notes: Vec<Note> = notes.into_iter().chain(on_revision).collect();

@@ -177,7 +177,7 @@ impl Metrics {
             updated: gauges(
                 r,
                 "updated",
-                "Targeted nodes with an available pod of the current revision",
+                "Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod",
             ),
             charged: gauges(
                 r,
@@ -263,15 +263,14 @@ impl Metrics {
         }
     }
 
-    /// What was decided for a DaemonSet with usable settings.
-    pub fn record_plan(&self, namespace: &str, name: &str, plan: &Plan) {
+    /// What was decided for a DaemonSet with usable settings; `phase` is what its conditions say.
+    pub fn record_plan(&self, namespace: &str, name: &str, plan: &Plan, phase: Phase) {
         let key = daemonset(namespace, name);
         for (word, count) in Verdict::WORDS.into_iter().zip(plan.counts.by_word) {
             self.nodes
                 .get_or_create(&key.nodes(word))
                 .set(number(count));
         }
-        let phase = plan.phase;
         set(
             &self.complete,
             &key,
@@ -295,7 +294,7 @@ impl Metrics {
         set(&self.targeted, &key, number(plan.counts.targeted));
         set(&self.allowed, &key, number(plan.counts.allowed));
         set(&self.unavailable, &key, number(plan.counts.unavailable));
-        set(&self.updated, &key, number(plan.counts.updated));
+        set(&self.updated, &key, number(plan.running()));
         set(&self.charged, &key, number(plan.counts.failures));
         set(&self.reverted, &key, number(plan.counts.reverted));
         for (reason, count) in plan.counts.lacking() {
@@ -560,7 +559,7 @@ mod tests {
     #[test]
     fn a_plan_becomes_one_series_per_verdict_and_ends_with_its_daemonset() {
         let metrics = Metrics::new();
-        metrics.record_plan("shop", "agent", &plan());
+        metrics.record_plan("shop", "agent", &plan(), plan().phase);
         let page = metrics.encode();
         for line in [
             r#"yurt_ds_nodes{namespace="shop",daemonset="agent",verdict="Done"} 7"#,
@@ -590,10 +589,11 @@ mod tests {
                 pause: pause.clone(),
                 ..plan()
             },
+            plan().phase,
         );
         let line = r#"yurt_ds_paused_since_timestamp_seconds{namespace="shop",daemonset="agent"} 1800000000"#;
         assert!(metrics.encode().contains(line));
-        metrics.record_plan("shop", "agent", &plan());
+        metrics.record_plan("shop", "agent", &plan(), plan().phase);
         assert!(!metrics.encode().contains("paused_since_timestamp_seconds{"));
         metrics.record_invalid("shop", "agent");
         let page = metrics.encode();
@@ -601,7 +601,7 @@ mod tests {
         assert!(page.contains(r#"yurt_ds_settings_invalid{namespace="shop",daemonset="agent"} 1"#));
         metrics.forget("shop", "agent");
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
-        metrics.record_plan("shop", "agent", &Plan { pause, ..plan() });
+        metrics.record_plan("shop", "agent", &Plan { pause, ..plan() }, plan().phase);
         metrics.forget_all();
         assert!(!metrics.encode().contains("agent"), "{}", metrics.encode());
     }
@@ -648,7 +648,7 @@ mod tests {
     #[test]
     fn a_name_with_quotes_and_line_breaks_cannot_forge_a_series() {
         let metrics = Metrics::new();
-        metrics.record_plan("a", "x\"} 1\nyurt_ds_leader 1\n#", &plan());
+        metrics.record_plan("a", "x\"} 1\nyurt_ds_leader 1\n#", &plan(), plan().phase);
         assert!(
             !metrics
                 .encode()

@@ -9,53 +9,26 @@ mod paused;
 pub(super) mod refused;
 mod reverted;
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
-use self::guarded::{is_stopped, same_stall, sheet, stopped_words, ways_on};
-use self::reverted::{reversal, reversal_words};
+use self::guarded::{is_stopped, same_stall, sheet};
+use self::reverted::reversal;
 use super::apply::on_the_wire;
 use crate::api::Condition;
 use crate::client::conditions::removal;
 use crate::core::instant;
-use crate::core::lifecycle::HOOK_PATIENCE;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::remedy::way_on;
+use crate::core::said::{About, BLOCKED, Said, UNDER_WAY, WAVE_NOT_OPEN};
 use crate::core::words::named;
 use crate::core::{
-    Behind, Fleet, Guarded, Invalid, NodeName, PauseRecord, Phase, Plan, PreDelete, Reading,
-    Refusals, Release, RevisionState, Stall, Verdict,
+    Fleet, Invalid, NodeName, PauseRecord, Phase, Plan, Reading, Refusals, Release, RevisionState,
+    Stall,
 };
-use crate::index::{OWN_CONDITIONS, SetRecord};
+use crate::index::{OWN_CONDITIONS, SetRecord, was_complete};
 use k8s_openapi::jiff::Timestamp;
-
-/// Reason while nothing moves before a wave opens.
-const WAVE_NOT_OPEN: &str = "WaveNotOpen";
-
-/// Reason while a disruption budget lets no pod go.
-const BLOCKED: &str = "BlockedByPDB";
-
-/// Reason while it waits for the native controller.
-const NATIVE_BEHIND: &str = "NativeControllerBehind";
-
-/// Reasons of a rollout that has begun and goes on, or will by itself.
-const UNDER_WAY: [&str; 8] = [
-    PROGRESSING,
-    "Inconclusive",
-    "OutOfWindow",
-    "PullPending",
-    BLOCKED,
-    WAVE_NOT_OPEN,
-    NATIVE_BEHIND,
-    WRITES_REFUSED,
-];
-
-/// Reason while nothing else is left than what the API server refuses.
-const WRITES_REFUSED: &str = "WritesRefused";
 
 /// Stands before the revision that was current while it is not known which one is.
 const AFTER: &str = "after ";
@@ -172,14 +145,11 @@ impl Report {
     fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
         let revision = about(fleet, before);
-        let (reason, mut note) = words(set, fleet, plan, &revision);
-        if plan.phase == Phase::Progressing {
-            note.push_str(&plan.overdue_aside(fleet));
-        }
-        let note = note + &refused::aside(plan);
+        let Said { reason, sentence } = saying(set, fleet, plan);
+        let note = format!("{revision}: {sentence}");
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
-            stays(before, set, plan, &revision, lasting)
+            stays(before, set, &fleet.revision, plan, lasting)
                 || reason == PROGRESSING && stays_blocked(before, plan, &revision)
         };
         if !complete && before.is_some_and(stays) {
@@ -233,21 +203,37 @@ impl Report {
     }
 }
 
+/// What is said of a rollout, the revision aside.
+fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Said {
+    let hook = match &set.reading {
+        Reading::Strategy { strategy, .. } => strategy.pre_delete.as_deref(),
+        _ => None,
+    };
+    let about = About {
+        set: &set.key(),
+        fleet,
+        plan,
+        hook,
+    };
+    about.said(plan.phase)
+}
+
 /// Whether what was reported before stays.
 ///
-/// A rollout that was complete stays so while the same revision is current and no node is outdated: pods that restart
-/// and nodes that join are daily life, not a rollout. Nor is every short moment in which the native controller has
-/// something to observe worth a word.
-fn stays(before: &Condition, set: &SetRecord, plan: &Plan, revision: &str, lasting: bool) -> bool {
+/// Nor is every short moment in which the native controller has something to observe worth a word.
+fn stays(
+    before: &Condition,
+    set: &SetRecord,
+    state: &RevisionState,
+    plan: &Plan,
+    lasting: bool,
+) -> bool {
     let complete = before.status == "True";
     match plan.phase {
         Phase::Behind(_) => !lasting && (!complete || set.is_template_current()),
-        Phase::Stalled(Stall::FailedByRevision | Stall::ReplacedTwice) => false,
         _ => {
-            complete
-                && plan.counts.outdated == 0
-                && plan.counts.lost == 0
-                && before.message.starts_with(&format!("{revision}:"))
+            let was_complete = was_complete(std::slice::from_ref(before), state);
+            matches!(plan.standing(was_complete), Phase::Complete { .. })
         }
     }
 }
@@ -268,228 +254,6 @@ fn subject(message: &str) -> Option<&str> {
     let (head, _) = message.split_once(':')?;
     let head = head.strip_prefix(AFTER).unwrap_or(head);
     head.starts_with("revision ").then_some(head)
-}
-
-fn words(set: &SetRecord, fleet: &Fleet, plan: &Plan, revision: &str) -> (&'static str, String) {
-    match plan.phase {
-        Phase::Complete { .. } if plan.counts.lost > 0 => (
-            "CompleteExceptFailed",
-            format!(
-                "{revision}: complete except {}{}; repair them",
-                plan.exceptions(fleet),
-                failed(fleet, plan)
-            ),
-        ),
-        Phase::Complete {
-            offline: 0,
-            kept: 0,
-        } => ("Complete", format!("{revision}: complete")),
-        Phase::Complete { offline, kept: 0 } => (
-            "CompleteExceptOffline",
-            format!(
-                "{revision}: complete except offline: {offline}; they are updated when they return"
-            ),
-        ),
-        Phase::Complete { .. } => (
-            "CompleteExceptKept",
-            format!("{revision}: complete except {}", plan.exceptions(fleet)),
-        ),
-        Phase::Progressing if matches!(plan.guarded, Some(Guarded::Inconclusive { .. })) => (
-            "Inconclusive",
-            format!(
-                "{revision}: nothing new begins for a while: nodes were lost, and it is open whether this revision or the \
-                 network took them away"
-            ),
-        ),
-        Phase::Progressing if plan.is_out_of_window() => {
-            let opens = plan.next_opening();
-            let opens = opens.map_or_else(
-                || "never opens".to_owned(),
-                |at| format!("opens at {}", instant::words(at)),
-            );
-            (
-                "OutOfWindow",
-                format!("{revision}: waiting for the maintenance window, which {opens}"),
-            )
-        }
-        Phase::Progressing if plan.is_pull_pending() => (
-            "PullPending",
-            format!("{revision}: waiting for nodes to pull its images (predownload: required)"),
-        ),
-        Phase::Progressing if plan.blocked => {
-            let words = plan.blocked_words(fleet);
-            (BLOCKED, format!("{revision}: waiting: {words}"))
-        }
-        Phase::Progressing if plan.awaited().is_some() => (
-            WAVE_NOT_OPEN,
-            match plan.awaited() {
-                Some(why) => format!("{revision}: waiting {}", plan.awaited_words(why)),
-                None => revision.to_owned(),
-            },
-        ),
-        Phase::Progressing => (
-            "Progressing",
-            format!(
-                "{revision}: being rolled out{}{}",
-                failed(fleet, plan),
-                overdue(set, fleet, plan)
-            ),
-        ),
-        Phase::Behind(behind) => (
-            NATIVE_BEHIND,
-            format!("{revision}: waiting: {}", behind_words(behind)),
-        ),
-        Phase::Stalled(stall) => (
-            stall_reason(stall),
-            format!("{revision}: {}", stall_words(stall, set, fleet, plan)),
-        ),
-        Phase::Paused { until } => ("Paused", format!("{revision}: {}", paused::words(until))),
-        // The sentence is that of the setting.
-        Phase::Invalid => (INVALID_SETTINGS, revision.to_owned()),
-        Phase::AwaitingOwners => (
-            "AwaitingOwners",
-            format!("{revision}: waiting for the owners of nodes to upgrade (OTA)"),
-        ),
-    }
-}
-
-fn failed(fleet: &Fleet, plan: &Plan) -> String {
-    let names = names_with(fleet, plan, |verdict| {
-        matches!(verdict, Verdict::FailedByRevision { .. })
-    });
-    if names.is_empty() {
-        names
-    } else {
-        format!("; failed by this revision: {names}")
-    }
-}
-
-/// Whose hooks take too long, and what is awaited there.
-fn overdue(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> String {
-    let is_overdue =
-        |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
-    let names = names_with(fleet, plan, is_overdue);
-    if names.is_empty() {
-        return names;
-    }
-    let hook = match &set.reading {
-        Reading::Strategy { strategy, .. } => strategy.pre_delete.as_deref(),
-        _ => None,
-    };
-    let nodes = fleet.nodes.iter().zip(&plan.verdicts);
-    let waiting = nodes.filter(|(_, verdict)| is_overdue(verdict));
-    let pods = waiting.flat_map(|(node, _)| &node.pods);
-    let awaited = |pod| {
-        hook.into_iter()
-            .flat_map(move |hook: &PreDelete| hook.awaited(pod))
-    };
-    let awaited: BTreeSet<String> = pods.flat_map(|pod| awaited(&pod.exit)).collect();
-    format!(
-        "; preDelete hooks take longer than {} on {names}: look at whoever has to take away {}",
-        humantime::format_duration(HOOK_PATIENCE),
-        Vec::from_iter(awaited).join(", ")
-    )
-}
-
-fn behind_words(behind: Behind) -> &'static str {
-    match behind {
-        Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
-        Behind::NoRevision => "the native DaemonSet controller has not made a ControllerRevision",
-        Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
-        Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
-        Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
-    }
-}
-
-fn stall_reason(stall: Stall) -> &'static str {
-    match stall {
-        Stall::FailedByRevision => "FailedByRevision",
-        Stall::ReplacedTwice => "ReplacedTwice",
-        Stall::PodsDoNotStart => "PodsDoNotStart",
-        Stall::ImagesNotPulled => "ImagesNotPulled",
-        Stall::PodsNotCreated => "PodsNotCreated",
-        Stall::WritesRefused => WRITES_REFUSED,
-        Stall::NoProgress => "NoProgress",
-        Stall::HookPending => "HookPending",
-        Stall::BlockedByPdb => BLOCKED,
-    }
-}
-
-fn stall_words(stall: Stall, set: &SetRecord, fleet: &Fleet, plan: &Plan) -> String {
-    let waiting = |verdict: &Verdict| {
-        matches!(
-            verdict,
-            Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
-        )
-    };
-    let names = names_with(fleet, plan, waiting);
-    if let (Some(Guarded::Stopped(_)), Some(record)) = (plan.guarded, &plan.record) {
-        let way_on = ways_on(set, fleet, record);
-        return stopped_words((fleet, plan), stall, record, &way_on) + &reversal_words(plan);
-    }
-    match stall {
-        Stall::FailedByRevision => format!(
-            "stopped: {}; {}",
-            plan.failed_words(fleet),
-            way_on(fleet, &set.key())
-        ),
-        // The guard alone says that.
-        Stall::ReplacedTwice => format!("stopped: replacing the pods on {names} does not help"),
-        Stall::PodsDoNotStart => {
-            format!(
-                "stopped: the new pods do not start on {names}{}; {}",
-                troubles(fleet),
-                way_on(fleet, &set.key())
-            )
-        }
-        Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
-        Stall::PodsNotCreated => format!(
-            "stopped: waiting for the native DaemonSet controller to create pods on {names}; look for a quota or an \
-             admission webhook that refuses them (Events with reason FailedCreate)"
-        ),
-        Stall::HookPending => format!("stopped{}", overdue(set, fleet, plan)),
-        Stall::BlockedByPdb => format!("stopped: {}", plan.blocked_words(fleet)),
-        Stall::WritesRefused => {
-            format!("stopped: {}", refused::words(plan))
-        }
-        Stall::NoProgress if plan.overdue.is_empty() => format!(
-            "stopped: the new pods do not become available on {names}; look at their readiness"
-        ),
-        Stall::NoProgress => format!(
-            "stopped: {}; or {}",
-            plan.overdue_words(fleet),
-            way_on(fleet, &set.key())
-        ),
-    }
-}
-
-fn troubles(fleet: &Fleet) -> String {
-    let reasons = fleet
-        .nodes
-        .iter()
-        .flat_map(|node| &node.pods)
-        .filter_map(|pod| pod.trouble.as_ref());
-    let reasons: std::collections::BTreeSet<&str> =
-        reasons.map(|trouble| steady(&trouble.reason)).collect();
-    if reasons.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", Vec::from_iter(reasons).join(", "))
-    }
-}
-
-/// A container that crashes is in turn the one and the other; what is told must not flap.
-fn steady(reason: &str) -> &str {
-    match reason {
-        "Error" => "CrashLoopBackOff",
-        other => other,
-    }
-}
-
-fn names_with(fleet: &Fleet, plan: &Plan, wanted: impl Fn(&Verdict) -> bool) -> String {
-    let nodes = fleet.nodes.iter().zip(&plan.verdicts);
-    let meant = nodes.filter(|(_, verdict)| wanted(verdict));
-    named(meant.map(|(node, _)| node.name.as_str()), 0)
 }
 
 /// The Event for what is new since `before`.
@@ -526,7 +290,7 @@ fn notice(
         // What goes on did not begin, however often it waited for something in between.
         Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
         Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
-        Phase::Progressing if !plan.overdue.is_empty() => (true, stall_reason(Stall::NoProgress)),
+        Phase::Progressing if !plan.overdue.is_empty() => (true, Stall::NoProgress.reason()),
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.

@@ -12,7 +12,7 @@ use super::lifecycle::GateWrite;
 use super::pause::PauseStand;
 use super::revert::Reversal;
 use super::strategy::Invalid;
-use super::verdict::{Guarded, Progress, PullStage, Verdict, WaveShut};
+use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 use super::words::named;
 
 /// What to do now, what every node is told, and when to look again.
@@ -67,6 +67,13 @@ impl Plan {
             _ => None,
         };
         self.verdicts.iter().filter_map(opens).min()
+    }
+
+    /// Targeted nodes that run the current revision: with an available pod of it, or offline with such a pod.
+    pub fn running(&self) -> usize {
+        let is_away =
+            |verdict: &&Verdict| matches!(verdict, Verdict::Offline(Offline::Updated { .. }));
+        self.counts.updated + self.verdicts.iter().filter(is_away).count()
     }
 
     /// Whether nothing moves before a node has pulled its images.

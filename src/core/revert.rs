@@ -80,7 +80,32 @@ impl Reversal {
             Some(why) => why.words(),
         }
     }
+
+    /// The reason of the Event about it, the words, and whom they are about. They change when it begins and ends, not with
+    /// every node.
+    pub fn told(&self) -> Option<(&'static str, String, &[NodeName])> {
+        let to = self.to.as_ref().map_or("an older one", |to| to.as_str());
+        if !self.under_way.is_empty() {
+            let words = format!("RevertInPlace: pods that have it are taken back in place to {to}");
+            return Some(("Reverting", words, &self.under_way));
+        }
+        if !self.stuck.is_empty() {
+            let words = format!(
+                "RevertInPlace is not possible on nodes that have it, and nothing is done there: {}; go back with \
+                 yurt-ds ctl undo",
+                self.why_words()
+            );
+            return Some((NOT_REVERTED, words, &self.stuck));
+        }
+        let words = format!(
+            "RevertInPlace: no node that answers has it any more; taken back in place to {to}"
+        );
+        (!self.done.is_empty()).then_some(("Reverted", words, &self.done))
+    }
 }
+
+/// Reason of the Event when nodes keep the stopped revision.
+pub const NOT_REVERTED: &str = "NotReverted";
 
 /// Which revision was the one before, as far as the fleet shows.
 pub(super) fn before(fleet: &Fleet) -> Option<Revision> {

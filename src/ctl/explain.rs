@@ -20,10 +20,11 @@ use super::picture::{Picture, State, verdict_since};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
+use crate::core::said::behind_words;
 use crate::core::selector::Selector;
 use crate::core::{
-    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert, Stall,
-    Verdict, overdue, stall_of,
+    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert,
+    RevisionState, Stall, Verdict, overdue, stall_of,
 };
 
 /// Why one node is where it is.
@@ -114,7 +115,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             None,
             "is outdated; its owner decides when to upgrade (OTA)".to_owned(),
         ),
-        Verdict::NativeControllerBehind => (behind_word(picture), behind(picture).to_owned()),
+        Verdict::NativeControllerBehind => (behind_word(picture), waits_behind(picture)),
         Verdict::Invalid => {
             let key = picture.invalid.as_ref().map(|invalid| invalid.key.as_str());
             (
@@ -539,23 +540,13 @@ fn behind_word(picture: &Picture) -> Option<String> {
     Some(word.into())
 }
 
-/// What is awaited of the native controller.
-pub(super) fn behind(picture: &Picture) -> &'static str {
-    match picture.state() {
-        State::Behind(Behind::NoRevision) => {
-            "waits: the native DaemonSet controller has not made a ControllerRevision yet"
-        }
-        State::Behind(Behind::Tie) => {
-            "waits: the native DaemonSet controller is merging equal ControllerRevisions"
-        }
-        State::Behind(Behind::Mismatch) => {
-            "waits: the newest ControllerRevision does not hold the present template yet"
-        }
-        State::Behind(Behind::UnknownRevision) => {
-            "waits: a pod carries a revision that is not known yet"
-        }
-        _ => "waits: the native DaemonSet controller has not observed the latest change yet",
-    }
+/// What the native controller has not done yet, of a node that waits for it.
+fn waits_behind(picture: &Picture) -> String {
+    let behind = match picture.fleet.revision {
+        RevisionState::Behind(behind) => behind,
+        RevisionState::Current(_) => Behind::NotObserved,
+    };
+    format!("waits: {}", behind_words(behind))
 }
 
 /// How much a person should look at a node: less is more urgent, `None` not at all.

@@ -50,14 +50,6 @@ pub(super) fn waves(picture: &Picture) -> Vec<WaveRow> {
     stands.map(row).collect()
 }
 
-/// What a wave waits for while nothing else moves, to be added to a sentence.
-pub(super) fn awaited(picture: &Picture) -> String {
-    let awaited = picture.plan.awaited();
-    awaited.map_or_else(String::new, |why| {
-        format!("; waiting {}", picture.plan.awaited_words(why))
-    })
-}
-
 /// A table of them.
 pub(super) fn wave_table(rows: &[WaveRow], colour: bool) -> String {
     let mut table = Table::new(&["WAVE", "NODES", "DONE", "IN FLIGHT", "STATE", "NEXT"]);

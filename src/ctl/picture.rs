@@ -11,16 +11,15 @@ use crate::api::Condition;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
+use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
     Action, Behind, Fleet, Invalid, Mode, Node, Note, Pause, PauseStand, Phase, Plan, PodRevision,
     Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy, Verdict, decide,
 };
-use crate::index::{Index, SetKey};
+use crate::index::{Index, SetKey, was_complete};
 
 /// How long the controller waits for a missing pod before it calls that a stall, at the most.
 const MISSING_GRACE: SignedDuration = SignedDuration::from_secs(15);
-/// Reason of the condition `Stalled` while disruption budgets let no pod go.
-const BLOCKED: &str = "BlockedByPDB";
 /// A leader may have written that long after it renewed its Lease for the last time.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
@@ -150,26 +149,14 @@ impl Picture {
     }
 
     /// How the rollout stands.
-    ///
-    /// As the controller sees it, a rollout that was complete stays so while no node is outdated: a pod that restarts
-    /// and a node that joins are daily life.
     pub(super) fn state(&self) -> State {
         if self.invalid.is_some() {
             return State::Invalid;
         }
-        let counts = &self.plan.counts;
-        match self.plan.phase {
+        match self.phase() {
             Phase::Complete { offline, .. } => State::Complete(offline),
-            Phase::Stalled(stall @ (Stall::FailedByRevision | Stall::ReplacedTwice)) => {
-                State::Stalled(stall)
-            }
-            Phase::Progressing | Phase::Stalled(_)
-                if counts.outdated == 0 && self.was_complete() =>
-            {
-                State::Complete(counts.offline_outdated)
-            }
             // What may not be read is not guessed: then the controller's word counts.
-            Phase::Progressing if self.unread.is_some() && self.is_told_blocked() => {
+            Phase::Progressing if self.unread.is_some() && self.told_blocked().is_some() => {
                 State::Stalled(Stall::BlockedByPdb)
             }
             Phase::Progressing => State::Progressing,
@@ -181,26 +168,35 @@ impl Picture {
         }
     }
 
-    /// Whether the controller called the present revision complete before.
-    fn was_complete(&self) -> bool {
-        let Some(revision) = self.revision() else {
-            return false;
-        };
-        self.condition(ROLLOUT_COMPLETE).is_some_and(|condition| {
-            condition.status == "True"
-                && condition
-                    .message
-                    .starts_with(&format!("revision {revision}:"))
-        })
+    /// The phase, as the controller sees it.
+    fn phase(&self) -> Phase {
+        let was_complete = was_complete(&self.conditions, &self.fleet.revision);
+        self.plan.standing(was_complete)
     }
 
-    /// Whether the controller says of the present revision that disruption budgets let no pod go.
-    fn is_told_blocked(&self) -> bool {
-        let revision = self.revision();
-        let about = revision.map(|revision| format!("revision {revision}:"));
-        let told = blocked_since(&self.conditions).zip(self.condition(STALLED));
-        told.zip(about)
-            .is_some_and(|((_, told), about)| told.message.starts_with(&about))
+    /// What is said of the rollout, the revision aside: the words of the conditions.
+    pub(super) fn said(&self) -> Said {
+        let told = self.told_blocked().filter(|_| self.unread.is_some());
+        if let Some(told) = told {
+            return Said {
+                reason: BLOCKED,
+                sentence: told.to_owned(),
+            };
+        }
+        let about = About {
+            set: &self.key,
+            fleet: &self.fleet,
+            plan: &self.plan,
+            hook: self.strategy.pre_delete.as_deref(),
+        };
+        about.said(self.phase())
+    }
+
+    /// What the controller says of disruption budgets that let no pod of the present revision go, if it says so.
+    fn told_blocked(&self) -> Option<&str> {
+        blocked_since(&self.conditions)?;
+        let about = format!("revision {}: ", self.revision()?);
+        self.condition(STALLED)?.message.strip_prefix(&about)
     }
 
     fn condition(&self, kind: &str) -> Option<&Condition> {

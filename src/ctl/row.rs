@@ -6,13 +6,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 use super::age;
-use super::explain::{behind, explain, reversal_words, revision_word, urgency};
+use super::explain::{explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
 use super::pulse::Heard;
-use crate::core::remedy::{nevertheless, way_on};
 use crate::core::words::named;
-use crate::core::{Guarded, NodeName, Offline, Stall, Verdict, stall_of};
+use crate::core::{Guarded, NodeName, Verdict};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
@@ -237,7 +236,7 @@ impl SetRow {
             revision: picture.revision().map(ToString::to_string),
             targeted: counts.targeted,
             base: counts.base,
-            updated: updated(picture),
+            updated: picture.plan.running(),
             outdated: counts.outdated,
             unavailable: picture.unavailable(),
             allowed: counts.allowed,
@@ -348,82 +347,85 @@ fn slots(picture: &Picture) -> String {
     picture.limits(down, beside)
 }
 
-/// A sentence about the phase.
+/// A sentence about the phase: that of the conditions, and the numbers of this moment.
 pub(super) fn message(picture: &Picture) -> String {
+    let said = picture.said().sentence;
     let counts = &picture.plan.counts;
-    let targeted = counts.targeted;
-    let left = counts.outdated;
     match picture.state() {
-        State::Complete(offline) => {
-            let whole = match offline {
-                _ if counts.kept + counts.repelled + counts.lost > 0 => {
-                    format!(
-                        "complete except {}",
-                        picture.plan.exceptions(&picture.fleet)
-                    )
-                }
-                0 if picture.unavailable() > 0 => {
-                    format!("it was rolled out to {}", all(targeted))
-                }
-                0 => format!("{} {} it", all(targeted), plural(targeted, "runs", "run")),
-                1 => "complete except offline: 1 node, which follows when it returns".to_owned(),
-                _ => format!(
-                    "complete except offline: {offline} nodes, which follow when they return"
-                ),
-            };
-            let whole = match picture.unavailable() {
-                0 => whole,
-                1 => format!("{whole}; 1 node has no available pod at the moment"),
-                lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
-            };
-            whole + &picture.plan.refused.aside()
-        }
+        State::Complete(_) => complete(picture, said),
         State::Progressing => format!(
-            "{} of {targeted} nodes run it, {}{}{}{}",
-            updated(picture),
+            "{}, {}{}{}{}{}",
+            share(picture),
             slots(picture),
             match picture.next() {
                 0 => String::new(),
                 next => format!(", {next} to be replaced now"),
             },
-            offline(counts.offline_outdated)
-                + &picture.plan.overdue_aside(&picture.fleet)
-                + &opening(picture)
-                + &blocked(picture)
-                + &groups::awaited(picture),
-            inconclusive(picture)
+            offline(counts.offline_outdated),
+            opening(picture),
+            state_aside(&said)
         ),
         State::AwaitingOwners => format!(
-            "{} of {targeted} nodes run it; {left} {} to upgrade (OTA){}",
-            updated(picture),
-            plural(left, "waits for its owner", "wait for their owners"),
+            "{}{}{}",
+            share(picture),
+            state_aside(&said),
             offline(counts.offline_outdated)
         ),
-        State::Behind(_) => behind(picture).to_owned(),
-        State::Stalled(stall) => match picture.plan.guarded {
-            Some(Guarded::Stopped(_)) => stopped(picture, stall),
-            _ if stall == Stall::NoProgress && !picture.plan.overdue.is_empty() => {
-                let held_up = picture.plan.overdue_words(&picture.fleet);
-                let way_on = way_on(&picture.fleet, &picture.key);
-                format!("stopped: {held_up}; or {way_on}")
-            }
-            _ => stalled(picture, stall),
-        },
-        State::Paused(None) => format!(
-            "paused with {left} {} left; goes on after: yurt-ds ctl resume {}",
-            plural(left, "node", "nodes"),
-            picture.key
-        ),
-        State::Paused(Some(until)) => format!(
-            "paused with {left} {} left; goes on by itself in {} ({})",
-            plural(left, "node", "nodes"),
-            age::between(picture.now, until),
-            age::instant(until)
-        ),
+        State::Behind(_) => said,
+        State::Stalled(_) => {
+            format!("{said}; {}{}", slots(picture), reversal_words(picture))
+        }
+        State::Paused(until) => {
+            let left = counts.outdated;
+            format!(
+                "{said}; {left} {} left; goes on {}",
+                plural(left, "node", "nodes"),
+                match until {
+                    None => format!("after: yurt-ds ctl resume {}", picture.key),
+                    Some(until) => format!("by itself in {}", age::between(picture.now, until)),
+                }
+            )
+        }
         State::Invalid => picture
             .invalid
             .as_ref()
             .map_or_else(String::new, ToString::to_string),
+    }
+}
+
+/// How many nodes run it.
+fn share(picture: &Picture) -> String {
+    let targeted = picture.plan.counts.targeted;
+    format!("{} of {targeted} nodes run it", picture.plan.running())
+}
+
+/// What is said of a rollout that goes on, to follow its numbers; that it does is the phase itself.
+fn state_aside(said: &str) -> String {
+    match said.strip_prefix("being rolled out") {
+        Some(aside) => aside.to_owned(),
+        None => format!("; {said}"),
+    }
+}
+
+/// What is said of a complete rollout, and that nodes lack a pod nevertheless.
+fn complete(picture: &Picture, said: String) -> String {
+    let targeted = picture.plan.counts.targeted;
+    let lacking = picture.unavailable();
+    let whole = match said.strip_prefix("complete") {
+        Some(aside) if aside.is_empty() || aside.starts_with(';') => match lacking {
+            0 => format!(
+                "{} {} it{aside}",
+                all(targeted),
+                plural(targeted, "runs", "run")
+            ),
+            _ => format!("it was rolled out to {}{aside}", all(targeted)),
+        },
+        _ => said,
+    };
+    match lacking {
+        0 => whole,
+        1 => format!("{whole}; 1 node has no available pod at the moment"),
+        lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
     }
 }
 
@@ -433,12 +435,6 @@ fn offline(nodes: usize) -> String {
         1 => "; 1 is offline and follows when it returns".to_owned(),
         _ => format!("; {nodes} are offline and follow when they return"),
     }
-}
-
-/// Nodes that run the revision, offline ones included.
-fn updated(picture: &Picture) -> usize {
-    let offline = |verdict: &&Verdict| matches!(verdict, Verdict::Offline(Offline::Updated { .. }));
-    picture.plan.counts.updated + picture.plan.verdicts.iter().filter(offline).count()
 }
 
 /// Every one of so many nodes.
@@ -451,90 +447,6 @@ fn all(nodes: usize) -> String {
 
 pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
-}
-
-/// That disruption budgets let no pod go.
-fn blocked(picture: &Picture) -> String {
-    match picture.plan.blocked {
-        true => format!("; {}", picture.plan.blocked_words(&picture.fleet)),
-        false => String::new(),
-    }
-}
-
-/// That nothing new begins for a while.
-fn inconclusive(picture: &Picture) -> String {
-    match picture.plan.guarded {
-        Some(Guarded::Inconclusive { until }) => format!(
-            "; Inconclusive: nodes were lost, and nothing new begins for {} unless they return",
-            age::between(picture.now, until)
-        ),
-        _ => String::new(),
-    }
-}
-
-/// Why it stopped, and the way on.
-fn stalled(picture: &Picture, stall: Stall) -> String {
-    let nodes = stuck(picture, stall);
-    let (those, slots) = (plural(nodes, "node", "nodes"), slots(picture));
-    let way_on = || way_on(&picture.fleet, &picture.key);
-    let why = match stall {
-        // The guard alone says that.
-        Stall::ReplacedTwice => return "stopped: replacing pods does not help".to_owned(),
-        Stall::FailedByRevision => format!("{}; {}", picture.plan.failed_words(&picture.fleet), way_on()),
-        Stall::PodsDoNotStart => format!(
-            "the new {} on {nodes} {those} {} not start, {slots}; {}",
-            plural(nodes, "pod", "pods"),
-            plural(nodes, "does", "do"),
-            way_on()
-        ),
-        Stall::ImagesNotPulled => picture.plan.pulls_words(&picture.fleet),
-        Stall::PodsNotCreated => format!(
-            "the native DaemonSet controller makes no new {} on {nodes} {those}, {slots}; look for a quota or an admission \
-             webhook that refuses {} (Events with reason FailedCreate)",
-            plural(nodes, "pod", "pods"),
-            plural(nodes, "it", "them")
-        ),
-        Stall::NoProgress => format!(
-            "the new {} on {nodes} {those} {} not become available, {slots}; look at the readiness",
-            plural(nodes, "pod", "pods"),
-            plural(nodes, "does", "do")
-        ),
-        Stall::WritesRefused => picture.plan.refused.words(),
-        Stall::BlockedByPdb => {
-            "PodDisruptionBudgets let no pod go (disruption: evict); kubectl get poddisruptionbudgets shows them".to_owned()
-        }
-        Stall::HookPending => format!(
-            "the preDelete hooks of {nodes} {those} take too long, {slots}; look at whoever has to take the labels or \
-             finalizers away"
-        ),
-    };
-    format!("stopped: {why}")
-}
-
-/// How many nodes do not move for that reason.
-fn stuck(picture: &Picture, stall: Stall) -> usize {
-    let nodes = picture.fleet.nodes.iter().zip(&picture.plan.verdicts);
-    let is_stuck =
-        nodes.filter(|(node, verdict)| stall_of(node, verdict, picture.now) == Some(stall));
-    is_stuck.count()
-}
-
-/// Why the guard stopped it, and the way on.
-fn stopped(picture: &Picture, stall: Stall) -> String {
-    let (key, counts) = (&picture.key, &picture.plan.counts);
-    let why = match stall {
-        Stall::ReplacedTwice => "pods were replaced twice and are outdated again".to_owned(),
-        _ => format!(
-            "{} of {} nodes failed after they got this revision, {} may",
-            counts.failures, counts.targeted, counts.threshold
-        ),
-    };
-    let back = reversal_words(picture);
-    format!(
-        "stopped by the guard: {why}{back}; {}; {}",
-        way_on(&picture.fleet, key),
-        nevertheless(key)
-    )
 }
 
 fn notes(picture: &Picture) -> Vec<String> {

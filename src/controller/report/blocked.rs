@@ -1,7 +1,7 @@
 //! How long a rollout counts as one that disruption budgets hold up.
 
-use super::BLOCKED;
 use crate::api::Condition;
+use crate::core::said::BLOCKED;
 use crate::core::{Action, Plan, Progress, Verdict};
 
 /// Whether a rollout that was blocked before still is, as far as known: it does nothing but ask for pods to be evicted, be

@@ -2,12 +2,11 @@
 
 use super::{Notice, condition};
 use crate::api::Condition;
-use crate::core::instant;
 use crate::core::names::PAUSED_CONDITION;
+use crate::core::said::paused_words;
 use crate::core::words::{NAMED, named};
 use crate::core::{NodeName, Plan, RevisionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 
 /// Reason of the Event that reminds.
 const REMINDER: &str = "StillPaused";
@@ -17,14 +16,6 @@ const MEANWHILE: &str = "; nodes that got it meanwhile: ";
 
 /// Stands for those who are not named there.
 const OTHERS: &str = " and others";
-
-/// Until when, in words.
-pub(super) fn words(until: Option<Timestamp>) -> String {
-    match until {
-        None => "paused until somebody resumes it".to_owned(),
-        Some(until) => format!("paused until {}", instant::words(until)),
-    }
-}
 
 /// The condition in which a pause is remembered; `before` is how it stands.
 ///
@@ -39,7 +30,11 @@ pub(super) fn sheet(
     let Some(stand) = &plan.pause else {
         return condition(PAUSED_CONDITION, false, "NotPaused", "");
     };
-    let head = format!("{revision}: {}; {}", words(stand.until), stand.record);
+    let head = format!(
+        "{revision}: {}; {}",
+        paused_words(stand.until),
+        stand.record
+    );
     let names: Vec<&str> = stand.newcomers.iter().map(NodeName::as_str).collect();
     let covers = |rest: &str| match rest.strip_prefix(MEANWHILE) {
         None => rest.is_empty() && names.is_empty(),
@@ -88,7 +83,7 @@ pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<Notice> {
     let day = if days == 1 { "day" } else { "days" };
     let note = format!(
         "{revision}: still {}, for {days} {day} now (since {}); {left}; go on with: yurt-ds ctl resume{newcomers}",
-        words(stand.until),
+        paused_words(stand.until),
         stand.record.since,
     );
     Some(Notice {

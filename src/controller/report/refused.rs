@@ -1,30 +1,13 @@
-//! What is said of writes that the API server refuses: beside the state of the rollout, in the condition that remembers them,
-//! and once in an Event.
+//! What is said of writes that the API server refuses: in the condition that remembers them, and once in an Event.
 
 use super::{Notice, condition};
 use crate::api::Condition;
 use crate::core::names::REFUSED;
 use crate::core::refusals::Group;
-use crate::core::{Phase, Plan, Refusals, Stall};
+use crate::core::{Phase, Plan, Refusals};
 
 /// Reason of the Event, and of the condition.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
-
-/// What is refused, and that it goes on by itself.
-pub(super) fn words(plan: &Plan) -> String {
-    format!(
-        "{}; it is tried again, and goes on by itself when the API server allows it",
-        plan.refused.words()
-    )
-}
-
-/// What is said of it after the state of the rollout; nothing where that is the state.
-pub(super) fn aside(plan: &Plan) -> String {
-    match plan.phase {
-        Phase::Stalled(Stall::WritesRefused) => String::new(),
-        _ => plan.refused.aside(),
-    }
-}
 
 /// The condition in which it is remembered, while there is something to remember; `known` is how it stands, and counts while it
 /// is not known what is rolled out.

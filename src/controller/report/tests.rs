@@ -7,9 +7,9 @@ use crate::api;
 use crate::core::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
-    Action, Cause, Counts, Labels, Node, NodeName, Obstruction, PauseStand, Pod, PodRef, Progress,
-    PullStage, Readiness, Record, Refusal, Reversal, Revision, Stopped, Targeting, Trouble,
-    WaveShut, WaveStand, WaveState,
+    Action, Behind, Cause, Counts, Guarded, Labels, Node, NodeName, Obstruction, PauseStand, Pod,
+    PodRef, Progress, PullStage, Readiness, Record, Refusal, Reversal, Revision, Stopped,
+    Targeting, Trouble, Verdict, WaveShut, WaveStand, WaveState,
 };
 use crate::index::{Index, SetKey};
 

@@ -188,7 +188,7 @@ async fn what_blocks_is_told_with_its_end() {
     let (text, ended) = world.run("plan web --image web:2 --set paused=true").await;
     assert_eq!(ended, Ok(Code::Paused));
     assert!(
-        text.contains("At the end: Paused: paused with 2 nodes left"),
+        text.contains("At the end: Paused: paused until somebody resumes it; 2 nodes left"),
         "{text}"
     );
 }

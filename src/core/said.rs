@@ -1,0 +1,259 @@
+//! What is said of a rollout as a whole, in one word and one sentence: condition, Event and `ctl` take both from here, and
+//! metrics show the same phase.
+//!
+//! No number that moves with every pod stands in a sentence, so nothing is written while a rollout merely moves; `ctl` adds
+//! those to it.
+
+mod stall;
+
+use std::fmt::Display;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::fleet::{Behind, Fleet};
+use super::instant;
+use super::lifecycle::PreDelete;
+use super::names::{INVALID_SETTINGS, PROGRESSING};
+use super::plan::{Phase, Plan, Stall};
+use super::verdict::{Guarded, Verdict};
+use super::words::named;
+
+/// Reason while nothing moves before a wave opens.
+pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
+
+/// Reason while a disruption budget lets no pod go.
+pub const BLOCKED: &str = "BlockedByPDB";
+
+/// Reason while it waits for the native controller.
+pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
+
+/// Reason while nothing else is left than what the API server refuses.
+pub const WRITES_REFUSED: &str = "WritesRefused";
+
+/// Reasons of a rollout that has begun and goes on, or will by itself.
+pub const UNDER_WAY: [&str; 8] = [
+    PROGRESSING,
+    "Inconclusive",
+    "OutOfWindow",
+    "PullPending",
+    BLOCKED,
+    WAVE_NOT_OPEN,
+    NATIVE_BEHIND,
+    WRITES_REFUSED,
+];
+
+/// A rollout of which something is said.
+#[derive(Clone, Copy)]
+pub struct About<'a> {
+    /// The DaemonSet, as `NAMESPACE/NAME`.
+    pub set: &'a dyn Display,
+    /// What is true.
+    pub fleet: &'a Fleet,
+    /// What was decided.
+    pub plan: &'a Plan,
+    /// Its preDelete hook, if it has one.
+    pub hook: Option<&'a PreDelete>,
+}
+
+/// What is said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// One word, from a closed list.
+    pub reason: &'static str,
+    /// One sentence, without the revision that it is about.
+    pub sentence: String,
+}
+
+impl Plan {
+    /// The phase as it is told; `was_complete`: the rollout of the same revision was called complete before.
+    ///
+    /// Then it stays so while no node is outdated: pods that restart and nodes that join are daily life, not a rollout.
+    pub fn standing(&self, was_complete: bool) -> Phase {
+        let counts = &self.counts;
+        let is_daily_life = match self.phase {
+            Phase::Stalled(Stall::FailedByRevision | Stall::ReplacedTwice) => false,
+            Phase::Progressing | Phase::Stalled(_) => counts.outdated == 0 && counts.lost == 0,
+            _ => false,
+        };
+        match is_daily_life && was_complete {
+            true => Phase::Complete {
+                offline: counts.offline_outdated,
+                kept: counts.kept + counts.repelled,
+            },
+            false => self.phase,
+        }
+    }
+}
+
+impl About<'_> {
+    /// What is said of it in this phase.
+    pub fn said(&self, phase: Phase) -> Said {
+        let (reason, sentence) = self.state(phase);
+        let plan = self.plan;
+        let overdue = match phase {
+            Phase::Progressing => plan.overdue_aside(self.fleet),
+            _ => String::new(),
+        };
+        let refused = match phase {
+            // That is the state itself.
+            Phase::Stalled(Stall::WritesRefused) => String::new(),
+            _ => plan.refused.aside(),
+        };
+        Said {
+            reason,
+            sentence: sentence + &overdue + &refused,
+        }
+    }
+
+    fn state(&self, phase: Phase) -> (&'static str, String) {
+        match phase {
+            Phase::Complete { offline, kept } => self.complete(offline, kept),
+            Phase::Progressing => self.progressing(),
+            Phase::Behind(behind) => (NATIVE_BEHIND, format!("waiting: {}", behind_words(behind))),
+            Phase::Stalled(stall) => (stall.reason(), self.stalled(stall)),
+            Phase::Paused { until } => ("Paused", paused_words(until)),
+            // The sentence is that of the setting.
+            Phase::Invalid => (INVALID_SETTINGS, String::new()),
+            Phase::AwaitingOwners => (
+                "AwaitingOwners",
+                "waiting for the owners of nodes to upgrade (OTA)".to_owned(),
+            ),
+        }
+    }
+
+    fn complete(&self, offline: usize, kept: usize) -> (&'static str, String) {
+        let exceptions = self.plan.exceptions(self.fleet);
+        match (offline, kept) {
+            _ if self.plan.counts.lost > 0 => (
+                "CompleteExceptFailed",
+                format!(
+                    "complete except {exceptions}{}; repair them",
+                    self.failed_aside()
+                ),
+            ),
+            (0, 0) => ("Complete", "complete".to_owned()),
+            (offline, 0) => (
+                "CompleteExceptOffline",
+                format!("complete except offline: {offline}; they are updated when they return"),
+            ),
+            _ => (
+                "CompleteExceptKept",
+                format!("complete except {exceptions}"),
+            ),
+        }
+    }
+
+    fn progressing(&self) -> (&'static str, String) {
+        let plan = self.plan;
+        if matches!(plan.guarded, Some(Guarded::Inconclusive { .. })) {
+            let words = "nothing new begins for a while: nodes were lost, and it is open whether this revision or the network \
+                         took them away";
+            return ("Inconclusive", words.to_owned());
+        }
+        if plan.is_out_of_window() {
+            let opens = plan.next_opening();
+            let opens = opens.map_or_else(
+                || "never opens".to_owned(),
+                |at| format!("opens at {}", instant::words(at)),
+            );
+            let words = format!("waiting for the maintenance window, which {opens}");
+            return ("OutOfWindow", words);
+        }
+        if plan.is_pull_pending() {
+            let words = "waiting for nodes to pull its images (predownload: required)";
+            return ("PullPending", words.to_owned());
+        }
+        if plan.blocked {
+            return (
+                BLOCKED,
+                format!("waiting: {}", plan.blocked_words(self.fleet)),
+            );
+        }
+        if let Some(why) = plan.awaited() {
+            return (
+                WAVE_NOT_OPEN,
+                format!("waiting {}", plan.awaited_words(why)),
+            );
+        }
+        let (failed, hooks) = (self.failed_aside(), self.hooks_aside());
+        (PROGRESSING, format!("being rolled out{failed}{hooks}"))
+    }
+
+    /// Who failed by this revision, to follow a sentence; empty when nobody did.
+    fn failed_aside(&self) -> String {
+        let names = self.names_with(|verdict| matches!(verdict, Verdict::FailedByRevision { .. }));
+        match names.is_empty() {
+            true => names,
+            false => format!("; failed by this revision: {names}"),
+        }
+    }
+
+    fn names_with(&self, wanted: impl Fn(&Verdict) -> bool) -> String {
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let meant = nodes.filter(|(_, verdict)| wanted(verdict));
+        named(meant.map(|(node, _)| node.name.as_str()), 0)
+    }
+}
+
+/// What the native controller has not done yet.
+pub fn behind_words(behind: Behind) -> &'static str {
+    match behind {
+        Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
+        Behind::NoRevision => "the native DaemonSet controller has not made a ControllerRevision",
+        Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
+        Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
+        Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
+    }
+}
+
+/// Until when it is paused.
+pub fn paused_words(until: Option<Timestamp>) -> String {
+    match until {
+        None => "paused until somebody resumes it".to_owned(),
+        Some(until) => format!("paused until {}", instant::words(until)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::plan::Counts;
+    use crate::core::testing::fleet;
+    use crate::core::{Strategy, decide, strategy::Mode};
+
+    fn plan(phase: Phase, counts: Counts) -> Plan {
+        let strategy = Strategy::of(Mode::AdvancedRollingUpdate);
+        let decided = decide(&strategy, &fleet(Vec::new()), Timestamp::UNIX_EPOCH);
+        Plan {
+            phase,
+            counts,
+            ..decided
+        }
+    }
+
+    #[test]
+    fn what_was_complete_stays_so_while_nobody_is_outdated_or_lost() {
+        let complete = |phase, counts| {
+            let told = plan(phase, counts).standing(true);
+            matches!(told, Phase::Complete { .. })
+        };
+        let (none, outdated, lost) = (
+            Counts::default(),
+            Counts {
+                outdated: 1,
+                ..Counts::default()
+            },
+            Counts {
+                lost: 1,
+                ..Counts::default()
+            },
+        );
+        assert!(complete(Phase::Progressing, none));
+        assert!(complete(Phase::Stalled(Stall::NoProgress), none));
+        assert!(!complete(Phase::Stalled(Stall::FailedByRevision), none));
+        assert!(!complete(Phase::Progressing, outdated));
+        assert!(!complete(Phase::Progressing, lost));
+        let fresh = plan(Phase::Progressing, none).standing(false);
+        assert_eq!(fresh, Phase::Progressing);
+    }
+}

@@ -1,0 +1,162 @@
+//! Why a rollout stopped by itself, with the nodes and the way on.
+
+use std::collections::BTreeSet;
+
+use super::{About, BLOCKED, WRITES_REFUSED};
+use crate::core::fleet::NodeName;
+use crate::core::guard::Record;
+use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
+use crate::core::plan::Stall;
+use crate::core::remedy::{nevertheless, way_on};
+use crate::core::verdict::{Guarded, Verdict};
+use crate::core::words::named;
+
+impl Stall {
+    /// Its word.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::FailedByRevision => "FailedByRevision",
+            Self::ReplacedTwice => "ReplacedTwice",
+            Self::PodsDoNotStart => "PodsDoNotStart",
+            Self::ImagesNotPulled => "ImagesNotPulled",
+            Self::PodsNotCreated => "PodsNotCreated",
+            Self::WritesRefused => WRITES_REFUSED,
+            Self::NoProgress => "NoProgress",
+            Self::HookPending => "HookPending",
+            Self::BlockedByPdb => BLOCKED,
+        }
+    }
+}
+
+impl About<'_> {
+    /// Why it stopped.
+    pub(super) fn stalled(&self, stall: Stall) -> String {
+        let (fleet, plan) = (self.fleet, self.plan);
+        if let (Some(Guarded::Stopped(_)), Some(record)) = (plan.guarded, &plan.record) {
+            return self.stopped(stall, record);
+        }
+        match stall {
+            Stall::FailedByRevision => {
+                format!("stopped: {}; {}", plan.failed_words(fleet), self.way_on())
+            }
+            // The guard alone says that.
+            Stall::ReplacedTwice => format!(
+                "stopped: replacing the pods on {} does not help",
+                self.waiting()
+            ),
+            Stall::PodsDoNotStart => format!(
+                "stopped: the new pods do not start on {}{}; {}",
+                self.waiting(),
+                self.troubles(),
+                self.way_on()
+            ),
+            Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
+            Stall::PodsNotCreated => format!(
+                "stopped: waiting for the native DaemonSet controller to create pods on {}; look for a quota or an \
+                 admission webhook that refuses them (Events with reason FailedCreate)",
+                self.waiting()
+            ),
+            Stall::HookPending => format!("stopped{}", self.hooks_aside()),
+            Stall::BlockedByPdb => format!(
+                "stopped: {}; {} cannot go",
+                plan.blocked_words(fleet),
+                self.names_with(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. }))
+            ),
+            Stall::WritesRefused => format!(
+                "stopped: {}; it is tried again, and goes on by itself when the API server allows it",
+                plan.refused.words()
+            ),
+            Stall::NoProgress if plan.overdue.is_empty() => format!(
+                "stopped: the new pods do not become available on {}; look at their readiness",
+                self.waiting()
+            ),
+            Stall::NoProgress => format!(
+                "stopped: {}; or {}",
+                plan.overdue_words(fleet),
+                self.way_on()
+            ),
+        }
+    }
+
+    /// What the guard says of a revision that it stopped, and how far pods are taken back.
+    fn stopped(&self, stall: Stall, record: &Record) -> String {
+        let ways_on = format!(
+            "{}; {} (annotation resume: {})",
+            self.way_on(),
+            nevertheless(self.set),
+            record.revision
+        );
+        let stopped = match stall {
+            Stall::ReplacedTwice => format!(
+                "stopped by the guard: the pods on {} were replaced twice for this revision and are outdated again; \
+                 something else makes pods of another revision there. Find it; then {ways_on}",
+                named(record.replaced_twice.iter().map(NodeName::as_str), 0)
+            ),
+            _ => format!(
+                "stopped by the guard: {}; {ways_on}",
+                self.plan.failed_words(self.fleet)
+            ),
+        };
+        let reversal = self.plan.reversal.as_ref();
+        match reversal.and_then(|reversal| reversal.told()) {
+            Some((_, words, _)) => format!("{stopped}. {words}"),
+            None => stopped,
+        }
+    }
+
+    fn way_on(&self) -> String {
+        way_on(self.fleet, self.set)
+    }
+
+    /// The nodes that hold the budget.
+    fn waiting(&self) -> String {
+        self.names_with(|verdict| {
+            matches!(
+                verdict,
+                Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+            )
+        })
+    }
+
+    /// Whose hooks take too long, and what is awaited there, to follow a sentence; empty when there are none.
+    pub(super) fn hooks_aside(&self) -> String {
+        let is_overdue =
+            |verdict: &Verdict| matches!(verdict, Verdict::HookPending { overdue: true, .. });
+        let names = self.names_with(is_overdue);
+        if names.is_empty() {
+            return names;
+        }
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let waiting = nodes.filter(|(_, verdict)| is_overdue(verdict));
+        let pods = waiting.flat_map(|(node, _)| &node.pods);
+        let awaited = |pod| {
+            let hook = self.hook.into_iter();
+            hook.flat_map(move |hook: &PreDelete| hook.awaited(pod))
+        };
+        let awaited: BTreeSet<String> = pods.flat_map(|pod| awaited(&pod.exit)).collect();
+        format!(
+            "; preDelete hooks take longer than {} on {names}: look at whoever has to take away {}",
+            humantime::format_duration(HOOK_PATIENCE),
+            Vec::from_iter(awaited).join(", ")
+        )
+    }
+
+    /// Why pods do not start, in brackets; empty when none says so.
+    fn troubles(&self) -> String {
+        let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
+        let reasons = pods.filter_map(|pod| pod.trouble.as_ref());
+        let reasons: BTreeSet<&str> = reasons.map(|trouble| steady(&trouble.reason)).collect();
+        match reasons.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", Vec::from_iter(reasons).join(", ")),
+        }
+    }
+}
+
+/// A container that crashes is in turn the one and the other; what is told must not flap.
+fn steady(reason: &str) -> &str {
+    match reason {
+        "Error" => "CrashLoopBackOff",
+        other => other,
+    }
+}
