@@ -10,11 +10,13 @@
 //!   watched by `monitor`, which keeps a `picture` and judges every deletion; `checks` are the words for expectations.
 //!   `agents` are the nodes' ota-servers with their owners, behind a `link` that can be cut; `said` is what they answer,
 //!   `asking` the steps of a story in which they are asked, `forged` pods that only look as if they could be upgraded;
-//!   `typed` is what a person types after `yurt-ds ctl` in the middle of a story.
+//!   `typed` is what a person types after `yurt-ds ctl` in the middle of a story; `agreement` compares what conditions,
+//!   Events, metrics and `ctl` say after every step of a story that waits.
 //!   `machine` is how far all of them search (`YURT_DS_DEEP`), and how long a busy one may take.
 
 mod support {
     pub(crate) mod agents;
+    pub(crate) mod agreement;
     pub(crate) mod asking;
     pub(crate) mod binary;
     pub(crate) mod checks;

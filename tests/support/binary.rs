@@ -142,7 +142,7 @@ impl Process {
     /// The address that it says it listens on.
     pub(crate) async fn address(&mut self) -> anyhow::Result<SocketAddr> {
         for _ in 0..200 * BUSY {
-            if let Some(address) = listening(&self.log()) {
+            if let Some(address) = self.listens() {
                 return Ok(address);
             }
             if let Some(status) = self.child.try_wait()? {
@@ -151,6 +151,11 @@ impl Process {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         bail!("no address in its log\n{}", self.tail())
+    }
+
+    /// The address that it says it listens on, if it said so already.
+    pub(crate) fn listens(&self) -> Option<SocketAddr> {
+        listening(&self.log())
     }
 
     /// All of its log.

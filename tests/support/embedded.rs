@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -226,11 +227,25 @@ struct Embedded {
     /// What agents asked, by user agent.
     asked: Arc<Mutex<BTreeMap<String, Asked>>>,
     guards: Mutex<Vec<Guard>>,
+    /// Whether one of them makes requests of the controller go wrong.
+    is_faulty: AtomicBool,
     _counting: Guard,
     _tasks: Vec<Task>,
 }
 
 impl Embedded {
+    /// From now on this becomes of the controller's requests.
+    fn intercept(&self, rule: FaultRule) {
+        let guard = self
+            .cluster
+            .faults()
+            .add(move |request| match is_ours(&request.user_agent) {
+                true => rule(request),
+                false => Fault::Pass,
+            });
+        lock(&self.guards).push(guard);
+    }
+
     fn start(cluster: Cluster, clock: Clock, minor: u32) -> Self {
         let counted: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let asked: Arc<Mutex<BTreeMap<String, Asked>>> = Arc::default();
@@ -264,6 +279,7 @@ impl Embedded {
             native: Mutex::new(Some(native(&cluster, &clock, minor))),
             replicas: Arc::new(Mutex::new(BTreeMap::from([(FIRST.to_owned(), first)]))),
             guards: Mutex::default(),
+            is_faulty: AtomicBool::new(false),
             _counting: counting,
             _tasks: tasks,
             cluster,
@@ -329,7 +345,7 @@ impl Backend for Embedded {
     fn kill_at(&self, number: usize, moment: Moment) -> anyhow::Result<()> {
         let (reached, mut here) = tokio::sync::mpsc::channel::<()>(1);
         let count = Mutex::new(0);
-        self.fault(Box::new(move |request| {
+        self.intercept(Box::new(move |request| {
             if is_read(&request.verb) {
                 return Fault::Pass;
             }
@@ -343,7 +359,7 @@ impl Backend for Embedded {
                 Moment::Before => Fault::Hang,
                 Moment::After => Fault::ResetAfter,
             }
-        }))?;
+        }));
         let (cluster, clock, replicas) = (
             self.cluster.clone(),
             self.clock.clone(),
@@ -424,8 +440,8 @@ impl Backend for Embedded {
         resource: &'static str,
         granted: bool,
     ) -> BoxFuture<'_, anyhow::Result<()>> {
+        self.mend();
         let mut guards = lock(&self.guards);
-        guards.clear();
         if !granted {
             let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
             let denied = move |request: &RequestInfo| {
@@ -453,31 +469,35 @@ impl Backend for Embedded {
                 false => Fault::Pass,
             }
         };
-        let done = if begins {
-            self.fault(Box::new(rule))
-        } else {
-            Ok(())
-        };
-        Box::pin(async { done })
+        if begins {
+            self.intercept(Box::new(rule));
+        }
+        Box::pin(async { Ok(()) })
     }
 
     fn has_service_accounts(&self) -> bool {
         false
     }
 
+    fn metrics(&self) -> BoxFuture<'_, anyhow::Result<Option<String>>> {
+        let replicas = lock(&self.replicas);
+        let mut running = replicas.values();
+        let only = match (running.next(), running.next()) {
+            (Some(replica), None) if !self.is_faulty.load(Ordering::Relaxed) => Some(replica),
+            _ => None,
+        };
+        let page = only.map(|replica| replica.metrics.encode());
+        Box::pin(async { Ok(page) })
+    }
+
     fn fault(&self, rule: FaultRule) -> anyhow::Result<()> {
-        let guard = self
-            .cluster
-            .faults()
-            .add(move |request| match is_ours(&request.user_agent) {
-                true => rule(request),
-                false => Fault::Pass,
-            });
-        lock(&self.guards).push(guard);
+        self.is_faulty.store(true, Ordering::Relaxed);
+        self.intercept(rule);
         Ok(())
     }
 
     fn mend(&self) {
+        self.is_faulty.store(false, Ordering::Relaxed);
         lock(&self.guards).clear();
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Picture {
     pub(crate) daemon: Option<DaemonSet>,
     /// UID and generation of the DaemonSet that the story wrote last: an older picture of it is no news.
     pub(crate) written: (Option<String>, Option<i64>),
+    /// What its conditions said of the rollout, whenever that was something else.
+    pub(crate) told: Vec<Told>,
     /// What was wrong at any moment.
     pub(crate) violations: Vec<String>,
     /// Most nodes that lacked an available pod because of us at once.
@@ -72,6 +74,15 @@ pub(crate) struct Picture {
     broke: BTreeMap<String, Timestamp>,
 }
 
+/// What the condition `RolloutComplete` said, true or not: the others say the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Its reason.
+    pub(crate) reason: String,
+    /// Its message.
+    pub(crate) message: String,
+}
+
 /// A deletion by the controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Deletion {
@@ -95,6 +106,7 @@ impl Picture {
             allowed,
             daemon: None,
             written: (None, None),
+            told: Vec::new(),
             violations: Vec::new(),
             peak: 0,
             deletions: Vec::new(),
@@ -205,6 +217,21 @@ impl Picture {
     pub(crate) fn apply_daemon(&mut self, daemon: DaemonSet) {
         if daemon.metadata.name.as_deref() == Some(DAEMON) {
             self.daemon = Some(daemon);
+            self.listen();
+        }
+    }
+
+    /// Takes in what the conditions say of the rollout, if that is news.
+    fn listen(&mut self) {
+        let Some(condition) = self.condition("RolloutComplete") else {
+            return self.told.clear();
+        };
+        let told = Told {
+            reason: condition.reason.clone().unwrap_or_default(),
+            message: condition.message.clone().unwrap_or_default(),
+        };
+        if self.told.last() != Some(&told) {
+            self.told.push(told);
         }
     }
 
@@ -213,6 +240,7 @@ impl Picture {
         let uid = |daemon: &DaemonSet| daemon.metadata.uid.clone();
         if self.daemon.as_ref().map(uid) == Some(uid(daemon)) {
             self.daemon = None;
+            self.told.clear();
         }
     }
 
@@ -269,6 +297,17 @@ impl Picture {
         };
         let nodes: BTreeSet<Option<String>> = self.pods().filter(pulls).map(node_of).collect();
         self.pulled_at_once = self.pulled_at_once.max(nodes.len());
+    }
+
+    /// Reason and note of the controller's Events about the DaemonSet.
+    pub(crate) fn state_events(&self) -> Vec<(String, String)> {
+        let is_about = |event: &&Event| {
+            let about = event.regarding.as_ref();
+            about.is_some_and(|about| about.name.as_deref() == Some(DAEMON))
+        };
+        let events = self.events.values().filter(is_about);
+        let words = |event: &Event| Some((event.reason.clone()?, event.note.clone()?));
+        events.filter_map(words).collect()
     }
 
     /// Takes in an Event.

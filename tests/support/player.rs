@@ -87,6 +87,7 @@ impl Stage {
 
     async fn play(&self, story: &Story) -> Result<(), String> {
         self.until(&all_available(story.nodes)).await?;
+        self.agree().await?;
         self.until_seen().await?;
         self.monitor.lock().await.picture().remember();
         let mut since = self.pod_writes().await?;
@@ -109,7 +110,12 @@ impl Stage {
                         )));
                     }
                 }
-                step => self.perform(step).await.map_err(told)?,
+                step => {
+                    self.perform(step).await.map_err(told)?;
+                    if step.waits() {
+                        self.agree().await.map_err(told)?;
+                    }
+                }
             }
         }
         seen += self.see(Picture::changes).await;

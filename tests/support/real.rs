@@ -22,6 +22,8 @@ use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use yurt_ds::client::Role;
 use yurt_ds::clock::Clock;
 use yurt_ds::sim::kubelet::{Kubelets, Offline, Options};
@@ -253,6 +255,21 @@ impl Backend for Real {
         })
     }
 
+    fn metrics(&self) -> BoxFuture<'_, anyhow::Result<Option<String>>> {
+        let replicas = lock(&self.replicas);
+        let mut running = replicas.running.values();
+        let only = match (running.next(), running.next()) {
+            (Some(replica), None) => replica.listens(),
+            _ => None,
+        };
+        Box::pin(async move {
+            match only {
+                Some(address) => page(address).await.map(Some),
+                None => Ok(None),
+            }
+        })
+    }
+
     fn controller(&self, runs: bool) -> anyhow::Result<()> {
         let mut replicas = lock(&self.replicas);
         replicas.running.clear();
@@ -324,6 +341,18 @@ impl Real {
         audit.read()?;
         Ok(look(&audit).unwrap_or_default())
     }
+}
+
+/// The metrics of the controller that listens there.
+async fn page(address: SocketAddr) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect(address)
+        .await
+        .context("reach the metrics")?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).await?;
+    Ok(page)
 }
 
 /// The audit log, read as it grows.

@@ -187,6 +187,17 @@ pub(crate) enum Step {
     Ask(Ask),
 }
 
+impl Step {
+    /// Whether it ends when something has come true, or some time has passed.
+    pub(crate) fn waits(&self) -> bool {
+        match self {
+            Self::Until(_) | Self::UntilWithin(..) | Self::Wait(_) | Self::Quiet(..) => true,
+            Self::Throughout(_, time) => !time.is_zero(),
+            _ => false,
+        }
+    }
+}
+
 impl Story {
     /// So many Ready nodes with the usual DaemonSet, one of which may be down.
     pub(crate) fn on(nodes: usize) -> Self {

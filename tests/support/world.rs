@@ -92,6 +92,10 @@ pub(crate) trait Backend: Send + Sync {
     /// Whether every namespace gets a service account that pods wait for.
     fn has_service_accounts(&self) -> bool;
 
+    /// What the one replica of the controller that runs shows of itself; `None` when none runs, or several do, or its requests
+    /// are made to go wrong.
+    fn metrics(&self) -> BoxFuture<'_, anyhow::Result<Option<String>>>;
+
     /// Kills all replicas of the controller, or starts it again.
     fn controller(&self, runs: bool) -> anyhow::Result<()>;
     /// Starts the agent of a node; at most one per node at a time.

@@ -1,0 +1,373 @@
+//! Whether conditions, Events, metrics and `ctl` say the same of the DaemonSet of a story.
+//!
+//! Asked after every step that waits, of a rollout that rests. The four follow each other within moments, so they are
+//! asked again until they agree. Nothing is compared while the story itself keeps one of them from speaking: no
+//! controller runs, or several do, or its requests are made to go wrong ([`Backend::metrics`]).
+//!
+//! [`Backend::metrics`]: super::world::Backend::metrics
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+use yurt_ds::ctl::Code;
+
+use super::machine::BUSY;
+use super::objects::DAEMON;
+use super::picture::{Picture, Told};
+use super::player::Stage;
+use super::typed::ctl;
+
+/// How long the four may take to agree.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// They are asked again after that.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A number of `ctl status -o json`, and the metric that shows it, with one more label where it has one.
+const NUMBERS: [(&str, &str, &str); 8] = [
+    ("targeted", "targeted", ""),
+    ("updated", "updated", ""),
+    ("unavailable", "unavailable", ""),
+    ("allowed", "allowed_unavailable", ""),
+    ("failures", "charged", ""),
+    ("inProgress", "without_available_pod", "in_progress"),
+    ("failed", "without_available_pod", "failed"),
+    ("brokenBefore", "without_available_pod", "broken_before"),
+];
+
+/// What all of them say at one moment.
+struct Said {
+    /// What the conditions say of the rollout, the latest last.
+    told: Vec<Told>,
+    /// The phase that the conditions stand for.
+    phase: Option<&'static str>,
+    /// Reason and note of every Event about it.
+    events: Vec<(String, String)>,
+    /// The page of the controller.
+    metrics: Metrics,
+    /// `ctl status -o json`, and how it ended.
+    row: Value,
+    code: u8,
+}
+
+/// The metrics page of a controller, as far as it is about the DaemonSet of a story.
+struct Metrics {
+    page: String,
+    namespace: String,
+}
+
+impl Stage {
+    /// Waits until the four agree.
+    ///
+    /// # Errors
+    /// When they do not, with what each of them says.
+    pub(crate) async fn agree(&self) -> Result<(), String> {
+        let patience = self.world.pace.pick(PATIENCE, PATIENCE * BUSY);
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let told = |error: anyhow::Error| format!("{error:#}");
+            let Some(said) = self.listen().await.map_err(told)? else {
+                return Ok(());
+            };
+            if !said.rests() {
+                return Ok(());
+            }
+            let compared = match said.compare() {
+                Ok(()) => self.compare_why(&said).await,
+                differs => differs,
+            };
+            let Err(why) = compared else {
+                return Ok(());
+            };
+            if tokio::time::Instant::now() >= deadline {
+                let picture = self.see(Picture::describe).await;
+                return Err(format!("they do not agree: {why}\n{said}\n{picture}"));
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Asks all of them; `None` when there is nothing to ask about, or nobody to ask.
+    async fn listen(&self) -> anyhow::Result<Option<Said>> {
+        let Some(page) = self.world.backend.metrics().await? else {
+            return Ok(None);
+        };
+        let (text, ended) = ctl(self, &format!("status {DAEMON} -o json")).await?;
+        let code = match ended {
+            Ok(code) => code,
+            Err(trouble) if trouble.code == Code::NotFound => return Ok(None),
+            Err(trouble) => anyhow::bail!("ctl status: {trouble}"),
+        };
+        let namespace = self.name.clone();
+        let row = serde_json::from_str(&text)?;
+        Ok(self
+            .see(|picture| {
+                Some(Said {
+                    phase: phase(picture),
+                    told: picture.told.clone(),
+                    events: picture.state_events(),
+                    metrics: Metrics { page, namespace },
+                    row,
+                    code: code.number(),
+                })
+            })
+            .await)
+    }
+
+    /// `ctl why` says of the first node that is not done what `ctl status` says.
+    async fn compare_why(&self, said: &Said) -> Result<(), String> {
+        let nodes = said.row["nodes"].as_array().into_iter().flatten();
+        let mut open = nodes.filter(|node| node["verdict"] != "Done");
+        let Some(node) = open.find(|node| node["verdict"] != "NotTargeted") else {
+            return Ok(());
+        };
+        let name = node["node"].as_str().unwrap_or_default();
+        let line = format!("why {DAEMON} {name} -o json");
+        let (text, _) = ctl(self, &line).await.map_err(|e| format!("{e:#}"))?;
+        let why: Value = serde_json::from_str(&text).map_err(|e| format!("{line}: {e}: {text}"))?;
+        let row = &said.row;
+        same("the phase of ctl why", &why["phase"], &row["phase"])?;
+        same(
+            "the sentence of ctl why",
+            &why["phaseMessage"],
+            &row["message"],
+        )?;
+        same("the verdict of ctl why", &why["verdict"], &node["verdict"])?;
+        let next = why["next"].as_str().unwrap_or_default();
+        demand(!next.is_empty(), || format!("{line} names no way on"))
+    }
+}
+
+impl Said {
+    fn text(&self, field: &str) -> &str {
+        self.row[field].as_str().unwrap_or_default()
+    }
+
+    /// Whether nothing is on its way: only then does what was asked one after the other belong together.
+    fn rests(&self) -> bool {
+        let verdicts = &self.row["verdicts"];
+        let moves = |word: &str| verdicts[word].as_u64().unwrap_or_default() > 0;
+        match self.text("phase") {
+            "Progressing" | "Complete" => !moves("InProgress"),
+            // Every change of a DaemonSet begins so.
+            "NativeControllerBehind" => self.phase == Some("NativeControllerBehind"),
+            _ => true,
+        }
+    }
+
+    fn compare(&self) -> Result<(), String> {
+        let phase = self.phase.ok_or("no condition stands on it")?;
+        same("the phase", phase, self.text("phase"))?;
+        same("the exit code", exit_code(phase), self.code)?;
+        self.compare_flags(phase)?;
+        self.compare_numbers(phase)?;
+        self.compare_sentence(phase)?;
+        self.compare_event(phase)
+    }
+
+    /// The gauges that stand for a phase.
+    fn compare_flags(&self, phase: &str) -> Result<(), String> {
+        for (gauge, stands_for) in [
+            ("rollout_complete", "Complete"),
+            ("rollout_stalled", "Stalled"),
+            ("rollout_paused", "Paused"),
+            ("settings_invalid", "Invalid"),
+        ] {
+            let found = self.metrics.number(gauge, "");
+            let silent = phase == "Invalid" && found.is_none();
+            let expected = Some(u64::from(phase == stands_for));
+            demand(silent || found == expected, || {
+                format!("metric {gauge} is {found:?} while it is {phase}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Nodes by verdict, and the other numbers.
+    fn compare_numbers(&self, phase: &str) -> Result<(), String> {
+        if phase == "Invalid" {
+            return Ok(()); // nothing is counted then
+        }
+        let verdicts = self.row["verdicts"].as_object().into_iter().flatten();
+        let verdicts = verdicts.map(|(word, nodes)| (word.as_str(), nodes.as_u64().unwrap_or(0)));
+        same("verdicts", by_verdict(verdicts), self.metrics.verdicts())?;
+        for (field, gauge, label) in NUMBERS {
+            let found = self.metrics.number(gauge, label);
+            same(field, self.row[field].as_u64(), found)?;
+        }
+        Ok(())
+    }
+
+    /// The condition's sentence stands in that of `ctl`, and so do its nodes.
+    fn compare_sentence(&self, phase: &str) -> Result<(), String> {
+        let told = self.told.last().ok_or("no condition tells of it")?;
+        let message = self.text("message");
+        if phase == "Invalid" {
+            return same("the mistake", told.message.as_str(), message);
+        }
+        let (about, sentence) = told.message.split_once(": ").unwrap_or_default();
+        let revision = self.text("revision");
+        demand(
+            revision.is_empty() || about == format!("revision {revision}"),
+            || format!("the condition is about {about}, ctl about {revision}"),
+        )?;
+        // These two are the phase itself, in which `ctl` counts nodes.
+        let is_phase = |clause: &&str| !["complete", "being rolled out"].contains(clause);
+        for clause in sentence.split("; ").filter(is_phase) {
+            demand(message.contains(clause), || {
+                format!("ctl does not say {clause:?}")
+            })?;
+        }
+        self.compare_nodes(phase, sentence)
+    }
+
+    /// A stall names a node that is held up, or has charged one.
+    fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
+        if phase != "Stalled" {
+            return Ok(());
+        }
+        let words: BTreeSet<&str> = sentence
+            .split(|c: char| !(c.is_alphanumeric() || c == '-'))
+            .collect();
+        let nodes = self.row["nodes"].as_array().into_iter().flatten();
+        let word = |node: &Value| node["verdict"].as_str().map(str::to_owned);
+        let named = nodes.filter(|node| node["node"].as_str().is_some_and(|n| words.contains(n)));
+        let verdicts: BTreeSet<String> = named.filter_map(word).collect();
+        let held = verdicts.iter().any(|verdict| verdict != "Done");
+        demand(held || self.row["failures"].as_u64() > Some(0), || {
+            format!("it is stalled, and names no node that is held up: {verdicts:?}")
+        })
+    }
+
+    /// An Event tells of this state, in words of the condition.
+    fn compare_event(&self, phase: &str) -> Result<(), String> {
+        let Some(reason) = self.promised(phase) else {
+            return Ok(());
+        };
+        let latest = self.told.last().map_or("", |told| told.reason.as_str());
+        let told: Vec<&str> = self
+            .told
+            .iter()
+            .filter(|told| told.reason == latest || reason == "RolloutStarted")
+            .map(|told| told.message.as_str())
+            .collect();
+        let mut notes = self.events.iter().filter(|(event, _)| event == reason);
+        let says_so = |note: &str| told.iter().any(|message| message.starts_with(note));
+        demand(notes.any(|(_, note)| says_so(note)), || {
+            format!("no Event {reason} with the words of the condition")
+        })
+    }
+
+    /// The reason of the Event that there has to be; `None` when this state needs none.
+    fn promised(&self, phase: &str) -> Option<&'static str> {
+        let began = self.told.len() > 1;
+        match (phase, self.told.last()?.reason.as_str()) {
+            ("Complete", _) => began.then_some("RolloutComplete"),
+            ("Stalled", _) => Some("RolloutStalled"),
+            ("Paused", _) => Some("RolloutPaused"),
+            ("Invalid", _) => Some("InvalidSettings"),
+            ("AwaitingOwners", _) => Some("UpgradeAvailable"),
+            (_, "Inconclusive") => Some("RolloutInconclusive"),
+            (_, "WaveNotOpen") => Some("WaveNotOpen"),
+            (_, "BlockedByPDB") => Some("BlockedByPDB"),
+            ("Progressing", _) => Some("RolloutStarted"),
+            _ => None,
+        }
+    }
+}
+
+impl Metrics {
+    /// The lines about the DaemonSet that begin so.
+    fn lines(&self, gauge: &str) -> impl Iterator<Item = &str> {
+        let head = format!(
+            "yurt_ds_{gauge}{{namespace=\"{}\",daemonset=\"{DAEMON}\"",
+            self.namespace
+        );
+        let lines = self.page.lines();
+        lines.filter(move |line| line.starts_with(&head))
+    }
+
+    /// A gauge, with this value of a further label, if any.
+    fn number(&self, gauge: &str, label: &str) -> Option<u64> {
+        let is_meant = |line: &&str| label.is_empty() || line.contains(&format!("=\"{label}\"}}"));
+        let line = self.lines(gauge).find(is_meant)?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+
+    /// Nodes by verdict.
+    fn verdicts(&self) -> BTreeMap<&str, u64> {
+        by_verdict(self.lines("nodes").filter_map(verdict_of))
+    }
+}
+
+/// Verdict and number of a line of the metrics.
+fn verdict_of(line: &str) -> Option<(&str, u64)> {
+    let (_, rest) = line.split_once("verdict=\"")?;
+    let (word, nodes) = rest.split_once("\"} ")?;
+    Some((word, nodes.parse().ok()?))
+}
+
+/// Nodes by verdict, those without a node left out. `ctl` reads the disruption budgets, of which the controller learns when it
+/// asks: who is about to ask waits for its turn there, and is blocked here.
+fn by_verdict<'a>(verdicts: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<&'a str, u64> {
+    let mut nodes = BTreeMap::new();
+    for (word, count) in verdicts.filter(|(_, count)| *count > 0) {
+        let word = match word {
+            "BlockedByPDB" => "Budget",
+            word => word,
+        };
+        *nodes.entry(word).or_default() += count;
+    }
+    nodes
+}
+
+impl std::fmt::Display for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "  conditions: {:?}, {:?}", self.phase, self.told.last())?;
+        writeln!(f, "  Events: {:?}", self.events)?;
+        let about = format!("namespace=\"{}\"", self.metrics.namespace);
+        let lines = self.metrics.page.lines();
+        let metrics: Vec<&str> = lines.filter(|line| line.contains(&about)).collect();
+        writeln!(f, "  metrics: {}", metrics.join("\n    "))?;
+        write!(f, "  ctl status ends with {}: {}", self.code, self.row)
+    }
+}
+
+/// The phase that the conditions stand for.
+fn phase(picture: &Picture) -> Option<&'static str> {
+    let holds = |kind: &str| picture.condition(kind).is_some_and(|c| c.status == "True");
+    let told = picture.told.last()?;
+    Some(match told.reason.as_str() {
+        _ if holds("InvalidSettings") => "Invalid",
+        _ if holds("Stalled") => "Stalled",
+        _ if holds("RolloutComplete") => "Complete",
+        "Paused" => "Paused",
+        "AwaitingOwners" => "AwaitingOwners",
+        "NativeControllerBehind" => "NativeControllerBehind",
+        _ if holds("Progressing") => "Progressing",
+        _ => return None,
+    })
+}
+
+/// The exit code of `ctl status` that stands for a phase.
+fn exit_code(phase: &str) -> u8 {
+    match phase {
+        "Complete" => 0,
+        "Stalled" => 4,
+        "Paused" => 5,
+        "Invalid" => 6,
+        _ => 3,
+    }
+}
+
+fn same<A: PartialEq<B> + std::fmt::Debug, B: std::fmt::Debug>(
+    what: &str,
+    one: A,
+    other: B,
+) -> Result<(), String> {
+    demand(one == other, || format!("{what}: {one:?} and {other:?}"))
+}
+
+fn demand(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why()) }
+}
