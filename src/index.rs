@@ -11,6 +11,7 @@
 
 mod asked;
 mod disruptions;
+mod ended;
 mod guarded;
 mod joined;
 mod key;

@@ -70,8 +70,9 @@ pub struct Fleet {
     pub revision: RevisionState,
     /// Whether an older revision than the current one is known: only then does a pod of the current one replace another.
     pub replaces: bool,
-    /// The revision that somebody would go back to; `None`: none is kept that was made before the current one.
-    pub earlier: Option<Revision>,
+    /// The revisions that are kept and were made before the current one, with the numbers of their ControllerRevisions, the newest
+    /// first.
+    pub earlier: Vec<(Revision, i64)>,
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
     pub successions: super::in_place::Successions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.

@@ -215,7 +215,7 @@ fn fleets() -> impl Random<Fleet> {
             Fleet {
                 revision,
                 replaces,
-                earlier: None,
+                earlier: Vec::new(),
                 evictions: Default::default(),
                 refusals: Default::default(),
                 successions,

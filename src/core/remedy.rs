@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Revision};
 
 /// The ways on from a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
@@ -16,12 +16,29 @@ pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     }
 }
 
-/// The way to the revision before, if one is kept.
+/// The way back, if a revision is kept that was made before this one: to the newest of those with which pods serve now, for the
+/// one before may be as bad; to that one where there is no such pod.
 pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
-    let earlier = fleet.earlier.as_ref()?;
-    Some(format!(
-        "go back to revision {earlier} with: yurt-ds ctl undo {set}"
-    ))
+    let (before, _) = fleet.earlier.first()?;
+    let mut earlier = fleet.earlier.iter();
+    let serving = earlier.find(|(revision, _)| serves(fleet, revision));
+    Some(match serving.filter(|(serving, _)| serving != before) {
+        Some((serving, number)) => format!(
+            "go back to revision {serving}, with which pods serve, with: yurt-ds ctl undo {set} --to-revision {number}"
+        ),
+        None => format!("go back to revision {before} with: yurt-ds ctl undo {set}"),
+    })
+}
+
+/// Whether a pod of that revision is Ready and stays.
+fn serves(fleet: &Fleet, revision: &Revision) -> bool {
+    let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
+    pods.any(|pod| {
+        pod.ready_since.is_some()
+            && !pod.terminating
+            && !pod.in_place.is_under_way()
+            && pod.in_place.revision.as_ref() == Some(revision)
+    })
 }
 
 /// What lets the revision go on that the guard stopped: the last of the remedies.
@@ -32,7 +49,7 @@ pub fn nevertheless(set: &dyn Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::testing::fleet;
+    use crate::core::testing::{current, fleet, node, old};
 
     #[test]
     fn going_back_comes_first_and_only_where_there_is_something_to_go_back_to() {
@@ -42,9 +59,37 @@ mod tests {
             words.starts_with("go back to revision old with: yurt-ds ctl undo edge/web; or "),
             "{words}"
         );
-        fleet.earlier = None;
+        fleet.earlier.clear();
         let words = way_on(&fleet, &"edge/web");
         assert!(words.starts_with("repair the nodes, or "), "{words}");
         assert!(!words.contains("undo"), "{words}");
+    }
+
+    #[test]
+    fn the_way_back_leads_past_a_revision_with_which_nobody_serves() {
+        let of = |revision: &str, mut pod: crate::core::Pod| {
+            pod.in_place.revision = Some(revision.into());
+            pod
+        };
+        let broken = crate::core::Pod {
+            ready_since: None,
+            ..old(2)
+        };
+        let mut fleet = fleet(vec![
+            node("a", of("good", old(1))),
+            node("b", of("bad", broken)),
+            node("c", of("new", current(3))),
+        ]);
+        fleet.earlier = vec![("bad".into(), 2), ("good".into(), 1)];
+        let words = back(&fleet, &"edge/web").expect("a way back");
+        let command = "yurt-ds ctl undo edge/web --to-revision 1";
+        assert!(words.starts_with("go back to revision good, "), "{words}");
+        assert!(words.ends_with(command), "{words}");
+        fleet.nodes[1].pods[0].ready_since = fleet.nodes[0].pods[0].ready_since;
+        let words = back(&fleet, &"edge/web").expect("a way back");
+        assert!(
+            words.starts_with("go back to revision bad with: "),
+            "{words}"
+        );
     }
 }

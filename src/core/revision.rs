@@ -6,6 +6,7 @@
 
 mod canonical;
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -64,21 +65,19 @@ pub fn current(
     }
 }
 
-/// The revision that somebody would go back to from `current`: of those made no later than it, the newest.
+/// The revisions that somebody could go back to from `current`: those made no later than it, the newest first.
 ///
 /// Who goes back gives an old revision the greatest number again, and then the one with the next lower number is the very
 /// one that was left. When a revision was made tells the two ways apart.
-pub fn earlier<'a>(
-    revisions: &'a [RevisionFacts],
-    current: &Revision,
-) -> Option<&'a RevisionFacts> {
-    let current = revisions.iter().find(|known| known.hash == *current)?;
+pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'a RevisionFacts> {
+    let Some(current) = revisions.iter().find(|known| known.hash == *current) else {
+        return Vec::new();
+    };
     let is_earlier =
         |known: &&RevisionFacts| known.number < current.number && known.made <= current.made;
-    revisions
-        .iter()
-        .filter(is_earlier)
-        .max_by_key(|known| known.number)
+    let mut found: Vec<&RevisionFacts> = revisions.iter().filter(is_earlier).collect();
+    found.sort_by_key(|known| Reverse(known.number));
+    found
 }
 
 /// The hash of a ControllerRevision: its label, else the part of its name after the DaemonSet's.
@@ -241,7 +240,7 @@ mod tests {
         #[track_caller]
         fn case(revisions: &[RevisionFacts], current: &str, expected: Option<&str>) {
             let found = earlier(revisions, &current.into());
-            let found = found.map(|known| known.hash.as_str());
+            let found = found.first().map(|known| known.hash.as_str());
             assert_eq!(found, expected, "from {current}");
         }
         let [a, b, c] = [

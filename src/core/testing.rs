@@ -20,7 +20,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
-        earlier: Some("old".into()),
+        earlier: vec![("old".into(), 1)],
         successions: Default::default(),
         way_back: Default::default(),
         evictions: Default::default(),

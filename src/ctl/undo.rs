@@ -215,7 +215,7 @@ impl History {
             )),
             (None, Some(current)) => {
                 let facts = facts(&self.revisions);
-                let found = earlier(&facts, current).and_then(find);
+                let found = earlier(&facts, current).first().copied().and_then(find);
                 found.ok_or_else(|| Trouble::new(Code::Refused, self.nothing_earlier(current)))
             }
         }

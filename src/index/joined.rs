@@ -88,7 +88,7 @@ pub(super) fn fleet(
         None => Arc::new(Fleet {
             revision: present.state.clone(),
             replaces: false,
-            earlier: None,
+            earlier: Vec::new(),
             evictions: Evictions::default(),
             refusals: Refusals::default(),
             successions: Successions::new(),
@@ -107,8 +107,11 @@ pub(super) fn fleet(
         RevisionState::Behind(_) => None,
     };
     kept.replaces = revisions.len() > 1;
-    let before = target.and_then(|current| earlier(revisions, current));
-    kept.earlier = before.map(|known| known.hash.clone());
+    let before = target.map(|current| earlier(revisions, current));
+    let before = before.unwrap_or_default().into_iter();
+    kept.earlier = before
+        .map(|known| (known.hash.clone(), known.number))
+        .collect();
     kept.evictions = set.evictions.clone();
     kept.refusals = set.refusals(target, &kept.nodes);
     kept.successions = set.successions(&present.state, revisions);

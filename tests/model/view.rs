@@ -89,7 +89,7 @@ impl State {
         Fleet {
             revision,
             replaces: revisions.count() > 1,
-            earlier: None,
+            earlier: Vec::new(),
             evictions: self.evictions(rules),
             refusals: self.refusals(),
             successions: successions(&set, rules),

@@ -191,7 +191,7 @@ impl World {
             in_order: true,
             revision,
             replaces: self.known.len() > 1,
-            earlier: None,
+            earlier: Vec::new(),
             evictions: Default::default(),
             refusals: Default::default(),
             successions: Default::default(),
