@@ -138,6 +138,9 @@ pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(deserialize_with = "nullable")]
     pub phase: String,
+    /// Why it is in this phase, in one word (`Evicted`); mostly empty.
+    #[serde(deserialize_with = "nullable")]
+    pub reason: String,
     /// When the kubelet accepted it.
     pub start_time: Option<Time>,
     /// All conditions.

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::asked::Asked;
 use super::disruptions::Disruptions;
+use super::ended::Ended;
 use super::guarded::Guarded;
 use super::joined::{Basis, Joined};
 use super::key::SetKey;
@@ -71,6 +72,7 @@ pub struct SetRecord {
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
     disruptions: Disruptions,
+    ended: Ended,
     template_generation: Option<String>,
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
@@ -266,6 +268,7 @@ impl SetRecord {
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
             disruptions: Disruptions::default(),
+            ended: Ended::default(),
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -372,11 +375,12 @@ impl SetRecord {
             .and_then(|pods| pods.iter().find(|known| *known.uid() == uid))
             .cloned();
         let surge = whose == Whose::Surge;
-        let Some((node, record)) =
+        let Some((node, mut record)) =
             PodRecord::read(pod, surge, before.as_ref(), &mut self.label_sets, now)
         else {
             return Stir::Nothing;
         };
+        self.ended.note(&node, (pod, &mut record), now);
         if before.as_ref() == Some(&record) {
             return Stir::Nothing;
         }

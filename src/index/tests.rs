@@ -1,5 +1,6 @@
 //! The index, told by objects as they come over the wire.
 
+mod ended;
 mod place;
 
 use serde_json::{Value, json};

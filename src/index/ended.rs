@@ -1,0 +1,100 @@
+//! Pods that ended for good (`Succeeded`, or `Failed`: evicted, or turned away by their kubelet), node by node.
+//!
+//! The native controller deletes each of them and makes the next one, so that no pod which is there tells that it goes on
+//! like this. Whoever comes after such a pod has its trouble until it is Ready.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::pod::PodRecord;
+use crate::api;
+use crate::core::{NodeName, PodUid, Trouble};
+
+/// Pods that end further apart have nothing to do with each other; the native controller waits a quarter of an hour at most before
+/// it makes the next one (`FailedPodsBackoff`).
+const TOGETHER: SignedDuration = SignedDuration::from_hours(1);
+
+/// Beyond so many nodes, those are forgotten on which nothing ended for so long.
+const KEPT: usize = 1024;
+
+/// By node the pods of one revision that ended.
+#[derive(Debug, Default)]
+pub(super) struct Ended(BTreeMap<NodeName, Series>);
+
+#[derive(Debug)]
+struct Series {
+    /// Their revision.
+    hash: Option<Arc<str>>,
+    times: u32,
+    /// The last of them, when that was seen to have ended, and why.
+    last: PodUid,
+    at: Timestamp,
+    reason: Arc<str>,
+}
+
+impl Ended {
+    /// Takes in what became of a pod on `node`, and tells its record what those before it tell.
+    pub(super) fn note(
+        &mut self,
+        node: &NodeName,
+        (pod, record): (&api::Pod, &mut PodRecord),
+        now: Timestamp,
+    ) {
+        if record.pod.surge {
+            return;
+        }
+        if record.pod.in_place.is_over {
+            self.count(node, record, reason(pod), now);
+        }
+        let series = self.0.get(node);
+        let series = series.filter(|series| series.hash == record.hash);
+        if let Some(series) = series
+            && record.ready_since().is_none()
+            && record.pod.trouble.is_none()
+        {
+            record.pod.trouble = Some(Trouble {
+                reason: series.reason.clone(),
+                restarts: series.times,
+            });
+        }
+    }
+
+    fn count(&mut self, node: &NodeName, record: &PodRecord, reason: &str, now: Timestamp) {
+        if self.0.len() >= KEPT {
+            self.0
+                .retain(|_, series| now.duration_since(series.at) < TOGETHER);
+        }
+        let before = self.0.remove(node).filter(|series| {
+            series.hash == record.hash && now.duration_since(series.at) < TOGETHER
+        });
+        let is_known = before
+            .as_ref()
+            .is_some_and(|series| series.last == record.pod.uid);
+        let before_this = before.as_ref().map_or(0, |series| series.times);
+        let series = Series {
+            hash: record.hash.clone(),
+            times: before_this + u32::from(!is_known),
+            last: record.pod.uid.clone(),
+            at: before.filter(|_| is_known).map_or(now, |series| series.at),
+            reason: reason.into(),
+        };
+        self.0.insert(node.clone(), series);
+    }
+}
+
+/// Why a pod ended, in one word: as its kubelet says of the pod, or of its container.
+fn reason(pod: &api::Pod) -> &str {
+    let statuses = &pod.status.container_statuses;
+    let mut ended = statuses
+        .iter()
+        .filter_map(|one| one.state.terminated.as_ref());
+    let said = [
+        pod.status.reason.as_str(),
+        ended.next().map_or("", |state| state.reason.as_str()),
+        pod.status.phase.as_str(),
+    ];
+    let mut said = said.into_iter().filter(|word| !word.is_empty());
+    said.next().unwrap_or_default()
+}

@@ -1,0 +1,73 @@
+//! Pods that the native controller replaces because they ended for good.
+
+use super::*;
+
+impl PodWords {
+    /// One of several that follow each other on a node.
+    fn next(mut self, number: usize) -> Self {
+        self.0["metadata"]["uid"] = json!(format!("uid-{number}"));
+        self
+    }
+
+    fn ended(mut self, phase: &str, status: Value) -> Self {
+        self.0["status"] = status;
+        self.0["status"]["phase"] = json!(phase);
+        self
+    }
+}
+
+fn trouble(index: &mut Index) -> Option<(String, u32)> {
+    let fleet = fleet(index);
+    let pod = fleet.nodes[0].pods.last().expect("a pod");
+    let trouble = pod.trouble.as_ref();
+    trouble.map(|trouble| (trouble.reason.to_string(), trouble.restarts))
+}
+
+fn replace(index: &mut Index, pod: &PodWords, now: i64) {
+    let set = index.set_mut(&key()).unwrap();
+    for before in ["n1", "1", "2", "3", "4"] {
+        set.delete_pod(&format!("uid-{before}"));
+    }
+    feed(index, pod, now);
+}
+
+#[test]
+fn who_comes_after_pods_that_ended_has_their_trouble_until_it_is_ready() {
+    let mut index = index();
+    let evicted = |number| {
+        let status = json!({"reason": "Evicted", "message": "low on memory"});
+        pod("n1", "aaa").next(number).ended("Failed", status)
+    };
+    let next = |number| pod("n1", "aaa").next(number);
+    let told = |times| Some(("Evicted".to_owned(), times));
+    replace(&mut index, &evicted(1), 200);
+    assert_eq!(trouble(&mut index), told(1));
+    feed(&mut index, &evicted(1).version("2"), 201);
+    assert_eq!(trouble(&mut index), told(1));
+    replace(&mut index, &next(2), 210);
+    assert_eq!(trouble(&mut index), told(1));
+    feed(&mut index, &evicted(2), 220);
+    replace(&mut index, &next(3), 230);
+    assert_eq!(trouble(&mut index), told(2));
+    feed(&mut index, &next(3).ready(240), 240);
+    assert_eq!(trouble(&mut index), None);
+    // Another revision, or an hour later: that is something else.
+    replace(&mut index, &pod("n1", "bbb").next(4), 250);
+    assert_eq!(trouble(&mut index), None);
+    replace(&mut index, &evicted(5), 5_000);
+    assert_eq!(trouble(&mut index), told(1));
+}
+
+#[test]
+fn a_pod_that_succeeds_is_no_less_in_trouble() {
+    let mut index = index();
+    let container = json!({"name": "main", "image": "v1", "imageID": "v1", "restartCount": 0, "ready": false,
+        "state": {"terminated": {"reason": "Completed", "exitCode": 0}}});
+    let done = |number| {
+        let status = json!({"containerStatuses": [container]});
+        pod("n1", "aaa").next(number).ended("Succeeded", status)
+    };
+    replace(&mut index, &done(1), 200);
+    replace(&mut index, &done(2), 210);
+    assert_eq!(trouble(&mut index), Some(("Completed".to_owned(), 2)));
+}
