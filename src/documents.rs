@@ -76,6 +76,9 @@ fn every_event_of_the_readme_is_sent() {
         include_str!("controller/report/paused.rs"),
         include_str!("controller/report/refused.rs"),
         include_str!("controller/report/reverted.rs"),
+        include_str!("core/revert.rs"),
+        include_str!("core/said.rs"),
+        include_str!("core/said/stall.rs"),
     ];
     let (_, named) = README.split_once("change of state:").unwrap();
     let (named, _) = named.split_once("\n\n").unwrap();
