@@ -169,7 +169,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
     Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
         replaces: true,
-        earlier: None,
+        earlier: Vec::new(),
         evictions: Default::default(),
         refusals: Default::default(),
         successions: Default::default(),
