@@ -11,6 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::classify::later;
 use super::failing;
 use super::fleet::{Fleet, Leaving, Node, Pod, Readiness};
+use super::instant;
 use super::phase::stuck;
 use super::plan::{Plan, Stall};
 use super::surge;
@@ -204,10 +205,11 @@ impl Plan {
 fn does_not_end(pod: &Pod) -> String {
     let since = match pod.leaving.as_deref() {
         Some(Leaving { ends, grace }) if !grace.is_zero() => format!(
-            " since {ends}, when its grace period of {} s was over",
+            " since {}, when its grace period of {} s was over",
+            instant::words(*ends),
             grace.as_secs()
         ),
-        Some(Leaving { ends, .. }) => format!(" since {ends}"),
+        Some(Leaving { ends, .. }) => format!(" since {}", instant::words(*ends)),
         None => String::new(),
     };
     let finalizers: Vec<&str> = pod.exit.finalizers.iter().map(|name| &**name).collect();
