@@ -150,17 +150,9 @@ fn a_deletion_whose_answer_is_lost_is_not_repeated() {
             _ => Fault::Pass,
         });
         let answer = running.agent.call("POST", &upgrade, &[]).await?;
-        assert_eq!(
-            (answer.status.as_u16(), answer.text().as_str()),
-            (500, "Apply update failed")
-        );
+        assert_eq!(answer.status, 200, "the pod goes: {}", answer.text());
         let again = running.agent.call("POST", &upgrade, &[]).await?;
-        assert!(
-            again.status == 403 || again.status == 500,
-            "{} {}",
-            again.status,
-            again.text()
-        );
+        assert_eq!(again.status, 403, "{}", again.text());
         drop(lost);
         let deletions = served.world.cluster.requests().into_iter();
         let deletions = deletions
