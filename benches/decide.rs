@@ -151,6 +151,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
             if i.is_multiple_of(100) && pod.revision == PodRevision::Current {
                 (pod.created, pod.ready_since) = (at(NOW - 600), None);
                 pod.trouble = Some(Trouble {
+                    said: Default::default(),
                     reason: "CrashLoopBackOff".into(),
                     restarts: 5,
                 });

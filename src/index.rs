@@ -19,6 +19,7 @@ mod node;
 mod pod;
 mod set;
 mod told;
+mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

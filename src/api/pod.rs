@@ -141,6 +141,9 @@ pub struct PodStatus {
     /// Why it is in this phase, in one word (`Evicted`); mostly empty.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
+    /// The same in a sentence.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
     /// When the kubelet accepted it.
     pub start_time: Option<Time>,
     /// All conditions.
@@ -207,6 +210,9 @@ pub struct StateDetail {
     /// A word such as `ErrImagePull`.
     #[serde(deserialize_with = "nullable")]
     pub reason: String,
+    /// What its kubelet says about it.
+    #[serde(deserialize_with = "nullable")]
+    pub message: String,
     /// Exit code, of a container that ended.
     pub exit_code: Option<i32>,
 }

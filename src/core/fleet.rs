@@ -230,8 +230,10 @@ pub fn by_name<'a>(nodes: &'a [Node], name: &NodeName) -> Option<&'a Node> {
 /// How long a pod that is being deleted may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// When its grace period is over (`deletionTimestamp`).
+    /// When its grace period is over, by our own clock.
     pub ends: Timestamp,
+    /// The same by that of the API server (`deletionTimestamp`): so it is told, to be the same whoever tells it.
+    pub stamped: Timestamp,
     /// That period (`deletionGracePeriodSeconds`).
     pub grace: Duration,
 }
@@ -252,9 +254,30 @@ pub enum PodRevision {
 pub struct Trouble {
     /// The container's waiting or termination reason (`CrashLoopBackOff`, `ErrImagePull`, `Error`, …).
     pub reason: Arc<str>,
+    /// What the kubelet or the scheduler says of it beyond that word, on one line and cut; empty when that is nothing, or nothing
+    /// that lasts.
+    pub said: Arc<str>,
     /// Restarts of that container under the revision that the pod has now; the one by which an update in place brought
     /// its image is none.
     pub restarts: u32,
+}
+
+impl Trouble {
+    /// Its word; a container may end without a reason.
+    pub fn word(&self) -> &str {
+        match &*self.reason {
+            "" => "Error",
+            reason => reason,
+        }
+    }
+
+    /// Its word, and what is said of it.
+    pub fn words(&self) -> String {
+        match &*self.said {
+            "" => self.word().to_owned(),
+            said => format!("{}: {said}", self.word()),
+        }
+    }
 }
 
 /// `PodNeedUpgrade` or `PodImageReady` as found on a pod.

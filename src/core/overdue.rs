@@ -204,12 +204,12 @@ impl Plan {
 /// That a pod does not end, and what holds it.
 fn does_not_end(pod: &Pod) -> String {
     let since = match pod.leaving.as_deref() {
-        Some(Leaving { ends, grace }) if !grace.is_zero() => format!(
+        Some(Leaving { stamped, grace, .. }) if !grace.is_zero() => format!(
             " since {}, when its grace period of {} s was over",
-            instant::words(*ends),
+            instant::words(*stamped),
             grace.as_secs()
         ),
-        Some(Leaving { ends, .. }) => format!(" since {}", instant::words(*ends)),
+        Some(Leaving { stamped, .. }) => format!(" since {}", instant::words(*stamped)),
         None => String::new(),
     };
     let finalizers: Vec<&str> = pod.exit.finalizers.iter().map(|name| &**name).collect();

@@ -49,8 +49,8 @@ pub(super) fn stuck(
         Verdict::InProgress(progress) if overdue::fails(node, progress) => {
             Ok(Stall::PodsDoNotStart)
         }
-        Verdict::InProgress(Progress::SurgeStarting)
-            if let Some(since) = unscheduled_since(node) =>
+        Verdict::InProgress(progress @ (Progress::SurgeStarting | Progress::Starting))
+            if let Some(since) = unscheduled_since(node, progress == Progress::SurgeStarting) =>
         {
             by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
         }
@@ -63,9 +63,9 @@ pub(super) fn stuck(
     }
 }
 
-/// Since when a pod beside the old one waits for room on its node.
-fn unscheduled_since(node: &Node) -> Option<Timestamp> {
-    let made = node.pods.iter().filter(|pod| pod.surge);
+/// Since when a pod (`beside` the old one, or in its place) waits for room on its node.
+fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
+    let made = node.pods.iter().filter(|pod| pod.surge == beside);
     let waits = |pod: &&Pod| {
         let trouble = pod.trouble.as_ref();
         trouble.is_some_and(|trouble| *trouble.reason == *UNSCHEDULABLE)

@@ -326,13 +326,18 @@ fn pods() -> impl Random<Pod> {
                 terminating,
                 leaving: unready.filter(|_| terminating).map(|ends| {
                     let grace = Duration::from_secs(30);
-                    Box::new(Leaving { ends, grace })
+                    Box::new(Leaving {
+                        ends,
+                        stamped: ends,
+                        grace,
+                    })
                 }),
                 ready_since,
                 unready_since: unready.filter(|_| ready_since.is_none()),
                 started,
                 in_place,
                 trouble: trouble.map(|(reason, restarts)| Trouble {
+                    said: Default::default(),
                     reason: reason.into(),
                     restarts,
                 }),

@@ -601,21 +601,17 @@ fn pod_name(node: &Node) -> String {
 
 fn trouble_word(node: &Node) -> Option<String> {
     let trouble = newest(node)?.trouble.as_ref()?;
-    Some(match &*trouble.reason {
-        "" => "Error".into(),
-        reason => reason.to_owned(),
-    })
+    Some(trouble.word().to_owned())
 }
 
 fn trouble_words(node: &Node) -> String {
-    let restarts = newest(node)
-        .and_then(|pod| pod.trouble.as_ref())
-        .map_or(0, |trouble| trouble.restarts);
-    match (trouble_word(node), restarts) {
-        (None, _) => String::new(),
-        (Some(word), 0) => format!(" ({word})"),
-        (Some(word), 1) => format!(" ({word}, 1 restart)"),
-        (Some(word), restarts) => format!(" ({word}, {restarts} restarts)"),
+    let Some(trouble) = newest(node).and_then(|pod| pod.trouble.as_ref()) else {
+        return String::new();
+    };
+    match (trouble.words(), trouble.restarts) {
+        (words, 0) => format!(" ({words})"),
+        (words, 1) => format!(" ({words}, 1 restart)"),
+        (words, restarts) => format!(" ({words}, {restarts} restarts)"),
     }
 }
 

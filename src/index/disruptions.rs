@@ -79,6 +79,6 @@ impl Disruptions {
 
 /// When its deletion was asked for, by the API server's clock.
 fn asked_at(pod: &Pod) -> Option<Timestamp> {
-    let Leaving { ends, grace } = **pod.leaving.as_ref()?;
+    let Leaving { ends, grace, .. } = **pod.leaving.as_ref()?;
     ends.checked_sub(grace).ok()
 }

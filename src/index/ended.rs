@@ -9,6 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
+use super::trouble::line;
 use crate::api;
 use crate::core::{NodeName, PodUid, Trouble};
 
@@ -32,6 +33,7 @@ struct Series {
     last: PodUid,
     at: Timestamp,
     reason: Arc<str>,
+    said: Arc<str>,
 }
 
 impl Ended {
@@ -46,7 +48,7 @@ impl Ended {
             return;
         }
         if record.pod.in_place.is_over {
-            self.count(node, record, reason(pod), now);
+            self.count(node, record, pod, now);
         }
         let series = self.0.get(node);
         let series = series.filter(|series| series.hash == record.hash);
@@ -56,12 +58,13 @@ impl Ended {
         {
             record.pod.trouble = Some(Trouble {
                 reason: series.reason.clone(),
+                said: series.said.clone(),
                 restarts: series.times,
             });
         }
     }
 
-    fn count(&mut self, node: &NodeName, record: &PodRecord, reason: &str, now: Timestamp) {
+    fn count(&mut self, node: &NodeName, record: &PodRecord, pod: &api::Pod, now: Timestamp) {
         if self.0.len() >= KEPT {
             self.0
                 .retain(|_, series| now.duration_since(series.at) < TOGETHER);
@@ -78,7 +81,8 @@ impl Ended {
             times: before_this + u32::from(!is_known),
             last: record.pod.uid.clone(),
             at: before.filter(|_| is_known).map_or(now, |series| series.at),
-            reason: reason.into(),
+            reason: reason(pod).into(),
+            said: line(&pod.status.message),
         };
         self.0.insert(node.clone(), series);
     }

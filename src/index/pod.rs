@@ -8,16 +8,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::set::later;
+use super::trouble::{self, trouble, unscheduled};
 use crate::api;
 use crate::core::in_place::{Container, State, Update};
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,
-    TEMPLATE_GENERATION_LABEL, UNSCHEDULABLE, UNTOLERATED_TAINT, WAIT_PULL_IMAGE,
+    TEMPLATE_GENERATION_LABEL, UNTOLERATED_TAINT, WAIT_PULL_IMAGE,
 };
 use crate::core::{
     Exit, Gate, InPlace, Labels, Leaving, NodeName, OtaCondition, Pod, PodName, PodRevision,
-    PodUid, Preparing, PullFailure, Revision, Trouble, revision_in,
+    PodUid, Preparing, PullFailure, Revision, revision_in,
 };
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
@@ -104,10 +105,9 @@ impl PodRecord {
                 },
                 started: started(before, pod, created, now),
                 in_place,
-                trouble: trouble(pod, state.as_ref()).or_else(|| {
-                    let scheduled = condition("PodScheduled").filter(|_| surge);
-                    scheduled.and_then(unscheduled)
-                }),
+                trouble: trouble(pod, state.as_ref())
+                    .or_else(|| condition("PodScheduled").and_then(unscheduled))
+                    .map(|trouble| trouble::as_before(trouble, before)),
                 exit: exit(pod, label_sets),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),
@@ -213,6 +213,7 @@ fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Opt
             Some(_) => at_most,
             None => stamped.min(at_most),
         },
+        stamped,
         grace,
     })
 }
@@ -313,15 +314,6 @@ fn failure(condition: &api::Condition) -> Option<PullFailure> {
     })
 }
 
-/// A pod beside another one needs room for both.
-fn unscheduled(condition: &api::Condition) -> Option<Trouble> {
-    let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
-    waits.then(|| Trouble {
-        reason: UNSCHEDULABLE.into(),
-        restarts: 0,
-    })
-}
-
 /// What an update in place wrote into the pod; what cannot be read is no such thing.
 fn state(pod: &api::Pod) -> Option<State> {
     let annotations = pod.metadata.annotations.as_ref()?;
@@ -329,7 +321,7 @@ fn state(pod: &api::Pod) -> Option<State> {
 }
 
 /// Whether its kubelet has seen the pod as it is; `None`: it does not say.
-fn is_seen(pod: &api::Pod) -> Option<bool> {
+pub(super) fn is_seen(pod: &api::Pod) -> Option<bool> {
     let observed = pod.status.observed_generation?;
     Some(observed >= pod.metadata.generation?)
 }
@@ -377,53 +369,4 @@ fn containers(pod: &api::Pod) -> Vec<Container> {
     asked
         .chain(restarted.map(|status| told(status, "", true)))
         .collect()
-}
-
-/// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
-/// update in place is none.
-fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> {
-    let status = &pod.status;
-    let seen = is_seen(pod);
-    let containers = status
-        .init_container_statuses
-        .iter()
-        .chain(&status.container_statuses);
-    containers
-        .filter(|container| !container.ready)
-        .find_map(|container| {
-            let count = u32::try_from(container.restart_count).unwrap_or_default();
-            let name = container.name.as_str();
-            // What is said of a container that has not got its new image may be about the old one: surely so while its
-            // kubelet has not looked, and a back-off after crashes is always about a container that ran.
-            let is_as_before =
-                state.is_some_and(|state| state.is_unchanged(name, &container.image_id, count));
-            let backs_off = container.state.waiting.as_ref();
-            let backs_off = backs_off.is_some_and(|state| state.reason == "CrashLoopBackOff");
-            if is_as_before && (seen == Some(false) || backs_off) {
-                return None;
-            }
-            let waiting = container.state.waiting.as_ref();
-            let waiting = waiting.filter(|state| {
-                !["", "ContainerCreating", "PodInitializing"].contains(&state.reason.as_str())
-            });
-            let own = state.map_or(count, |state| state.own_restarts(name, count));
-            let is_first = state.is_some_and(|state| state.changes(name)) && own == 0;
-            let present = container
-                .state
-                .terminated
-                .as_ref()
-                .filter(|_| !is_as_before);
-            let last = container
-                .last_state
-                .terminated
-                .as_ref()
-                .filter(|_| !is_first);
-            let mut ended = present.into_iter().chain(last);
-            let ended = ended.find(|state| state.exit_code != Some(0));
-            let reason = waiting.or(ended)?.reason.as_str().into();
-            Some(Trouble {
-                reason,
-                restarts: own,
-            })
-        })
 }

@@ -2,6 +2,7 @@
 
 mod ended;
 mod place;
+mod trouble;
 
 use serde_json::{Value, json};
 

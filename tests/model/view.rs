@@ -153,6 +153,7 @@ impl State {
             leaving: pod.left.map(|left| {
                 Box::new(Leaving {
                     ends: at(left),
+                    stamped: at(left),
                     grace: Duration::ZERO,
                 })
             }),
@@ -176,6 +177,7 @@ impl State {
                 ..Exit::default()
             },
             trouble: is_stuck.then(|| Trouble {
+                said: Default::default(),
                 reason: "CrashLoopBackOff".into(),
                 restarts: 5,
             }),

@@ -36,6 +36,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         ready_since: None,
         started: None,
         trouble: trouble.map(|reason| Trouble {
+            said: Default::default(),
             reason: reason.into(),
             restarts: 3,
         }),

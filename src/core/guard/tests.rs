@@ -33,6 +33,7 @@ fn lost(name: &str, after: i64) -> Node {
 fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     Pod {
         trouble: Some(Trouble {
+            said: Default::default(),
             reason: reason.into(),
             restarts,
         }),

@@ -9,6 +9,7 @@ fn leaving(pod: Pod, asked: i64, grace: u64) -> Pod {
         terminating: true,
         leaving: Some(Box::new(Leaving {
             ends: later(at(asked), grace),
+            stamped: later(at(asked), grace),
             grace,
         })),
         ..pod

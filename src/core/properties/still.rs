@@ -27,7 +27,11 @@ fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
         for pod in node.pods.iter_mut().filter(|pod| pod.terminating) {
             let grace = Duration::from_secs(30);
             let ends = later(at, grace);
-            pod.leaving.get_or_insert(Box::new(Leaving { ends, grace }));
+            pod.leaving.get_or_insert(Box::new(Leaving {
+                ends,
+                stamped: ends,
+                grace,
+            }));
         }
         if node.pods.iter().all(|pod| pod.surge) {
             node.podless_since.get_or_insert(at);

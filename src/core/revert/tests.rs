@@ -19,6 +19,7 @@ fn strategy() -> Strategy {
 fn crashing() -> Pod {
     Pod {
         trouble: Some(Trouble {
+            said: Default::default(),
             reason: "Error".into(),
             restarts: 4,
         }),

@@ -1,6 +1,6 @@
 //! Why a rollout stopped by itself, with the nodes and the way on.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{About, BLOCKED, WRITES_REFUSED};
 use crate::core::fleet::NodeName;
@@ -144,11 +144,22 @@ impl About<'_> {
     /// Why pods do not start, in brackets; empty when none says so.
     fn troubles(&self) -> String {
         let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
-        let reasons = pods.filter_map(|pod| pod.trouble.as_ref());
-        let reasons: BTreeSet<&str> = reasons.map(|trouble| steady(&trouble.reason)).collect();
-        match reasons.is_empty() {
+        // By word the first thing that is said of it: other nodes say the same, in other numbers.
+        let mut reasons = BTreeMap::new();
+        for trouble in pods.filter_map(|pod| pod.trouble.as_ref()) {
+            let said = reasons.entry(steady(trouble.word())).or_insert("");
+            if said.is_empty() {
+                *said = &trouble.said;
+            }
+        }
+        let told = reasons.into_iter().map(|(word, said)| match said {
+            "" => word.to_owned(),
+            said => format!("{word}: {said}"),
+        });
+        let told: Vec<String> = told.collect();
+        match told.is_empty() {
             true => String::new(),
-            false => format!(" ({})", Vec::from_iter(reasons).join(", ")),
+            false => format!(" ({})", told.join(", ")),
         }
     }
 }

@@ -163,6 +163,7 @@ fn every_state_of_a_node_has_words() {
 
     let mut pulling = updated("n1", 60);
     pulling.pods[0].trouble = Some(Trouble {
+        said: Default::default(),
         reason: "ImagePullBackOff".into(),
         restarts: 0,
     });

@@ -23,6 +23,12 @@ fn trouble(index: &mut Index) -> Option<(String, u32)> {
     trouble.map(|trouble| (trouble.reason.to_string(), trouble.restarts))
 }
 
+pub(super) fn said(index: &mut Index) -> String {
+    let fleet = fleet(index);
+    let trouble = fleet.nodes[0].pods[0].trouble.as_ref();
+    trouble.map_or_else(String::new, |trouble| trouble.words())
+}
+
 fn replace(index: &mut Index, pod: &PodWords, now: i64) {
     let set = index.set_mut(&key()).unwrap();
     for before in ["n1", "1", "2", "3", "4"] {
@@ -42,6 +48,7 @@ fn who_comes_after_pods_that_ended_has_their_trouble_until_it_is_ready() {
     let told = |times| Some(("Evicted".to_owned(), times));
     replace(&mut index, &evicted(1), 200);
     assert_eq!(trouble(&mut index), told(1));
+    assert_eq!(said(&mut index), "Evicted: low on memory");
     feed(&mut index, &evicted(1).version("2"), 201);
     assert_eq!(trouble(&mut index), told(1));
     replace(&mut index, &next(2), 210);

@@ -1,0 +1,72 @@
+//! Why a pod does not come up, in whose words.
+
+use super::ended::said;
+use super::*;
+
+impl PodWords {
+    fn waiting(mut self, reason: &str, message: &str) -> Self {
+        let state = json!({"waiting": {"reason": reason, "message": message}});
+        let status = json!({"name": "main", "image": "v1", "imageID": "", "restartCount": 0, "ready": false, "state": state});
+        self.0["status"] = json!({"phase": "Pending", "containerStatuses": [status]});
+        self
+    }
+
+    fn unscheduled(mut self, message: &str) -> Self {
+        let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+        self.0["status"] = json!({"phase": "Pending", "conditions": [condition]});
+        self
+    }
+}
+
+/// What is told of a pod after each of these looks at it.
+fn told<const N: usize>(looks: [PodWords; N]) -> [String; N] {
+    let mut index = index();
+    let mut version = 0;
+    looks.map(|look| {
+        version += 1;
+        feed(
+            &mut index,
+            &look.version(&version.to_string()),
+            200 + version,
+        );
+        said(&mut index)
+    })
+}
+
+#[test]
+fn the_scheduler_is_heard_of_any_pod_without_what_it_would_do_about_others() {
+    let words = "0/3 nodes are available: 1 Insufficient cpu. preemption: 0/3 nodes are available: 3 No victims found.";
+    let expected = "Unschedulable: 0/3 nodes are available: 1 Insufficient cpu";
+    assert_eq!(told([pod("n1", "aaa").unscheduled(words)]), [expected]);
+}
+
+#[test]
+fn the_error_of_a_pull_stands_while_its_kubelet_waits() {
+    let pull = |reason, message| pod("n1", "aaa").waiting(reason, message);
+    let looks = [
+        pull("ErrImagePull", "no such host\n  registry.local"),
+        pull("ImagePullBackOff", "Back-off pulling image \"a\""),
+        pull(
+            "ImagePullBackOff",
+            "Back-off pulling image \"a\": ErrImagePull: not found",
+        ),
+    ];
+    let expected = [
+        "ErrImagePull: no such host registry.local",
+        "ImagePullBackOff: no such host registry.local",
+        "ImagePullBackOff: not found",
+    ];
+    assert_eq!(told(looks), expected);
+}
+
+#[test]
+fn what_changes_from_try_to_try_is_left_out_and_what_is_long_is_cut() {
+    let crash = pod("n1", "aaa").waiting("CrashLoopBackOff", "back-off 10s restarting");
+    let long = pod("n1", "aaa").waiting("CreateContainerConfigError", &"é".repeat(300));
+    let [crash, long] = told([crash, long]);
+    assert_eq!(crash, "CrashLoopBackOff");
+    assert_eq!(
+        long,
+        format!("CreateContainerConfigError: {}…", "é".repeat(240))
+    );
+}

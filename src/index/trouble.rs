@@ -1,0 +1,116 @@
+//! Why a pod does not come up, in the words of its kubelet or of the scheduler.
+
+use std::sync::Arc;
+
+use super::pod::{PodRecord, is_seen};
+use crate::api;
+use crate::core::Trouble;
+use crate::core::in_place::State;
+use crate::core::names::UNSCHEDULABLE;
+
+/// The longest that is kept of what is said, in characters: registries say much.
+const LONGEST: usize = 240;
+
+/// With these a kubelet tells in turn that it cannot pull, and that it waits before it tries again.
+const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
+
+/// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
+/// update in place is none.
+pub(super) fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> {
+    let status = &pod.status;
+    let seen = is_seen(pod);
+    let containers = status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses);
+    containers
+        .filter(|container| !container.ready)
+        .find_map(|container| {
+            let count = u32::try_from(container.restart_count).unwrap_or_default();
+            let name = container.name.as_str();
+            // What is said of a container that has not got its new image may be about the old one: surely so while its
+            // kubelet has not looked, and a back-off after crashes is always about a container that ran.
+            let is_as_before =
+                state.is_some_and(|state| state.is_unchanged(name, &container.image_id, count));
+            let backs_off = container.state.waiting.as_ref();
+            let backs_off = backs_off.is_some_and(|state| state.reason == "CrashLoopBackOff");
+            if is_as_before && (seen == Some(false) || backs_off) {
+                return None;
+            }
+            let waiting = container.state.waiting.as_ref();
+            let waiting = waiting.filter(|state| {
+                !["", "ContainerCreating", "PodInitializing"].contains(&state.reason.as_str())
+            });
+            let own = state.map_or(count, |state| state.own_restarts(name, count));
+            let is_first = state.is_some_and(|state| state.changes(name)) && own == 0;
+            let present = container
+                .state
+                .terminated
+                .as_ref()
+                .filter(|_| !is_as_before);
+            let last = container
+                .last_state
+                .terminated
+                .as_ref()
+                .filter(|_| !is_first);
+            let mut ended = present.into_iter().chain(last);
+            let ended = ended.find(|state| state.exit_code != Some(0));
+            let detail = waiting.or(ended)?;
+            Some(Trouble {
+                reason: detail.reason.as_str().into(),
+                said: waiting.map_or_else(Default::default, said),
+                restarts: own,
+            })
+        })
+}
+
+/// Why no node takes it.
+pub(super) fn unscheduled(condition: &api::Condition) -> Option<Trouble> {
+    let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
+    // What follows is about pods of lower priority, and the cause stands before it.
+    let cause = condition.message.split(" preemption:").next();
+    waits.then(|| Trouble {
+        reason: UNSCHEDULABLE.into(),
+        said: line(cause.unwrap_or_default()),
+        restarts: 0,
+    })
+}
+
+/// The trouble of a pod that was seen `before`: what was said of a pull stands while its kubelet waits to pull again.
+pub(super) fn as_before(trouble: Trouble, before: Option<&PodRecord>) -> Trouble {
+    let pulls = |trouble: &Trouble| PULLS.contains(&&*trouble.reason);
+    let known = before.and_then(|before| before.pod.trouble.as_ref());
+    match known.filter(|known| pulls(known) && pulls(&trouble) && trouble.said.is_empty()) {
+        Some(known) => Trouble {
+            said: known.said.clone(),
+            ..trouble
+        },
+        None => trouble,
+    }
+}
+
+/// What a kubelet says of a container that waits, without what changes from one try to the next.
+fn said(detail: &api::StateDetail) -> Arc<str> {
+    let message = detail.message.as_str();
+    match detail.reason.as_str() {
+        "CrashLoopBackOff" => Arc::default(),
+        // Since Kubernetes 1.31 the error follows.
+        "ImagePullBackOff" => line(
+            message
+                .split_once("ErrImagePull: ")
+                .map_or("", |(_, why)| why),
+        ),
+        _ => line(message),
+    }
+}
+
+/// That on one line, cut.
+pub(super) fn line(text: &str) -> Arc<str> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let text = text.trim_end_matches('.');
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
