@@ -16,7 +16,7 @@ use crate::support::suite::Entry;
 use crate::support::world::World;
 
 /// So many scenarios run at once: enough to keep the control plane busy, few enough for its watches.
-const AT_ONCE: usize = 24;
+const AT_ONCE: usize = 16;
 
 /// A scenario that takes longer than that hangs.
 const LONGEST: Duration = Duration::from_secs(120 * BUSY as u64);
