@@ -273,9 +273,14 @@ impl Trouble {
 
     /// Its word, and what is said of it.
     pub fn words(&self) -> String {
-        match &*self.said {
-            "" => self.word().to_owned(),
-            said => format!("{}: {said}", self.word()),
+        Self::phrase(self.word(), &self.said)
+    }
+
+    /// Such a word, and what is said of it.
+    pub(in crate::core) fn phrase(word: &str, said: &str) -> String {
+        match said {
+            "" => word.to_owned(),
+            said => format!("{word}: {said}"),
         }
     }
 }

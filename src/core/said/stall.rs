@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{About, BLOCKED, WRITES_REFUSED};
-use crate::core::fleet::NodeName;
+use crate::core::fleet::{NodeName, Trouble};
 use crate::core::guard::Record;
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
 use crate::core::plan::Stall;
@@ -152,11 +152,10 @@ impl About<'_> {
                 *said = &trouble.said;
             }
         }
-        let told = reasons.into_iter().map(|(word, said)| match said {
-            "" => word.to_owned(),
-            said => format!("{word}: {said}"),
-        });
-        let told: Vec<String> = told.collect();
+        let told = reasons.into_iter();
+        let told: Vec<String> = told
+            .map(|(word, said)| Trouble::phrase(word, said))
+            .collect();
         match told.is_empty() {
             true => String::new(),
             false => format!(" ({})", told.join(", ")),

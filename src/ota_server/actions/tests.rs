@@ -205,6 +205,18 @@ impl World {
         self.without("yurt-ds/")
     }
 
+    /// From now on this happens to the agent's requests of that verb; to all with an empty one.
+    fn agent_meets(&self, verb: &'static str, fault: Fault) -> Guard {
+        let faults = self.sim.cluster.faults();
+        faults.add(move |request| {
+            let meant = verb.is_empty() || request.verb == verb;
+            match meant && request.user_agent == AGENT {
+                true => fault.clone(),
+                false => Fault::Pass,
+            }
+        })
+    }
+
     /// From now on whoever calls itself so is away.
     fn without(&self, agent: &'static str) -> Guard {
         let faults = self.sim.cluster.faults();

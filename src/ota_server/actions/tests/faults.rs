@@ -2,19 +2,11 @@
 
 use super::*;
 
-fn agent_meets(world: &World, fault: Fault) -> Guard {
-    let faults = world.sim.cluster.faults();
-    faults.add(move |request| match request.user_agent.as_str() {
-        AGENT => fault.clone(),
-        _ => Fault::Pass,
-    })
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_frozen_server_is_told_within_two_seconds_and_executes_nothing_later() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let frozen = agent_meets(&world, Fault::Delay(Duration::from_secs(30)));
+    let frozen = world.agent_meets("", Fault::Delay(Duration::from_secs(30)));
     let start = Instant::now();
     let calls = (0..10).map(|number| {
         let (actions, key) = (&world.actions, &key);
@@ -39,14 +31,7 @@ async fn a_frozen_server_is_told_within_two_seconds_and_executes_nothing_later()
 async fn a_server_that_freezes_after_the_reads_fails_the_write() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let _frozen = world
-        .sim
-        .cluster
-        .faults()
-        .add(|request| match request.verb.as_str() {
-            "delete" if request.user_agent == AGENT => Fault::Hang,
-            _ => Fault::Pass,
-        });
+    let _frozen = world.agent_meets("delete", Fault::Hang);
     let start = Instant::now();
     let answer = world.actions.upgrade(&key, false).await;
     told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
@@ -61,14 +46,7 @@ async fn a_server_that_freezes_after_the_reads_fails_the_write() {
 async fn a_webhook_that_takes_its_time_fails_no_upgrade() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let _slow = world
-        .sim
-        .cluster
-        .faults()
-        .add(|request| match request.verb.as_str() {
-            "delete" if request.user_agent == AGENT => Fault::Delay(Duration::from_secs(9)),
-            _ => Fault::Pass,
-        });
+    let _slow = world.agent_meets("delete", Fault::Delay(Duration::from_secs(9)));
     let answer = world.actions.upgrade(&key, false).await;
     assert_eq!(
         (answer.status.as_u16(), answer.reason),
@@ -131,7 +109,7 @@ async fn many_calls_while_the_cloud_is_frozen_share_one_read() {
 async fn a_server_that_is_unwell_is_quoted_and_a_gateway_is_no_server() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let unwell = agent_meets(&world, Fault::Status(500, None));
+    let unwell = world.agent_meets("", Fault::Status(500, None));
     let answer = world.actions.upgrade(&key, false).await;
     assert_eq!((answer.status.as_u16(), answer.reason), (500, "ReadFailed"));
     assert!(
@@ -140,7 +118,7 @@ async fn a_server_that_is_unwell_is_quoted_and_a_gateway_is_no_server() {
         answer.text
     );
     drop(unwell);
-    let _gateway = agent_meets(&world, Fault::Status(503, None));
+    let _gateway = world.agent_meets("", Fault::Status(503, None));
     told(
         &world.actions.upgrade(&key, false).await,
         503,
@@ -154,7 +132,7 @@ async fn a_server_that_is_unwell_is_quoted_and_a_gateway_is_no_server() {
 async fn a_server_that_is_overloaded_is_left_alone() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let overloaded = agent_meets(&world, Fault::Status(429, Some(7)));
+    let overloaded = world.agent_meets("", Fault::Status(429, Some(7)));
     told(
         &world.actions.upgrade(&key, false).await,
         503,
@@ -184,14 +162,7 @@ async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
     let answer = world.actions.upgrade(&key, false).await;
     told(&answer, 500, Reason::Forbidden, "Apply update failed");
     drop(denied);
-    let refused = world
-        .sim
-        .cluster
-        .faults()
-        .add(|request| match request.verb.as_str() {
-            "delete" if request.user_agent == AGENT => Fault::Status(422, None),
-            _ => Fault::Pass,
-        });
+    let refused = world.agent_meets("delete", Fault::Status(422, None));
     let answer = world.actions.upgrade(&key, false).await;
     told(&answer, 500, Reason::ApplyFailed, "Apply update failed");
     drop(refused);
@@ -202,14 +173,7 @@ async fn a_refused_delete_is_row_11_and_may_be_asked_for_again() {
 async fn the_answer_to_a_delete_that_is_lost_does_not_lead_to_a_second_one() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let lost = world
-        .sim
-        .cluster
-        .faults()
-        .add(|request| match request.verb.as_str() {
-            "delete" if request.user_agent == AGENT => Fault::ResetAfter,
-            _ => Fault::Pass,
-        });
+    let lost = world.agent_meets("delete", Fault::ResetAfter);
     let answer = world.actions.upgrade(&key, false).await;
     assert_eq!(
         (answer.status.as_u16(), answer.reason),

@@ -146,14 +146,7 @@ async fn refusals_are_in_the_words_of_imagepull() {
 async fn the_successor_of_a_pod_is_not_asked_to_pull() {
     let world = World::outdated().await;
     let key = world.key_on("n1").await;
-    let _conflict = world
-        .sim
-        .cluster
-        .faults()
-        .add(|request| match request.verb.as_str() {
-            "patch" if request.user_agent == AGENT => Fault::Status(409, None),
-            _ => Fault::Pass,
-        });
+    let _conflict = world.agent_meets("patch", Fault::Status(409, None));
     let answer = world.actions.image_pull(&key).await;
     let text = format!("Get pod failed, pods {:?} not found", key.name);
     told(&answer, 500, Reason::NotFound, &text);
