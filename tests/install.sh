@@ -4,7 +4,8 @@
 #   install.sh BINARY     the static one that `.ci/static build` makes; needs root and ../shared/control-plane
 #
 # Story: two replicas and an agent run as pods with their own service accounts. The image of a DaemonSet changes; when the first node has
-# the new version, and the second waits for minReadySeconds, the leader's process is killed. The other replica has to finish.
+# the new version, which is not Ready before the test says so, the leader's process is killed. The other replica has to wait, too, and
+# then to finish.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# = 1 ] || { sed -n '2,8p' "$0" >&2; exit 2; }
@@ -16,7 +17,7 @@ show() {
   for pod in $(replicas); do echo "--- $pod"; kubectl -n yurt-ds logs "$pod" --tail 50; done
 }
 agent_tells() { # what its owner would read on that node
-  curl --silent --max-time 2 http://127.0.0.1:10267/pods | grep -F "\"nodeName\":\"${nodes[0]}\"" | grep -F "\"$1" > /dev/null
+  curl --silent --max-time 10 http://127.0.0.1:10267/pods | grep -F "\"nodeName\":\"${nodes[0]}\"" | grep -F "\"$1" > /dev/null
 }
 another_leads() { has_leader && [ "$(holder)" != "$leader" ]; }
 # The replica whose log says that it became the leader under that identity.
@@ -30,13 +31,21 @@ revision_of() { kubectl get pods -l app=hello --field-selector "spec.nodeName=$1
 version_of() { # what the pod on that node says over HTTP
   local ip
   ip=$(kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o 'jsonpath={.items[0].status.podIP}')
-  curl --silent --max-time 2 "http://$ip:8080/" || true
+  curl --silent --max-time 10 "http://$ip:8080/" || true
 }
-one_says() { says "${nodes[0]}" "$1" || says "${nodes[1]}" "$1"; }
 says() { [ "$(version_of "$1")" = "$2" ]; }
+one_says() { says "${nodes[0]}" "$1" || says "${nodes[1]}" "$1"; }
+uid_on() { kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o 'jsonpath={.items[*].metadata.uid}'; }
+is_same() { [ "$(uid_on "$1")" = "$2" ]; } # NODE UID
+# What the kubelet waits for before it calls the pod on that node Ready.
+open_gate() {
+  local pod
+  pod=$(kubectl get pods -l app=hello --field-selector "spec.nodeName=$1" -o name)
+  kubectl patch "$pod" --subresource status -p '{"status": {"conditions": [{"type": "example.io/gate", "status": "True"}]}}' > /dev/null
+}
 
 say "control plane and two nodes"
-start_nodes
+CONTROLLER_MANAGER_FLAGS=$never_offline start_nodes
 old=$(image hello:1)
 new=$(image hello:2)
 
@@ -55,7 +64,7 @@ await_us
 on=$(kubectl -n yurt-ds get pods -o 'jsonpath={range .items[*]}{.spec.nodeName}{"\n"}{end}' | sort | paste -sd ' ')
 [ "$on" = "${nodes[*]}" ] || fail "the replicas run on: $on"
 until_true 30 "an agent on ${nodes[0]} that tells its pods" agent_tells yurt-ds-ota-server-
-kubectl -n yurt-ds-edge wait --for=condition=RolloutComplete daemonset/yurt-ds-ota-server --timeout 60s > /dev/null
+kubectl -n yurt-ds-edge wait --for=condition=RolloutComplete daemonset/yurt-ds-ota-server --timeout 5m > /dev/null
 
 say "a DaemonSet with version 1"
 kubectl apply -f - > /dev/null <<END
@@ -65,7 +74,6 @@ metadata:
   name: hello
   annotations: {apps.openyurt.io/update-strategy: AdvancedRollingUpdate, apps.openyurt.io/max-unavailable: "1"}
 spec:
-  minReadySeconds: 20
   updateStrategy: {type: OnDelete}
   selector: {matchLabels: {app: hello}}
   template:
@@ -75,13 +83,15 @@ spec:
       containers: [{name: hello, image: "$old", readinessProbe: {httpGet: {path: /readyz, port: 8080}, periodSeconds: 1}}]
 END
 for node in "${nodes[@]}"; do until_true 60 "version 1 on $node" says "$node" 1; done
-kubectl wait --for=condition=RolloutComplete daemonset/hello --timeout 60s > /dev/null
+kubectl wait --for=condition=RolloutComplete daemonset/hello --timeout 5m > /dev/null
 
 say "version 2; the leader dies when the first node has it"
-kubectl set image daemonset/hello "hello=$new" > /dev/null
+kubectl patch daemonset hello -p '{"spec": {"template": {"spec": {
+  "readinessGates": [{"conditionType": "example.io/gate"}], "containers": [{"name": "hello", "image": "'"$new"'"}]}}}}' > /dev/null
 until_true 60 "a first node with version 2" one_says 2
 first=${nodes[0]} second=${nodes[1]}
-says "$first" 2 || { first=${nodes[1]} second=${nodes[0]}; }
+says "$first" 2 || first=${nodes[1]} second=${nodes[0]}
+kept=$(uid_on "$second")
 leader=$(holder)
 pod=$(replica_named "$leader")
 node=$(kubectl -n yurt-ds get "$pod" -o 'jsonpath={.spec.nodeName}')
@@ -89,15 +99,19 @@ process=$(process_of yurt-ds "$pod")
 grep -E 'VmRSS|RssAnon' "/proc/$process/status" | paste -sd ' '
 "$plane/node-down" "$dir" "$node" kubelet # it would start the container again, which could win the race for the Lease
 kill -9 "$process"
-says "$second" 1 || fail "$second was replaced before minReadySeconds had passed on $first"
-say "killed $pod on $node; $second still has version 1"
+say "killed $pod on $node"
 
 until_true 60 "another leader" another_leads
 heir=$(replica_named "$(holder)")
 if [ -z "$heir" ] || [ "$heir" = "$pod" ]; then fail "the leader is '$heir', not the replica that was waiting"; fi
 "$plane/node-up" "$dir" "$node" > /dev/null
-say "$heir leads"
-kubectl wait --for=condition=RolloutComplete daemonset/hello --timeout 90s > /dev/null
+throughout 10 "the pod on $second stays while that on $first is not Ready" is_same "$second" "$kept"
+says "$second" 1 || fail "the pod on $second does not say 1"
+say "$heir leads; $second still has version 1"
+open_gate "$first"
+until_true 60 "version 2 on $second" says "$second" 2
+open_gate "$second"
+kubectl wait --for=condition=RolloutComplete daemonset/hello --timeout 5m > /dev/null
 for node in "${nodes[@]}"; do says "$node" 2 || fail "$node does not say 2: $(revision_of "$node")"; done
 missing=$(kubectl -n yurt-ds get events -o 'jsonpath={.items[?(@.reason=="PermissionMissing")].message}')
 [ -z "$missing" ] || fail "$missing"

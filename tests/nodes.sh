@@ -14,12 +14,17 @@ near=${nodes[0]} far=${nodes[1]}
 declare -A socket=() address=()
 background=()
 rule=() # of iptables, while there is one
+# Kubelets renew their Lease every two seconds; on a machine that stands still for a moment, too, only who is stopped is NotReady.
+soon_offline="--node-monitor-grace-period=20s --node-monitor-period=1s"
+never_offline="--node-monitor-grace-period=1h"
 
 say() { printf '%4d s  %s\n' $SECONDS "$*"; }
 fail() { echo "${0##*/}: $*" >&2; exit 1; }
 kubectl() { "$kubectl_binary" kubectl --kubeconfig "$dir/kubeconfig" "$@"; }
+# SECONDS are for a quiet machine. Beside eight busy loops on two cores everything takes some five times as long; what never comes
+# true is told after that.
 until_true() { # SECONDS WHAT COMMAND...
-  local deadline=$((SECONDS + $1)) what=$2; shift 2
+  local deadline=$((SECONDS + 5 * $1)) what=$2; shift 2
   until "$@"; do
     [ $SECONDS -lt $deadline ] || fail "not within its time: $what"
     sleep 0.5
@@ -134,7 +139,7 @@ END_OF_KUBECONFIG
   background+=("$controller")
 }
 await_us() {
-  kubectl -n yurt-ds rollout status deployment/yurt-ds-controller --timeout 180s > /dev/null
+  kubectl -n yurt-ds rollout status deployment/yurt-ds-controller --timeout 10m > /dev/null
   until_true 60 "a leader" has_leader
 }
 has_leader() { [ -n "$(holder)" ]; }

@@ -24,7 +24,7 @@ is_same() { [ "$(uid "$1" "$2")" = "$3" ]; }
 serves() { # DAEMONSET NODE VERSION
   local ip
   ip=$(pod "$1" "$2" .status.podIP)
-  [ "$(curl --silent --max-time 2 "http://$ip:8080/")" = "$3" ]
+  [ "$(curl --silent --max-time 10 "http://$ip:8080/")" = "$3" ]
 }
 is_stopped() { [ "$(kubectl get node "$1" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}')" != True ]; }
 reports() { # DAEMONSET WORDS: what RolloutComplete says
@@ -103,7 +103,7 @@ END
 }
 
 say "control plane, two nodes, and the controller under its own role"
-CONTROLLER_MANAGER_FLAGS="--node-monitor-grace-period=8s --node-monitor-period=1s" start_nodes
+CONTROLLER_MANAGER_FLAGS=$soon_offline start_nodes
 old=$(image hello:1)
 new=$(image hello:2)
 run_controller

@@ -18,7 +18,7 @@ name=nginx-daemonset
 
 set_up() {
   say "two nodes, and yurt-ds installed on them"
-  AUDIT=1 CONTROLLER_MANAGER_FLAGS="--node-monitor-grace-period=8s --node-monitor-period=1s" start_nodes
+  AUDIT=1 CONTROLLER_MANAGER_FLAGS=$soon_offline start_nodes
   us=$(image yurt-ds:one "$binary=/yurt-ds")
   newer_us=$(image yurt-ds:two "$binary=/yurt-ds")
   old=$(image nginx:1.19.4)

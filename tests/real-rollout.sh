@@ -62,7 +62,7 @@ uid() { pod "$1" "$2" .metadata.uid; }
 address_of() { pod "$1" "$2" .status.podIP; }
 is_same() { [ "$(uid "$1" "$2")" = "$3" ]; } # DAEMONSET NODE UID
 serves() { # DAEMONSET NODE VERSION
-  [ "$(curl --silent --max-time 2 "http://$(address_of "$1" "$2"):8080/")" = "$3" ]
+  [ "$(curl --silent --max-time 10 "http://$(address_of "$1" "$2"):8080/")" = "$3" ]
 }
 both_serve() { local node; for node in "${nodes[@]}"; do serves "$1" "$node" "$2" || return 1; done; } # DAEMONSET VERSION
 says_condition() { # DAEMONSET TYPE STATUS WORDS
@@ -90,7 +90,7 @@ stories=()
 for topic in tests/real-rollout/*.sh; do . "$topic"; done
 
 say "control plane, two nodes, and the controller under its own role"
-AUDIT=1 CONTROLLER_MANAGER_FLAGS="--node-monitor-grace-period=8s --node-monitor-period=1s" start_nodes
+AUDIT=1 CONTROLLER_MANAGER_FLAGS=$never_offline start_nodes
 old=$(image hello:1)
 new=$(image hello:2)
 run_controller

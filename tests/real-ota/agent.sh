@@ -9,9 +9,9 @@ own_update() {
   install_us "$newer_us"
   for node in "${nodes[@]}"; do until_true 180 "the new agent on $node" is_new_agent "$node"; done
   for node in "${nodes[@]}"; do
-    until_true 60 "$node is ready" curl --silent --fail --max-time 2 --output /dev/null "$(server "$node")/ready"
+    until_true 60 "$node is ready" curl --silent --fail --max-time 10 --output /dev/null "$(server "$node")/ready"
   done
-  kubectl -n yurt-ds-edge wait --for=condition=RolloutComplete daemonset/yurt-ds-ota-server --timeout 120s > /dev/null
+  kubectl -n yurt-ds-edge wait --for=condition=RolloutComplete daemonset/yurt-ds-ota-server --timeout 10m > /dev/null
   await_us
   python3 - "$dir/agent-$near" "$dir/agent-$far" "$since" <<'END_OF_CHECK' || fail "both agents were away at once"
 import sys
@@ -31,7 +31,7 @@ own_confirmation() {
   kubectl -n yurt-ds-edge set image daemonset/yurt-ds-ota-server "ota-server=$us" > /dev/null
   until_true 60 "PodNeedUpgrade True of the agent" tells "$near" yurt-ds-ota-server- 'c["PodNeedUpgrade"]["status"]' True
   pod=yurt-ds-edge/$(pod_on "$near" yurt-ds-ota-server-) kept=$(uid_on "$far" yurt-ds-ota-server-) since=$EPOCHREALTIME
-  ctl "$near" upgrade "$pod" --wait --timeout 2m
+  ctl "$near" upgrade "$pod" --wait --timeout 10m
   [ "$code" = 0 ] || fail "ctl upgrade of the agent ended with $code"
   tells "$far" yurt-ds-ota-server- 'p["metadata"]["uid"]' "$kept" || fail "the agent on $far was replaced"
   say "    the agent on $near replaced itself when asked, away for $(gap "agent-$near" "$since")"
@@ -52,7 +52,7 @@ static_pods() {
   grep -qF "$new" "$file" || fail "the manifest was not replaced"
   until_true 90 "the new static pod on $near" tells "$near" hello- 'p["status"]["containerStatuses"][0]["image"] + " " + c["Ready"]["status"]' "$new True"
   until_true 30 "nothing is awaited any more" [ ! -e "${file%/*}/.hello.yaml.pending" ]
-  [ "$(curl --silent --max-time 2 "http://$(told "$near" hello- 'p["status"]["podIP"]'):8080/")" = 1.19.5 ] || fail "the static pod does not say 1.19.5"
+  [ "$(curl --silent --max-time 10 "http://$(told "$near" hello- 'p["status"]["podIP"]'):8080/")" = 1.19.5 ] || fail "the static pod does not say 1.19.5"
   say "73: refused without its ConfigMap; with it the manifest was replaced, and the static pod says 1.19.5"
 }
 

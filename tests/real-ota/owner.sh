@@ -41,7 +41,7 @@ ctl() { # NODE ARGUMENTS...: its exit code in `code`, what it printed in `printe
 
 # --- What the cloud and the nodes show -------------------------------------------------------------------------------
 
-version() { curl --silent --max-time 2 "http://${address[$1]}:8080/"; } # NODE
+version() { curl --silent --max-time 10 "http://${address[$1]}:8080/"; } # NODE
 says() { [ "$(version "$1")" = "$2" ]; }
 hash_of() { # the newest revision of a DaemonSet
   kubectl -n "${2:-default}" get controllerrevisions -l "app=$1" --sort-by .revision \

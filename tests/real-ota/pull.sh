@@ -19,14 +19,14 @@ WaitPullImage, message: controllerrevision: $hash" "$far" "$pod" upgrade
   until_true 20 "the Job is gone" no_jobs
   say "64, 79, 81: pulled in $((SECONDS - since)) s at 20 MiB/s, without a program in the image, while 1.19.4 served"
   asked=$(requests big) since=$EPOCHREALTIME
-  ctl "$far" upgrade "$pod" --wait --timeout 2m
+  ctl "$far" upgrade "$pod" --wait --timeout 10m
   [ "$code" = 0 ] || fail "ctl upgrade ended with $code"
   says "$far" 1 || fail "$far does not say 1"
   [ "$(requests big)" = "$asked" ] || fail "the upgrade asked the registry $(($(requests big) - asked)) times"
   say "79: upgraded without a request to the registry; nobody answered for $(gap "$far" "$since")"
 
   asked=$(downloads big) since=$EPOCHREALTIME
-  ctl "$near" upgrade "$(pod_on "$near")" --wait --timeout 3m
+  ctl "$near" upgrade "$(pod_on "$near")" --wait --timeout 10m
   [ "$code" = 0 ] || fail "ctl upgrade ended with $code"
   rm "$dir/registry/rate"
   say "    not pulled ahead on $near: $(($(downloads big) - asked)) downloads, nobody answered for $(gap "$near" "$since")"
@@ -38,7 +38,7 @@ missing_image() {
   set_image "127.0.0.1:$registry_port/nginx:1.19.6"
   for node in "${nodes[@]}"; do until_true 30 "PodNeedUpgrade True on $node" waits_for_owner "$node"; done
   pod=default/$(pod_on "$near") hash=$(hash_of "$name") since=$SECONDS
-  ctl "$near" imagepull "$pod" --wait --timeout 2m
+  ctl "$near" imagepull "$pod" --wait --timeout 10m
   [ "$code" = 11 ] || fail "ctl imagepull ended with $code"
   tells "$near" "$name-" 'c["PodImageReady"]["status"] + " " + c["PodImageReady"]["reason"]' "False PullImageFail" ||
     fail "PodImageReady is not False: $(told "$near" "$name-" "$image_ready")"
@@ -122,7 +122,7 @@ private_registry() {
   kubectl set image daemonset/private "main=$proxied/nginx:private" > /dev/null
   until_true 30 "PodNeedUpgrade True on $near" tells "$near" private- 'c["PodNeedUpgrade"]["status"]' True
   pod=default/$(pod_on "$near" private-) hash=$(hash_of private)
-  ctl "$near" imagepull "$pod" --wait --timeout 2m
+  ctl "$near" imagepull "$pod" --wait --timeout 10m
   [ "$code" = 11 ] || fail "ctl imagepull without a password ended with $code"
   kubectl create secret docker-registry private --docker-server "$proxied" --docker-username owner --docker-password secret > /dev/null
   kubectl patch serviceaccount private -p '{"imagePullSecrets": [{"name": "private"}]}' > /dev/null
