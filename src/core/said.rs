@@ -176,7 +176,11 @@ impl About<'_> {
             );
         }
         let (failed, hooks) = (self.failed_aside(), self.hooks_aside());
-        (PROGRESSING, format!("being rolled out{failed}{hooks}"))
+        let paced = plan.opens.map_or_else(String::new, |at| {
+            let at = instant::words(at);
+            format!("; the next node is replaced at {at} (min-interval)")
+        });
+        (PROGRESSING, format!("being rolled out{paced}{failed}{hooks}"))
     }
 
     /// Who failed by this revision, to follow a sentence; empty when nobody did.

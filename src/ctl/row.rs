@@ -317,18 +317,12 @@ impl NodeRow {
     }
 }
 
-/// When the next maintenance window opens, for nodes that wait for it, or `min-interval` ends.
+/// When the next maintenance window opens, for nodes that wait for it.
 fn opening(picture: &Picture) -> String {
-    match (picture.plan.next_opening(), picture.plan.opens) {
-        (Some(opens), _) => format!(", the next window opens at {}", age::instant(opens)),
-        (None, Some(opens)) => {
-            format!(
-                ", the next one is replaced at {} (min-interval)",
-                age::instant(opens)
-            )
-        }
-        (None, None) => String::new(),
-    }
+    let opens = picture.plan.next_opening();
+    opens.map_or_else(String::new, |at| {
+        format!(", the next window opens at {}", age::instant(at))
+    })
 }
 
 /// How many slots are taken: of `max-unavailable`, of `max-surge`, or of both.

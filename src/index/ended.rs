@@ -44,9 +44,6 @@ impl Ended {
         (pod, record): (&api::Pod, &mut PodRecord),
         now: Timestamp,
     ) {
-        if record.pod.surge {
-            return;
-        }
         if record.pod.in_place.is_over {
             self.count(node, record, pod, now);
         }
