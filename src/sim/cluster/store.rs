@@ -62,6 +62,30 @@ impl Stored {
     pub(crate) fn json(&self) -> &Bytes {
         self.json.get_or_init(|| self.value.to_string().into())
     }
+
+    fn text(&self) -> Text {
+        Text {
+            version: self.version,
+            json: self.json().clone(),
+        }
+    }
+}
+
+/// An object as text, shared with whoever was told it: a tenth of what it takes as a tree.
+#[derive(Debug)]
+struct Text {
+    version: u64,
+    json: Bytes,
+}
+
+impl Text {
+    fn read(&self) -> Arc<Stored> {
+        Arc::new(Stored {
+            value: serde_json::from_slice(&self.json).unwrap_or_default(),
+            version: self.version,
+            json: OnceLock::from(self.json.clone()),
+        })
+    }
 }
 
 /// What happened to an object, or what a watcher is told.
@@ -86,7 +110,30 @@ impl Change {
     }
 }
 
-/// One entry of the log.
+/// One entry of the log: an event as text, which is read again when a watch is resumed from before it.
+#[derive(Debug)]
+struct Entry {
+    change: Change,
+    object: Text,
+    previous: Option<Text>,
+}
+
+impl Entry {
+    fn of(event: &Event) -> Self {
+        Self {
+            change: event.change,
+            object: event.object.text(),
+            previous: event.previous.as_ref().map(|previous| previous.text()),
+        }
+    }
+
+    fn read(&self) -> Event {
+        let previous = self.previous.as_ref().map(Text::read);
+        Event::new(self.change, self.object.read(), previous)
+    }
+}
+
+/// Something that happened to an object.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// What happened.
@@ -232,7 +279,7 @@ struct Watcher {
 #[derive(Debug, Default)]
 struct Collection {
     objects: BTreeMap<Key, Arc<Stored>>,
-    log: VecDeque<Arc<Event>>,
+    log: VecDeque<Entry>,
     /// Events up to this resourceVersion are no longer in the log.
     floor: u64,
     watchers: BTreeMap<u64, Watcher>,
@@ -405,7 +452,7 @@ impl Store {
         let collection = self.collections.entry(storage).or_default();
         let event = Arc::new(event);
         collection.tell(&event);
-        collection.log.push_back(event);
+        collection.log.push_back(Entry::of(&event));
         collection.forget_events(self.history);
     }
 
@@ -441,8 +488,9 @@ impl Store {
             Some(since) => collection
                 .log
                 .iter()
-                .filter(|event| event.object.version > since)
-                .filter_map(|event| Some((event.seen_by(&filter)?, Arc::clone(event))))
+                .filter(|entry| entry.object.version > since)
+                .map(|entry| Arc::new(entry.read()))
+                .filter_map(|event| Some((event.seen_by(&filter)?, event)))
                 .collect(),
             None => Vec::new(),
         };
