@@ -156,6 +156,12 @@ impl Cluster {
         lock(&self.server.store).remember(events);
     }
 
+    /// From now on what is created of this kind is answered as ever and gone at once, as if its time were over: for kinds
+    /// that nobody will ask for.
+    pub(crate) fn keep_none(&self, storage: Storage) {
+        lock(&self.server.store).keep_none(storage);
+    }
+
     /// All objects of a kind, as a list would show them.
     pub(crate) fn objects(&self, storage: Storage) -> Vec<Value> {
         let store = lock(&self.server.store);

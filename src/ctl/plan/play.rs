@@ -123,6 +123,7 @@ pub(super) async fn play(
         controller: false,
     });
     world.cluster.remember(HISTORY);
+    world.cluster.keep_none(Storage::Events);
     question.fleet.restore(&world.cluster);
     let (online, offline) = (&mut question.fleet.online, &mut question.fleet.offline);
     question.measured.tell(online);
