@@ -10,14 +10,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, Error};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Options;
-use super::taints::{may_stay, readiness, wanted};
+use super::taints::{NO_EXECUTE, may_stay, readiness, wanted};
+use crate::api::nullable;
 use crate::clock::Clock;
 use crate::core::names::AUTONOMY;
 use crate::sim::kubelet::unknown;
@@ -34,13 +35,34 @@ type Lodger = Part<LodgerSpec, LodgerStatus>;
 #[serde(rename_all = "camelCase", default)]
 struct LodgerSpec {
     node_name: String,
+    #[serde(deserialize_with = "of_ends")]
     tolerations: Vec<Value>,
+}
+
+/// Of the tolerations those that can let a pod stay when others have to end.
+fn of_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
+    let mut tolerations: Vec<Value> = nullable(deserializer)?;
+    let concerns_ends = |effect: &Value| {
+        effect
+            .as_str()
+            .is_none_or(|effect| ["", NO_EXECUTE].contains(&effect))
+    };
+    tolerations.retain(|toleration| concerns_ends(&toleration["effect"]));
+    Ok(tolerations)
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct LodgerStatus {
-    conditions: Vec<Value>,
+    conditions: Vec<LodgerCondition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct LodgerCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
 }
 
 /// A Lease, of which only matters that it changed.
@@ -228,8 +250,8 @@ impl Engine {
         let Some(pod) = self.pods.get(key) else {
             return;
         };
-        let ready = |c: &&Value| c["type"] == "Ready" && c["status"] == "True";
-        if pod.status.conditions.iter().find(ready).is_none() {
+        let ready = |c: &LodgerCondition| c.kind == "Ready" && c.status == "True";
+        if !pod.status.conditions.iter().any(ready) {
             return;
         }
         let condition = json!({

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::sim::scheduler::tolerates;
 
+/// The effect by which a taint ends pods.
+pub(super) const NO_EXECUTE: &str = "NoExecute";
+
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
@@ -42,7 +45,7 @@ pub(super) fn wanted(node: &DynamicObject, now: Timestamp) -> Option<Vec<Value>>
         add(key, "NoSchedule");
         // A node that never reported is only kept free of new pods.
         if readiness(node).is_some() {
-            add(key, "NoExecute");
+            add(key, NO_EXECUTE);
         }
     }
     if node.data["spec"]["unschedulable"] == true {
@@ -66,7 +69,7 @@ pub(super) fn may_stay(
     node: &DynamicObject,
     now: Timestamp,
 ) -> Option<Duration> {
-    let taints = current(node).filter(|taint| taint["effect"] == "NoExecute");
+    let taints = current(node).filter(|taint| taint["effect"] == NO_EXECUTE);
     let left = taints.filter_map(|taint| {
         let mut fitting = tolerations
             .iter()
