@@ -77,10 +77,13 @@ pub(super) async fn plan(
     let measured = Measured::of(&live.pods, &template, args.ends_in, width(&strategy, &live));
     let pace = measured.pace();
     let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
+    let broken = measured.broken(&live.pods, live.at);
+    let nodes = live.nodes.len();
+    fleet.inhabited_by(live.nodes, live.pods);
     let question = Question {
         key,
-        selector: live.selector.clone(),
-        broken: measured.broken(&live.pods, live.at),
+        selector: live.selector,
+        broken,
         fleet,
         measured,
         breaks: args.break_,
@@ -88,8 +91,6 @@ pub(super) async fn plan(
         begins: live.at,
         horizon: live.at.saturating_add(horizon).unwrap_or(Timestamp::MAX),
     };
-    let nodes = live.nodes.len();
-    drop(live);
     let played = played(question, nodes).await?;
     let row = PlanRow::of(&played, change.words(), revisions, pace);
     let text = match args.output {

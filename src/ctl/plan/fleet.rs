@@ -31,6 +31,9 @@ const PLANNED: &str = "planned";
 /// Objects to begin with, and the change to be made then.
 pub(super) struct Fleet {
     objects: BTreeMap<Storage, Vec<Value>>,
+    /// Every node and its pods, small until they are put into a cluster.
+    nodes: Vec<slim::Node>,
+    pods: Vec<slim::Pod>,
     /// Nodes whose kubelets answer, and those that are silent.
     pub(super) online: Vec<NodeSpec>,
     pub(super) offline: Vec<NodeSpec>,
@@ -39,7 +42,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// The fleet and the change.
+    /// The fleet, without its nodes and pods as yet, and the change.
     ///
     /// # Errors
     /// When the change does not fit the template.
@@ -63,17 +66,11 @@ impl Fleet {
         Ok(Self {
             objects: BTreeMap::from([
                 (Storage::Namespaces, vec![namespace(live)]),
-                (
-                    Storage::Nodes,
-                    live.nodes
-                        .iter()
-                        .map(|node| of("v1", "Node", node))
-                        .collect(),
-                ),
-                (Storage::Pods, live.pods.iter().map(pod).collect()),
                 (Storage::ControllerRevisions, revisions(live)),
                 (Storage::DaemonSets, vec![daemonset(live)]),
             ]),
+            nodes: Vec::new(),
+            pods: Vec::new(),
             online: named(online),
             offline: named(offline),
             patch: (patch != json!({})).then_some(patch),
@@ -92,8 +89,17 @@ impl Fleet {
         self.objects.insert(Storage::PodDisruptionBudgets, budgets);
     }
 
+    /// With these nodes and pods.
+    pub(super) fn inhabited_by(&mut self, nodes: Vec<slim::Node>, pods: Vec<slim::Pod>) {
+        (self.nodes, self.pods) = (nodes, pods);
+    }
+
     /// Puts all of it into a cluster.
     pub(super) fn restore(&mut self, cluster: &Cluster) {
+        let nodes = std::mem::take(&mut self.nodes).into_iter();
+        cluster.restore(Storage::Nodes, nodes.map(|node| of("v1", "Node", &node)));
+        let pods = std::mem::take(&mut self.pods).into_iter();
+        cluster.restore(Storage::Pods, pods.map(|one| pod(&one)));
         for (storage, objects) in std::mem::take(&mut self.objects) {
             cluster.restore(storage, objects);
         }
