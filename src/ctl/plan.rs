@@ -34,13 +34,14 @@ use super::access::Trouble;
 use super::code::Code;
 use super::lookup;
 use super::screen::Screen;
+use crate::api::DaemonSet;
 use crate::cli::ctl::{Output, PlanArgs};
 use crate::core::{Disruption, Reading, Strategy};
 use crate::index::Index;
 use change::Change;
 use fleet::Fleet;
 use live::Live;
-use measure::Measured;
+use measure::{Last, Measured};
 use play::{Played, Progressed, Question};
 use row::PlanRow;
 
@@ -67,14 +68,16 @@ pub(super) async fn plan(
         return Err(Trouble::new(Code::Failed, text));
     }
     let mut fleet = Fleet::of(&live, &change)?;
-    let strategy = strategy(&fleet)?;
+    let strategy = strategy(fleet.settings())?;
     if strategy.disruption == Disruption::Evict {
         fleet.guarded_by(live::budgets(access, &key).await?);
     }
     let mut template = live.template().clone();
     change.to_template(&mut template)?;
     let revisions = (live.current.to_string(), live.revision_of(&template));
-    let measured = Measured::of(&live.pods, &template, args.ends_in, width(&strategy, &live));
+    let width = width(&strategy, &live);
+    let last = last(&fleet, &live);
+    let measured = Measured::of(&live.pods, &template, args.ends_in, width, last.as_ref());
     let pace = measured.pace();
     let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
     let broken = measured.broken(&live.pods, live.at);
@@ -102,9 +105,8 @@ pub(super) async fn plan(
 }
 
 /// How it will be rolled out; if not at all, in the same sentence as the controller's.
-fn strategy(fleet: &Fleet) -> Result<Strategy, Trouble> {
+fn strategy(set: Option<DaemonSet>) -> Result<Strategy, Trouble> {
     let mut index = Index::default();
-    let set = fleet.settings();
     let key = set
         .as_ref()
         .and_then(|set| crate::index::SetKey::of(&set.metadata));
@@ -119,6 +121,18 @@ fn strategy(fleet: &Fleet) -> Result<Strategy, Trouble> {
             "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",
         )),
     }
+}
+
+/// How the present revision was rolled out, if it was by yurt-ds.
+fn last(fleet: &Fleet, live: &Live) -> Option<Last> {
+    let mut set = fleet.settings()?;
+    set.metadata.annotations = Some(live.settings_of_last()?.clone());
+    let strategy = strategy(Some(set)).ok()?;
+    Some(Last {
+        revision: live.current.to_string(),
+        width: width(&strategy, live),
+        min_ready: strategy.min_ready,
+    })
 }
 
 /// How many nodes are under way at once, as long as nothing but the budget holds them back.

@@ -3,6 +3,7 @@
 //!
 //! Lists come page by page, and what the plan does not need is skipped while parsing. Nothing is ever written.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -123,6 +124,15 @@ impl Live {
     /// `spec.template`.
     pub(super) fn template(&self) -> &Value {
         &self.set.data["spec"]["template"]
+    }
+
+    /// The annotations that the DaemonSet had when the present revision was made: how it was rolled out. Kubernetes keeps
+    /// them on the revision.
+    pub(super) fn settings_of_last(&self) -> Option<&BTreeMap<String, String>> {
+        let is_current =
+            |one: &&ControllerRevision| one.hash(&self.key.name) == self.current.as_str();
+        let current = self.revisions.iter().find(is_current)?;
+        current.metadata.annotations.as_ref()
     }
 
     /// The hash of the revision that holds this template, if one does.

@@ -20,6 +20,11 @@ const READY_WITHIN: Duration = Duration::from_secs(600);
 const ASSUMED: Duration = Duration::from_secs(10);
 /// A pod that is not Ready this much after it should have been does not become so by itself.
 const LATE: Duration = Duration::from_secs(60);
+/// What passes from the end of one pod to the beginning of the next where no rollout tells: watches, Kubernetes' DaemonSet
+/// controller, the API server and yurt-ds answer one after the other.
+const REACTION: Duration = Duration::from_millis(300);
+/// Where more passed, something else held the rollout up.
+const REACTION_MAX: Duration = Duration::from_secs(2);
 /// `terminationGracePeriodSeconds` where a template says nothing (Kubernetes).
 const GRACE: u64 = 30;
 /// At least so many pods are measured, however crowded they were, and one in so many of the fleet.
@@ -40,8 +45,34 @@ pub(super) struct Pace {
     pub(super) measured_pods: usize,
     /// From its deletion until it is gone; seconds.
     pub(super) end_seconds: u64,
+    /// What more passes until the next one begins.
+    pub(super) reaction: Reaction,
     /// From the change until a pod that is updated in place is Ready, on average; seconds, `null` when none was measured.
     pub(super) in_place_seconds: Option<u64>,
+    /// What more passes until the next one is changed.
+    pub(super) in_place_reaction: Reaction,
+}
+
+/// What passes from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Reaction {
+    pub(super) milliseconds: u64,
+    /// Whether it was so in the last rollout; otherwise it is assumed.
+    pub(super) measured: bool,
+}
+
+impl Reaction {
+    fn of(measured: Option<Duration>) -> Self {
+        let time = measured.unwrap_or(REACTION);
+        Self {
+            milliseconds: time.as_millis().try_into().unwrap_or(u64::MAX),
+            measured: measured.is_some(),
+        }
+    }
+
+    fn time(self) -> Duration {
+        Duration::from_millis(self.milliseconds)
+    }
 }
 
 /// How long every node takes.
@@ -50,17 +81,43 @@ pub(super) struct Measured {
     starts: Times,
     changes: Times,
     end: Duration,
+    reaction: Reaction,
+    change_reaction: Reaction,
+}
+
+/// How the present revision was rolled out.
+#[derive(Clone, Debug)]
+pub(super) struct Last {
+    /// Its hash.
+    pub(super) revision: String,
+    /// How many nodes were under way at once.
+    pub(super) width: usize,
+    /// How long a pod had to be Ready.
+    pub(super) min_ready: Duration,
 }
 
 impl Measured {
     /// Measures the present pods, for a plan in which about `width` are under way at once; `ends` is how long they take to
     /// end, where somebody knows.
-    pub(super) fn of(pods: &[Pod], template: &Value, ends: Option<Duration>, width: usize) -> Self {
+    pub(super) fn of(
+        pods: &[Pod],
+        template: &Value,
+        ends: Option<Duration>,
+        width: usize,
+        last: Option<&Last>,
+    ) -> Self {
         let grace = template["spec"]["terminationGracePeriodSeconds"].as_u64();
+        let grace = Duration::from_secs(grace.unwrap_or(GRACE));
+        let turn =
+            |seen: fn(&Pod) -> Option<Seen>| last.and_then(|last| turnaround(pods, seen, last));
+        let (replaced, changed) = (turn(start_of), turn(change_of));
+        let end = ends.unwrap_or(grace);
         Self {
             starts: Times::of(pods.iter().filter_map(start_of).collect(), width),
             changes: Times::of(pods.iter().filter_map(change_of).collect(), width),
-            end: ends.unwrap_or(Duration::from_secs(grace.unwrap_or(GRACE))),
+            end,
+            reaction: Reaction::of(replaced.and_then(|turn| reaction(turn, end))),
+            change_reaction: Reaction::of(changed.and_then(|turn| reaction(turn, Duration::ZERO))),
         }
     }
 
@@ -72,7 +129,9 @@ impl Measured {
             slow_start_seconds: rounded(starts.slow().unwrap_or(ASSUMED).max(self.start())),
             measured_pods: starts.all.len(),
             end_seconds: rounded(self.end),
+            reaction: self.reaction,
             in_place_seconds: self.changes.mean().map(rounded),
+            in_place_reaction: self.change_reaction,
         }
     }
 
@@ -81,9 +140,9 @@ impl Measured {
         self.starts().mean().unwrap_or(ASSUMED)
     }
 
-    /// From deletion to the end.
+    /// From deletion until the next one can begin.
     pub(super) fn end(&self) -> Duration {
-        self.end
+        self.end + self.reaction.time()
     }
 
     /// Tells every node how long its pod takes: as the present one, if that was measured, or else as the measured ones in
@@ -92,7 +151,8 @@ impl Measured {
         let (mut starts, mut changes) = (self.starts().in_turn(), self.changes.in_turn());
         for node in nodes {
             node.start = starts(&node.name);
-            node.change = changes(&node.name);
+            let change = changes(&node.name);
+            node.change = change.map(|change| change + self.change_reaction.time());
         }
     }
 
@@ -185,14 +245,46 @@ impl Times {
     }
 }
 
+/// When each began, and when each ended, in order.
+fn sorted(seen: &[Seen]) -> (Vec<Timestamp>, Vec<Timestamp>) {
+    let (mut began, mut ended): (Vec<_>, Vec<_>) =
+        seen.iter().map(|one| (one.began, one.ended)).unzip();
+    began.sort();
+    ended.sort();
+    (began, ended)
+}
+
+/// What passed in the last rollout from one that was available to the beginning of the one that took its place: with `width`
+/// places, the first that is available makes room for the one after these, and so on. Only the middle half counts: pauses and
+/// nodes that were away are at the edges.
+fn turnaround(pods: &[Pod], seen: fn(&Pod) -> Option<Seen>, last: &Last) -> Option<Duration> {
+    let of_last = pods
+        .iter()
+        .filter(|pod| pod.revision() == Some(&last.revision));
+    let seen: Vec<Seen> = of_last.filter_map(seen).collect();
+    let (began, ended) = sorted(&seen);
+    let next = began.iter().skip(last.width.max(1));
+    let gap = |(next, free): (&Timestamp, &Timestamp)| next.duration_since(*free).as_secs_f64();
+    let mut gaps: Vec<f64> = next.zip(&ended).map(gap).collect();
+    gaps.sort_by(f64::total_cmp);
+    let quarter = gaps.len() / 4;
+    let middle = &gaps[quarter..gaps.len() - quarter];
+    let mean = middle.iter().sum::<f64>() / middle.len() as f64;
+    let available = mean - last.min_ready.as_secs_f64();
+    (gaps.len() >= LEAST)
+        .then(|| Duration::try_from_secs_f64(available).ok())
+        .flatten()
+}
+
+/// What of a turnaround is not the `end` of a pod; `None`: it was something else.
+fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
+    let reaction = turnaround.checked_sub(end);
+    reaction.filter(|reaction| *reaction <= REACTION_MAX)
+}
+
 /// How many others had begun and not ended when each one began.
 fn crowds(seen: &[Seen]) -> Vec<usize> {
-    let sorted = |time: fn(&Seen) -> Timestamp| {
-        let mut times: Vec<Timestamp> = seen.iter().map(time).collect();
-        times.sort();
-        times
-    };
-    let (began, ended) = (sorted(|one| one.began), sorted(|one| one.ended));
+    let (began, ended) = sorted(seen);
     let crowd = |one: &Seen| {
         let begun = began.partition_point(|time| *time <= one.began);
         let over = ended.partition_point(|time| *time < one.began);
@@ -277,7 +369,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::core::names::IN_PLACE_STATE;
+    use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(seconds).unwrap()
@@ -298,7 +390,7 @@ mod tests {
     }
 
     fn measured(pods: &[Pod], width: usize) -> Measured {
-        Measured::of(pods, &json!({}), None, width)
+        Measured::of(pods, &json!({}), None, width, None)
     }
 
     fn told(measured: &Measured, nodes: &[&str]) -> Vec<NodeSpec> {
@@ -319,7 +411,9 @@ mod tests {
             slow_start_seconds: 10,
             measured_pods: 11,
             end_seconds: 30,
+            reaction: Reaction::of(None),
             in_place_seconds: None,
+            in_place_reaction: Reaction::of(None),
         };
         assert_eq!(measured(&pods, 11).pace(), pace);
     }
@@ -327,7 +421,7 @@ mod tests {
     #[test]
     fn without_pods_a_start_is_assumed() {
         let template = json!({ "spec": { "terminationGracePeriodSeconds": 5 } });
-        let pace = |ends| Measured::of(&[], &template, ends, 1).pace();
+        let pace = |ends| Measured::of(&[], &template, ends, 1, None).pace();
         let assumed = pace(None);
         assert_eq!(
             (
@@ -338,7 +432,7 @@ mod tests {
             (10, 0, 5)
         );
         assert_eq!(pace(Some(Duration::from_secs(1))).end_seconds, 1);
-        let nodes = told(&Measured::of(&[], &template, None, 1), &["n1"]);
+        let nodes = told(&Measured::of(&[], &template, None, 1, None), &["n1"]);
         assert_eq!(nodes[0].start, None);
     }
 
@@ -389,7 +483,56 @@ mod tests {
         assert_eq!(measured.pace().in_place_seconds, Some(7));
         assert_eq!(
             told(&measured, &["n1"])[0].change,
-            Some(Duration::from_secs(7))
+            Some(Duration::from_secs(7) + REACTION)
+        );
+    }
+
+    #[test]
+    fn the_last_rollout_tells_what_passes_from_one_pod_to_the_next() {
+        // Three places; a start takes 5 s, an end and the reaction to it 3 s.
+        let mut pods: Vec<Pod> = (0..30)
+            .map(|number| {
+                pod(
+                    &format!("n{number}"),
+                    8 * (number / 3),
+                    8 * (number / 3) + 5,
+                    0,
+                    0,
+                )
+            })
+            .collect();
+        for pod in &mut pods {
+            let label = (REVISION_HASH_LABEL.to_owned(), "b".to_owned());
+            pod.metadata.labels = Some([label].into());
+        }
+        let last = |revision: &str, width, min_ready| Last {
+            revision: revision.to_owned(),
+            width,
+            min_ready: Duration::from_secs(min_ready),
+        };
+        let end = Some(Duration::from_secs(2));
+        let reaction = |last: &Last, end| {
+            let pace = Measured::of(&pods, &json!({}), end, 3, Some(last)).pace();
+            let reaction = pace.reaction;
+            reaction.measured.then_some(reaction.milliseconds)
+        };
+        assert_eq!(reaction(&last("b", 3, 0), end), Some(1_000));
+        assert_eq!(reaction(&last("b", 3, 1), end), Some(0));
+        assert_eq!(
+            reaction(&last("b", 25, 0), end),
+            None,
+            "too few followed others"
+        );
+        assert_eq!(
+            reaction(&last("b", 6, 0), end),
+            None,
+            "something else took time"
+        );
+        assert_eq!(reaction(&last("a", 3, 0), end), None, "another revision");
+        assert_eq!(
+            reaction(&last("b", 3, 0), None),
+            None,
+            "it did not end so late"
         );
     }
 

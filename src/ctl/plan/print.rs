@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::change::UNSET;
+use super::measure::Reaction;
 use super::row::{Manner, PlanRow, StepRow};
 use crate::core::words::named;
 use crate::ctl::row::plural;
@@ -97,8 +98,8 @@ fn pace(row: &PlanRow) -> String {
     let pace = &row.pace;
     let is_in_place = row.steps.iter().all(|step| step.manner == Manner::InPlace);
     if let Some(seconds) = pace.in_place_seconds.filter(|_| is_in_place) {
-        let seconds = exact(seconds);
-        return format!("An update in place takes {seconds} (measured on the last ones).");
+        let (seconds, next) = (exact(seconds), reaction(pace.in_place_reaction));
+        return format!("An update in place takes {seconds} (measured on the last ones).{next}");
     }
     let measured = match pace.measured_pods {
         0 => "assumed, as there is no pod to measure".to_owned(),
@@ -113,10 +114,21 @@ fn pace(row: &PlanRow) -> String {
         false => String::new(),
     };
     format!(
-        "A pod takes up to {} to end and {} to start ({measured}{slow}).",
+        "A pod takes up to {} to end and {} to start ({measured}{slow}).{}",
         exact(pace.end_seconds),
-        exact(pace.start_seconds)
+        exact(pace.start_seconds),
+        reaction(pace.reaction)
     )
+}
+
+/// How soon the next one begins, in a sentence.
+fn reaction(reaction: Reaction) -> String {
+    let known = match reaction.measured {
+        true => "as in the last rollout",
+        false => "assumed",
+    };
+    let seconds = reaction.milliseconds as f64 / 1_000.0;
+    format!(" Until the next one begins, {seconds:.1}s pass ({known}).")
 }
 
 /// Who is left, by word.

@@ -138,6 +138,11 @@ impl Pod {
             .is_some_and(|ready| ready.status == "True")
     }
 
+    /// The hash of its revision.
+    pub(super) fn revision(&self) -> Option<&String> {
+        self.metadata.labels.as_ref()?.get(REVISION_HASH_LABEL)
+    }
+
     /// What it remembers of its last update in place.
     pub(super) fn in_place(&self) -> Option<State> {
         let text = self.metadata.annotations.as_ref()?.get(IN_PLACE_STATE)?;
