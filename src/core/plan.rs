@@ -30,7 +30,8 @@ pub struct Plan {
     pub counts: Counts,
     /// The state of the rollout as a whole.
     pub phase: Phase,
-    /// Before this instant nothing is replaced, whatever slots are free (`min-interval`).
+    /// Before this instant nothing is replaced, whatever slots are free (`min-interval` of a minute and more: a shorter one is
+    /// movement, and to tell each of its ends would take a write for every pod).
     pub opens: Option<Timestamp>,
     /// The setting that matches no node (`Phase::Invalid`).
     pub invalid: Option<Invalid>,

@@ -1,6 +1,7 @@
 //! What is said of a fleet when its actions are chosen: numbers, phase, and when to look again.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -15,6 +16,9 @@ use crate::core::refusals::Part;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
+
+/// From this `min-interval` on its end is told.
+const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Draft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
@@ -77,7 +81,9 @@ impl Draft<'_> {
             pulls: self.pulls,
             counts,
             phase,
-            opens: self.opens,
+            opens: self
+                .opens
+                .filter(|_| self.strategy.min_interval >= TOLD_INTERVAL),
             invalid: self.invalid,
             domains: self.domains,
             guarded: self.guard.gate,
