@@ -16,8 +16,9 @@ const ITSELF: &str = "POD";
 pub(super) enum Meaning {
     /// Nothing: it was not sent, the pod is gone, or a disruption budget refused, which is told elsewhere.
     Nothing,
-    /// The API server is not well, or wants fewer requests: all writes slow down.
-    Server,
+    /// The API server is not well, or wants fewer requests: all writes slow down. Where it is well with others all the time, who
+    /// meets it again and again is refused.
+    Server(String),
     /// The pod is not as it was judged.
     Conflict(String),
     /// Something is wrong inside the API server, with this object or with all: who meets it again and again is refused.
@@ -43,8 +44,9 @@ pub(super) fn meaning(refusal: &Refusal, pod: &str) -> Meaning {
         return Meaning::Nothing;
     };
     let CallError::Kube(kube::Error::Api(status)) = error else {
-        return Meaning::Server;
+        return Meaning::Server(sentence(&error.to_string(), pod));
     };
+    let unwell = || Meaning::Server(sentence(&status.message, pod));
     let unwanted = || {
         Meaning::Unwanted(Unwanted {
             sentence: sentence(&status.message, pod),
@@ -56,13 +58,13 @@ pub(super) fn meaning(refusal: &Refusal, pod: &str) -> Meaning {
         Failure::Gone | Failure::Blocked => Meaning::Nothing,
         Failure::Conflict => Meaning::Conflict(sentence(&status.message, pod)),
         // Credentials that have just been renewed work in a moment.
-        Failure::Forbidden if status.code == 401 => Meaning::Server,
+        Failure::Forbidden if status.code == 401 => unwell(),
         Failure::Forbidden | Failure::Refused => unwanted(),
         Failure::Unreachable if is_by_webhook(refusal) => unwanted(),
         Failure::Unreachable if status.code == 500 => {
             Meaning::Unwell(sentence(&status.message, pod))
         }
-        Failure::Throttled | Failure::Unreachable => Meaning::Server,
+        Failure::Throttled | Failure::Unreachable => unwell(),
     }
 }
 
@@ -204,7 +206,10 @@ mod tests {
         ] {
             case(code, message, None);
         }
-        assert_eq!(meaning(&answer(429, "slower"), "a"), Meaning::Server);
+        assert_eq!(
+            meaning(&answer(429, "slower"), "a"),
+            Meaning::Server("slower".into())
+        );
         assert_eq!(meaning(&answer(404, "gone"), "a"), Meaning::Nothing);
         assert_eq!(
             meaning(&answer(409, "the object has been modified"), "a"),
@@ -219,7 +224,10 @@ mod tests {
             resource: "pods",
             error: CallError::TimedOut(Duration::from_secs(4)),
         };
-        assert_eq!(meaning(&silent, "a"), Meaning::Server);
+        assert_eq!(
+            meaning(&silent, "a"),
+            Meaning::Server("no answer within 4s".into())
+        );
     }
 
     #[test]

@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 use super::apply::Refusal;
+use super::lease::Leadership;
 use crate::client::Failure;
 
 /// Pauses after a write that failed: doubling from the first to the second.
@@ -16,6 +18,10 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(super) struct Restraint {
     failures: u32,
     until: Option<Timestamp>,
+    /// Until when this replica led at the last failure.
+    led: Option<Instant>,
+    /// Whether the Lease was renewed between the last two of them.
+    lasting: bool,
 }
 
 impl Restraint {
@@ -36,6 +42,20 @@ impl Restraint {
         }
     }
 
+    /// Whether it is these writes that fail, and not the API server: this replica, which leads so, renewed its Lease since the
+    /// failure before. To be asked before each failure is noted.
+    pub(super) fn is_lasting(&mut self, leadership: Leadership, now: Timestamp) -> bool {
+        if self.holds(now).is_none() {
+            let led = match leadership {
+                Leadership::Leader { until } => Some(until),
+                Leadership::Standby | Leadership::Alone => None,
+            };
+            self.lasting = self.failures > 0 && (led > self.led || led.is_none());
+            self.led = led;
+        }
+        self.lasting
+    }
+
     /// One more failure, unless it belongs to a batch of which one failed already.
     pub(super) fn slow_down(&mut self, now: Timestamp) {
         if self.holds(now).is_none() {
@@ -44,5 +64,29 @@ impl Restraint {
             self.failures += 1;
             self.until = now.checked_add(pause).ok();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_between_renewals_of_the_lease_are_not_the_servers() {
+        let mut restraint = Restraint::default();
+        let start = Instant::now();
+        let mut fail = |second: i64, led: u64| {
+            let until = start + Duration::from_secs(led);
+            let now = Timestamp::from_second(second).expect("an instant");
+            let lasting = restraint.is_lasting(Leadership::Leader { until }, now);
+            restraint.slow_down(now);
+            lasting
+        };
+        assert!(!fail(100, 10), "the first one");
+        assert!(!fail(100, 10), "of the same batch");
+        assert!(!fail(102, 10), "the Lease fails, too");
+        assert!(fail(105, 14), "the Lease was renewed");
+        assert!(fail(105, 14), "of the same batch");
+        assert!(!fail(110, 14), "not any more");
     }
 }

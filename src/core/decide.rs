@@ -48,10 +48,12 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     let mut plan = attempt(strategy, fleet, now);
     // Whoever was refused and is tried again has a slot until the answer comes. Then it may be the one of somebody else.
     if matches!(plan.phase, Phase::Stalled(_))
-        && let Some(refusals) = (fleet.refusals).tried_in_vain(&fleet.nodes, &plan.actions, now)
+        && let Some(then) = (fleet.refusals).tried_in_vain(&fleet.nodes, &plan.actions, now)
     {
+        let (refusals, nodes) = then;
         let fleet = Fleet {
             refusals,
+            nodes,
             ..fleet.clone()
         };
         if attempt(strategy, &fleet, now).phase == Phase::Progressing {

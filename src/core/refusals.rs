@@ -209,7 +209,7 @@ impl Refusals {
     }
 
     /// Takes in that `write` met a pod that is not as it was judged, or an error inside the API server. That happens; when it
-    /// happens all the time, it is a refusal as any other.
+    /// happens all the time, or to others, it is a refusal as any other.
     pub fn meet(
         &mut self,
         (node, pod): (&NodeName, Option<&PodUid>),
@@ -220,8 +220,13 @@ impl Refusals {
         let place = (node.clone(), write.part());
         let met = self.conflicts.entry(place).or_default();
         *met += 1;
-        if *met >= CONFLICTS {
+        let met = *met;
+        let is_known = |denial: &Denial| denial.write == write && *denial.sentence == *sentence;
+        if met >= CONFLICTS || self.by_place.values().any(is_known) {
             self.refuse((node, pod), write, sentence, now);
+            if let Some(denial) = self.by_place.get_mut(&(node.clone(), write.part())) {
+                denial.times = denial.times.max(CONFLICTS);
+            }
         }
     }
 
@@ -260,6 +265,11 @@ impl Refusals {
     /// Whether nobody is refused.
     pub fn is_nobody_refused(&self) -> bool {
         self.by_place.is_empty()
+    }
+
+    /// Whether such a write is refused on this node.
+    pub fn is_refused(&self, node: &NodeName, write: RefusedWrite) -> bool {
+        self.at(node, write.part()).is_some()
     }
 
     /// What was refused on this node, the gravest first.

@@ -180,7 +180,10 @@ impl About<'_> {
             let at = instant::words(at);
             format!("; the next node is replaced at {at} (min-interval)")
         });
-        (PROGRESSING, format!("being rolled out{paced}{failed}{hooks}"))
+        (
+            PROGRESSING,
+            format!("being rolled out{paced}{failed}{hooks}"),
+        )
     }
 
     /// Who failed by this revision, to follow a sentence; empty when nobody did.

@@ -1,8 +1,13 @@
 //! Writes that the API server refuses: whom they are about is named, everybody else has their turn, and it goes on by itself.
 
+use std::sync::OnceLock;
+
+use yurt_ds::sim::cluster::{Fault, RequestInfo};
+
 use crate::support::checks::*;
 use crate::support::objects::*;
-use crate::support::story::{Scenario, Step, Story, Writes};
+use crate::support::player::Stage;
+use crate::support::story::{NO_FAULT_POINTS, Scenario, Step, Story, Writes};
 use crate::support::suite::scenarios;
 use crate::support::world::DENIED;
 
@@ -42,6 +47,27 @@ fn complete() -> Check {
         .and(not_condition("Refused"))
 }
 
+/// The pod that is deleted first is not: the API server is as if it had too much to do.
+async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
+    let first = OnceLock::new();
+    stage
+        .world
+        .backend
+        .fault(Box::new(move |request: &RequestInfo| {
+            let is_first = || first.get_or_init(|| request.name.clone()) == &request.name;
+            match request.verb == "delete" && is_first() {
+                true => Fault::Status(503, None),
+                false => Fault::Pass,
+            }
+        }))
+}
+
+/// Requests are carried out again.
+async fn mend(stage: Stage) -> anyhow::Result<()> {
+    stage.world.backend.mend();
+    Ok(())
+}
+
 scenarios! {
     fn rw01_given_a_policy_that_keeps_one_pod_then_the_others_go_and_it_is_named_and_follows_within_a_minute(pace) {
         let story = fleet(4)
@@ -71,6 +97,41 @@ scenarios! {
             .until(complete())
             .expect(one_event("Warning", "stopped: the API server refuses").and(deletions(5)).and(peak(1)));
         Scenario::from(story).since(POLICIES)
+    }
+
+    fn rw11_given_deletions_that_are_never_answered_then_it_is_stalled_by_them_and_goes_on_when_they_are(_pace) {
+        let story = fleet(3)
+            .does("answer no deletion", |stage| async move {
+                stage.world.backend.fault(Box::new(|request| match request.verb.as_str() {
+                    "delete" => Fault::Hang,
+                    _ => Fault::Pass,
+                }))
+            })
+            .image(NEW)
+            .until_within(condition("RolloutComplete", "False", "no answer within 4s"), 300)
+            .until_within(condition("Stalled", "True", "no answer within 4s"), 900)
+            .throughout(untouched(1..=3), 60)
+            .expect(one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses")))
+            .does("answer them", mend)
+            .until_within(converged(), 90)
+            .until(complete())
+            .expect(peak(1));
+        Scenario::from(story).only_embedded(NO_FAULT_POINTS)
+    }
+
+    fn rw12_given_a_pod_whose_deletion_is_turned_away_as_if_by_a_busy_server_then_the_others_go_and_it_is_named(_pace) {
+        let story = fleet(4)
+            .does("turn one away", turn_first_away)
+            .image(NEW)
+            .until_within(replaced(2..=4), 600)
+            .until_within(condition("Stalled", "True", "refuses to delete pods on"), 600)
+            .throughout(condition("Stalled", "True", "refuses to delete pods on"), 120)
+            .expect(one_event("Warning", TOLD).and(one_event("Warning", "stopped: the API server refuses")))
+            .does("answer it", mend)
+            .until_within(converged(), 90)
+            .until(complete())
+            .expect(peak(1));
+        Scenario::from(story).only_embedded(NO_FAULT_POINTS)
     }
 
     fn rw02_given_a_policy_that_keeps_all_pods_then_all_are_named_and_they_follow_within_a_minute(pace) {

@@ -264,13 +264,16 @@ impl Engine {
         now: Timestamp,
     ) {
         let meaning = result.err().map(|refusal| meaning(refusal, about.name()));
+        let leadership = *self.parts.leadership.borrow();
+        let mut lasting = false;
         if let Some(state) = self.state.sets.get_mut(key) {
             match &meaning {
                 None => state.pods = Restraint::default(),
-                Some(Meaning::Server | Meaning::Unwell(_)) => state.pods.slow_down(now),
+                Some(Meaning::Server(_)) => lasting = state.pods.is_lasting(leadership, now),
                 Some(_) => {}
             }
         }
+        let mut is_refused = false;
         let unfit = match &meaning {
             Some(Meaning::Unwanted(unwanted)) if what == RefusedWrite::Renew => {
                 unwanted.is_invalid.then(|| unwanted.sentence.clone())
@@ -279,6 +282,7 @@ impl Engine {
         };
         if let Some(set) = self.parts.feed.index.set_mut(key) {
             let note = |refusals: &mut Refusals, node: &NodeName| {
+                is_refused = refusals.is_refused(node, what);
                 let place = (node, about.uid());
                 match &meaning {
                     None => refusals.accept(node, what),
@@ -291,13 +295,22 @@ impl Engine {
                     Some(Meaning::Conflict(said) | Meaning::Unwell(said)) => {
                         refusals.meet(place, what, said, now);
                     }
-                    Some(Meaning::Server | Meaning::Nothing) => {}
+                    Some(Meaning::Server(said)) if lasting => {
+                        refusals.meet(place, what, said, now);
+                    }
+                    Some(Meaning::Server(_) | Meaning::Nothing) => {}
                 }
             };
             match about {
                 About::Pod(pod) => set.note_write(&pod.uid, note),
                 About::Node(node, _) => set.note_write_on(node, note),
             }
+        }
+        // Who is refused has pauses of its own, and holds up nobody else.
+        if let (Some(Meaning::Server(_) | Meaning::Unwell(_)), false, Some(state)) =
+            (&meaning, is_refused, self.state.sets.get_mut(key))
+        {
+            state.pods.slow_down(now);
         }
         if let Some(sentence) = unfit {
             self.tell_unfit(key, about, &sentence);

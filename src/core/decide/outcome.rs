@@ -117,6 +117,14 @@ impl Draft<'_> {
                 | (Verdict::InProgress(Progress::Replacing | Progress::Reverting { .. }), _)
                 | (Verdict::Revert(Revert::Pending), _)
                 | (Verdict::HookPending { since: None, .. }, _) => Some(Part::Step),
+                (Verdict::InProgress(Progress::Terminating), _)
+                    if node
+                        .pods
+                        .iter()
+                        .any(|pod| self.fleet.refusals.is_in_doubt(node, pod)) =>
+                {
+                    Some(Part::Step)
+                }
                 (Verdict::PullPending(_), _) => Some(Part::Tell),
                 // Its readiness gate is shut, by us.
                 (Verdict::InProgress(Progress::Starting | Progress::Young { .. }), _)

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Denial, PER_SECOND, Part, Place, Refusals, RefusedWrite, SECOND};
 use crate::core::classify::later;
-use crate::core::fleet::{Node, NodeName, PodUid, by_name};
+use crate::core::fleet::{Node, NodeName, Pod, PodUid, by_name};
 use crate::core::plan::Action;
 
 /// What a plan has to know of refusals.
@@ -141,20 +141,38 @@ impl Refusals {
         (actions, again, refused)
     }
 
-    /// As it would be if whatever may be tried at `now` had just been refused once more; `None` when `actions` try nothing again.
-    /// `nodes` as in a fleet.
+    /// Whether nobody knows if this pod goes, and it was refused before.
+    pub(in crate::core) fn is_in_doubt(&self, node: &Node, pod: &Pod) -> bool {
+        pod.in_doubt && self.at(&node.name, Part::Step).is_some()
+    }
+
+    /// As it and its nodes would be if whatever may be tried at `now`, or was tried and nobody knows, had just been refused once
+    /// more; `None` when `actions` try nothing again, and nothing was. `nodes` as in a fleet.
     pub(in crate::core) fn tried_in_vain(
         &self,
         nodes: &[Node],
         actions: &[Action],
         now: Timestamp,
-    ) -> Option<Self> {
+    ) -> Option<(Self, Vec<Node>)> {
         if self.by_place.is_empty() {
             return None;
         }
         let refusing = Refusing::of(self, nodes, now);
-        let tried = refusing.again(actions.iter().filter(|action| action.begins()));
+        let mut tried = refusing.again(actions.iter().filter(|action| action.begins()));
+        let in_doubt = nodes.iter().filter(|node| {
+            let mut pods = node.pods.iter();
+            pods.any(|pod| self.is_in_doubt(node, pod))
+        });
+        tried.extend(in_doubt.map(|node| (node.name.clone(), Part::Step)));
         let mut then = Some(self.clone()).filter(|_| !tried.is_empty())?;
+        let mut nodes = nodes.to_vec();
+        for node in &mut nodes {
+            if tried.contains(&(node.name.clone(), Part::Step)) {
+                for pod in node.pods.iter_mut().filter(|pod| pod.in_doubt) {
+                    (pod.in_doubt, pod.terminating) = (false, false);
+                }
+            }
+        }
         for (_, denial) in then
             .by_place
             .iter_mut()
@@ -163,7 +181,7 @@ impl Refusals {
             // A second ago: what was refused in this second would hold up the others, too.
             (denial.asked, denial.times) = (now - SECOND, u32::MAX);
         }
-        Some(then)
+        Some((then, nodes))
     }
 
     /// The part of it that is about these.
