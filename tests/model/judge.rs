@@ -6,7 +6,7 @@ use yurt_ds::core::{
 
 use super::reversal::reverts;
 use super::rules::Rules;
-use super::state::{self, FAR, Pod, State, View, Violation};
+use super::state::{self, Pod, STARTING, State, View, Violation};
 use super::view::{node_of, now, number};
 use super::writes::sheet_of;
 
@@ -198,7 +198,7 @@ impl State {
     pub(crate) fn forgive(&mut self, rules: &Rules) {
         let waits = rules.strategy.waves.is_some();
         for node in &mut self.nodes {
-            let is_stuck = |pod: &Pod| waits && !pod.terminating && pod.created <= -FAR;
+            let is_stuck = |pod: &Pod| waits && !pod.terminating && pod.created <= -STARTING;
             node.down &=
                 node.ready && !node.tainted && !node.pods.iter().any(|pod| rules.is_available(pod));
             node.down &= !node.pods.iter().any(is_stuck);

@@ -167,11 +167,12 @@ pub(crate) fn search(name: &str, rules: Rules) -> Option<Counterexample> {
 
 /// Explores `rules`, in which everything has to hold.
 pub(crate) fn explore(name: &str, rules: Rules) {
-    if let Some((property, way)) = search(name, rules) {
+    if let Some((property, way)) = search(name, rules.clone()) {
         let steps = way
             .iter()
             .map(|(state, step)| format!("{state:?}\n    {step:?}"));
         let steps: Vec<String> = steps.collect();
-        panic!("{name}, {property}:\n{}", steps.join("\n"));
+        let last = way.last().map(|(state, _)| state.plan(&rules));
+        panic!("{name}, {property}:\n{}\n{last:#?}", steps.join("\n"));
     }
 }

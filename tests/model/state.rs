@@ -18,6 +18,9 @@ pub(crate) type Template = u8;
 /// minutes, two ticks).
 pub(crate) const FAR: Ago = 3;
 
+/// Ticks for which a pod that does not serve yet takes a slot, also where its wave is not open any more (five minutes).
+pub(crate) const STARTING: Ago = 2;
+
 /// Everything there is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {

@@ -320,6 +320,7 @@ scenarios! {
             .until(converged().and(not_condition("Guard")))
             .expect(replaced(1..=4));
         let lost = charged(panics, pace.pick(30, 8))
+            .until(condition("Stalled", "True", "stopped before wave rest: 1 node failed after it got this revision (2 may): "))
             .image(NEWER)
             .until(replaced([1, 3, 4]))
             .behave_on(2, NEW, Behaviour::default())

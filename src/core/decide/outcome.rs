@@ -14,7 +14,7 @@ use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::refusals::Part;
 use crate::core::surge::Parting;
-use crate::core::verdict::{Cause, Guarded, Progress, Revert, Verdict, WaveShut};
+use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
 
 /// From this `min-interval` on its end is told.
@@ -52,6 +52,9 @@ impl Draft<'_> {
         let (phase, wake) = match phase.map_or_else(judged, |phase| (phase, None)) {
             (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {
                 (Phase::Progressing, None)
+            }
+            (Phase::Progressing, _) if !moving && self.is_behind_a_failed_wave(&counts) => {
+                (Phase::Stalled(Stall::FailedByRevision), None)
             }
             known => known,
         };
@@ -220,6 +223,23 @@ impl Draft<'_> {
             }
         }
         since.filter(|_| !others)
+    }
+
+    /// Whether everybody who is left and online waits for a wave in which a node failed: a person has to look at that.
+    fn is_behind_a_failed_wave(&self, counts: &Counts) -> bool {
+        let is_shut = |why: Option<Verdict>| {
+            let Some(Verdict::WaveNotOpen { why, .. }) = why else {
+                return false;
+            };
+            matches!(why, WaveShut::Charged { .. })
+        };
+        let waiting = self.verdicts.iter();
+        let waiting = waiting.filter(|verdict| is_shut(Some(**verdict))).count();
+        let moves = |(position, verdict): (usize, &Verdict)| match verdict {
+            Verdict::Offline(Offline::Settling { .. }) => !is_shut(self.gates.shut_at(position)),
+            verdict => verdict.is_in_flight(),
+        };
+        waiting > 0 && waiting == counts.outdated && !self.verdicts.iter().enumerate().any(moves)
     }
 
     /// When a pod may be asked for again that a disruption budget did not let go.

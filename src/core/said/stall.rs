@@ -6,9 +6,9 @@ use super::{About, BLOCKED, WRITES_REFUSED};
 use crate::core::fleet::{NodeName, Trouble};
 use crate::core::guard::Record;
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
-use crate::core::plan::Stall;
+use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
-use crate::core::verdict::{Guarded, Verdict};
+use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::named;
 
 impl Stall {
@@ -36,9 +36,12 @@ impl About<'_> {
             return self.stopped(stall, record);
         }
         match stall {
-            Stall::FailedByRevision => {
-                format!("stopped: {}; {}", plan.failed_words(fleet), self.way_on())
-            }
+            Stall::FailedByRevision => format!(
+                "stopped{}: {}; {}",
+                self.before_wave(),
+                plan.failed_words(fleet),
+                self.way_on()
+            ),
             // The guard alone says that.
             Stall::ReplacedTwice => format!(
                 "stopped: replacing the pods on {} does not help",
@@ -102,6 +105,14 @@ impl About<'_> {
             Some((_, words, _)) => format!("{stopped}. {words}"),
             None => stopped,
         }
+    }
+
+    /// The first wave that does not open because a node of an earlier one failed, to follow a word; empty when there is none.
+    fn before_wave(&self) -> String {
+        let mut waves = self.plan.waves.iter();
+        let is_shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
+        let first = waves.find(|stand| stand.nodes > 0 && is_shut(stand.state));
+        first.map_or_else(String::new, |stand| format!(" before wave {}", stand.name))
     }
 
     fn way_on(&self) -> String {
