@@ -2,13 +2,20 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io::Write as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::age;
 use super::code::Code;
 use crate::client::{self, CallError, Failure, Role, Source};
 
 /// A person waits for it; a server that needs longer is in trouble.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);
+/// An API server that has not answered for so long is worth a word.
+pub(super) const LONG: Duration = Duration::from_secs(3);
 
 /// A connection to a cluster, and where its address came from.
 #[derive(Clone)]
@@ -21,6 +28,8 @@ pub struct Access {
     pub origin: String,
     /// The namespace of names without one.
     pub namespace: String,
+    /// Whether a person knows that the API server takes long: that is said once.
+    pub told: Arc<AtomicBool>,
 }
 
 /// Why there is no answer: a sentence or two for a person, and an exit code for a script.
@@ -72,7 +81,35 @@ impl Access {
             server: server.trim_end_matches('/').to_owned(),
             origin,
             namespace,
+            told: Arc::default(),
         })
+    }
+
+    /// That the API server has not answered for so long.
+    pub(super) fn unanswered(&self, passed: Duration) -> String {
+        format!(
+            "The API server {} has not answered for {}.",
+            self.server,
+            age::seconds(passed.as_secs())
+        )
+    }
+
+    /// Waits for a call, and says so when that takes long.
+    async fn wait<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        let mut call = pin!(client::within(CALL_DEADLINE, call));
+        if let Ok(answer) = tokio::time::timeout(LONG, &mut call).await {
+            return answer;
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            // Standard error is the last place to complain.
+            let _ = writeln!(
+                std::io::stderr(),
+                "{} Waiting for it, {} at most.",
+                self.unanswered(LONG),
+                humantime::format_duration(CALL_DEADLINE)
+            );
+        }
+        call.await
     }
 
     /// Makes a call; `doing` says what for, as in "list nodes". `None` when there is no such object.
@@ -84,7 +121,7 @@ impl Access {
         doing: &str,
         call: impl Future<Output = kube::Result<T>>,
     ) -> Result<Option<T>, Trouble> {
-        match client::within(CALL_DEADLINE, call).await {
+        match self.wait(call).await {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.failure() == Failure::Gone => Ok(None),
             Err(error) => Err(self.explain(doing, &error)),
@@ -100,7 +137,7 @@ impl Access {
         doing: &str,
         call: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Trouble> {
-        client::within(CALL_DEADLINE, call)
+        self.wait(call)
             .await
             .map_err(|error| self.explain(doing, &error))
     }
@@ -185,6 +222,7 @@ mod tests {
             server: "https://10.0.0.1:6443".into(),
             origin: "kubeconfig /home/a/config".into(),
             namespace: "default".into(),
+            told: Arc::default(),
         }
     }
 

@@ -1,14 +1,14 @@
 //! `ctl status`: once, again and again, or until it is over.
 
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
 use super::Context;
-use super::access::Trouble;
-use super::age;
+use super::access::{LONG, Trouble};
 use super::code::Code;
 use super::lookup;
 use super::picture::Picture;
@@ -26,8 +26,6 @@ const GATHER: Duration = Duration::from_millis(300);
 const REFRESH: Duration = Duration::from_secs(2);
 /// Pause before everything is listed again; if watching does not work, this is the rate of polling.
 const RELOAD: Duration = Duration::from_secs(3);
-/// An API server that has not answered for so long is worth a word.
-const LONG: Duration = Duration::from_secs(3);
 /// Never, for who has no deadline.
 const FAR: Duration = Duration::from_secs(86_400);
 /// Lines of a kind that are drawn again: a terminal has at least 24 in all.
@@ -41,6 +39,8 @@ pub(super) async fn status(
     args: &StatusArgs,
     screen: &mut Screen<'_>,
 ) -> Result<Code, Trouble> {
+    // It says that by itself, below what it has drawn.
+    context.access.told.store(true, Ordering::Relaxed);
     let target = match &args.daemonset {
         Some(typed) => Some(lookup::target(
             &context.access,
@@ -112,7 +112,7 @@ impl Show<'_> {
                 (view, heard) = &mut loading => return Ok((view?, heard)),
                 () = sleep_until(begun + LONG), if !said => {
                     said = true;
-                    screen.warn(&format!("{} Waiting for it.", self.unanswered(LONG)));
+                    screen.warn(&format!("{} Waiting for it.", self.context.access.unanswered(LONG)));
                 }
                 () = sleep_until(deadline.unwrap_or(far)), if deadline.is_some() => {
                     return Err(self.too_late(begun.elapsed()));
@@ -121,21 +121,13 @@ impl Show<'_> {
         }
     }
 
-    fn unanswered(&self, passed: Duration) -> String {
-        format!(
-            "The API server {} has not answered for {}.",
-            self.context.access.server,
-            age::seconds(passed.as_secs())
-        )
-    }
-
     /// What is said when the time is up and the API server does not answer.
     fn too_late(&self, passed: Duration) -> Trouble {
         let waited = self.args.timeout.unwrap_or(passed);
         let text = format!(
             "Not over after {}. {}",
             humantime::format_duration(waited),
-            self.unanswered(passed)
+            self.context.access.unanswered(passed)
         );
         Trouble::new(Code::Unreachable, text)
     }
@@ -256,7 +248,7 @@ impl Show<'_> {
         if let (Some(passed), false) = (unanswered, told.unanswered) {
             screen.warn(&format!(
                 "{} What is shown may be older than that.",
-                self.unanswered(passed)
+                self.context.access.unanswered(passed)
             ));
         }
         told.unanswered = unanswered.is_some();

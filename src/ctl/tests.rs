@@ -49,6 +49,7 @@ impl World {
             server: "https://sim".into(),
             origin: "kubeconfig sim".into(),
             namespace: "default".into(),
+            told: std::sync::Arc::default(),
         };
         let world = Self {
             client: cluster.client("test"),
