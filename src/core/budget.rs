@@ -14,6 +14,7 @@ use super::glance::Glance;
 use super::pace::ramp_up;
 use super::scope::Scope;
 use super::strategy::Strategy;
+use super::surge::Terms;
 use super::waves::Front;
 
 /// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
@@ -55,6 +56,8 @@ pub(super) struct Budget {
     pub(super) surging: usize,
     /// Nodes that are Ready with a pod that fails by the revision: they keep a slot of either kind.
     pub(super) failed: usize,
+    /// Nodes that keep their old pod, which we took out of service for its hook and which does not serve again yet.
+    pub(super) withheld: usize,
     /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
     pub(super) broken: usize,
 }
@@ -63,17 +66,22 @@ impl Budget {
     /// Counts the classes of a fleet.
     ///
     /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
-    /// takes one everywhere, also on a node that was selected a moment ago.
+    /// takes one everywhere, also on a node that was selected a moment ago, and so does a pod that we took out of service for
+    /// its hook and let stay.
     pub(super) fn count(
         classes: &[Class],
         scope: &Scope,
         strategy: &Strategy,
         front: &Front<'_>,
-        (glance, now): (&Glance<'_>, Timestamp),
+        (glance, terms): (&Glance<'_>, Terms),
     ) -> Self {
         let starts = |position: usize| {
             let until = starting_until(strategy, glance, position);
-            until.is_some_and(|until| until > now)
+            until.is_some_and(|until| until > terms.now)
+        };
+        let is_withheld = |position: usize| {
+            let until = glance.withheld_until(position, terms);
+            until.is_some_and(|until| until > terms.now)
         };
         let mut budget = Self::default();
         for (position, class) in classes.iter().enumerate() {
@@ -95,7 +103,10 @@ impl Budget {
             match class {
                 // Whose wave is not open takes no part yet.
                 Class::Outdated { .. }
-                    if front.shut_at(position).is_some() && !starts(position) => {}
+                    if front.shut_at(position).is_some()
+                        && !starts(position)
+                        && !is_withheld(position) => {}
+                Class::Kept(_) => budget.withheld += usize::from(is_withheld(position)),
                 Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {
                     budget.in_flight += usize::from(class.is_in_flight());
                 }
@@ -120,7 +131,7 @@ impl Budget {
 
     /// Slots that are occupied.
     pub(super) fn used(&self) -> usize {
-        self.in_flight + self.broken
+        self.in_flight + self.withheld + self.broken
     }
 
     /// How many of the pods that waited for their hooks and are available may go now. Each has a slot, but slots may have
@@ -139,7 +150,9 @@ impl Budget {
             return usize::MAX;
         }
         let least = usize::from(self.surge == 0);
-        self.allowed.max(least).saturating_sub(self.in_flight)
+        self.allowed
+            .max(least)
+            .saturating_sub(self.in_flight + self.withheld)
     }
 
     /// On how many nodes a second pod may be made now.

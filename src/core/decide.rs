@@ -34,7 +34,7 @@ use super::scope::{Kept, Scope};
 use super::strategy::{Invalid, Mode, Strategy};
 use super::surge::{Parting, Release, Terms};
 use super::unmatched::unmatched;
-use super::verdict::Verdict;
+use super::verdict::{Progress, Verdict};
 use super::waves::Front;
 use super::{guard, ota, removal, revert, surge};
 use look::Look;
@@ -182,7 +182,13 @@ impl<'a> Draft<'a> {
         scope.narrow(strategy, &glance, &mut classes);
         let seen = (classes.as_slice(), &glance);
         let front = Front::of(strategy, fleet, members, seen, &charges, &scope, now);
-        let budget = Budget::count(&classes, &scope, strategy, &front, (&glance, now));
+        let budget = Budget::count(
+            &classes,
+            &scope,
+            strategy,
+            &front,
+            (&glance, Terms::of(strategy, fleet, now)),
+        );
         let guard = charges.conclude(strategy, fleet, &classes, &budget, now);
         let own = (openings, images);
         Self {
@@ -246,12 +252,29 @@ impl<'a> Draft<'a> {
                 self.verdicts[position] = pair.failed_or(told);
             }
         }
+        self.tell_left_behind();
+    }
+
+    /// Says of nodes to which no pod belongs (any more) that they have two.
+    fn tell_left_behind(&mut self) {
+        if !self.glance.is_surging {
+            return;
+        }
+        for (position, class) in self.classes.iter().enumerate() {
+            let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
+            if is_left && self.glance.is_paired(position) {
+                let parting = Parting::of(&self.fleet.nodes[position], self.terms());
+                let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
+                self.verdicts[position] = Verdict::InProgress(progress);
+            }
+        }
     }
 
     /// Nothing is replaced before the native controller and this view agree on the revision.
     fn hold(mut self, behind: Behind) -> Plan {
         self.guard = Guard {
             record: self.fleet.record.clone(),
+            changes: self.guard.changes,
             ..Guard::default()
         };
         for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
@@ -296,6 +319,7 @@ impl<'a> Draft<'a> {
 
     /// Nothing is written to any pod.
     fn pause(mut self) -> Plan {
+        self.tell_left_behind();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
         self.tell_outdated(Verdict::Paused { until });
         let phase = self.is_any_outdated().then_some(Phase::Paused { until });

@@ -7,6 +7,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Fleet, Node, Pod, PodRevision};
+use super::surge::Terms;
 use super::{ota, removal, surge};
 
 /// The facts about one pod that are asked of all nodes.
@@ -96,6 +97,12 @@ impl<'a> Glance<'a> {
     pub(super) fn is_paired(&self, position: usize) -> bool {
         let made = || surge::spare(&self.nodes[position]);
         self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
+    }
+
+    /// Until when the node at `position` may lack an available pod because we took it out of service and let it stay.
+    pub(super) fn withheld_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
+        let node = self.is_marked.then(|| &self.nodes[position])?;
+        removal::withheld_until(node, terms)
     }
 
     /// The first pod of the node at `position` that is not terminating.

@@ -148,6 +148,8 @@ impl Court<'_> {
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
+                // Nobody is to blame for it, and it is no proof against the others either.
+                touched.extend(self.record.touched.take(name));
                 continue;
             }
             let (since, judged_at) = (suspect.since, later(suspect.since, JUDGED_AFTER));
@@ -164,9 +166,15 @@ impl Court<'_> {
                 touched.insert(name.clone());
             }
         }
-        // Whoever is gone may come back under its name, and is judged then.
+        // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
         let remembered = std::mem::take(&mut self.record.touched).into_iter();
-        touched.extend(remembered.filter(|name| self.position(name).is_none()));
+        touched.extend(remembered.filter(|name| {
+            let class = self.position(name).map(|position| &classes[position]);
+            matches!(
+                class,
+                None | Some(Class::NoNode | Class::Offline { since: None, .. })
+            )
+        }));
         self.record.touched = touched;
         self.tell_lost(classes);
     }
@@ -340,7 +348,8 @@ impl Charges {
                 ..Guard::default()
             };
         }
-        let broken = self.note_broken(failure_window(strategy), fleet, classes, now);
+        let window = failure_window(strategy);
+        let broken = self.note_broken(window, (fleet, &record.failed), classes, now);
         let room = BROKEN_NAMED.saturating_sub(record.broken_before.len());
         record.broken_before.extend(broken.into_iter().take(room));
         // A revision is stopped when there is something to save from it, or somebody to take back.
@@ -398,11 +407,12 @@ impl Charges {
         }
     }
 
-    /// Nodes whose old pod has been broken for so long that its successor is not to blame.
+    /// Nodes whose old pod has been broken for so long that its successor is not to blame, without those that `failed` with the
+    /// revision before that.
     fn note_broken(
         &mut self,
         window: Duration,
-        fleet: &Fleet,
+        (fleet, failed): (&Fleet, &BTreeSet<NodeName>),
         classes: &[Class],
         now: Timestamp,
     ) -> BTreeSet<NodeName> {
@@ -414,6 +424,9 @@ impl Charges {
             };
             if *class != is_down {
                 continue; // looking at a pod of every node takes longer than all the rest
+            }
+            if failed.contains(&node.name) {
+                continue; // it is to blame already
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
             let Some(pod) = pod.filter(|pod| pod.ready_since.is_none()) else {

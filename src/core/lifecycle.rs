@@ -162,6 +162,8 @@ pub struct Gate {
     pub status: Option<bool>,
     /// Who keeps it `False`; `None` when the message is in a form that is not ours to change.
     pub keys: Option<Vec<GateKey>>,
+    /// Since when it is `True`, if it is and says so.
+    pub opened: Option<Timestamp>,
 }
 
 /// One who keeps a pod not Ready, as Kruise writes it into the message.
@@ -192,6 +194,7 @@ impl Gate {
             return Self {
                 status: None,
                 keys: Some(Vec::new()),
+                opened: None,
             };
         };
         Self {
@@ -200,6 +203,15 @@ impl Gate {
                 "" => Some(Vec::new()),
                 json => serde_json::from_str(json).ok(),
             },
+            opened: None,
+        }
+    }
+
+    /// The same, with the time at which its status changed last.
+    pub fn changed_at(self, at: Option<Timestamp>) -> Self {
+        Self {
+            opened: at.filter(|_| self.status == Some(true)),
+            ..self
         }
     }
 

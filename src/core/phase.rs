@@ -105,7 +105,8 @@ pub(super) fn of_rollout(
     if counts.outdated == 0 && fail && counts.failures > counts.threshold {
         return (Phase::Stalled(Stall::FailedByRevision), None);
     }
-    if counts.outdated == 0 && counts.unavailable == 0 && counts.surging == 0 {
+    let is_served = counts.unavailable == counts.withheld;
+    if counts.outdated == 0 && is_served && counts.surging == 0 {
         return (
             Phase::Complete {
                 offline: counts.offline_outdated,

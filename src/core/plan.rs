@@ -485,6 +485,8 @@ pub struct Counts {
     pub allowed: usize,
     /// Targeted nodes that occupy budget after this plan.
     pub unavailable: usize,
+    /// Those of them that keep their old pod: it was taken out of service for its hook, and does not serve again yet.
+    pub withheld: usize,
     /// How many nodes may have a second pod at once (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
     /// Nodes with two pods, whichever of them goes, after this plan.

@@ -7,15 +7,19 @@
 //!
 //! Whoever replaces a pod goes through [`leave`]; whoever keeps one that was on its way goes through [`stay`].
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
 use super::eviction::Asking;
-use super::fleet::{Node, Pod};
+use super::fleet::{Fleet, Node, Pod};
 use super::lifecycle::{HOOK_PATIENCE, Preparing};
 use super::ota::reference;
+use super::overdue::MARGIN;
 use super::plan::Action;
 use super::strategy::Strategy;
+use super::surge::Terms;
 use super::verdict::Verdict;
 
 /// What brings `pod` a step further on its way out at `now`, and what its node is told, if there is something to tell; no
@@ -58,6 +62,36 @@ pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
 pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
     let Preparing { since } = pod.exit.preparing?;
     Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
+}
+
+/// Until when a pod that stays, and is not available, may be so because of us: our key kept its readiness gate shut a moment ago,
+/// or still does. `min_ready` is `spec.minReadySeconds`.
+fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
+    let gate = pod.exit.gate.as_ref()?;
+    if gate.is_ours() {
+        return Some(Timestamp::MAX);
+    }
+    let opened = gate
+        .opened
+        .filter(|_| pod.ready_since.or(pod.unready_since).is_some());
+    Some(later(opened?, min_ready.saturating_add(MARGIN)))
+}
+
+/// Until when a node may lack an available pod because we took the one that it has out of service for its hook, and let it stay:
+/// until then it takes a slot of `max-unavailable`, also where it takes no part in the rollout (any more).
+pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
+    let alive = || node.pods.iter().filter(|pod| !pod.terminating);
+    if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
+        return None;
+    }
+    let until = |pod| shut_until(pod, terms.min_ready);
+    alive().filter_map(until).max()
+}
+
+/// Whether that is so at `now` of a node that keeps its old revision.
+pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
+    let until = withheld_until(node, Terms::of(strategy, fleet, now));
+    until.is_some_and(|until| until > now)
 }
 
 /// Whether a pod carries something of ours about its way out, or could.

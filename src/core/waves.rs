@@ -253,9 +253,7 @@ impl<'a> Front<'a> {
                 let hold = hold_of(strategy, node, living, class);
                 holds[wave].extend(match charges.has_on_sheet(&node.name) {
                     // No late returner: it was lost with the revision, and the soak begins anew with its return.
-                    true => hold.map(|(since, until)| {
-                        (Timestamp::MIN, until.map(|until| until.max(since)))
-                    }),
+                    true => hold.map(|(_, until)| (Timestamp::MIN, until)),
                     false => hold,
                 });
             }
@@ -326,7 +324,7 @@ fn hold_of(
         Class::Done => {
             let pod = living()?;
             let available = later(pod.ready_since?, strategy.min_ready);
-            Some((since, Some(available.max(pod.revised))))
+            Some((since, Some(available.max(pod.revised).max(since))))
         }
         Class::InProgress(_)
         | Class::Surging(_)

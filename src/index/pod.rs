@@ -270,7 +270,9 @@ fn exit(pod: &api::Pod, known: &mut LabelSets) -> Exit {
     let gate = pod.spec.has_gate(KRUISE_POD_READY).then(|| {
         let mut conditions = pod.status.conditions.iter();
         let condition = conditions.find(|condition| condition.kind == KRUISE_POD_READY);
+        let changed = condition.and_then(|found| Some(found.last_transition.as_ref()?.0));
         Gate::read(condition.map(|found| (found.status == "True", found.message.as_str())))
+            .changed_at(changed)
     });
     Exit {
         labels,

@@ -133,6 +133,21 @@ scenarios! {
         vec![with_gate, without_gate]
     }
 
+    fn s100_given_a_hold_on_a_node_whose_pod_is_out_of_service_for_its_hook_then_nobody_follows_before_it_serves(pace) {
+        let hold = json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): "calibration" } } });
+        let daemon = hooked(NOT_READY).gate(GATE).min_ready(pace.pick(120, 8));
+        Story::on(3)
+            .with(daemon)
+            .writing(Writes::Marks)
+            .image(NEW)
+            .until(preparing([1]).and(pod_condition(1, "Ready", "False", GATE)))
+            .patch_node(1, hold)
+            .until(preparing([]))
+            .throughout(preparing([]), pace.pick(100, 3))
+            .until(preparing([2]))
+            .expect(untouched(1..=3))
+    }
+
     fn s100_given_a_pod_that_is_wanted_again_then_it_stays_and_loses_its_mark(pace) {
         let stays = |story: Story| {
             story

@@ -107,6 +107,7 @@ impl Draft<'_> {
         if self.fleet.refusals.is_nobody_refused() {
             return;
         }
+        let terms = self.terms();
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let part = match (self.verdicts[position], &self.classes[position]) {
                 (Verdict::Refused { .. } | Verdict::Budget { .. }, _) => None,
@@ -132,6 +133,12 @@ impl Draft<'_> {
                 // Its readiness gate is shut, by us.
                 (Verdict::InProgress(Progress::Starting | Progress::Young { .. }), _)
                     if refused.contains(&(node.name.clone(), Part::Tell)) =>
+                {
+                    Some(Part::Tell)
+                }
+                (Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected, _)
+                    if (self.glance.withheld_until(position, terms))
+                        .is_some_and(|until| until == Timestamp::MAX) =>
                 {
                     Some(Part::Tell)
                 }
@@ -272,6 +279,15 @@ impl Draft<'_> {
         }
         let terms = self.terms();
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
+        // Who was out of service because of us is back, or is not because of us any more.
+        let serves_again = move |position: usize| {
+            let until = self.glance.withheld_until(position, terms)?;
+            let back = available_at(&self.fleet.nodes[position]);
+            let turns = back.into_iter().chain([until]);
+            turns
+                .filter(|at| *at > self.now && *at < Timestamp::MAX)
+                .min()
+        };
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
             Class::InProgress(Progress::Surplus) => {
@@ -281,8 +297,10 @@ impl Draft<'_> {
             }
             Class::Surging(ref pair) => pair.turn,
             Class::Kept(_) | Class::NotTargeted if self.glance.is_surging => {
-                Parting::of(node, terms).and_then(|parting| parting.turn)
+                let parts = Parting::of(node, terms).and_then(|parting| parting.turn);
+                parts.into_iter().chain(serves_again(position)).min()
             }
+            Class::Kept(_) => serves_again(position),
             Class::Outdated {
                 settling: Some(until),
                 ..
@@ -307,6 +325,7 @@ impl Draft<'_> {
                 let waves = self.strategy.waves.is_some();
                 let started = waves.then(|| starting_until(self.strategy, &self.glance, position));
                 let turns = available_at(node).into_iter().chain(started.flatten());
+                let turns = turns.chain(serves_again(position));
                 // A pod that is taken back while it is available counts as available before its image changes.
                 turns.filter(|at| *at > self.now).min()
             }
@@ -356,7 +375,7 @@ impl Draft<'_> {
             threshold: self.guard.threshold,
             ..Counts::default()
         };
-        counts.unavailable = self.budget.used();
+        (counts.unavailable, counts.withheld) = (self.budget.used(), self.budget.withheld);
         counts.relapsing = self.relapsing();
         (counts.surging, counts.surge_allowed) = (self.budget.surging, self.budget.surge);
         for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {

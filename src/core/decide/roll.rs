@@ -76,6 +76,7 @@ impl Draft<'_> {
     /// asked for first, as any other is.
     fn go_on_beside(&mut self) {
         let terms = self.terms();
+        self.tell_left_behind();
         for position in 0..self.classes.len() {
             if self.actions.len() >= BATCH {
                 break; // the rest follows when these are done
@@ -94,13 +95,6 @@ impl Draft<'_> {
                         leaves
                     });
                     pair.actions(node, leaves, self.fleet.in_order)
-                }
-                Class::Repelled | Class::NotTargeted if self.glance.is_paired(position) => {
-                    let parting = surge::Parting::of(node, terms);
-                    let progress =
-                        parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
-                    self.verdicts[position] = Verdict::InProgress(progress);
-                    surge::leave(node, terms)
                 }
                 Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.

@@ -58,8 +58,7 @@ impl Losses {
             let node = &nodes[position];
             let is_soon =
                 |touched: &Timestamp| *touched <= since && since <= later(*touched, window);
-            let is_remembered = record.touched.contains(&node.name);
-            if is_remembered || node.touched_at().any(|touched| is_soon(&touched)) {
+            if record.remembers(&node.name) || node.touched_at().any(|touched| is_soon(&touched)) {
                 let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
                 let shows = node.marked_at().any(|touched| is_soon(&touched));
                 losses.suspects.push(Suspect {
@@ -90,7 +89,7 @@ impl Losses {
                     let touched = node.touched_at().min();
                     let is_after = |since| touched.is_some_and(|touched| touched <= since);
                     match since {
-                        _ if record.touched.contains(&node.name) => self.lost += 1,
+                        _ if record.remembers(&node.name) => self.lost += 1,
                         Some(since) if !is_after(since) => self.control.push(since),
                         Some(_) => self.lost += 1,
                         None => self.lost += usize::from(touched.is_some()),

@@ -48,6 +48,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether that node was lost after the rollout touched it, or failed: then it is no proof that a network took nodes away,
+    /// also when nothing else tells of it any more.
+    pub(super) fn remembers(&self, node: &NodeName) -> bool {
+        self.touched.contains(node) || self.failed.contains(node)
+    }
+
     /// Nothing is known against the revision.
     pub fn of(revision: Revision) -> Self {
         Self {

@@ -620,6 +620,14 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(gone.counts.failures, 0);
     let record = gone.record.expect("it may come back");
+    // Its new Node does not say yet for how long it has not been Ready.
+    let silent = Node {
+        readiness: Readiness::NotReady { since: None },
+        ..made(None)
+    };
+    let unheard = at_1400(&strategy(), &restarted(Some(silent), &record));
+    assert_eq!(unheard.counts.failures, 0);
+    let record = unheard.record.expect("it will say so");
     let anew = Node {
         readiness: Readiness::NotReady {
             since: Some(at(1060)),

@@ -123,7 +123,11 @@ proptest! {
         fleet.record = None;
         for node in &mut fleet.nodes {
             node.hold = None;
-            node.pods.iter_mut().for_each(|pod| pod.exit.preparing = None);
+            // What is out of service holds a slot where it waits, and none where it is held.
+            for pod in &mut node.pods {
+                (pod.exit.preparing, pod.exit.gate) = (None, None);
+                (pod.in_place.update, pod.in_place.unfinished) = (None, Default::default());
+            }
         }
         let is_refused = |pod: &Pod| {
             let label = pod.exit.labels.get("group");

@@ -29,8 +29,8 @@ pub(super) fn records() -> impl Random<Record> {
         Record {
             stopped,
             before: (lists.0.len() > 2).then(|| "old".into()),
+            broken_before: names(&lists.1 - &lists.0),
             failed: names(lists.0),
-            broken_before: names(lists.1),
             replaced_twice: names(lists.2),
             touched: names(lists.3),
             ..Record::of(hash.into())

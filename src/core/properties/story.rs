@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::world::{Pace, World};
-use super::{Random, after, config, is_available, now};
+use super::{Random, after, config, is_available, later, now};
 use crate::core::Strategy;
 use crate::core::*;
 
@@ -188,13 +188,14 @@ impl Telling {
         Ok(())
     }
 
-    /// A node is no longer down because of us once it has an available pod, is offline, or no pod belongs there.
+    /// A node is no longer down because of us once it has an available pod, is or was offline, or no pod belongs there.
     fn forgive(&mut self) {
         let (fleet, now) = (&self.seen, self.world.now());
         self.ours.retain(|node| {
             let node = &fleet.nodes[*node];
             let mut pods = node.pods.iter();
-            node.is_ready()
+            let settled = |since| later(since, self.strategy.ready_settle) <= now;
+            matches!(node.readiness, Readiness::Ready { since } if settled(since))
                 && node.targeting == Targeting::Run
                 && !pods.any(|pod| is_available(pod, &self.strategy, now))
         });

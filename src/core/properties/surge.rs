@@ -495,13 +495,14 @@ impl World {
     fn exit(&self, pod: &ModelPod) -> Exit {
         let label = pod.hooked.then_some(("drain", "true"));
         let own = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+        let gate = Gate::read(Some(match pod.shut {
+            true => (false, own),
+            false => (true, ""),
+        }));
         Exit {
             labels: label.into_iter().collect(),
             preparing: pod.preparing.then_some(Preparing { since: None }),
-            gate: Some(Gate::read(Some(match pod.shut {
-                true => (false, own),
-                false => (true, ""),
-            }))),
+            gate: Some(gate.changed_at(Some(after(now(), pod.ready_at)))),
             ..Exit::default()
         }
     }

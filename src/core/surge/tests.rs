@@ -553,6 +553,33 @@ fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
     assert!(alone.actions.contains(&Action::HandOver(new)));
 }
 
+/// Nobody waits for its place, and nothing is complete before one of the two is gone: whatever the mode, it is told.
+#[test]
+fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
+    use PodRevision::Current;
+    let ends = Pod {
+        terminating: true,
+        ..pod("old", Current, 500)
+    };
+    let left = Node {
+        targeting: Targeting::Keep,
+        ..node([ends, made("new", Current, 50)])
+    };
+    let fleet = Fleet {
+        revision: RevisionState::Current("r".into()),
+        ..fleet(vec![left])
+    };
+    let paused = Strategy {
+        pause: Some(crate::core::Pause::Indefinite),
+        ..surging(1)
+    };
+    for strategy in [surging(1), paused, Strategy::of(Mode::Ota)] {
+        let plan = decide(&strategy, &fleet, now());
+        let told = Verdict::InProgress(Progress::SurgeTakingOver);
+        assert_eq!(plan.verdicts, [told], "{strategy:?}");
+    }
+}
+
 #[test]
 fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
     use PodRevision::{Current, Outdated};

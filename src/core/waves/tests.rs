@@ -120,6 +120,13 @@ fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1", "n3", "n4"]);
     nodes[0] = since(500, pooled("n1", "canary", current(2).made(950)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n3", "n4"]);
+    // Nor is who came back in the same second as the only one that is done.
+    let both = [
+        since(500, pooled("n0", "canary", current(2).made(0))),
+        since(500, pooled("n1", "canary", old(1))),
+        pooled("n3", "field", old(1)),
+    ];
+    assert_eq!(replaced(&strategy, &both, 1_000), ["n1"]);
     // Back during the soak it is no late one: the soak begins anew when it is done.
     nodes[0] = since(60, pooled("n1", "canary", old(1)));
     assert_eq!(replaced(&strategy, &nodes, 1_000), ["n1"]);

@@ -12,7 +12,7 @@ use crate::core::names::{
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::{
     Cause, Guarded, Mode, Node, Offline, Progress, Revert, Stall, Stopped, Verdict, WaveShut,
-    queue as in_order, stall_of,
+    is_withheld, queue as in_order, stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -417,7 +417,16 @@ pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave:
     };
     let holds = |position: usize| {
         let verdict = &picture.plan.verdicts[position];
-        holds(verdict) || matches!(verdict, Verdict::Refused { .. }) && has_two(position)
+        let is_withheld = || {
+            let node = &picture.fleet.nodes[position];
+            picture.plan.counts.withheld > 0
+                && is_withheld(&picture.strategy, &picture.fleet, node, picture.now)
+        };
+        match verdict {
+            Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected => is_withheld(),
+            Verdict::Refused { .. } => has_two(position) || is_withheld(),
+            verdict => holds(verdict),
+        }
     };
     let holding: Vec<usize> = (0..picture.plan.verdicts.len())
         .filter(|position| Some(*position) != asking && holds(*position))
