@@ -126,13 +126,14 @@ pub async fn run(config: Config, shutdown: Shutdown) {
     let leadership = election.leadership();
     let (events, sending) =
         events::start(client.clone(), &identity, clock.clone(), metrics.clone());
+    let (lacking, told) = permissions::Lacking::new();
     let check = tokio::spawn(check_permissions(
         client.clone(),
         namespace,
         elects,
         metrics.clone(),
         events.clone(),
-        leadership.clone(),
+        (leadership.clone(), told),
     ));
     let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone(), complaints);
     let watches = [caches.version(), caches.sets(), caches.revisions()];
@@ -152,6 +153,7 @@ pub async fn run(config: Config, shutdown: Shutdown) {
         puller,
         leadership,
         lookups: lookup::Lookups::new(client),
+        lacking,
         events,
         metrics,
         readiness,
@@ -177,17 +179,24 @@ fn settings(args: &LeaseArgs, default_namespace: &str) -> Result<Settings> {
     settings.checked()
 }
 
-/// Looks once for missing permissions; the leader says so in an Event.
+/// Looks for missing permissions, the leader says so in an Event, and follows them.
 async fn check_permissions(
     client: Client,
     namespace: String,
     elects: bool,
     metrics: Arc<Metrics>,
     events: Events,
-    mut leadership: tokio::sync::watch::Receiver<lease::Leadership>,
+    (mut leadership, told): (
+        tokio::sync::watch::Receiver<lease::Leadership>,
+        tokio::sync::mpsc::UnboundedReceiver<permissions::Permission>,
+    ),
 ) {
     let missing = permissions::missing(&client, &namespace, elects, &metrics).await;
-    if leadership.wait_for(|now| now.may_write()).await.is_ok() {
-        permissions::report(&missing, &namespace, &events);
-    }
+    let report = async {
+        if leadership.wait_for(|now| now.may_write()).await.is_ok() {
+            permissions::report(&missing, &namespace, &events);
+        }
+    };
+    let follow = permissions::follow(&client, &namespace, &missing, told, &metrics);
+    tokio::join!(report, follow);
 }

@@ -27,6 +27,7 @@ use super::feed::{Fed, Feed};
 use super::lease::Leadership;
 use super::lookup::{Looked, Lookups};
 use super::metrics::Metrics;
+use super::permissions::Lacking;
 use super::prepull::{Puller, Wishes};
 use super::report::{Notice, Report, kept_words};
 use super::restraint::Restraint;
@@ -70,6 +71,7 @@ pub(super) struct Parts {
     pub(super) writer: Writer,
     pub(super) puller: Puller,
     pub(super) lookups: Lookups,
+    pub(super) lacking: Lacking,
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readiness: Readiness,

@@ -1,8 +1,10 @@
-//! What the controller may do, asked at the start instead of found out in the middle of a rollout.
+//! What the controller may do, asked at the start instead of found out in the middle of a rollout; and, where a write was refused
+//! for want of it, until it is granted.
 //!
 //! [`NEEDED`] is the one list: the check below walks it, and a test compares it with `manifests/base/rbac`, both ways. [`EXTRA`] is
 //! what only some settings need, compared with `manifests/components`: whoever may make pods can run anything anywhere.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::{
@@ -10,8 +12,9 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::events::{Events, Severity, Subject};
 use super::metrics::Metrics;
@@ -24,6 +27,8 @@ use crate::index::{Index, SetKey};
 pub const PERMISSION_MISSING: &str = "PermissionMissing";
 /// How long is waited before a check that got no answer is tried again.
 const PAUSE: Duration = Duration::from_secs(10);
+/// How often a permission that is missing is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Where a permission is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -243,6 +248,67 @@ fn note(permission: Permission, metrics: &Metrics) {
     let (verb, resource) = (permission.verb, permission.resource_and_group());
     warn!(verb, %resource, "The service account lacks a permission");
     metrics.permission_missing(verb, &resource, true);
+}
+
+/// Where it is told that a write was refused for want of a permission.
+#[derive(Clone, Debug)]
+pub struct Lacking(UnboundedSender<Permission>);
+
+impl Lacking {
+    /// Such a place, and what reads it.
+    pub fn new() -> (Self, UnboundedReceiver<Permission>) {
+        let (told, heard) = unbounded_channel();
+        (Self(told), heard)
+    }
+
+    /// That `verb` on `resource` (without its group) was refused so.
+    pub fn tell(&self, verb: &str, resource: &str) {
+        let extra = EXTRA.iter().map(|extra| &extra.permission);
+        let mut known = NEEDED.iter().chain(extra);
+        let meant = known.find(|known| (known.verb, known.resource) == (verb, resource));
+        if let Some(permission) = meant {
+            // Nobody hears it while the process ends.
+            let _ended = self.0.send(*permission);
+        }
+    }
+}
+
+/// Asks again for what is missing until it is granted, and for what writes tell of from then on. Costs nothing while nothing is
+/// missing.
+pub async fn follow(
+    client: &Client,
+    lease_namespace: &str,
+    missing: &Missing,
+    mut told: UnboundedReceiver<Permission>,
+    metrics: &Metrics,
+) {
+    let extra = missing
+        .for_settings
+        .iter()
+        .map(|(extra, _)| extra.permission);
+    let mut lacking: BTreeSet<Permission> = missing.always.iter().copied().chain(extra).collect();
+    loop {
+        let heard = tokio::select! {
+            heard = told.recv() => heard,
+            () = sleep(ASK_AGAIN), if !lacking.is_empty() => {
+                for permission in lacking.clone() {
+                    if is_granted(client, lease_namespace, permission).await {
+                        let (verb, resource) = (permission.verb, permission.resource_and_group());
+                        info!(verb, %resource, "The service account has a permission that it lacked");
+                        metrics.permission_missing(verb, &resource, false);
+                        lacking.remove(&permission);
+                    }
+                }
+                continue;
+            }
+        };
+        let Some(permission) = heard else {
+            return;
+        };
+        if lacking.insert(permission) {
+            note(permission, metrics);
+        }
+    }
 }
 
 async fn is_granted(client: &Client, lease_namespace: &str, permission: Permission) -> bool {

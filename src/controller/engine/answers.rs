@@ -390,6 +390,7 @@ impl Engine {
             // The status says it, once.
             Failure::Blocked => debug!(daemonset = %key, %error, "A disruption budget refuses"),
             Failure::Forbidden if lacks_permission => {
+                self.parts.lacking.tell(verb, resource);
                 let granted_by = permissions::granted_by(verb, resource);
                 let note = format!(
                     "the API server refuses to {verb} {resource} (HTTP 403): grant it to the controller's role \

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -211,4 +213,44 @@ async fn what_is_missing_becomes_one_event_and_a_metric_that_name_it() {
         ),
         "{said}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_asked_for_until_it_is_granted() {
+    let denied = Arc::new(AtomicBool::new(true));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let (answer, count) = (denied.clone(), asked.clone());
+    let service = tower::service_fn(move |_: Request<Body>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let allowed = !answer.load(Ordering::Relaxed);
+        let review = json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } });
+        let body = Full::new(Bytes::from(review.to_string()));
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let client = Client::new(service, "default");
+    let metrics = Arc::new(Metrics::new());
+    let (lacking, told) = Lacking::new();
+    let following = {
+        let (client, metrics) = (client.clone(), metrics.clone());
+        let missing = Missing::default();
+        tokio::spawn(async move { follow(&client, "yurt-ds", &missing, told, &metrics).await })
+    };
+    let shows = |missing: u8| {
+        let line =
+            format!(r#"yurt_ds_permission_missing{{verb="delete",resource="pods"}} {missing}"#);
+        metrics.encode().contains(&line)
+    };
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "nothing is missing");
+    lacking.tell("delete", "pods");
+    lacking.tell("delete", "something of others");
+    sleep(Duration::from_secs(100)).await;
+    assert!(shows(1));
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    denied.store(false, Ordering::Relaxed);
+    sleep(Duration::from_secs(600)).await;
+    assert!(shows(0));
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    drop(lacking);
+    following.await.expect("it ends with those who tell it");
 }
