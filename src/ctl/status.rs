@@ -340,11 +340,23 @@ impl Show<'_> {
             true => screen.print(&text),
             false => screen.redraw(&text),
         };
+        let recovering: Vec<String> = match waited {
+            Some(_) => pictures.iter().filter_map(recovering).collect(),
+            None => Vec::new(),
+        };
         if let (Some(waited), false) = (waited, self.is_document()) {
             let waited = humantime::format_duration(waited);
-            let _ = screen.print(&format!("Not over after {waited}.\n"));
+            let recovering = match recovering.is_empty() {
+                true => String::new(),
+                false => format!(": {}", recovering.join(", ")),
+            };
+            let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
         }
-        Ok(self.code(pictures))
+        Ok(match self.code(pictures) {
+            // What was waited for did not come.
+            Code::Complete if !recovering.is_empty() => Code::Progressing,
+            code => code,
+        })
     }
 
     /// Waits for a change, for time to pass, or for the deadline.
@@ -425,4 +437,16 @@ impl Told {
         }
         Ok(())
     }
+}
+
+/// That a rollout which is complete lacks pods at the moment; `None`: it does not.
+fn recovering(picture: &Picture) -> Option<String> {
+    let is_so = picture.code(false) == Code::Complete && picture.is_recovering();
+    is_so.then(|| {
+        let nodes = match picture.unavailable() {
+            1 => "1 node has".to_owned(),
+            nodes => format!("{nodes} nodes have"),
+        };
+        format!("{} is complete, and {nodes} no available pod", picture.key)
+    })
 }

@@ -548,6 +548,10 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
         ),
         "{text}"
     );
+    let (text, ended) = world.run("status web --wait --timeout 30s").await;
+    assert_eq!(ended, Ok(Code::Progressing));
+    let words = "Not over after 30s: default/web is complete, and 1 node has no available pod.\n";
+    assert!(text.ends_with(words), "{text}");
     let (text, ended) = world.run("status web --wait").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert!(text.ends_with("all 2 nodes run it\n"), "{text}");
