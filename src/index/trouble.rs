@@ -38,6 +38,14 @@ pub(super) fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> 
                 return None;
             }
             let waiting = container.state.waiting.as_ref();
+            // Its kubelet may have looked, and still repeat what an image did that is not asked for any more.
+            let is_superseded = |state: &State| {
+                let message = waiting.map_or("", |waiting| waiting.message.as_str());
+                state.is_about_superseded(name, image_of(pod, name), message)
+            };
+            if is_as_before && state.is_some_and(is_superseded) {
+                return None;
+            }
             let waiting = waiting.filter(|state| {
                 !["", "ContainerCreating", "PodInitializing"].contains(&state.reason.as_str())
             });
@@ -62,6 +70,13 @@ pub(super) fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> 
                 restarts: own,
             })
         })
+}
+
+/// The image that is asked for.
+fn image_of<'a>(pod: &'a api::Pod, name: &str) -> &'a str {
+    let mut containers = pod.spec.containers.iter();
+    let container = containers.find(|container| container.name == name);
+    container.map_or("", |container| container.image.as_str())
 }
 
 /// Why no node takes it.

@@ -125,6 +125,19 @@ impl State {
     }
 }
 
+impl State {
+    /// Whether `message`, which a kubelet gives for the container `name` that is to run `image`, is about the image that an
+    /// earlier update was to bring: it names that one, and not the present one.
+    pub fn is_about_superseded(&self, name: &str, image: &str, message: &str) -> bool {
+        let before = self.last_container_statuses.get(name);
+        let superseded = before.and_then(|before| before.superseded.as_deref());
+        superseded.is_some_and(|superseded| {
+            let names_present = message.contains(image) && !superseded.contains(image);
+            superseded != image && message.contains(superseded) && !names_present
+        })
+    }
+}
+
 fn is_done(before: &Before, image_id: &str, now: &Container, seen: Option<bool>) -> bool {
     let is_superseded = before.superseded.as_ref().is_some_and(|image| {
         is_same_image(&now.reported, image) && !is_same_image(&now.reported, &now.image)

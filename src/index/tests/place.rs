@@ -82,6 +82,36 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
     case(&unseen, None);
 }
 
+/// An undo while the bad image cannot be pulled: until its kubelet takes that up it repeats what the bad image did.
+#[test]
+fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
+    let case = |message: &str, expected: Option<&str>| {
+        let memory = json!({
+            "revision": "bbb",
+            "updateTimestamp": at(200).to_string(),
+            "lastContainerStatuses":
+                { "main": { "imageID": "id-v1", "restartCount": 4, "superseded": "agent:v2-bad" } },
+        });
+        let state = json!({ "waiting": { "reason": "ImagePullBackOff", "message": message } });
+        let mut pod = updated(4, "v1", state);
+        pod.0["metadata"]["annotations"] =
+            json!({ "apps.openyurt.io/inplace-update-state": memory.to_string() });
+        pod.0["spec"]["containers"] = json!([{ "name": "main", "image": "agent:v2" }]);
+        let mut index = index_in_place();
+        feed(&mut index, &pod, 201);
+        let trouble = fleet(&mut index).nodes[0].pods[0].trouble.clone();
+        let reason = trouble.as_ref().map(|trouble| &*trouble.reason);
+        assert_eq!(reason, expected, "{message}");
+    };
+    case(
+        r#"Back-off pulling image "docker.io/library/agent:v2-bad""#,
+        None,
+    );
+    let own = r#"Back-off pulling image "docker.io/library/agent:v2""#;
+    case(own, Some("ImagePullBackOff"));
+    case("the registry does not answer", Some("ImagePullBackOff"));
+}
+
 #[test]
 fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     let mut index = index_in_place();
