@@ -12,7 +12,7 @@ use super::names::UNSCHEDULABLE;
 use super::overdue::{self, MISSING_GRACE};
 use super::plan::{Counts, Phase, Stall};
 use super::refusals::REFUSAL_PATIENCE;
-use super::verdict::{Cause, Progress, Stopped, Verdict, WaveShut};
+use super::verdict::{Progress, Stopped, Verdict, WaveShut};
 
 /// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
 pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
@@ -33,10 +33,9 @@ pub(super) fn stuck(
         at => Err(at),
     };
     match *verdict {
-        Verdict::FailedByRevision { cause, .. } => match cause {
-            // Who is offline holds up nobody.
-            Cause::NodeLost => Err(None),
-            Cause::Crashing | Cause::NotStarting => Ok(Stall::PodsDoNotStart),
+        Verdict::FailedByRevision { cause, .. } => match cause.holds_slot() {
+            true => Ok(Stall::PodsDoNotStart),
+            false => Err(None),
         },
         Verdict::BlockedByPdb { since, .. } => {
             by_deadline(Some(since), BUDGET_PATIENCE, Stall::BlockedByPdb)
@@ -73,12 +72,14 @@ fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     made.filter(waits).map(|pod| pod.created).min()
 }
 
-/// Whether everybody who is left waits for images that could not be pulled so far, or for a wave of such nodes.
-fn nobody_can_pull(verdicts: &[Verdict], counts: &Counts) -> bool {
-    let (mut failed, mut following) = (0, 0);
+/// Why nobody who is left can begin before a person acts, if it is so: images that could not be pulled so far, or maintenance
+/// windows that never open. Later waves wait for such nodes.
+fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
+    let (mut pulls, mut windows, mut following) = (0, 0, 0);
     for verdict in verdicts {
         match verdict {
-            Verdict::PullPending(stage) if stage.has_failed() => failed += 1,
+            Verdict::PullPending(stage) if stage.has_failed() => pulls += 1,
+            Verdict::OutOfWindow { opens: None } => windows += 1,
             Verdict::WaveNotOpen {
                 why: WaveShut::Unfinished { .. },
                 ..
@@ -86,7 +87,11 @@ fn nobody_can_pull(verdicts: &[Verdict], counts: &Counts) -> bool {
             _ => {}
         }
     }
-    failed > 0 && failed + following == counts.outdated
+    match pulls + windows + following == counts.outdated {
+        true if pulls > 0 => Some(Stall::ImagesNotPulled),
+        true if windows > 0 => Some(Stall::WindowNeverOpens),
+        _ => None,
+    }
 }
 
 /// The phase, and when it would change by time alone.
@@ -134,8 +139,10 @@ pub(super) fn of_rollout(
     }
     let waiting =
         |verdict: &Verdict| verdict.is_in_flight() || matches!(verdict, Verdict::Refused { .. });
-    if !verdicts.iter().any(waiting) && nobody_can_pull(verdicts, counts) {
-        return (Phase::Stalled(Stall::ImagesNotPulled), None);
+    if !verdicts.iter().any(waiting)
+        && let Some(stall) = nobody_can_begin(verdicts, counts)
+    {
+        return (Phase::Stalled(stall), None);
     }
     let holding = fleet
         .nodes

@@ -9,6 +9,8 @@ use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
 use super::instant;
 use super::lifecycle::GateWrite;
+use super::names::MAINTENANCE_WINDOW;
+use super::opening::NodeWindow;
 use super::pause::PauseStand;
 use super::revert::Reversal;
 use super::strategy::Invalid;
@@ -169,6 +171,27 @@ impl Plan {
         )
     }
 
+    /// Whose maintenance window never opens, and why; empty when it is nobody's.
+    pub fn shut_words(&self, fleet: &Fleet) -> String {
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let is_shut = |told: &Verdict| matches!(told, Verdict::OutOfWindow { opens: None });
+        let shut = nodes.filter(|(_, told)| is_shut(told));
+        let names = named(shut.clone().map(|(node, _)| node.name.as_str()), 0);
+        if names.is_empty() {
+            return names;
+        }
+        let why = shut.map(|(node, _)| node.window.as_ref());
+        let mut why = why.filter_map(|window| match window? {
+            NodeWindow::Unreadable(why) => Some(why),
+            NodeWindow::Windows(_) => None,
+        });
+        let why = why.next().map(|why| format!(" ({why})"));
+        format!(
+            "the maintenance window of {names} never opens{}; correct or remove the annotation {MAINTENANCE_WINDOW} there",
+            why.unwrap_or_default()
+        )
+    }
+
     /// Why images cannot be pulled ahead, and what ends that: the first reason that is known of a node.
     pub fn pulls_words(&self, fleet: &Fleet) -> String {
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
@@ -196,7 +219,9 @@ impl Plan {
     /// Whether nothing moves before a maintenance window opens.
     pub fn is_out_of_window(&self) -> bool {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
-        of_word(Verdict::OutOfWindow { opens: None }) > 0
+        let blocked = |verdict: &Verdict| matches!(verdict, Verdict::BlockedByPdb { .. });
+        self.next_opening().is_some()
+            && !self.verdicts.iter().any(blocked)
             && of_word(Verdict::InProgress(Progress::Replacing)) == 0
             && !self.awaits_hooks()
             && of_word(Verdict::Budget { broken: false }) == 0
@@ -485,7 +510,8 @@ pub struct Counts {
     pub allowed: usize,
     /// Targeted nodes that occupy budget after this plan.
     pub unavailable: usize,
-    /// Those of them that keep their old pod: it was taken out of service for its hook, and does not serve again yet.
+    /// Those of them that keep their old pod: it was taken out of service for its hook and does not serve again yet, or it was
+    /// made a moment ago.
     pub withheld: usize,
     /// How many nodes may have a second pod at once (`max-surge`), resolved for `base`.
     pub surge_allowed: usize,
@@ -497,8 +523,10 @@ pub struct Counts {
     pub in_progress: usize,
     /// Targeted nodes that are charged to the current revision and have not recovered.
     pub failed: usize,
-    /// Those of them that are NotReady.
+    /// Those of them that are NotReady, or whose next pod was kept away.
     pub lost: usize,
+    /// Those of these whose next pod a taint or a label keeps away.
+    pub barred: usize,
     /// Nodes that were charged because their containers crashed, and run at the moment: not for as long as the failure window yet.
     pub relapsing: usize,
     /// Targeted nodes that are online, and outdated with a pod that is not available, without this plan's replacements.
@@ -529,19 +557,25 @@ impl Counts {
     /// Targeted nodes that lack an available pod, by the reason, each in one place.
     pub fn lacking(&self) -> [(&'static str, usize); 4] {
         [
-            ("offline", self.offline - self.lost),
+            ("offline", self.offline - self.lost_offline()),
             ("in_progress", self.in_progress),
             ("failed", self.failed),
             ("broken_before", self.broken_before),
         ]
     }
 
+    /// Nodes that turned NotReady on the current revision's account.
+    fn lost_offline(&self) -> usize {
+        self.lost - self.barred
+    }
+
     /// What a complete rollout leaves out, in words: `offline: 2, held by partition: 3`; empty when nothing.
     fn exceptions(&self) -> String {
         let of_word = |verdict: Verdict| self.by_word[verdict.index()];
         let parts = [
-            ("offline", self.offline_outdated + self.lost),
-            ("of these failed by this revision", self.lost),
+            ("offline", self.offline_outdated + self.lost_offline()),
+            ("of these failed by this revision", self.lost_offline()),
+            ("lost their pod and may get no other", self.barred),
             ("held by partition", of_word(Verdict::Partition)),
             ("not selected", of_word(Verdict::NotSelected)),
             ("on hold", of_word(Verdict::Held { until: None })),
@@ -602,6 +636,8 @@ pub enum Stall {
     PodsDoNotStart,
     /// Every node that is left waits for images that it failed to pull (`predownload: required`).
     ImagesNotPulled,
+    /// The maintenance window of every node that is left never opens: a Node's own cannot be read.
+    WindowNeverOpens,
     /// The whole budget is held by nodes for which the native controller makes no pod (quota, admission).
     PodsNotCreated,
     /// Every node that is left, or the whole budget, waits for something that the API server refuses.

@@ -2,12 +2,12 @@
 //!
 //! Only an answer tells, so whoever writes notes down the answers in [`Refusals`], and a plan goes by them: who was refused
 //! is tried again after a pause that grows from one to the other end of [`BACK_OFF`], holds no slot until then, and holds up
-//! nobody else. When one of several that were refused in the same words succeeds, all of them may be tried at once.
+//! nobody else. When one of several that were refused in the same words succeeds, all of them are forgotten.
 //!
 //! ```text
 //!           ┌────────────── refused ◄─────────────┐
 //!           ▼                                     │
-//! refused: left out ──pause is over──► tried again ──accepted──► forgotten
+//! refused: left out ──pause is over──► tried again ──accepted──► forgotten, and its equals
 //! ```
 //!
 //! What is remembered is about one revision, and goes with it, with the pod, and with the node. It stands in the condition
@@ -25,7 +25,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
-use super::fleet::{Node, NodeName, PodRevision, PodUid, Revision, by_name};
+use super::fleet::{Node, NodeName, PodRevision, PodUid, Readiness, Revision, by_name};
 use super::plan::Action;
 
 pub(super) use plan::Refusing;
@@ -172,6 +172,12 @@ pub struct Denial {
 }
 
 impl Denial {
+    /// Whether the node has come back since it was asked.
+    fn is_before(&self, readiness: Readiness) -> bool {
+        let asked = self.asked.max(self.since);
+        matches!(readiness, Readiness::Ready { since } if since > asked)
+    }
+
     /// From when on it may be tried again: whole seconds, so that many of them are one look.
     fn due(&self) -> Timestamp {
         if self.asked == Timestamp::MIN {
@@ -230,7 +236,8 @@ impl Refusals {
         }
     }
 
-    /// Takes in that `write` was carried out on `node`. Who was refused in the same words may be tried again at once.
+    /// Takes in that `write` was carried out on `node`. Who was refused in the same words is so no longer, as far as anybody
+    /// knows, and is tried as if for the first time.
     pub fn accept(&mut self, node: &NodeName, write: RefusedWrite) {
         if self.is_empty() {
             return;
@@ -240,11 +247,9 @@ impl Refusals {
         let Some(ended) = self.by_place.remove(&place) else {
             return;
         };
-        for denial in self.by_place.values_mut() {
-            if denial.write == ended.write && denial.sentence == ended.sentence {
-                (denial.asked, denial.times) = (Timestamp::MIN, 0);
-            }
-        }
+        let is_equal =
+            |denial: &Denial| denial.write == ended.write && denial.sentence == ended.sentence;
+        self.by_place.retain(|_, denial| !is_equal(denial));
     }
 
     /// Takes in that this pod cannot be updated in place.
@@ -296,7 +301,8 @@ impl Refusals {
         }
     }
 
-    /// Forgets what is about pods and nodes that are not there any more; `nodes` as in a fleet.
+    /// Forgets what is about pods and nodes that are not there any more, or about nodes that were offline since they were asked
+    /// last: the answer may be another one by now. `nodes` as in a fleet.
     pub fn tidy(&mut self, nodes: &[Node]) {
         if self.is_empty() {
             return;
@@ -304,7 +310,7 @@ impl Refusals {
         self.conflicts
             .retain(|(name, _), _| by_name(nodes, name).is_some());
         self.by_place.retain(|(name, _), denial| {
-            let node = by_name(nodes, name);
+            let node = by_name(nodes, name).filter(|node| !denial.is_before(node.readiness));
             let mut pods = node.into_iter().flat_map(|node| &node.pods);
             match &denial.pod {
                 Some(uid) => pods.any(|pod| pod.uid == *uid),

@@ -101,7 +101,7 @@ impl About<'_> {
         };
         Said {
             reason,
-            sentence: sentence + &overdue + &refused,
+            sentence: sentence + &overdue + &refused + &self.windows_aside(phase),
         }
     }
 
@@ -145,18 +145,17 @@ impl About<'_> {
 
     fn progressing(&self) -> (&'static str, String) {
         let plan = self.plan;
-        if matches!(plan.guarded, Some(Guarded::Inconclusive { .. })) {
-            let words = "nothing new begins for a while: nodes were lost, and it is open whether this revision or the network \
-                         took them away";
-            return ("Inconclusive", words.to_owned());
-        }
-        if plan.is_out_of_window() {
-            let opens = plan.next_opening();
-            let opens = opens.map_or_else(
-                || "never opens".to_owned(),
-                |at| format!("opens at {}", instant::words(at)),
+        if let Some(Guarded::Inconclusive { until }) = plan.guarded {
+            let words = format!(
+                "nothing new begins before {}: nodes were lost, and it is open whether this revision or the network took them \
+                 away",
+                instant::words(until)
             );
-            let words = format!("waiting for the maintenance window, which {opens}");
+            return ("Inconclusive", words);
+        }
+        if let Some(opens) = plan.next_opening().filter(|_| plan.is_out_of_window()) {
+            let opens = instant::words(opens);
+            let words = format!("waiting for the maintenance window, which opens at {opens}");
             return ("OutOfWindow", words);
         }
         if plan.is_pull_pending() {
@@ -184,6 +183,32 @@ impl About<'_> {
             PROGRESSING,
             format!("being rolled out{paced}{failed}{hooks}"),
         )
+    }
+
+    /// Who else waits for a maintenance window, to follow a sentence about others; empty when nobody does.
+    fn windows_aside(&self, phase: Phase) -> String {
+        let plan = self.plan;
+        let shut = match phase {
+            Phase::Progressing | Phase::Stalled(_)
+                if phase != Phase::Stalled(Stall::WindowNeverOpens) =>
+            {
+                plan.shut_words(self.fleet)
+            }
+            _ => String::new(),
+        };
+        let opens = match phase {
+            Phase::Stalled(Stall::WritesRefused | Stall::BlockedByPdb) => plan.next_opening(),
+            Phase::Progressing if plan.blocked => plan.next_opening(),
+            _ => None,
+        };
+        let opens = opens.map(|at| {
+            let at = instant::words(at);
+            format!("others wait for their maintenance window, which opens at {at}")
+        });
+        let parts = opens
+            .into_iter()
+            .chain(Some(shut).filter(|shut| !shut.is_empty()));
+        parts.map(|part| format!("; {part}")).collect()
     }
 
     /// Who failed by this revision, to follow a sentence; empty when nobody did.

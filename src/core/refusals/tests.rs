@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
+use crate::core::said::About;
 use crate::core::strategy::{Mode, Share, Strategy};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
-use crate::core::{Fleet, Pod, decide};
+use crate::core::{Fleet, NodeWindow, Pod, Windows, decide};
 
 const NO: &str = "policy keep denied request: stay";
 
@@ -40,6 +41,16 @@ fn refuse(fleet: &mut Fleet, name: &str, instant: i64) {
 fn deleted(plan: &Plan) -> Vec<&str> {
     let actions = plan.actions.iter();
     actions.map(|action| action.pod().name.as_str()).collect()
+}
+
+fn said(fleet: &Fleet, plan: &Plan) -> String {
+    let about = About {
+        set: &"default/agent",
+        fleet,
+        plan,
+        hook: None,
+    };
+    about.said(plan.phase).sentence
 }
 
 fn words(plan: &Plan) -> Vec<&str> {
@@ -323,4 +334,76 @@ fn of_two_pods_of_a_node_that_are_refused_in_turn_the_first_refusal_counts() {
     }
     let denial = fleet.refusals.on(&"a".into()).next().unwrap();
     assert_eq!((denial.since, denial.times), (at(100), 3));
+}
+
+/// The window of a Node that is open at no time of these tests.
+fn shut(node: Node, text: &str) -> Node {
+    let windows = Windows::read(text).map(std::sync::Arc::new);
+    let window = match windows {
+        Ok(windows) => NodeWindow::Windows(windows),
+        Err(why) => NodeWindow::Unreadable(why.to_string().into()),
+    };
+    Node {
+        window: Some(window),
+        ..node
+    }
+}
+
+#[test]
+fn a_node_outside_its_window_hides_no_refusal_of_the_others() {
+    let mut nodes = three();
+    nodes[2] = shut(nodes[2].clone(), "Mon-Sun 00:10-00:20 UTC");
+    let fleet = refused(nodes, &["a", "b"], 100);
+    let plan = decide(&rolling(2), &fleet, at(160));
+    assert_eq!(words(&plan), ["Refused", "Refused", "OutOfWindow"]);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
+    let said = said(&fleet, &plan);
+    assert!(
+        said.contains("others wait for their maintenance window, which opens at"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_window_that_cannot_be_read_is_named_and_stalls_when_nothing_else_is_left() {
+    let mut nodes = three();
+    nodes[2] = shut(nodes[2].clone(), "at night");
+    let mut fleet = fleet(nodes);
+    let plan = decide(&rolling(1), &fleet, at(100));
+    assert_eq!(plan.phase, Phase::Progressing);
+    assert!(said(&fleet, &plan).contains("; the maintenance window of c never opens ("));
+    for node in &mut fleet.nodes[..2] {
+        node.pods = vec![current(2)];
+    }
+    let plan = decide(&rolling(1), &fleet, at(100));
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WindowNeverOpens));
+    assert!(said(&fleet, &plan).starts_with("stopped: the maintenance window of c never opens ("));
+}
+
+#[test]
+fn who_was_offline_since_is_asked_before_it_is_called_refused() {
+    let mut fleet = refused(three(), &["a"], 100);
+    fleet.nodes[0].readiness = Readiness::NotReady {
+        since: Some(at(110)),
+    };
+    fleet.refusals.tidy(&fleet.nodes);
+    assert!(!fleet.refusals.is_empty());
+    fleet.nodes[0].readiness = Readiness::Ready { since: at(150) };
+    fleet.refusals.tidy(&fleet.nodes);
+    assert!(fleet.refusals.is_empty());
+}
+
+#[test]
+fn when_one_of_several_equal_refusals_ends_the_others_wait_as_everybody_does() {
+    let mut fleet = refused(three(), &["a", "b", "c"], 100);
+    fleet.refusals.accept(&"a".into(), RefusedWrite::Delete);
+    fleet.nodes[0].pods = vec![current(2).made(120)];
+    let slow = Strategy {
+        min_interval: std::time::Duration::from_secs(600),
+        ..rolling(1)
+    };
+    let plan = decide(&slow, &fleet, at(200));
+    assert_eq!(words(&plan), ["Done", "Budget", "Budget"]);
+    assert_eq!(plan.phase, Phase::Progressing);
+    assert!(said(&fleet, &plan).contains("min-interval"));
 }

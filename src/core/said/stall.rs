@@ -19,6 +19,7 @@ impl Stall {
             Self::ReplacedTwice => "ReplacedTwice",
             Self::PodsDoNotStart => "PodsDoNotStart",
             Self::ImagesNotPulled => "ImagesNotPulled",
+            Self::WindowNeverOpens => "WindowNeverOpens",
             Self::PodsNotCreated => "PodsNotCreated",
             Self::WritesRefused => WRITES_REFUSED,
             Self::NoProgress => "NoProgress",
@@ -54,6 +55,7 @@ impl About<'_> {
                 self.way_on()
             ),
             Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
+            Stall::WindowNeverOpens => format!("stopped: {}", plan.shut_words(fleet)),
             Stall::PodsNotCreated => format!(
                 "stopped: waiting for the native DaemonSet controller to create pods on {}; look for a quota or an \
                  admission webhook that refuses them (Events with reason FailedCreate)",
@@ -73,6 +75,10 @@ impl About<'_> {
                 "stopped: the new pods do not become available on {}; look at their readiness",
                 self.waiting()
             ),
+            // Another revision would wait for those pods as well.
+            Stall::NoProgress if plan.awaits_ends(fleet) => {
+                format!("stopped: {}", plan.overdue_words(fleet))
+            }
             Stall::NoProgress => format!(
                 "stopped: {}; or {}",
                 plan.overdue_words(fleet),
