@@ -201,6 +201,7 @@ fn node(i: usize, updated: bool) -> Node {
         readiness,
         pods: vec![pod(i, updated && !offline)],
         disrupted_at: None,
+        emptied: false,
         podless_since: None,
         has_images: false,
     }

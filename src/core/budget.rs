@@ -23,7 +23,7 @@ pub(super) const BATCH: usize = 250;
 
 /// A pod that is not available takes a slot for so long after it was made, also in a wave that is not open (any more): we may
 /// have taken its predecessor a moment ago.
-const STARTING: Duration = Duration::from_secs(300);
+pub(super) const STARTING: Duration = Duration::from_secs(300);
 
 /// Until when the pod of the node at `position` takes a slot because it was made a moment ago.
 pub(super) fn starting_until(
@@ -58,6 +58,8 @@ pub(super) struct Budget {
     pub(super) failed: usize,
     /// Nodes that keep their old pod, which we took out of service for its hook and which does not serve again yet.
     pub(super) withheld: usize,
+    /// Nodes that keep their old pod, which was made a moment ago and is not available yet.
+    pub(super) starting: usize,
     /// Online, settled nodes whose present pod is outdated (or unknown) and not available.
     pub(super) broken: usize,
 }
@@ -67,7 +69,7 @@ impl Budget {
     ///
     /// Whoever keeps the old revision is no part of the base, and a broken pod there takes no slot; what is in flight
     /// takes one everywhere, also on a node that was selected a moment ago, and so does a pod that we took out of service for
-    /// its hook and let stay.
+    /// its hook and let stay, or that was made a moment ago.
     pub(super) fn count(
         classes: &[Class],
         scope: &Scope,
@@ -81,6 +83,10 @@ impl Budget {
         };
         let is_withheld = |position: usize| {
             let until = glance.withheld_until(position, terms);
+            until.is_some_and(|until| until > terms.now)
+        };
+        let is_starting = |position: usize| {
+            let until = glance.starting_until(position, terms);
             until.is_some_and(|until| until > terms.now)
         };
         let mut budget = Self::default();
@@ -106,7 +112,8 @@ impl Budget {
                     if front.shut_at(position).is_some()
                         && !starts(position)
                         && !is_withheld(position) => {}
-                Class::Kept(_) => budget.withheld += usize::from(is_withheld(position)),
+                Class::Kept(_) if is_withheld(position) => budget.withheld += 1,
+                Class::Kept(_) => budget.starting += usize::from(is_starting(position)),
                 Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {
                     budget.in_flight += usize::from(class.is_in_flight());
                 }
@@ -131,7 +138,12 @@ impl Budget {
 
     /// Slots that are occupied.
     pub(super) fn used(&self) -> usize {
-        self.in_flight + self.withheld + self.broken
+        self.in_flight + self.withheld + self.starting + self.broken
+    }
+
+    /// Those of them that keep their old pod.
+    pub(super) fn staying(&self) -> usize {
+        self.withheld + self.starting
     }
 
     /// How many of the pods that waited for their hooks and are available may go now. Each has a slot, but slots may have

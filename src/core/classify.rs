@@ -6,11 +6,11 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
 use super::lifecycle::Preparing;
-use super::removal;
 use super::scope::Kept;
 use super::strategy::{Mode, Strategy};
 use super::surge::{self, Pair, Terms};
 use super::verdict::{Cause, Offline, Progress, Verdict};
+use super::{guard, removal};
 
 /// The class of a node. There is one per node, and many passes go through them all: what is large and rare is boxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) enum Class {
         /// Since when the node is NotReady.
         since: Option<Timestamp>,
     },
-    /// NotReady, or without a pod that starts, and that is charged to the current revision (see `guard`).
+    /// Lost, or without a pod that starts, and that is charged to the current revision (see `guard`).
     Failed {
         /// Since when.
         since: Timestamp,
@@ -82,7 +82,7 @@ impl Class {
     pub(super) fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::Surging(_) | Self::Preparing { .. } => true,
-            Self::Failed { cause, .. } => *cause != Cause::NodeLost,
+            Self::Failed { cause, .. } => cause.holds_slot(),
             _ => false,
         }
     }
@@ -154,7 +154,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
     let ready_since = match node.readiness {
         Readiness::Gone => return Class::NoNode,
         _ if node.is_repelled() && node.outdated().is_some() => return Class::Repelled,
-        _ if node.targeting != Targeting::Run => return Class::NotTargeted,
+        _ if node.targeting != Targeting::Run => return barred(strategy, node, terms),
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,
     };
@@ -197,6 +197,48 @@ fn with_surge(
             ..pair
         })),
     }
+}
+
+/// A node where no pod belongs (any more). What we began there is not over by that: until its pod is available, or the loss is
+/// judged, it takes a slot as any other.
+fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
+    let window = guard::failure_window(strategy);
+    let since = match node.readiness {
+        Readiness::NotReady { since } => {
+            let is_soon =
+                |at: Timestamp| since.is_none_or(|since| at <= since && since <= later(at, window));
+            return match node.is_barred() || node.marked_at().any(is_soon) {
+                true => offline(node, since),
+                false => Class::NotTargeted,
+            };
+        }
+        Readiness::Ready { since } => since,
+        Readiness::Gone => return Class::NoNode,
+    };
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    match (alive.next(), alive.next()) {
+        (Some(pod), None) if pod.revision == PodRevision::Current && !pod.surge => {
+            let was_revised = pod.of_template && later(pod.revised(), window) > terms.now;
+            match single(strategy, pod, since, terms) {
+                class @ Class::InProgress(_) if was_revised => class,
+                _ => Class::NotTargeted,
+            }
+        }
+        (None, _) if node.is_barred() && !node.pods.is_empty() => {
+            Class::InProgress(Progress::Terminating)
+        }
+        (None, _) if node.is_barred() && judged_at(node).is_some_and(|at| at > terms.now) => {
+            Class::InProgress(Progress::Missing {
+                since: node.podless_since,
+            })
+        }
+        _ => Class::NotTargeted,
+    }
+}
+
+/// When it is judged that no pod comes to a node that is barred.
+pub(super) fn judged_at(node: &Node) -> Option<Timestamp> {
+    Some(later(node.podless_since?, guard::JUDGED_AFTER))
 }
 
 fn offline(node: &Node, since: Option<Timestamp>) -> Class {

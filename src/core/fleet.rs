@@ -138,6 +138,9 @@ pub struct Node {
     /// When its last pod of another revision was seen to be deleted, or an update of it in place was accepted, for the
     /// template as it is now; forgotten as soon as its successor was Ready.
     pub disrupted_at: Option<Timestamp>,
+    /// Whether we deleted its last pod for the template as it is now, and no successor was Ready since: as far as this process
+    /// saw that, or the guard remembers it ([`Record::touched`](super::Record::touched)).
+    pub emptied: bool,
     /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
     /// told where it matters.
     pub has_images: bool,
@@ -352,6 +355,13 @@ impl Node {
         };
         let pods = self.pods.iter();
         pods.flat_map(move |pod| marked(pod).into_iter().chain(revised(pod)))
+    }
+
+    /// Whether we deleted its pod, and then its taints or labels became such that none may come.
+    pub(super) fn is_barred(&self) -> bool {
+        self.emptied
+            && self.targeting != Targeting::Run
+            && self.pods.iter().all(|pod| pod.terminating)
     }
 
     /// Whether its Ready condition is `True`.

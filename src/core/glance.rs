@@ -6,6 +6,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::classify::later;
 use super::fleet::{Fleet, Node, Pod, PodRevision};
 use super::surge::Terms;
 use super::{ota, removal, surge};
@@ -51,6 +52,8 @@ pub(super) struct Glance<'a> {
     pub(super) is_marked: bool,
     /// Whether a pod was made beside another one.
     pub(super) is_surging: bool,
+    /// Whether more than one pod is on a node.
+    pub(super) is_doubled: bool,
     /// Whether a pod was taken back from some revision.
     pub(super) is_taken_back: bool,
 }
@@ -64,6 +67,7 @@ impl<'a> Glance<'a> {
             is_announced: false,
             is_marked: false,
             is_surging: false,
+            is_doubled: false,
             is_taken_back: false,
         }
     }
@@ -76,6 +80,7 @@ impl<'a> Glance<'a> {
             self.is_surging |= pod.surge;
             self.is_taken_back |= pod.in_place.reverted_from.is_some();
         }
+        self.is_doubled |= node.pods.len() > 1;
         self.only.push(match node.pods.as_slice() {
             [pod] if !pod.terminating => Some(Facts::of(pod)),
             _ => None,
@@ -93,6 +98,12 @@ impl<'a> Glance<'a> {
         self.only[position].is_none() && node.is_ready() && surge::is_doubled(node)
     }
 
+    /// Whether a pod of the node at `position`, which is online, stays while another one is terminating beside it.
+    pub(super) fn is_followed(&self, position: usize) -> bool {
+        let node = &self.nodes[position];
+        self.is_doubled(position) && surge::is_followed(node) && surge::alive(node).is_some()
+    }
+
     /// Whether two pods are on the node at `position`, one of which was made beside the other and stays so far.
     pub(super) fn is_paired(&self, position: usize) -> bool {
         let made = || surge::spare(&self.nodes[position]);
@@ -103,6 +114,14 @@ impl<'a> Glance<'a> {
     pub(super) fn withheld_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
         let node = self.is_marked.then(|| &self.nodes[position])?;
         removal::withheld_until(node, terms)
+    }
+
+    /// Until when the node at `position` may lack an available pod because the one that it has was made a moment ago.
+    pub(super) fn starting_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
+        if self.only[position].is_some_and(|only| is_long_ready(&only, terms)) {
+            return None;
+        }
+        removal::starting_until(&self.nodes[position], terms)
     }
 
     /// The first pod of the node at `position` that is not terminating.
@@ -139,10 +158,24 @@ impl<'a> Glance<'a> {
         }
     }
 
+    /// When the old pod of that node was seen to be removed, where no other one runs (yet).
+    pub(super) fn removed_at(&self, position: usize) -> Option<Timestamp> {
+        match self.only[position] {
+            Some(_) => None,
+            None => self.nodes[position].disrupted_at,
+        }
+    }
+
     fn alive(&self, position: usize) -> impl Iterator<Item = Facts> {
         let pods = self.nodes[position].pods.iter();
         pods.filter(|pod| !pod.terminating).map(Facts::of)
     }
+}
+
+/// Whether that pod is available beyond doubt.
+fn is_long_ready(pod: &Facts, terms: Terms) -> bool {
+    let ready_since = pod.ready_since;
+    ready_since.is_some_and(|since| later(since, terms.min_ready) <= terms.now)
 }
 
 #[cfg(test)]

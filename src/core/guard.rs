@@ -1,8 +1,8 @@
 //! What is the revision's fault, and what is the network's (spec/beyond.md §2, wishes 1, 2, 21 and 29).
 //!
 //! A node is *charged* to the current revision when, soon after the rollout touched its pod (the removal of the old one
-//! counts), it turned NotReady, or its new pod crashes or cannot be started. While a loss is judged nothing new begins. Once
-//! judged, a node that is NotReady holds up nobody, as any other; one that is Ready keeps its slot of the budget. When as
+//! counts), it turned NotReady, a taint or a label kept its new pod away, or that pod crashes or cannot be started. While a
+//! loss is judged nothing new begins. Once judged, a node that was lost holds up nobody, as any other; one that is Ready keeps its slot of the budget. When as
 //! large a share of the nodes that were not touched turned NotReady at the same time, it is the network: nobody is charged,
 //! and nothing new begins for a while. When more nodes are charged than `failure-threshold` allows, the revision is *stopped*.
 //! What was lost under another revision, or before the change, is never charged to this one.
@@ -47,7 +47,7 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(300);
 
 /// How long a loss waits for its judgement: Kubernetes notices the nodes that one outage takes away within some 20 s of
 /// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
-const JUDGED_AFTER: Duration = Duration::from_secs(30);
+pub(super) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 
 /// How long after its new pod was made a node may fail on the revision's account.
 pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
@@ -166,6 +166,7 @@ impl Court<'_> {
                 touched.insert(name.clone());
             }
         }
+        self.judge_barred(classes, &mut touched);
         // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
         let remembered = std::mem::take(&mut self.record.touched).into_iter();
         touched.extend(remembered.filter(|name| {
@@ -177,6 +178,37 @@ impl Court<'_> {
         }));
         self.record.touched = touched;
         self.tell_lost(classes);
+    }
+
+    /// Nodes whose pod we deleted, and where then a taint or a label kept the next one away: for some agents that comes from
+    /// their absence (an operator taints the nodes where they do not run), and would go on from node to node.
+    fn judge_barred(&mut self, classes: &mut [Class], touched: &mut BTreeSet<NodeName>) {
+        for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
+            let may_be = matches!(
+                class,
+                Class::NotTargeted
+                    | Class::InProgress(Progress::Missing { .. } | Progress::Terminating)
+            );
+            if !may_be || !node.is_barred() || self.record.broken_before.contains(&node.name) {
+                continue; // looking at a pod of every node takes longer than all the rest
+            }
+            if touched.len() < FAILED_NAMED {
+                touched.insert(node.name.clone());
+            }
+            let Some(since) = node.podless_since else {
+                continue;
+            };
+            let judged_at = later(since, JUDGED_AFTER);
+            if judged_at > self.now && !self.record.failed.contains(&node.name) {
+                self.leave_open(judged_at);
+            } else {
+                self.charge(&node.name, true);
+                *class = Class::Failed {
+                    since,
+                    cause: Cause::Barred,
+                };
+            }
+        }
     }
 
     /// Who is on the sheet and NotReady is so on the revision's account, also when its pod is another one by now.

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
 use super::failing;
-use super::fleet::{Fleet, Leaving, Node, Pod, Readiness};
+use super::fleet::{Fleet, Leaving, Node, Pod, PodRevision, Readiness};
 use super::instant;
 use super::phase::stuck;
 use super::plan::{Plan, Stall};
@@ -88,6 +88,8 @@ pub(super) fn deadline(
     };
     let own = || surge::own(node).find(|pod| !pod.terminating);
     match progress {
+        // The guard judges that before long.
+        Progress::Missing { .. } if node.is_barred() => None,
         Progress::Missing { since } => Some((later(since?, missing_grace), Stall::PodsNotCreated)),
         Progress::Terminating
         | Progress::OldTerminating
@@ -190,6 +192,15 @@ impl Plan {
         let rest = is_more.then(|| format!("also {}", named(rest, 0)));
         let all: Vec<String> = explained.chain(rest).collect();
         format!("held up for too long: {}; see ctl why", all.join("; "))
+    }
+
+    /// Whether what is past its deadline is the end of outdated pods, and nothing else.
+    pub(super) fn awaits_ends(&self, fleet: &Fleet) -> bool {
+        self.overdue.iter().all(|position| {
+            let node = &fleet.nodes[*position];
+            let mut ending = ending(node).peekable();
+            ending.peek().is_some() && ending.all(|pod| pod.revision == PodRevision::Outdated)
+        })
     }
 
     /// The same, to follow a sentence; empty when there are none.

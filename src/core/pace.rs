@@ -1,11 +1,11 @@
 //! How fast replacements may follow each other, whatever the budget would allow.
 //!
-//! - `min-interval`: in each wave one replacement at a time, and the next not before the newest pod of the current revision is that old
-//!   (spec/beyond.md §2, wish 5).
+//! - `min-interval`: in each wave one replacement at a time, and the next not before the newest pod of the current revision is that old,
+//!   nor so soon after a removal that no such pod followed (spec/beyond.md §2, wish 5).
 //! - `ramp-up`: at first so many nodes at once, then as many as are done: that doubles every round while all goes well, up
 //!   to `max-unavailable` (as ExtendedDaemonSet's slow start).
 //!
-//! Both follow from the pods alone: a restart of the controller forgets nothing.
+//! Both follow from the pods: a restart of the controller forgets nothing but a removal that nothing else tells of.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -55,7 +55,8 @@ impl Pace {
         let mut awaits = vec![false; front.count()];
         for (position, class) in classes.iter().enumerate() {
             let wave = front.of_node(position);
-            newest[wave] = newest[wave].max(glance.got_current(position));
+            let began = [glance.got_current(position), glance.removed_at(position)];
+            newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= is_awaited(class);
         }
         let pace = |(newest, awaits): (Option<Timestamp>, bool)| {

@@ -252,6 +252,7 @@ fn nodes() -> impl Random<Node> {
         option::weighted(0.1, windows()),
         prop::bool::weighted(0.2),
         option::weighted(0.3, recent()),
+        prop::bool::weighted(0.3),
     );
     (
         targeting,
@@ -268,7 +269,7 @@ fn nodes() -> impl Random<Node> {
                 pods,
                 podless,
                 zone,
-                (hold, window, has_images, disrupted_at),
+                (hold, window, has_images, disrupted_at, emptied),
             )| Node {
                 name: "".into(),
                 labels: [("zone", zone)].into_iter().collect(),
@@ -279,12 +280,20 @@ fn nodes() -> impl Random<Node> {
                 }),
                 targeting,
                 readiness,
-                disrupted_at,
+                // A pod that goes was seen to begin with it.
+                disrupted_at: disrupted_at.or(began_to_leave(&pods)),
+                emptied,
                 podless_since: podless.filter(|_| pods.is_empty()),
                 has_images,
                 pods,
             },
         )
+}
+
+/// When the last outdated pod that goes can have begun with it.
+fn began_to_leave(pods: &[Pod]) -> Option<Timestamp> {
+    let leaves = |pod: &&Pod| pod.terminating && pod.revision == PodRevision::Outdated;
+    pods.iter().filter(leaves).map(|pod| pod.created).max()
 }
 
 fn pods() -> impl Random<Pod> {
@@ -311,7 +320,11 @@ fn pods() -> impl Random<Pod> {
     )
         .prop_map(|((created, started, ready_since, unready), rest, own)| {
             let ((revision, number), terminating, trouble, (need_upgrade, image_ready)) = rest;
-            let (exit, in_place, of_template) = own;
+            let (exit, in_place, of_template): (Exit, _, _) = own;
+            // One whose readiness gate nobody has opened was never Ready.
+            let gate = exit.gate.as_ref();
+            let may_be_ready = gate.is_none_or(|gate| gate.status.is_some());
+            let ready_since = ready_since.filter(|_| may_be_ready);
             Pod {
                 name: "".into(),
                 uid: "".into(),
@@ -333,7 +346,7 @@ fn pods() -> impl Random<Pod> {
                     })
                 }),
                 ready_since,
-                unready_since: unready.filter(|_| ready_since.is_none()),
+                unready_since: unready.filter(|_| ready_since.is_none() && may_be_ready),
                 started,
                 in_place,
                 trouble: trouble.map(|(reason, restarts)| Trouble {
@@ -984,6 +997,7 @@ fn a_large_fleet_is_told_in_batches_until_every_pod_knows() {
         targeting: Targeting::Run,
         readiness: Readiness::Ready { since: now() },
         disrupted_at: None,
+        emptied: false,
         podless_since: None,
         has_images: false,
         pods: vec![Pod {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::budget::STARTING;
 use super::classify::later;
 use super::eviction::Asking;
 use super::fleet::{Fleet, Node, Pod};
@@ -88,9 +89,21 @@ pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
     alive().filter_map(until).max()
 }
 
-/// Whether that is so at `now` of a node that keeps its old revision.
+/// Until when a node may lack an available pod because the one that it has was made a moment ago: we may have taken its
+/// predecessor, and it takes a slot of `max-unavailable` also where it takes no part in the rollout (any more).
+pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
+    let alive = || node.pods.iter().filter(|pod| !pod.terminating);
+    if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
+        return None;
+    }
+    let made = alive().map(Pod::revised).max()?;
+    Some(later(made, STARTING.max(terms.min_ready)))
+}
+
+/// Whether either is so at `now` of a node that keeps its old revision.
 pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
-    let until = withheld_until(node, Terms::of(strategy, fleet, now));
+    let terms = Terms::of(strategy, fleet, now);
+    let until = withheld_until(node, terms).max(starting_until(node, terms));
     until.is_some_and(|until| until > now)
 }
 

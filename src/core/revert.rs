@@ -26,12 +26,14 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, settling};
-use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState};
+use super::fleet::{
+    Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState, Targeting,
+};
 use super::guard::Record;
 use super::in_place::{self, Recreate, Renewal, Succession};
 use super::scope::Scope;
 use super::strategy::{Mode, OnFailure, Strategy};
-use super::verdict::{Cause, Progress, Stopped};
+use super::verdict::{Progress, Stopped};
 
 #[cfg(test)]
 mod tests;
@@ -233,7 +235,7 @@ pub(super) fn turns(
     let past = past.and_then(|before| Some((before, fleet.way_back.revisions.get(before)?)));
     let (mut turns, mut again) = (Vec::new(), None);
     for (position, (node, class)) in fleet.nodes.iter().zip(classes).enumerate() {
-        if !scope.contains(position) {
+        if !scope.contains(position) || node.targeting != Targeting::Run {
             continue;
         }
         let Some((rank, pod)) = rank(class).zip(bad(node)) else {
@@ -278,11 +280,7 @@ pub(super) fn turns(
 /// In which order a node with the current revision has its turn; `None`: not at all.
 fn rank(class: &Class) -> Option<u8> {
     match class {
-        Class::Failed {
-            cause: Cause::NodeLost,
-            ..
-        } => None,
-        Class::Failed { .. } => Some(0),
+        Class::Failed { cause, .. } => cause.holds_slot().then_some(0),
         Class::InProgress(
             Progress::Starting | Progress::Young { .. } | Progress::UpdatingInPlace { .. },
         ) => Some(1),

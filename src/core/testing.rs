@@ -47,6 +47,7 @@ pub(crate) fn node(name: &str, pod: Pod) -> Node {
             ..pod
         }],
         disrupted_at: None,
+        emptied: false,
         podless_since: None,
         has_images: false,
     }

@@ -196,10 +196,22 @@ impl Obstruction {
 pub enum Cause {
     /// It turned NotReady.
     NodeLost,
+    /// Its old pod was removed, and then a taint or a label of it kept the next one away.
+    Barred,
     /// Its new pod crashes.
     Crashing,
     /// A container of its new pod cannot be started.
     NotStarting,
+}
+
+impl Cause {
+    /// Whether the node is Ready and has a pod that fails: it keeps its slot. Who was lost holds up nobody.
+    pub fn holds_slot(self) -> bool {
+        match self {
+            Self::NodeLost | Self::Barred => false,
+            Self::Crashing | Self::NotStarting => true,
+        }
+    }
 }
 
 /// Why the guard lets nothing new begin.
@@ -363,7 +375,7 @@ impl Verdict {
     pub fn is_in_flight(&self) -> bool {
         match self {
             Self::InProgress(_) | Self::HookPending { .. } => true,
-            Self::FailedByRevision { cause, .. } => *cause != Cause::NodeLost,
+            Self::FailedByRevision { cause, .. } => cause.holds_slot(),
             _ => false,
         }
     }

@@ -24,7 +24,7 @@ use crate::core::said::behind_words;
 use crate::core::selector::Selector;
 use crate::core::{
     Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert,
-    RevisionState, Stall, Verdict, overdue, stall_of,
+    RevisionState, Stall, Targeting, Verdict, overdue, stall_of,
 };
 
 /// Why one node is where it is.
@@ -188,6 +188,11 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
         Progress::Terminating => (
             Some("Terminating".into()),
             format!("is being updated: its pod{pod} is terminating"),
+        ),
+        Progress::Missing { .. } if node.targeting != Targeting::Run => (
+            Some("Missing".into()),
+            "lost its old pod to this rollout, and now a taint or a label keeps the next one away"
+                .to_owned(),
         ),
         Progress::Missing { .. } => (
             Some("Missing".into()),

@@ -26,6 +26,8 @@ struct Disruption {
     at: Timestamp,
     /// The hash of the pod that left; `None`: it was outdated.
     hash: Option<Arc<str>>,
+    /// Whether we deleted it, or the one before it.
+    is_ours: bool,
 }
 
 impl Disruptions {
@@ -42,7 +44,8 @@ impl Disruptions {
                 Some(_) => now,
                 None => asked_at(&record.pod).map_or(now, |at| at.min(now)),
             };
-            self.begin(node.clone(), record.hash.clone(), at);
+            let is_ours = self.is_ours(node);
+            self.begin(node.clone(), record.hash.clone(), at, is_ours);
         } else if !record.pod.terminating
             && record.ready_since().is_some()
             && self
@@ -54,13 +57,23 @@ impl Disruptions {
         }
     }
 
+    /// We deleted the outdated pod of `node`.
+    pub(super) fn begin_ours(&mut self, node: NodeName, at: Timestamp) {
+        self.begin(node, None, at, true);
+    }
+
+    /// Whether we deleted a pod of `node`, and no successor was Ready since.
+    pub(super) fn is_ours(&self, node: &NodeName) -> bool {
+        self.0.get(node).is_some_and(|left| left.is_ours)
+    }
+
     /// A pod with this hash begins to leave `node`; `None`: an outdated one.
-    pub(super) fn begin(&mut self, node: NodeName, hash: Option<Arc<str>>, at: Timestamp) {
+    fn begin(&mut self, node: NodeName, hash: Option<Arc<str>>, at: Timestamp, is_ours: bool) {
         if self.0.len() >= KEPT {
             self.0
                 .retain(|_, left| at.duration_since(left.at) < LONGEST);
         }
-        self.0.insert(node, Disruption { at, hash });
+        self.0.insert(node, Disruption { at, hash, is_ours });
     }
 
     /// When the last pod of another revision than `current` began to leave `node`.

@@ -16,8 +16,8 @@ use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
 use crate::core::revision::{RevisionFacts, earlier};
 use crate::core::{
-    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Refusals, Revision,
-    RevisionState, Targeting, WayBack,
+    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Record, Refusals,
+    Revision, RevisionState, Targeting, WayBack,
 };
 
 /// The fleet as it was made last, and what happened since.
@@ -26,6 +26,8 @@ pub(super) struct Joined {
     fleet: Option<Arc<Fleet>>,
     basis: Option<Basis>,
     touched: BTreeSet<NodeName>,
+    /// The nodes of which the guard remembers that their pod was removed, and they were lost.
+    remembered: BTreeSet<NodeName>,
 }
 
 /// What the judgement of every pod rests on; when it changes, all are judged anew.
@@ -55,6 +57,18 @@ impl Joined {
         }
     }
 
+    /// Whether the guard remembers that the pod of `node` was removed, and the node was lost.
+    pub(super) fn remembers(&self, node: &NodeName) -> bool {
+        self.remembered.contains(node)
+    }
+
+    /// Of these nodes it remembers that now.
+    fn remember(&mut self, nodes: BTreeSet<NodeName>) {
+        let changed = self.remembered.symmetric_difference(&nodes);
+        self.touched.extend(changed.cloned());
+        self.remembered = nodes;
+    }
+
     /// Something happened to all of them.
     pub(super) fn forget(&mut self) {
         self.fleet = None;
@@ -70,12 +84,12 @@ pub(super) fn fleet(
     in_order: bool,
     now: Timestamp,
 ) -> Arc<Fleet> {
-    let Joined {
-        fleet,
-        basis,
-        touched,
-    } = std::mem::take(&mut set.joined);
     let present = set.basis(revisions);
+    let record = set.guard.record(&set.conditions, &present.state);
+    set.joined
+        .remember(lost_while_touched(record.as_ref(), &present.state));
+    let (fleet, basis) = (set.joined.fleet.take(), set.joined.basis.take());
+    let touched = std::mem::take(&mut set.joined.touched);
     let mut fleet = match fleet.filter(|_| basis.as_ref() == Some(&present)) {
         Some(mut fleet) => {
             let kept = Arc::make_mut(&mut fleet);
@@ -116,7 +130,7 @@ pub(super) fn fleet(
     kept.refusals = set.refusals(target, &kept.nodes);
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);
-    kept.record = set.guard.record(&set.conditions, &present.state);
+    kept.record = record;
     kept.pause = set.told_pause();
     kept.in_order = in_order;
     kept.revision = match &present.state {
@@ -132,11 +146,8 @@ pub(super) fn fleet(
         }
         state => state.clone(),
     };
-    set.joined = Joined {
-        fleet: Some(fleet.clone()),
-        basis: Some(present),
-        touched: BTreeSet::new(),
-    };
+    set.joined.fleet = Some(fleet.clone());
+    set.joined.basis = Some(present);
     fleet
 }
 
@@ -182,12 +193,14 @@ fn node(
             pods,
             podless_since: None,
             disrupted_at: None,
+            emptied: false,
             has_images: false,
         };
         return (!gone.pods.is_empty()).then_some(gone);
     };
     let targeting = set.scheduling.targeting(&record.facts(name));
-    if pods.is_empty() && targeting != Targeting::Run {
+    let emptied = set.is_emptied(name);
+    if pods.is_empty() && targeting != Targeting::Run && !emptied {
         set.podless.remove(name);
         return None;
     }
@@ -205,8 +218,16 @@ fn node(
         pods,
         podless_since,
         disrupted_at,
+        emptied,
         has_images,
     })
+}
+
+/// The nodes that were lost after their pod was removed for the current revision, as far as the guard remembers.
+fn lost_while_touched(record: Option<&Record>, state: &RevisionState) -> BTreeSet<NodeName> {
+    let is_about = |record: &&Record| *state == RevisionState::Current(record.revision.clone());
+    let touched = record.filter(is_about).map(|record| record.touched.clone());
+    touched.unwrap_or_default()
 }
 
 /// Puts `node` where it belongs in the order of names, or takes it out.

@@ -199,6 +199,8 @@ impl Overlay {
                     at: self.at,
                     is_carried_out: false,
                 });
+                // What kept the old containers from running says nothing of the new ones.
+                pod.trouble = None;
             }
         }
     }
@@ -588,7 +590,7 @@ impl SetRecord {
     pub fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
         if let Some(node) = self.guard.end(uid, carried_out) {
             self.joined.touch(&node);
-            self.disruptions.begin(node, None, now);
+            self.disruptions.begin_ours(node, now);
         }
     }
 
@@ -599,6 +601,11 @@ impl SetRecord {
         current: &RevisionState,
     ) -> Option<Timestamp> {
         self.disruptions.at(node, current)
+    }
+
+    /// Whether we deleted the last pod of a node for the present template, and no successor was Ready since.
+    pub(super) fn is_emptied(&self, node: &NodeName) -> bool {
+        self.disruptions.is_ours(node) || self.joined.remembers(node)
     }
 
     /// What the guard has to remember, as it was told last.

@@ -134,6 +134,7 @@ impl State {
                 .map(|pod| self.pod(pod, rules))
                 .collect(),
             disrupted_at: None,
+            emptied: false,
             podless_since: None,
             has_images: false,
         }

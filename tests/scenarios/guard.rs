@@ -86,6 +86,15 @@ async fn relabel(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A taint that no template here tolerates, and no taint any more.
+fn closed() -> serde_json::Value {
+    json!({ "spec": { "taints": [{ "key": "agent", "value": "missing", "effect": "NoSchedule" }] } })
+}
+
+fn opened() -> serde_json::Value {
+    json!({ "spec": { "taints": null } })
+}
+
 scenarios! {
     fn w02_given_an_image_that_crashes_then_the_rollout_stops_by_itself_and_another_template_releases_it(pace) {
         three_of_six_crash()
@@ -243,6 +252,37 @@ scenarios! {
         let mut scenario = Scenario::from(vec![bounded, restarted]);
         scenario.alone = true;
         scenario
+    }
+
+    /// Some operators taint the nodes on which their agent does not run.
+    fn w01_given_nodes_that_are_tainted_while_they_are_replaced_then_the_losses_are_bounded_and_named(pace) {
+        let slow = |story: Story, node| story.step(Step::TerminateIn(node, secs(pace.pick(20, 6))));
+        let first = || {
+            (1..=5)
+                .fold(Story::on(5).with(guarded(1, 1)), slow)
+                .image(NEW)
+                .until(terminating(1))
+                .excuse(1)
+                .patch_node(1, closed())
+                .throughout(deletions(1), pace.pick(20, 5))
+        };
+        let bounded = first()
+            // Judged, it holds up nobody, and the second one is one too many.
+            .until(terminating(2))
+            .excuse(2)
+            .patch_node(2, closed())
+            .until(is_stopped().and(condition("Guard", "True", "-0001")).and(condition("Guard", "True", "-0002")))
+            .throughout(deletions(2).and(untouched(3..=5)), pace.pick(3600, 8))
+            .patch_node(1, opened())
+            .patch_node(2, opened())
+            .until(pods(5))
+            .expect(untouched(3..=5));
+        let alone = first()
+            .until(replaced(2..=5).and(condition("RolloutComplete", "True", "lost their pod and may get no other: 1")))
+            .expect(not_condition("Stalled"))
+            .patch_node(1, opened())
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")));
+        vec![bounded, alone]
     }
 
     fn w01_given_a_node_that_is_lost_after_its_update_then_it_holds_up_nobody(pace) {

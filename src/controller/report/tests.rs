@@ -51,6 +51,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         readiness: Readiness::Ready { since: at(0) },
         pods: vec![pod(name)],
         disrupted_at: None,
+        emptied: false,
         podless_since: None,
         has_images: false,
     };

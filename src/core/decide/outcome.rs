@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Draft;
 use crate::core::budget::starting_until;
-use crate::core::classify::{Class, later};
+use crate::core::classify::{Class, judged_at, later};
 use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, position_of};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
@@ -176,7 +176,6 @@ impl Draft<'_> {
     /// Whether somebody waits for a time, or for something else than those whom the API server refuses.
     fn others_follow(&self) -> bool {
         let follows = |verdict: &Verdict| match *verdict {
-            Verdict::OutOfWindow { opens } => opens.is_some(),
             Verdict::PullPending(stage) => !stage.has_failed(),
             Verdict::Guarded(_) | Verdict::BlockedByPdb { .. } => true,
             Verdict::WaveNotOpen { why, .. } => !matches!(why, WaveShut::Unfinished { .. }),
@@ -215,14 +214,10 @@ impl Draft<'_> {
                 }
                 Verdict::InProgress(_)
                 | Verdict::HookPending { .. }
-                | Verdict::FailedByRevision {
-                    cause: Cause::Crashing | Cause::NotStarting,
-                    ..
-                }
-                | Verdict::OutOfWindow { .. }
                 | Verdict::PullPending(_)
                 | Verdict::Revert(_)
                 | Verdict::Guarded(_) => others = true,
+                Verdict::FailedByRevision { cause, .. } => others |= cause.holds_slot(),
                 Verdict::WaveNotOpen { why, .. } => {
                     others |= !matches!(why, WaveShut::Unfinished { .. });
                 }
@@ -281,15 +276,23 @@ impl Draft<'_> {
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
         // Who was out of service because of us is back, or is not because of us any more.
         let serves_again = move |position: usize| {
-            let until = self.glance.withheld_until(position, terms)?;
-            let back = available_at(&self.fleet.nodes[position]);
-            let turns = back.into_iter().chain([until]);
+            let until = [
+                self.glance.withheld_until(position, terms),
+                self.glance.starting_until(position, terms),
+            ];
+            let back = until.iter().any(Option::is_some);
+            let back = back.then(|| available_at(&self.fleet.nodes[position]));
+            let turns = back
+                .flatten()
+                .into_iter()
+                .chain(until.into_iter().flatten());
             turns
                 .filter(|at| *at > self.now && *at < Timestamp::MAX)
                 .min()
         };
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
             Class::InProgress(Progress::Young { available_at }) => Some(available_at),
+            Class::InProgress(Progress::Missing { .. }) if node.is_barred() => judged_at(node),
             Class::InProgress(Progress::Surplus) => {
                 let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
                 let ripe = pods.map(|since| later(since, self.strategy.min_ready));
@@ -375,7 +378,7 @@ impl Draft<'_> {
             threshold: self.guard.threshold,
             ..Counts::default()
         };
-        (counts.unavailable, counts.withheld) = (self.budget.used(), self.budget.withheld);
+        (counts.unavailable, counts.withheld) = (self.budget.used(), self.budget.staying());
         counts.relapsing = self.relapsing();
         (counts.surging, counts.surge_allowed) = (self.budget.surging, self.budget.surge);
         for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
@@ -392,9 +395,9 @@ impl Draft<'_> {
                 }
                 Class::Failed { cause, .. } => {
                     counts.failed += 1;
-                    let lost = usize::from(cause == Cause::NodeLost);
-                    counts.offline += lost;
-                    counts.lost += lost;
+                    counts.offline += usize::from(cause == Cause::NodeLost);
+                    counts.barred += usize::from(cause == Cause::Barred);
+                    counts.lost += usize::from(!cause.holds_slot());
                 }
                 Class::InProgress(progress) => {
                     let is_back = matches!(progress, Progress::Reverting { .. });

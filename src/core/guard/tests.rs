@@ -673,3 +673,83 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     let beyond = at_1400(&strategy(0), &fleet);
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }
+
+/// We deleted its pod at 1000; then a taint kept the next one away.
+fn barred(name: &str, pods: Vec<Pod>) -> Node {
+    Node {
+        targeting: crate::core::Targeting::Keep,
+        disrupted_at: Some(at(1000)),
+        emptied: true,
+        podless_since: pods.is_empty().then(|| at(1003)),
+        pods,
+        ..node(name, old(1))
+    }
+}
+
+#[test]
+fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_charged() {
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        failure_threshold: Some(Share::Number(1)),
+        ..strategy()
+    };
+    let leaving = Pod {
+        terminating: true,
+        ..old(1).broken()
+    };
+    let starting = current(2).made(1003).broken();
+    for pods in [vec![leaving], vec![], vec![starting]] {
+        let plan = decide(&one, &beside_old(vec![barred("a", pods)]), at(1010));
+        assert!(matches!(plan.verdicts[0], Verdict::InProgress(_)));
+        assert_eq!((plan.counts.unavailable, deletions(&plan)), (1, 0));
+        assert_eq!(plan.phase, Phase::Progressing);
+    }
+    let first = beside_old(vec![barred("a", vec![])]);
+    let judged = decide(&one, &first, at(1010));
+    let until = at(1033);
+    assert_eq!(judged.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(judged.next_wake, Some(until));
+    let record = judged.record.expect("nothing else tells of the removal");
+    assert_eq!(record.touched, [NodeName::from("a")].into());
+    // Judged, it holds up nobody.
+    let goes_on = decide(&one, &first, until);
+    let told = Verdict::FailedByRevision {
+        since: at(1003),
+        cause: Cause::Barred,
+    };
+    assert_eq!(goes_on.verdicts[0], told);
+    assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 1));
+    assert_eq!((goes_on.counts.lost, goes_on.counts.barred), (1, 1));
+    assert_eq!(named(goes_on.record.as_ref()), ["a"]);
+    let both = ["a", "b"].map(|name| barred(name, vec![]));
+    let stopped = decide(&one, &beside_old(both.to_vec()), until);
+    assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
+    // With nobody left it is not complete.
+    let all = decide(&one, &fleet(both.to_vec()), until);
+    assert_eq!(all.phase, Phase::Stalled(Stall::FailedByRevision));
+    let alone = decide(&one, &fleet(vec![barred("a", vec![])]), until);
+    assert!(alone.counts.lost == 1 && matches!(alone.phase, Phase::Complete { .. }));
+    // And a pod that was not ours to remove is nobody's fault.
+    let others = Node {
+        emptied: false,
+        ..barred("a", vec![])
+    };
+    let plan = decide(&one, &beside_old(vec![others]), at(1010));
+    assert_eq!(plan.verdicts[0], Verdict::NotTargeted);
+    assert_eq!(deletions(&plan), 1);
+}
+
+#[test]
+fn a_removal_that_no_pod_followed_counts_for_min_interval() {
+    let slow = Strategy {
+        min_interval: Duration::from_secs(600),
+        failure_threshold: Some(Share::Number(5)),
+        ..strategy()
+    };
+    for lost in [barred("a", vec![]), lost_by_removal("a", 1000, 1003)] {
+        let fleet = beside_old(vec![lost]);
+        let early = decide(&slow, &fleet, at(1400));
+        assert_eq!((deletions(&early), early.opens), (0, Some(at(1600))));
+        assert_eq!(deletions(&decide(&slow, &fleet, at(1600))), 1);
+    }
+}

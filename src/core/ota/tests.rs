@@ -59,6 +59,7 @@ fn fleet(pod: Pod, readiness: Readiness) -> Fleet {
         readiness,
         pods: vec![pod],
         disrupted_at: None,
+        emptied: false,
         podless_since: None,
         has_images: false,
     }])

@@ -458,6 +458,7 @@ impl World {
             },
             pods: node.pods.iter().map(|pod| self.view(pod)).collect(),
             disrupted_at: None,
+            emptied: false,
             podless_since: node.pods.is_empty().then(|| self.now()),
         };
         Fleet {

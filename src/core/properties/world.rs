@@ -261,6 +261,7 @@ impl ModelNode {
             readiness: self.readiness,
             pods: self.pod.iter().map(|pod| pod.view(wanted, known)).collect(),
             disrupted_at: None,
+            emptied: false,
             podless_since: self.pod.is_none().then(|| at(self.podless_since)),
             has_images: false,
         }

@@ -163,6 +163,7 @@ fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
         readiness: Readiness::Ready { since: ago(9000) },
         pods: pods.into_iter().collect(),
         disrupted_at: None,
+        emptied: false,
         podless_since: None,
     }
 }

@@ -11,8 +11,8 @@ use crate::core::names::{
 };
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::{
-    Cause, Guarded, Mode, Node, Offline, Progress, Revert, Stall, Stopped, Verdict, WaveShut,
-    is_withheld, queue as in_order, stall_of,
+    Cause, Guarded, Mode, Node, Offline, Progress, Revert, Stall, Stopped, Targeting, Verdict,
+    WaveShut, is_withheld, queue as in_order, stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -135,6 +135,11 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let pod = newest(node).map_or("", |pod| pod.name.as_str());
     match cause {
         Cause::NodeLost => format!("Nobody waits for it. Repair the node, or {way_on}"),
+        Cause::Barred => format!(
+            "Nobody waits for it. Take that taint or label off the node (kubectl describe node {} shows it), let the template \
+             tolerate it, or {way_on}",
+            node.name
+        ),
         Cause::Crashing => {
             format!(
                 "{slot} To free it, {way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous"
@@ -252,6 +257,11 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
         Progress::Terminating => format!(
             "A new pod is made when the old one has ended. If that takes longer than its \
              terminationGracePeriodSeconds, look for finalizers: kubectl -n {namespace} describe pod {pod}"
+        ),
+        Progress::Missing { .. } if node.targeting != Targeting::Run => format!(
+            "Take that taint or label off the node, or let the template tolerate it: kubectl describe node {} shows it. If that \
+             lasts, the node counts as failed by this revision.",
+            node.name
         ),
         Progress::Missing { .. } if stall_of(node, verdict, picture.now).is_some() => format!(
             "Find out what refuses the pod, a quota or an admission webhook: kubectl -n {namespace} get events \

@@ -31,6 +31,7 @@ fn node(name: &str) -> Node {
         readiness: Readiness::Ready { since: at(1) },
         pods: vec![pod(&format!("p-{name}"))],
         disrupted_at: None,
+        emptied: false,
         podless_since: None,
         has_images: false,
     }
