@@ -177,6 +177,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         way_back: Default::default(),
         record: None,
         pause: None,
+        not_created: None,
         in_order: true,
         nodes: (0..size).map(|i| node(i, i * 37 % 100 < updated)).collect(),
     }

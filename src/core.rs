@@ -38,6 +38,7 @@ mod labels;
 pub mod lifecycle;
 pub mod names;
 pub mod near;
+pub mod not_created;
 mod opening;
 mod order;
 mod ota;

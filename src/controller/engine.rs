@@ -513,6 +513,9 @@ impl Engine {
             self.look_up(key, reason, since, now);
         }
         let may_write = self.parts.writer.may_write();
+        if may_write {
+            self.ask_why_missing(key, (fleet, &plan), now);
+        }
         let set = self.parts.feed.index.set_mut(key);
         let report = set.map(|set| {
             let report = Report::of_plan(set, fleet, &plan, lasting);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -13,6 +14,7 @@ use super::report::Notice;
 use crate::api::{ControllerRevision, DaemonSet, Pod};
 use crate::client::{CallError, WRITE_DEADLINE, within};
 use crate::core::names::REVISION_HASH_LABEL;
+use crate::core::not_created;
 use crate::core::{Behind, PodName, Revision, RevisionState};
 use crate::index::{SetKey, SetRecord};
 
@@ -25,12 +27,17 @@ const AGAIN: SignedDuration = SignedDuration::from_secs(10);
 /// While the native controller is awaited, somebody looks now and then, should an event have been lost.
 const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
 
+/// Reason of the Events of pods that could not be made.
+const FAILED_CREATE: &str = "FailedCreate";
+
 /// What was read.
 pub(super) enum Looked {
     /// What is known of each hash.
     Revisions(Vec<(Revision, Known)>),
     /// The DaemonSet and all of its revisions.
     Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
+    /// What the native controller said last of a pod that it could not make; `None`: nothing.
+    NotCreated(Option<String>),
     /// The read failed.
     Failed(CallError),
 }
@@ -54,6 +61,8 @@ pub(super) struct Lookups {
     last: BTreeMap<SetKey, Timestamp>,
     /// What is in doubt, and since when it is that.
     doubts: BTreeMap<SetKey, (Behind, Timestamp)>,
+    /// When was asked why pods are missing.
+    missing: BTreeMap<SetKey, Timestamp>,
 }
 
 impl Lookups {
@@ -63,6 +72,7 @@ impl Lookups {
             client,
             last: BTreeMap::new(),
             doubts: BTreeMap::new(),
+            missing: BTreeMap::new(),
         }
     }
 
@@ -115,8 +125,34 @@ impl Lookups {
         (after(now, AGAIN), Some(lookup))
     }
 
+    /// Why pods are missing that should be there since `since`: when to ask, and what to read now. A moment before that is worth a
+    /// report, and now and then while it lasts: one quota may follow another.
+    pub(super) fn why_missing(
+        &mut self,
+        key: &SetKey,
+        uid: &str,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> (Timestamp, Option<Lookup>) {
+        let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
+        let asked = self.missing.get(key);
+        let due = asked.map_or(after(since, AGAIN), |asked| after(*asked, SLOWLY));
+        if due > now {
+            return (due, None);
+        }
+        self.missing.insert(key.clone(), now);
+        let lookup = not_created(self.client.clone(), key.clone(), uid.to_owned());
+        (after(now, SLOWLY), Some(Box::pin(lookup)))
+    }
+
+    /// No pod is missing; true when that is news.
+    pub(super) fn none_missing(&mut self, key: &SetKey) -> bool {
+        self.missing.remove(key).is_some()
+    }
+
     /// That DaemonSet is gone, or ours no longer.
     pub(super) fn forget(&mut self, key: &SetKey) {
+        self.missing.remove(key);
         self.last.remove(key);
         self.doubts.remove(key);
     }
@@ -131,6 +167,13 @@ impl Lookups {
         match looked {
             Looked::Failed(error) => {
                 warn!(daemonset = %key, %error, "Cannot read what is in doubt");
+                (Fed::default(), None)
+            }
+            Looked::NotCreated(said) => {
+                if let Some(set) = feed.index.set_mut(key) {
+                    let why = said.map(|said| not_created::said(&said, &key.name).into());
+                    set.set_not_created(why);
+                }
                 (Fed::default(), None)
             }
             Looked::Revisions(found) => {
@@ -247,6 +290,29 @@ async fn known(
         true => Known::Absent,
         false => Known::Late,
     })
+}
+
+/// What the native controller said last, in its Events, of a pod that it could not make.
+async fn not_created(client: Client, key: SetKey, uid: String) -> Looked {
+    let events: Api<Event> = Api::namespaced(client, &key.namespace);
+    let fields = format!("involvedObject.uid={uid},reason={FAILED_CREATE}");
+    let parameters = ListParams::default().fields(&fields);
+    let newest = |event: &Event| {
+        let series = event
+            .series
+            .as_ref()
+            .and_then(|series| series.last_observed_time.as_ref());
+        let last = event.last_timestamp.as_ref().map(|at| at.0);
+        let first = event.event_time.as_ref().map(|at| at.0);
+        last.max(series.map(|at| at.0)).max(first)
+    };
+    match within(WRITE_DEADLINE, events.list(&parameters)).await {
+        Ok(events) => {
+            let last = events.items.into_iter().max_by_key(newest);
+            Looked::NotCreated(last.and_then(|event| event.message))
+        }
+        Err(error) => Looked::Failed(error),
+    }
 }
 
 async fn whole(client: Client, key: SetKey, selector: String) -> Looked {

@@ -85,6 +85,8 @@ pub struct Fleet {
     pub record: Option<super::Record>,
     /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.
     pub pause: Option<super::PauseRecord>,
+    /// Why the native controller could not make a pod, as its last Event said; `None`: it could, or nobody has looked.
+    pub not_created: Option<Arc<str>>,
     /// Whether the native controller is known to learn of changes of several pods in the order in which they happened
     /// (client-go's `InOrderInformers`, on since Kubernetes 1.33); false is always safe.
     pub in_order: bool,

@@ -22,7 +22,7 @@ use super::words::named;
 pub const MARGIN: Duration = Duration::from_secs(60);
 
 /// The native controller makes a missing pod within a second or two; past this something refuses it.
-pub(super) const MISSING_GRACE: Duration = Duration::from_secs(15);
+pub(crate) const MISSING_GRACE: Duration = Duration::from_secs(15);
 
 /// A node that takes longer than this is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
 pub(super) const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);

@@ -222,6 +222,7 @@ fn fleets() -> impl Random<Fleet> {
                 way_back: Default::default(),
                 record,
                 pause: Some(pause),
+                not_created: None,
                 in_order,
                 nodes,
             }

@@ -27,6 +27,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         refusals: Default::default(),
         record: None,
         pause: None,
+        not_created: None,
         in_order: true,
         nodes,
     }

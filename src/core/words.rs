@@ -14,6 +14,20 @@ pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> Strin
     }
 }
 
+/// The longest that is kept of what others say, in characters: registries say much.
+const LONGEST: usize = 240;
+
+/// What others say, on one line, without its last full stop, and cut.
+pub fn line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let text = text.trim_end_matches('.');
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

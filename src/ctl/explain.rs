@@ -196,7 +196,14 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
         ),
         Progress::Missing { .. } => (
             Some("Missing".into()),
-            "has no pod; the native DaemonSet controller has to make one".to_owned(),
+            match &picture.fleet.not_created {
+                Some(why) => {
+                    format!(
+                        "has no pod, and the native DaemonSet controller cannot make one: {why}"
+                    )
+                }
+                None => "has no pod; the native DaemonSet controller has to make one".to_owned(),
+            },
         ),
         Progress::UpdatingInPlace { .. } => (
             Some("UpdatingInPlace".into()),

@@ -17,9 +17,6 @@ use crate::core::{
     Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey, was_complete};
-
-/// How long the controller waits for a missing pod before it calls that a stall, at the most.
-const MISSING_GRACE: SignedDuration = SignedDuration::from_secs(15);
 /// A leader may have written that long after it renewed its Lease for the last time.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
@@ -93,9 +90,8 @@ impl Picture {
             Reading::Invalid(invalid) => (untouched(), Some(invalid.clone()), Vec::new()),
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
         };
-        let mut fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
+        let fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
         let conditions = index.set(key)?.conditions.clone();
-        remember_missing(&mut fleet, &conditions, first_look);
         let notes: Vec<Note> = notes
             .into_iter()
             .chain(strategy.notes_on(&fleet.revision))
@@ -375,24 +371,6 @@ fn blocked_since(conditions: &[Condition]) -> Option<Timestamp> {
     let mut stalled = conditions.iter().filter(|told| told.kind == STALLED);
     let told = stalled.find(|told| told.status == "True" && told.reason == BLOCKED)?;
     Some(told.last_transition.as_ref()?.0)
-}
-
-/// A pod that is missing at the first look may be so for long; if so, the controller has said it.
-fn remember_missing(fleet: &mut Fleet, conditions: &[Condition], first_look: Timestamp) {
-    let stalled = conditions.iter().find(|condition| {
-        condition.kind == STALLED
-            && condition.status == "True"
-            && condition.reason == "PodsNotCreated"
-    });
-    let Some(told) = stalled.and_then(|condition| condition.last_transition.as_ref()) else {
-        return;
-    };
-    let since = told.0.checked_sub(MISSING_GRACE).unwrap_or(told.0);
-    for node in &mut fleet.nodes {
-        if node.podless_since == Some(first_look) {
-            node.podless_since = Some(since);
-        }
-    }
 }
 
 /// Since when a verdict holds, as far as that can be told.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
-use super::trouble::line;
 use crate::api;
+use crate::core::words::line;
 use crate::core::{NodeName, PodUid, Trouble};
 
 /// Pods that end further apart have nothing to do with each other; the native controller waits a quarter of an hour at most before
@@ -79,7 +79,7 @@ impl Ended {
             last: record.pod.uid.clone(),
             at: before.filter(|_| is_known).map_or(now, |series| series.at),
             reason: reason(pod).into(),
-            said: line(&pod.status.message),
+            said: line(&pod.status.message).into(),
         };
         self.0.insert(node.clone(), series);
     }

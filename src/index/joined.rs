@@ -26,6 +26,8 @@ pub(super) struct Joined {
     fleet: Option<Arc<Fleet>>,
     basis: Option<Basis>,
     touched: BTreeSet<NodeName>,
+    /// Whether a fleet was made before.
+    looked: bool,
     /// The nodes of which the guard remembers that their pod was removed, and they were lost.
     remembered: BTreeSet<NodeName>,
 }
@@ -55,6 +57,11 @@ impl Joined {
             RevisionState::Current(revision) => Some(revision),
             RevisionState::Behind(_) => None,
         }
+    }
+
+    /// Whether the first fleet is being made.
+    pub(super) fn is_first_look(&self) -> bool {
+        !self.looked
     }
 
     /// Whether the guard remembers that the pod of `node` was removed, and the node was lost.
@@ -109,6 +116,7 @@ pub(super) fn fleet(
             way_back: WayBack::default(),
             record: None,
             pause: None,
+            not_created: None,
             in_order,
             nodes: all(key, set, nodes, &present, revisions, now),
         }),
@@ -132,6 +140,7 @@ pub(super) fn fleet(
     kept.way_back = set.way_back(&present.state, revisions);
     kept.record = record;
     kept.pause = set.told_pause();
+    kept.not_created = set.not_created();
     kept.in_order = in_order;
     kept.revision = match &present.state {
         state
@@ -146,6 +155,7 @@ pub(super) fn fleet(
         }
         state => state.clone(),
     };
+    set.joined.looked = true;
     set.joined.fleet = Some(fleet.clone());
     set.joined.basis = Some(present);
     fleet

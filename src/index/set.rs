@@ -24,6 +24,9 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
+use crate::core::not_created;
+use crate::core::overdue::MISSING_GRACE;
+use crate::core::plan::Stall;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, number_of};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
@@ -72,6 +75,8 @@ pub struct SetRecord {
     pub(super) scheduling: Scheduling,
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
     disruptions: Disruptions,
+    /// Why the native controller could not make a pod.
+    not_created: Told<Arc<str>>,
     ended: Ended,
     template_generation: Option<String>,
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
@@ -270,6 +275,7 @@ impl SetRecord {
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
             disruptions: Disruptions::default(),
+            not_created: Told::Nothing,
             ended: Ended::default(),
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
@@ -618,6 +624,20 @@ impl SetRecord {
         self.guard.tell(record);
     }
 
+    /// Why the native controller could not make a pod, as far as known.
+    pub(super) fn not_created(&self) -> Option<Arc<str>> {
+        self.not_created.or(|| {
+            let mut conditions = self.conditions.iter();
+            let told = conditions.find(|told| told.kind == STALLED && told.status == "True")?;
+            not_created::read(&told.message).map(Arc::from)
+        })
+    }
+
+    /// From now on that is why.
+    pub fn set_not_created(&mut self, why: Option<Arc<str>>) {
+        self.not_created = Told::Record(why);
+    }
+
     /// What is remembered of its pause, as it was told last.
     pub fn told_pause(&self) -> Option<PauseRecord> {
         self.pause.or(|| {
@@ -638,6 +658,7 @@ impl SetRecord {
         self.guard.forget_told();
         self.pause = Told::Nothing;
         self.refusals = Told::Nothing;
+        self.not_created = Told::Nothing;
     }
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
@@ -913,6 +934,22 @@ impl SetRecord {
             }
             return None;
         }
-        Some(*self.podless.entry(node.clone()).or_insert(now))
+        let since = match self.joined.is_first_look() {
+            true => self.missing_since().map_or(now, |since| since.min(now)),
+            false => now,
+        };
+        Some(*self.podless.entry(node.clone()).or_insert(since))
+    }
+
+    /// Since when pods are missing at the least, as far as it stands on the DaemonSet: whoever looks for the first time does not know.
+    fn missing_since(&self) -> Option<Timestamp> {
+        let says_so = |told: &&api::Condition| {
+            told.kind == STALLED
+                && told.status == "True"
+                && told.reason == Stall::PodsNotCreated.reason()
+        };
+        let told = self.conditions.iter().find(says_so)?;
+        let since = told.last_transition.as_ref()?.0;
+        Some(since.checked_sub(MISSING_GRACE).unwrap_or(since))
     }
 }

@@ -7,9 +7,7 @@ use crate::api;
 use crate::core::Trouble;
 use crate::core::in_place::State;
 use crate::core::names::UNSCHEDULABLE;
-
-/// The longest that is kept of what is said, in characters: registries say much.
-const LONGEST: usize = 240;
+use crate::core::words::line;
 
 /// With these a kubelet tells in turn that it cannot pull, and that it waits before it tries again.
 const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
@@ -86,7 +84,7 @@ pub(super) fn unscheduled(condition: &api::Condition) -> Option<Trouble> {
     let cause = condition.message.split(" preemption:").next();
     waits.then(|| Trouble {
         reason: UNSCHEDULABLE.into(),
-        said: line(cause.unwrap_or_default()),
+        said: line(cause.unwrap_or_default()).into(),
         restarts: 0,
     })
 }
@@ -114,18 +112,8 @@ fn said(detail: &api::StateDetail) -> Arc<str> {
             message
                 .split_once("ErrImagePull: ")
                 .map_or("", |(_, why)| why),
-        ),
-        _ => line(message),
-    }
-}
-
-/// That on one line, cut.
-pub(super) fn line(text: &str) -> Arc<str> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let text = words.join(" ");
-    let text = text.trim_end_matches('.');
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-        None => text.into(),
+        )
+        .into(),
+        _ => line(message).into(),
     }
 }

@@ -96,6 +96,7 @@ impl State {
             way_back: self.way_back(&set, rules),
             record: record_of(&self.sheet),
             pause: None,
+            not_created: None,
             in_order: rules.trusted,
             nodes: (0..self.nodes.len())
                 .filter(|position| !self.nodes[*position].gone)

@@ -259,4 +259,21 @@ scenarios! {
             .expect(untouched(1..=3).and(peak(0)));
         Scenario::from(story).since(POLICIES)
     }
+
+    fn rw13_given_a_quota_that_lets_no_pod_be_made_then_the_rollout_stalls_with_the_words_of_the_quota(pace) {
+        let words = || condition("Stalled", "True", "cannot create pods on").and(condition("Stalled", "True", "exceeded quota"));
+        fleet(3)
+            .step(Step::RefusePods(true))
+            .image(NEW)
+            .until(words().and(event("Warning", "stopped: the native DaemonSet controller cannot create pods on")))
+            .throughout(untouched(2..=3).and(words()), pace.pick(3600, 20))
+            .controller(false)
+            .controller(true)
+            .until(words())
+            .throughout(untouched(2..=3).and(words()), pace.pick(600, 5))
+            .step(Step::RefusePods(false))
+            // The native controller waits longer after each refusal; a change makes it look again.
+            .patch(serde_json::json!({ "metadata": { "labels": { "quota": "lifted" } } }))
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")).and(condition("Stalled", "False", "")))
+    }
 }

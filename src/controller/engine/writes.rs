@@ -8,7 +8,7 @@ use super::{Done, Engine, UNSEEN, patched};
 use crate::controller::metrics::Withheld;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::{For, Wanted};
-use crate::core::{Action, Behind, RefusedWrite};
+use crate::core::{Action, Behind, Fleet, Plan, Progress, RefusedWrite, Targeting, Verdict};
 use crate::index::{Doubt, Overlay, SetKey, Write};
 
 /// What becomes of `task`, a panic included: what is asked for after it must not wait for it for ever.
@@ -223,6 +223,45 @@ impl Engine {
             let result = writer.patch_set(&key, &uid, conditions).await;
             Done::Reported(key, result)
         });
+    }
+
+    /// Has the native controller's Events read where pods are missing that should be there for a while.
+    pub(super) fn ask_why_missing(
+        &mut self,
+        key: &SetKey,
+        (fleet, plan): (&Fleet, &Plan),
+        now: Timestamp,
+    ) {
+        let missing = plan.verdicts.iter().zip(&fleet.nodes);
+        let since = missing.filter_map(|(told, node)| match *told {
+            Verdict::InProgress(Progress::Missing { since })
+                if node.targeting == Targeting::Run =>
+            {
+                since
+            }
+            _ => None,
+        });
+        let lookups = &mut self.parts.lookups;
+        // The first pods of a large fleet take their time.
+        let Some(since) = since.min().filter(|_| fleet.replaces) else {
+            if lookups.none_missing(key)
+                && let Some(set) = self.parts.feed.index.set_mut(key)
+            {
+                set.set_not_created(None);
+            }
+            return;
+        };
+        let Some(set) = self.parts.feed.index.set(key) else {
+            return;
+        };
+        let (wake, lookup) = lookups.why_missing(key, &set.uid, since, now);
+        let state = self.state.sets.entry(key.clone()).or_default();
+        state.wake = state.wake.into_iter().chain([wake]).min();
+        if let Some(lookup) = lookup {
+            state.under_way += 1;
+            let key = key.clone();
+            self.spawn(key.clone(), async move { Done::Looked(key, lookup.await) });
+        }
     }
 
     /// Reads live what the watches leave in doubt (spec/openyurt-upgrade-model.md §4.2, steps 4 and 6).

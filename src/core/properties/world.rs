@@ -198,6 +198,7 @@ impl World {
             way_back: Default::default(),
             record: self.record.clone(),
             pause: self.pause,
+            not_created: None,
             nodes: self
                 .nodes
                 .iter()

@@ -6,6 +6,7 @@ use super::{About, BLOCKED, WRITES_REFUSED};
 use crate::core::fleet::{NodeName, Trouble};
 use crate::core::guard::Record;
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
+use crate::core::not_created;
 use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
@@ -56,6 +57,9 @@ impl About<'_> {
             ),
             Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
             Stall::WindowNeverOpens => format!("stopped: {}", plan.shut_words(fleet)),
+            Stall::PodsNotCreated if let Some(why) = &fleet.not_created => {
+                not_created::sentence(&self.waiting(), why)
+            }
             Stall::PodsNotCreated => format!(
                 "stopped: waiting for the native DaemonSet controller to create pods on {}; look for a quota or an \
                  admission webhook that refuses them (Events with reason FailedCreate)",

@@ -263,6 +263,10 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
              lasts, the node counts as failed by this revision.",
             node.name
         ),
+        Progress::Missing { .. } if picture.fleet.not_created.is_some() => format!(
+            "It is made when the API server allows that. The Events tell more: kubectl -n {namespace} get events \
+             --field-selector reason=FailedCreate"
+        ),
         Progress::Missing { .. } if stall_of(node, verdict, picture.now).is_some() => format!(
             "Find out what refuses the pod, a quota or an admission webhook: kubectl -n {namespace} get events \
              --field-selector reason=FailedCreate"
