@@ -255,16 +255,12 @@ impl<'a> Draft<'a> {
         self.tell_left_behind();
     }
 
-    /// Says of nodes to which no pod belongs (any more), and of those that keep their old one, that they have two.
+    /// Says of nodes to which no pod belongs (any more) that they have two.
     fn tell_left_behind(&mut self) {
-        if !self.glance.is_doubled {
+        if !self.glance.is_surging {
             return;
         }
         for (position, class) in self.classes.iter().enumerate() {
-            if matches!(class, Class::Kept(_)) && self.glance.is_followed(position) {
-                self.verdicts[position] = Verdict::InProgress(Progress::OldTerminating);
-                continue;
-            }
             let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
             if is_left && self.glance.is_paired(position) {
                 let parting = Parting::of(&self.fleet.nodes[position], self.terms());

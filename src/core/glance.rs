@@ -22,6 +22,8 @@ pub(super) struct Facts {
     pub(super) revised: Timestamp,
     /// Since when it is Ready.
     pub(super) ready_since: Option<Timestamp>,
+    /// Whether its image changes.
+    pub(super) is_under_way: bool,
     /// Whether it was made or updated for the present template.
     pub(super) of_template: bool,
 }
@@ -33,6 +35,7 @@ impl Facts {
             number: pod.number,
             revised: pod.revised(),
             ready_since: pod.ready_since,
+            is_under_way: pod.in_place.is_under_way(),
             of_template: pod.of_template,
         }
     }
@@ -52,8 +55,6 @@ pub(super) struct Glance<'a> {
     pub(super) is_marked: bool,
     /// Whether a pod was made beside another one.
     pub(super) is_surging: bool,
-    /// Whether more than one pod is on a node.
-    pub(super) is_doubled: bool,
     /// Whether a pod was taken back from some revision.
     pub(super) is_taken_back: bool,
 }
@@ -67,7 +68,6 @@ impl<'a> Glance<'a> {
             is_announced: false,
             is_marked: false,
             is_surging: false,
-            is_doubled: false,
             is_taken_back: false,
         }
     }
@@ -80,7 +80,6 @@ impl<'a> Glance<'a> {
             self.is_surging |= pod.surge;
             self.is_taken_back |= pod.in_place.reverted_from.is_some();
         }
-        self.is_doubled |= node.pods.len() > 1;
         self.only.push(match node.pods.as_slice() {
             [pod] if !pod.terminating => Some(Facts::of(pod)),
             _ => None,
@@ -96,12 +95,6 @@ impl<'a> Glance<'a> {
     pub(super) fn is_doubled(&self, position: usize) -> bool {
         let node = &self.nodes[position];
         self.only[position].is_none() && node.is_ready() && surge::is_doubled(node)
-    }
-
-    /// Whether a pod of the node at `position`, which is online, stays while another one is terminating beside it.
-    pub(super) fn is_followed(&self, position: usize) -> bool {
-        let node = &self.nodes[position];
-        self.is_doubled(position) && surge::is_followed(node) && surge::alive(node).is_some()
     }
 
     /// Whether two pods are on the node at `position`, one of which was made beside the other and stays so far.
@@ -174,7 +167,7 @@ impl<'a> Glance<'a> {
 
 /// Whether that pod is available beyond doubt.
 fn is_long_ready(pod: &Facts, terms: Terms) -> bool {
-    let ready_since = pod.ready_since;
+    let ready_since = pod.ready_since.filter(|_| !pod.is_under_way);
     ready_since.is_some_and(|since| later(since, terms.min_ready) <= terms.now)
 }
 

@@ -36,10 +36,14 @@ pub(super) struct Overdue {
 
 impl Overdue {
     /// Who is at `now`. Nodes whose pods fail by themselves, or wait for somebody, are told elsewhere.
-    pub(super) fn of(fleet: &Fleet, verdicts: &[Verdict], now: Timestamp) -> Self {
+    ///
+    /// `has_pairs`: some nodes have two pods.
+    pub(super) fn of(fleet: &Fleet, verdicts: &[Verdict], has_pairs: bool, now: Timestamp) -> Self {
         let mut overdue = Self::default();
         for (position, verdict) in verdicts.iter().enumerate() {
-            if !matches!(verdict, Verdict::InProgress(_)) {
+            let is_told = matches!(verdict, Verdict::InProgress(_))
+                || has_pairs && verdict.is_kept() && surge::is_followed(&fleet.nodes[position]);
+            if !is_told {
                 continue;
             }
             match stuck(&fleet.nodes[position], verdict, missing_grace(fleet), now) {
@@ -61,7 +65,7 @@ pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
 }
 
 /// When the last pod of this node that is being deleted should be gone; `None`: none is, or the API server has not said so.
-fn gone_by(node: &Node) -> Option<Timestamp> {
+pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     let back = match node.readiness {
         Readiness::Ready { since } => since,
         Readiness::NotReady { .. } | Readiness::Gone => Timestamp::MAX,
@@ -141,10 +145,10 @@ pub(super) fn fails(node: &Node, progress: Progress) -> bool {
 
 /// What holds a node that is past its deadline; continues "node NAME: ".
 pub fn words(node: &Node, verdict: &Verdict) -> String {
-    let Verdict::InProgress(progress) = verdict else {
-        return String::new();
-    };
     let ending: Vec<String> = ending(node).map(does_not_end).collect();
+    let Verdict::InProgress(progress) = verdict else {
+        return ending.join("; ");
+    };
     let newest = node.pods.iter().max_by_key(|pod| pod.created);
     let newest = newest.map_or("", |pod| pod.name.as_str());
     let own = surge::own(node).find(|pod| !pod.terminating);

@@ -12,6 +12,7 @@ use super::names::UNSCHEDULABLE;
 use super::overdue::{self, MISSING_GRACE};
 use super::plan::{Counts, Phase, Stall};
 use super::refusals::REFUSAL_PATIENCE;
+use super::surge;
 use super::verdict::{Progress, Stopped, Verdict, WaveShut};
 
 /// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
@@ -53,6 +54,11 @@ pub(super) fn stuck(
         {
             by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
         }
+        // What ends beside the pod that stays keeps the rollout from being complete.
+        ref told if told.is_kept() => match overdue::gone_by(node) {
+            Some(at) if at <= now => Ok(Stall::NoProgress),
+            at => Err(at),
+        },
         Verdict::InProgress(progress) => match overdue::deadline(node, progress, grace) {
             Some((at, stall)) if at <= now => Ok(stall),
             Some((at, _)) => Err(Some(at)),
@@ -139,6 +145,9 @@ pub(super) fn of_rollout(
     }
     let waiting =
         |verdict: &Verdict| verdict.is_in_flight() || matches!(verdict, Verdict::Refused { .. });
+    let has_two = |(node, verdict): &(&Node, &Verdict)| {
+        counts.surging > 0 && verdict.is_kept() && surge::is_followed(node)
+    };
     if !verdicts.iter().any(waiting)
         && let Some(stall) = nobody_can_begin(verdicts, counts)
     {
@@ -148,7 +157,7 @@ pub(super) fn of_rollout(
         .nodes
         .iter()
         .zip(verdicts)
-        .filter(|(_, verdict)| waiting(verdict));
+        .filter(|told| waiting(told.1) || has_two(told));
     let grace = overdue::missing_grace(fleet);
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
     for (node, verdict) in holding {

@@ -69,13 +69,12 @@ pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
 /// or still does. `min_ready` is `spec.minReadySeconds`.
 fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
     let gate = pod.exit.gate.as_ref()?;
-    if gate.is_ours() {
-        return Some(Timestamp::MAX);
+    // One that never was Ready is not taken out of service.
+    pod.ready_since.or(pod.unready_since)?;
+    match gate.is_ours() {
+        true => Some(Timestamp::MAX),
+        false => Some(later(gate.opened?, min_ready.saturating_add(MARGIN))),
     }
-    let opened = gate
-        .opened
-        .filter(|_| pod.ready_since.or(pod.unready_since).is_some());
-    Some(later(opened?, min_ready.saturating_add(MARGIN)))
 }
 
 /// Until when a node may lack an available pod because we took the one that it has out of service for its hook, and let it stay:

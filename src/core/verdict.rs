@@ -380,6 +380,14 @@ impl Verdict {
         }
     }
 
+    /// Whether the node keeps its outdated pod because the settings say so.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(
+            self,
+            Self::Partition | Self::NotSelected | Self::Held { .. }
+        )
+    }
+
     /// Its word: a label for metrics, a cell of a table.
     pub fn word(&self) -> &'static str {
         Self::WORDS[self.index()]

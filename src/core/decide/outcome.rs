@@ -61,7 +61,7 @@ impl Draft<'_> {
         let Overdue {
             nodes: overdue,
             next: overdue_at,
-        } = Overdue::of(self.fleet, &self.verdicts, self.now);
+        } = Overdue::of(self.fleet, &self.verdicts, counts.surging > 0, self.now);
         let next_wake = self
             .turns()
             .chain(wake)
@@ -276,16 +276,16 @@ impl Draft<'_> {
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
         // Who was out of service because of us is back, or is not because of us any more.
         let serves_again = move |position: usize| {
+            let is_kept = matches!(self.classes[position], Class::Kept(_));
+            let starting = is_kept.then(|| self.glance.starting_until(position, terms));
             let until = [
                 self.glance.withheld_until(position, terms),
-                self.glance.starting_until(position, terms),
+                starting.flatten(),
             ];
-            let back = until.iter().any(Option::is_some);
-            let back = back.then(|| available_at(&self.fleet.nodes[position]));
-            let turns = back
-                .flatten()
-                .into_iter()
-                .chain(until.into_iter().flatten());
+            let mut until = until.into_iter().flatten().peekable();
+            until.peek()?;
+            let back = available_at(&self.fleet.nodes[position]);
+            let turns = until.chain(back);
             turns
                 .filter(|at| *at > self.now && *at < Timestamp::MAX)
                 .min()

@@ -119,12 +119,30 @@ fn paired(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
+/// Looks again at once where something was refused: an answer is news.
+fn settle(
+    strategy: &Strategy,
+    fleet: &mut Fleet,
+    deaf: &BTreeSet<NodeName>,
+    at: Timestamp,
+) -> Plan {
+    let mut plan = look(strategy, fleet, deaf, at);
+    for _ in 0..3 {
+        let before = fleet.refusals.clone();
+        plan = look(strategy, fleet, deaf, at);
+        if fleet.refusals == before {
+            break;
+        }
+    }
+    plan
+}
+
 /// Looks whenever the plan asks for it, and at the end long after the last thing that time alone would change.
 fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
     let mut fleet = as_told(fleet, now());
     let mut at = now();
     for number in 0..LOOKS {
-        let plan = look(strategy, &mut fleet, deaf, at);
+        let plan = settle(strategy, &mut fleet, deaf, at);
         let next = later(at, Duration::from_secs(1));
         at = match plan.next_wake {
             _ if number > LOOKS - 20 => later(at, LATER),
@@ -133,7 +151,7 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
             None => next,
         };
     }
-    look(strategy, &mut fleet, deaf, at)
+    settle(strategy, &mut fleet, deaf, at)
 }
 
 /// Whether a person, a date or the settings keep this node from moving, which its verdict names.
