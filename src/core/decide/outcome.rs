@@ -8,7 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, judged_at, later};
-use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, position_of};
+use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, Targeting, position_of};
+use crate::core::guard::failure_window;
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
@@ -334,8 +335,17 @@ impl Draft<'_> {
             }
             _ => None,
         };
+        // What began where no pod belongs any more takes a slot for as long as a node may be charged.
+        let window = failure_window(self.strategy);
+        let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
+            let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
+            let is_barred = began && node.targeting != Targeting::Run;
+            let revised = alive(node).filter(|_| is_barred).map(Pod::revised)?;
+            Some(later(revised, window)).filter(|at| *at > self.now)
+        };
         let nodes = self.fleet.nodes.iter().zip(&self.classes);
-        nodes.enumerate().filter_map(turn)
+        let nodes = nodes.enumerate();
+        nodes.filter_map(move |told| turn(told).into_iter().chain(lets_go(told)).min())
     }
 
     /// Whether one of the pods of a node is of the current revision and available.

@@ -189,7 +189,8 @@ proptest! {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };
             let beginning = fleet.nodes.iter().filter(of_wave).filter(goes).count();
-            // It serves while the pod before it ends: what it takes is a place of max-surge.
+            // It serves while the pod before it ends: what it takes is a place of max-surge. Where an outdated one stays, which
+            // does not serve, it is one of the broken.
             let serves = |node: &Node| {
                 let ripe = |since| later(since, strategy.min_ready) <= now();
                 let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -197,7 +198,8 @@ proptest! {
             };
             let told = fleet.nodes.iter().zip(&plan.verdicts).filter(|(node, _)| of_wave(node));
             let beside = told.filter(|(node, verdict)| {
-                **verdict == Verdict::InProgress(Progress::OldTerminating) && serves(node)
+                let is_free = serves(node) || node.outdated().is_some();
+                **verdict == Verdict::InProgress(Progress::OldTerminating) && is_free
             });
             let in_flight = stand.in_flight - beside.count();
             prop_assert!(beginning == 0 || beginning + in_flight <= stand.allowed.max(1));

@@ -151,7 +151,14 @@ fn wait(strategy: &Strategy, fleet: Fleet, deaf: &BTreeSet<NodeName>) -> Plan {
             None => next,
         };
     }
-    settle(strategy, &mut fleet, deaf, at)
+    settle(strategy, &mut fleet, deaf, at);
+    // So much may have been refused in that second that the rest waits for the next one.
+    look(
+        strategy,
+        &mut fleet,
+        deaf,
+        later(at, Duration::from_secs(2)),
+    )
 }
 
 /// Whether a person, a date or the settings keep this node from moving, which its verdict names.

@@ -483,6 +483,8 @@ impl World {
             },
             terminating: pod.gone_at.is_some(),
             ready_since: (pod.ready_at <= self.tick && !pod.shut).then(|| at(pod.ready_at)),
+            // It would be Ready but for us.
+            unready_since: (pod.ready_at <= self.tick && pod.shut).then(|| at(pod.ready_at)),
             exit: self.exit(pod),
             started: Some(at(pod.created)),
             surge: pod.owner != Owner::Set,
