@@ -289,6 +289,16 @@ pub enum WaveShut {
     },
 }
 
+impl WaveShut {
+    /// Whether a time or an approval is awaited, and not what other nodes do.
+    pub(super) fn is_named(self) -> bool {
+        match self {
+            Self::Soaking { .. } | Self::Approval { .. } => true,
+            Self::Charged { .. } | Self::Unfinished { .. } => false,
+        }
+    }
+}
+
 /// Why a node counts as offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offline {

@@ -179,7 +179,7 @@ impl Draft<'_> {
         let follows = |verdict: &Verdict| match *verdict {
             Verdict::PullPending(stage) => !stage.has_failed(),
             Verdict::Guarded(_) | Verdict::BlockedByPdb { .. } => true,
-            Verdict::WaveNotOpen { why, .. } => !matches!(why, WaveShut::Unfinished { .. }),
+            Verdict::WaveNotOpen { why, .. } => why.is_named(),
             _ => false,
         };
         self.opens.is_some() || self.verdicts.iter().any(follows)
@@ -219,9 +219,7 @@ impl Draft<'_> {
                 | Verdict::Revert(_)
                 | Verdict::Guarded(_) => others = true,
                 Verdict::FailedByRevision { cause, .. } => others |= cause.holds_slot(),
-                Verdict::WaveNotOpen { why, .. } => {
-                    others |= !matches!(why, WaveShut::Unfinished { .. });
-                }
+                Verdict::WaveNotOpen { why, .. } => others |= why.is_named(),
                 _ => {}
             }
         }
