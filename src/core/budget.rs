@@ -156,6 +156,8 @@ impl Budget {
     /// be repaired, and never the whole fleet in one moment of weakness (k/k#123232). With surge that is the way to
     /// repair one.
     ///
+    /// Who waits for its hook and serves takes no slot from them: it may have to wait for the one of a broken pod itself.
+    ///
     /// `replace-broken-first: unlimited` asks for all of them at once.
     pub(super) fn for_broken(&self, strategy: &Strategy) -> usize {
         if strategy.broken_unlimited {
@@ -164,7 +166,7 @@ impl Budget {
         let least = usize::from(self.surge == 0);
         self.allowed
             .max(least)
-            .saturating_sub(self.in_flight + self.withheld)
+            .saturating_sub(self.in_flight - self.serving + self.withheld)
     }
 
     /// On how many nodes a second pod may be made now.

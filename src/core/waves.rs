@@ -160,7 +160,8 @@ impl<'a> Front<'a> {
             true => usize::MAX,
             false => {
                 let least = usize::from(strategy.max_surge.is_zero());
-                allowed.max(least).saturating_sub(tally.in_flight)
+                let in_flight = tally.in_flight - tally.serving;
+                allowed.max(least).saturating_sub(in_flight)
             }
         };
         let used = tally.in_flight + tally.broken;

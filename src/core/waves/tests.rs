@@ -7,7 +7,7 @@ use super::*;
 use crate::core::selector::Selector;
 use crate::core::strategy::{Approval, Wave};
 use crate::core::testing::{at, current, fleet, node, old};
-use crate::core::{Action, Mode, Pod, Record, decide};
+use crate::core::{Action, Exit, Mode, Pod, Preparing, Record, Share, decide};
 
 fn wave(name: &str) -> Wave {
     Wave {
@@ -345,4 +345,26 @@ fn a_wave_tells_who_is_under_way_and_which_slots_are_taken() {
     // The old pod of the first one serves; the third one begins now.
     let stand = &plan.waves[0];
     assert_eq!((stand.in_flight, stand.taken, stand.allowed), (2, 2, 3));
+}
+
+/// Found by a million random stories: each waited for the slot of the other.
+#[test]
+fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
+    let exit = Exit {
+        preparing: Some(Preparing { since: None }),
+        ..Exit::default()
+    };
+    let marked = pooled("z", "a", Pod { exit, ..old(1) });
+    let nodes = [pooled("a", "a", old(1).broken()), marked];
+    let in_a_wave = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy(vec![wave("a")])
+    };
+    let without = Strategy {
+        waves: None,
+        ..in_a_wave.clone()
+    };
+    for strategy in [in_a_wave, without] {
+        assert_eq!(replaced(&strategy, &nodes, 1000), ["a"]);
+    }
 }
