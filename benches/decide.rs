@@ -171,6 +171,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
         replaces: true,
         earlier: Vec::new(),
+        undone: None,
         evictions: Default::default(),
         refusals: Default::default(),
         successions: Default::default(),

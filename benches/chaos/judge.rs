@@ -36,6 +36,9 @@ struct Set {
     pods: BTreeMap<String, PodFact>,
     /// The newest revision.
     newest: Option<(i64, String)>,
+    /// All that were the newest, and the one that somebody went back from to it, if the last change was that.
+    known: BTreeSet<String>,
+    undone: Option<String>,
     /// Nodes whose available pod we took, until they have one again.
     taken: BTreeSet<String>,
     conditions: Vec<Said>,
@@ -147,7 +150,9 @@ impl<'a> Judge<'a> {
                     .as_ref()
                     .is_none_or(|(newest, _)| newest < number)
                 {
-                    set.newest = Some((*number, hash.clone()));
+                    let before = set.newest.replace((*number, hash.clone()));
+                    let is_back = !set.known.insert(hash.clone());
+                    set.undone = before.map(|(_, hash)| hash).filter(|_| is_back);
                 }
             }
             Fact::Pod(pod) => self.take_pod(pod, entry),
@@ -218,7 +223,8 @@ impl<'a> Judge<'a> {
         let nodes = self.nodes.len();
         let newest = set.newest.as_ref().map(|(_, hash)| hash.as_str());
         let is_old = |pod: &&PodFact| !pod.terminating && Some(pod.hash.as_str()) != newest;
-        if is_old(&pod) {
+        // Nobody is kept on what was gone back from.
+        if is_old(&pod) && set.undone.as_ref() != Some(&pod.hash) {
             let old: BTreeSet<&str> = set
                 .pods
                 .values()

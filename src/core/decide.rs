@@ -179,7 +179,7 @@ impl<'a> Draft<'a> {
         } = Look::at(strategy, fleet, now);
         let charges = guard::charge(strategy, fleet, now, &mut classes, &glance);
         revert::mark(strategy, fleet, &mut classes);
-        scope.narrow(strategy, &glance, &mut classes);
+        scope.narrow(strategy, fleet.undone, &glance, &mut classes);
         let seen = (classes.as_slice(), &glance);
         let front = Front::of(strategy, fleet, members, seen, &charges, &scope, now);
         let budget = Budget::count(

@@ -73,6 +73,8 @@ pub struct Fleet {
     /// The revisions that are kept and were made before the current one, with the numbers of their ControllerRevisions, the newest
     /// first.
     pub earlier: Vec<(Revision, i64)>,
+    /// The number of the revision that somebody went back from to the current one; `None`: a new template was the last change.
+    pub undone: Option<i64>,
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
     pub successions: super::in_place::Successions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.

@@ -195,15 +195,17 @@ fn fleets() -> impl Random<Fleet> {
     ];
     let record = option::weighted(0.3, guarded::records());
     let told = (place::successions(), record);
+    let history = (any::<bool>(), option::weighted(0.2, 0..3_i64));
     let fleet = (
         revision,
-        any::<[bool; 2]>(),
+        history,
+        any::<bool>(),
         vec(nodes(), 0..24),
         told,
         paused::records(),
     );
     fleet.prop_map(
-        |(revision, [replaces, in_order], mut nodes, (successions, record), pause)| {
+        |(revision, (replaces, undone), in_order, mut nodes, (successions, record), pause)| {
             for (i, node) in nodes.iter_mut().enumerate() {
                 node.name = format!("n{i:02}").into();
                 for (j, pod) in node.pods.iter_mut().enumerate() {
@@ -216,6 +218,7 @@ fn fleets() -> impl Random<Fleet> {
                 revision,
                 replaces,
                 earlier: Vec::new(),
+                undone,
                 evictions: Default::default(),
                 refusals: Default::default(),
                 successions,
@@ -696,6 +699,7 @@ proptest! {
         // Nothing is decided before it is looked up.
         prop_assume!(!pods.any(|pod| pod.revision == PodRevision::Unknown));
         let plan = decide(&strategy, &fleet, now());
+        let is_undone = |pod: &Pod| fleet.undone == Some(pod.number);
         let runs_old = |node: &&Node| {
             let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
             let settled = node.is_ready() || node.pods.iter().all(|pod| !pod.terminating);
@@ -703,7 +707,7 @@ proptest! {
                 && node.readiness != Readiness::Gone
                 && settled
                 && alive.clone().count() > 0
-                && alive.all(|pod| pod.revision == PodRevision::Outdated)
+                && alive.all(|pod| pod.revision == PodRevision::Outdated && !is_undone(pod))
         };
         let old = fleet.nodes.iter().filter(runs_old).count();
         let then = carry_out(&fleet, &plan).nodes.iter().filter(runs_old).count();
@@ -712,6 +716,11 @@ proptest! {
         let by_word = |verdict: Verdict| plan.counts.by_word[verdict.index()];
         if by_word(Verdict::Partition) > 0 {
             prop_assert!(by_word(Verdict::Partition) <= kept);
+        }
+        for (node, told) in fleet.nodes.iter().zip(&plan.verdicts) {
+            let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+            let is_left = *told == Verdict::Partition && alive.next().is_some_and(is_undone);
+            prop_assert!(!is_left, "{} stays on what was gone back from", node.name);
         }
         let (deleted, begun) = (deleted(&plan), begun(&fleet, &plan));
         for node in &fleet.nodes {

@@ -80,6 +80,18 @@ pub fn earlier<'a>(revisions: &'a [RevisionFacts], current: &Revision) -> Vec<&'
     found
 }
 
+/// The number of the revision that somebody went back from to `current`; `None`: a new template was the last change.
+///
+/// It has the next lower number, and was made later.
+pub fn undone(revisions: &[RevisionFacts], current: &Revision) -> Option<i64> {
+    let current = revisions.iter().find(|known| known.hash == *current)?;
+    let lower = revisions
+        .iter()
+        .filter(|known| known.number < current.number);
+    let next = lower.max_by_key(|known| known.number)?;
+    (next.made > current.made).then_some(next.number)
+}
+
 /// The hash of a ControllerRevision: its label, else the part of its name after the DaemonSet's.
 pub fn hash_of(label: Option<&str>, revision_name: &str, daemonset_name: &str) -> Revision {
     let from_name = || {
@@ -264,6 +276,29 @@ mod tests {
         let d = revision(9, "d", 4);
         case(&[again(&a, 5), again(&b, 4), c, d], "d", Some("a"));
         case(&[a, b], "gone", None);
+    }
+
+    #[test]
+    fn what_was_gone_back_from_has_the_next_lower_number_and_was_made_later() {
+        let [a, b, c] = [
+            revision(1, "a", A),
+            revision(2, "b", B),
+            revision(3, "c", 3),
+        ];
+        let again = |known: &RevisionFacts, number| RevisionFacts {
+            number,
+            ..known.clone()
+        };
+        assert_eq!(undone(&[a.clone(), b.clone()], &"b".into()), None);
+        let back = [again(&a, 3), b.clone()];
+        assert_eq!(undone(&back, &"a".into()), Some(2));
+        // From the third to the second, and on to the first.
+        let twice = [again(&a, 5), again(&b, 4), c.clone()];
+        assert_eq!(undone(&twice, &"a".into()), Some(4));
+        // Forth again: the second was made later than the first.
+        assert_eq!(undone(&[again(&a, 3), again(&b, 4)], &"b".into()), None);
+        assert_eq!(undone(&[a, b], &"gone".into()), None);
+        assert_eq!(undone(&[c], &"c".into()), None);
     }
 
     #[test]

@@ -75,8 +75,15 @@ impl Scope {
 
     /// Turns the classes of the outdated nodes that are left alone into [`Class::Kept`].
     ///
-    /// Whether a node is online plays no part: who is kept must not depend on who happens to be there.
-    pub(super) fn narrow(&self, strategy: &Strategy, glance: &Glance<'_>, classes: &mut [Class]) {
+    /// Whether a node is online plays no part: who is kept must not depend on who happens to be there. `partition` keeps
+    /// nobody on the revision `undone` that somebody went back from ([`Fleet::undone`](super::Fleet::undone)).
+    pub(super) fn narrow(
+        &self,
+        strategy: &Strategy,
+        undone: Option<i64>,
+        glance: &Glance<'_>,
+        classes: &mut [Class],
+    ) {
         if strategy.mode != Mode::AdvancedRollingUpdate {
             return;
         }
@@ -88,7 +95,7 @@ impl Scope {
             }
         }
         if !strategy.partition.is_zero() {
-            keep_partition(strategy, glance, classes);
+            keep_partition(strategy, undone, glance, classes);
         }
     }
 }
@@ -107,10 +114,19 @@ fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
 }
 
 /// Of the nodes on an old revision `partition` remain: the last ones by name.
-fn keep_partition(strategy: &Strategy, glance: &Glance<'_>, classes: &mut [Class]) {
+fn keep_partition(
+    strategy: &Strategy,
+    undone: Option<i64>,
+    glance: &Glance<'_>,
+    classes: &mut [Class],
+) {
+    let may_stay = |position: usize, class: &Class| {
+        let number = || glance.living(position).map(|pod| pod.number);
+        is_old(glance, position, class) && (undone.is_none() || number() != undone)
+    };
     let (mut targeted, mut old, mut candidates) = (0, 0, 0);
     for (position, class) in classes.iter().enumerate() {
-        let is_candidate = is_old(glance, position, class);
+        let is_candidate = may_stay(position, class);
         targeted += usize::from(class.is_targeted());
         old += usize::from(is_candidate || matches!(class, Class::Kept(_)));
         candidates += usize::from(is_candidate);
@@ -122,7 +138,7 @@ fn keep_partition(strategy: &Strategy, glance: &Glance<'_>, classes: &mut [Class
         if left == 0 {
             break;
         }
-        if is_old(glance, position, class) {
+        if may_stay(position, class) {
             *class = Class::Kept(Kept::Partition);
             left -= 1;
         }

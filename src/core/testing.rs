@@ -21,6 +21,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         revision: RevisionState::Current("new".into()),
         replaces: true,
         earlier: vec![("old".into(), 1)],
+        undone: None,
         successions: Default::default(),
         way_back: Default::default(),
         evictions: Default::default(),

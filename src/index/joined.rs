@@ -14,7 +14,7 @@ use super::set::SetRecord;
 use crate::core::fleet::position_of;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
-use crate::core::revision::{RevisionFacts, earlier};
+use crate::core::revision::{RevisionFacts, earlier, undone};
 use crate::core::{
     Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Record, Refusals,
     Revision, RevisionState, Targeting, WayBack,
@@ -110,6 +110,7 @@ pub(super) fn fleet(
             revision: present.state.clone(),
             replaces: false,
             earlier: Vec::new(),
+            undone: None,
             evictions: Evictions::default(),
             refusals: Refusals::default(),
             successions: Successions::new(),
@@ -134,6 +135,7 @@ pub(super) fn fleet(
     kept.earlier = before
         .map(|known| (known.hash.clone(), known.number))
         .collect();
+    kept.undone = target.and_then(|current| undone(revisions, current));
     kept.evictions = set.evictions.clone();
     kept.refusals = set.refusals(target, &kept.nodes);
     kept.successions = set.successions(&present.state, revisions);

@@ -27,7 +27,9 @@ use crate::core::names::{
 use crate::core::not_created;
 use crate::core::overdue::MISSING_GRACE;
 use crate::core::plan::Stall;
-use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, judge, number_of};
+use crate::core::revision::{
+    RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
+};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
@@ -845,7 +847,8 @@ impl SetRecord {
         let Some(current) = current.filter(|_| asked) else {
             return WayBack::default();
         };
-        let older = revisions.iter().filter(|known| known.hash != current.hash);
+        // Never one that somebody went back from: it is newer than the current one.
+        let older = earlier(revisions, &current.hash).into_iter();
         // Nobody knows the generation of an older template any more, and the present one would be a lie.
         let past = |old: &RevisionFacts| Past {
             number: old.number,

@@ -44,6 +44,9 @@ pub(super) fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> 
             if is_as_before && state.is_some_and(is_superseded) {
                 return None;
             }
+            if state.is_some() && is_of_former(container, image_of(pod, name)) {
+                return None;
+            }
             let waiting = waiting.filter(|state| {
                 !["", "ContainerCreating", "PodInitializing"].contains(&state.reason.as_str())
             });
@@ -68,6 +71,13 @@ pub(super) fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> 
                 restarts: own,
             })
         })
+}
+
+/// Whether a container that never ran is told of with another image than the one that it is to have: its kubelet has not looked
+/// since that changed. Of such a container a kubelet repeats the image as it was asked for.
+fn is_of_former(container: &api::ContainerStatus, image: &str) -> bool {
+    let never_ran = container.image_id.is_empty() && container.restart_count == 0;
+    never_ran && !container.image.is_empty() && container.image != image
 }
 
 /// The image that is asked for.

@@ -90,6 +90,7 @@ impl State {
             revision,
             replaces: revisions.count() > 1,
             earlier: Vec::new(),
+            undone: None,
             evictions: self.evictions(rules),
             refusals: self.refusals(),
             successions: successions(&set, rules),

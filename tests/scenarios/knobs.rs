@@ -5,6 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use yurt_ds::sim::kubelet::Behaviour;
 
+use super::guard::{crashing, guarded, is_free, is_stopped};
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
@@ -77,6 +78,27 @@ scenarios! {
             .until(replaced(1..=2))
             .throughout(untouched(3..=4), pace.pick(600, 5));
         vec![lowered, raised, all, offline]
+    }
+
+    fn s95_given_a_canary_and_an_undo_then_partition_does_not_keep_it_on_the_revision_that_was_gone_back_from(pace) {
+        let daemon = || guarded(1, 0).annotate("partition", "3");
+        let crashed = Story::on(4)
+            .with(daemon())
+            .behave(NEW, crashing())
+            .image(NEW)
+            .until(is_stopped())
+            .expect(deletions(1))
+            .image(OLD)
+            .until(converged().and(is_free()))
+            .expect(untouched(2..=4));
+        let disliked = Story::on(4)
+            .with(daemon())
+            .image(NEW)
+            .until(replaced([1]).and(condition("RolloutComplete", "True", "held by partition: 3")))
+            .image(OLD)
+            .until(converged().and(condition("RolloutComplete", "True", ": complete")))
+            .expect(untouched(2..=4).and(deletions(2)));
+        vec![crashed, disliked]
     }
 
     fn s96_given_a_selector_then_only_matching_nodes_change_and_changing_it_continues_the_rollout(pace) {

@@ -192,6 +192,7 @@ impl World {
             revision,
             replaces: self.known.len() > 1,
             earlier: Vec::new(),
+            undone: None,
             evictions: Default::default(),
             refusals: Default::default(),
             successions: Default::default(),

@@ -143,6 +143,26 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
 }
 
+/// Without `status.observedGeneration` (before Kubernetes 1.34) only the image that a kubelet repeats tells that it has not looked.
+#[test]
+fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble() {
+    let case = |image: &str, expected: Option<&str>| {
+        let state = json!({ "waiting": { "reason": "InvalidImageName", "message": "no" } });
+        let mut pod = updated(0, image, state);
+        pod.0["status"]["observedGeneration"] = json!(null);
+        pod.0["status"]["containerStatuses"][0]["imageID"] = json!("");
+        pod.0["status"]["containerStatuses"][0]["lastState"] = json!({});
+        let mut index = index_in_place();
+        feed(&mut index, &pod, 201);
+        let trouble = fleet(&mut index).nodes[0].pods[0].trouble.clone();
+        let reason = trouble.as_ref().map(|trouble| &*trouble.reason);
+        assert_eq!(reason, expected, "{image}");
+    };
+    case("v1", None);
+    case("v2", Some("InvalidImageName"));
+    case("", Some("InvalidImageName"));
+}
+
 #[test]
 fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     let mut index = index_in_place();
