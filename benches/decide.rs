@@ -179,6 +179,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         record: None,
         pause: None,
         not_created: None,
+        not_ready: Default::default(),
         in_order: true,
         nodes: (0..size).map(|i| node(i, i * 37 % 100 < updated)).collect(),
     }

@@ -39,6 +39,7 @@ pub mod lifecycle;
 pub mod names;
 pub mod near;
 pub mod not_created;
+pub mod not_ready;
 mod opening;
 mod order;
 mod ota;

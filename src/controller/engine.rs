@@ -515,6 +515,7 @@ impl Engine {
         let may_write = self.parts.writer.may_write();
         if may_write {
             self.ask_why_missing(key, (fleet, &plan), now);
+            self.ask_why_not_ready(key, (fleet, &plan), now);
         }
         let set = self.parts.feed.index.set_mut(key);
         let report = set.map(|set| {

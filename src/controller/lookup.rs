@@ -11,11 +11,10 @@ use tracing::{debug, warn};
 
 use super::feed::{Fed, Feed};
 use super::report::Notice;
-use crate::api::{ControllerRevision, DaemonSet, Pod};
+use crate::api::{Condition, ControllerRevision, DaemonSet, Pod};
 use crate::client::{CallError, WRITE_DEADLINE, within};
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::not_created;
-use crate::core::{Behind, PodName, Revision, RevisionState};
+use crate::core::{Behind, PodName, PodUid, Revision, RevisionState, not_created, not_ready};
 use crate::index::{SetKey, SetRecord};
 
 /// The watches get this long to agree by themselves before anything is read.
@@ -38,6 +37,8 @@ pub(super) enum Looked {
     Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
     /// What the native controller said last of a pod that it could not make; `None`: nothing.
     NotCreated(Option<String>),
+    /// What is said of pods that do not become available, as far as anything is.
+    NotReady(BTreeMap<PodName, String>),
     /// The read failed.
     Failed(CallError),
 }
@@ -63,6 +64,8 @@ pub(super) struct Lookups {
     doubts: BTreeMap<SetKey, (Behind, Timestamp)>,
     /// When was asked why pods are missing.
     missing: BTreeMap<SetKey, Timestamp>,
+    /// When was asked why these pods do not become available.
+    unready: BTreeMap<SetKey, (Timestamp, Vec<PodName>)>,
 }
 
 impl Lookups {
@@ -73,6 +76,7 @@ impl Lookups {
             last: BTreeMap::new(),
             doubts: BTreeMap::new(),
             missing: BTreeMap::new(),
+            unready: BTreeMap::new(),
         }
     }
 
@@ -150,8 +154,38 @@ impl Lookups {
         self.missing.remove(key).is_some()
     }
 
+    /// Why `pods` do not become available, each with its UID: when to ask again, and what to read now. Others than the last time
+    /// are asked for at once, and all of them now and then while it lasts.
+    pub(super) fn why_not_ready(
+        &mut self,
+        key: &SetKey,
+        pods: Vec<(PodName, PodUid)>,
+        now: Timestamp,
+    ) -> (Timestamp, Option<Lookup>) {
+        let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
+        let names: Vec<PodName> = pods.iter().map(|(name, _)| name.clone()).collect();
+        let asked = self.unready.get(key);
+        let is_known =
+            |(_, known): &&(_, Vec<PodName>)| names.iter().all(|name| known.contains(name));
+        let due = asked
+            .filter(is_known)
+            .map(|(asked, _)| after(*asked, SLOWLY));
+        if let Some(due) = due.filter(|due| *due > now) {
+            return (due, None);
+        }
+        self.unready.insert(key.clone(), (now, names));
+        let lookup = not_ready(self.client.clone(), key.clone(), pods, now);
+        (after(now, SLOWLY), Some(Box::pin(lookup)))
+    }
+
+    /// No pod is late any more; true when that is news.
+    pub(super) fn none_unready(&mut self, key: &SetKey) -> bool {
+        self.unready.remove(key).is_some()
+    }
+
     /// That DaemonSet is gone, or ours no longer.
     pub(super) fn forget(&mut self, key: &SetKey) {
+        self.unready.remove(key);
         self.missing.remove(key);
         self.last.remove(key);
         self.doubts.remove(key);
@@ -173,6 +207,13 @@ impl Lookups {
                 if let Some(set) = feed.index.set_mut(key) {
                     let why = said.map(|said| not_created::said(&said, &key.name).into());
                     set.set_not_created(why);
+                }
+                (Fed::default(), None)
+            }
+            Looked::NotReady(said) => {
+                if let Some(set) = feed.index.set_mut(key) {
+                    let why = said.into_iter().map(|(pod, why)| (pod, why.into()));
+                    set.set_not_ready(why.collect());
                 }
                 (Fed::default(), None)
             }
@@ -297,22 +338,85 @@ async fn not_created(client: Client, key: SetKey, uid: String) -> Looked {
     let events: Api<Event> = Api::namespaced(client, &key.namespace);
     let fields = format!("involvedObject.uid={uid},reason={FAILED_CREATE}");
     let parameters = ListParams::default().fields(&fields);
-    let newest = |event: &Event| {
-        let series = event
-            .series
-            .as_ref()
-            .and_then(|series| series.last_observed_time.as_ref());
-        let last = event.last_timestamp.as_ref().map(|at| at.0);
-        let first = event.event_time.as_ref().map(|at| at.0);
-        last.max(series.map(|at| at.0)).max(first)
-    };
     match within(WRITE_DEADLINE, events.list(&parameters)).await {
         Ok(events) => {
-            let last = events.items.into_iter().max_by_key(newest);
+            let last = events.items.into_iter().max_by_key(said_at);
             Looked::NotCreated(last.and_then(|event| event.message))
         }
         Err(error) => Looked::Failed(error),
     }
+}
+
+/// How old what an Event says may be: a kubelet repeats what lasts every five minutes at least.
+const FRESH: SignedDuration = SignedDuration::from_mins(10);
+
+/// What was said last of each of these pods.
+async fn not_ready(
+    client: Client,
+    key: SetKey,
+    pods: Vec<(PodName, PodUid)>,
+    now: Timestamp,
+) -> Looked {
+    let mut said = BTreeMap::new();
+    for (pod, uid) in pods {
+        let words = async { Ok(said_of(&client, &key.namespace, (&pod, &uid), now).await) };
+        match within(WRITE_DEADLINE, words).await {
+            Ok(words) => said.extend(words.map(|words| (pod, words))),
+            Err(error) => return Looked::Failed(error),
+        }
+    }
+    Looked::NotReady(said)
+}
+
+/// What the last Event of trouble says of a pod, or else its own conditions.
+async fn said_of(
+    client: &Client,
+    namespace: &str,
+    (pod, uid): (&PodName, &PodUid),
+    now: Timestamp,
+) -> Option<String> {
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let fields = format!("involvedObject.uid={uid},type=Warning");
+    let parameters = ListParams::default().fields(&fields);
+    // Who may not read Events is told so elsewhere, and the pod itself says something, too.
+    let told = events.list(&parameters).await;
+    let told = told.map(|told| told.items).unwrap_or_default();
+    let is_fresh = |event: &&Event| said_at(event).is_some_and(|at| now.duration_since(at) < FRESH);
+    if let Some(event) = told
+        .iter()
+        .filter(is_fresh)
+        .max_by_key(|event| said_at(event))
+    {
+        let source = event.source.as_ref();
+        let by = source.and_then(|source| source.component.as_deref());
+        let by = by.or(event.reporting_component.as_deref());
+        let reason = event.reason.as_deref().unwrap_or_default();
+        let message = event.message.as_deref().unwrap_or_default();
+        return Some(not_ready::said(reason, message, by.unwrap_or_default()));
+    }
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pod = pods.get_opt(pod.as_str()).await.ok()??;
+    let condition = |kind| {
+        let mut conditions = pod.status.conditions.iter();
+        let says_why = |told: &&Condition| {
+            told.kind == kind && told.status != "True" && !told.message.is_empty()
+        };
+        conditions.find(says_why)
+    };
+    let told = condition("PodScheduled").or_else(|| condition("Ready"))?;
+    let by = format!("its condition {}", told.kind);
+    Some(not_ready::said(&told.reason, &told.message, &by))
+}
+
+/// When an Event was last said.
+fn said_at(event: &Event) -> Option<Timestamp> {
+    let series = event
+        .series
+        .as_ref()
+        .and_then(|series| series.last_observed_time.as_ref());
+    let last = event.last_timestamp.as_ref().map(|at| at.0);
+    let first = event.event_time.as_ref().map(|at| at.0);
+    last.max(series.map(|at| at.0)).max(first)
 }
 
 async fn whole(client: Client, key: SetKey, selector: String) -> Looked {

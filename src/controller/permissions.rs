@@ -101,10 +101,11 @@ pub const NEEDED: [Permission; 22] = [
     cluster("", "pods", "patch"),
     cluster("", "pods/status", "patch"),
     cluster("events.k8s.io", "events", "create"),
-    // Image pre-pull: the Jobs on nodes, and why one has no pod if it gets none.
+    // Image pre-pull: the Jobs on nodes.
     cluster("batch", "jobs", "list"),
     cluster("batch", "jobs", "watch"),
     cluster("batch", "jobs", "delete"),
+    // Why pods cannot be made, or do not become Ready.
     cluster("", "events", "list"),
     // A name cannot limit create: the object is not there yet.
     lease(Scope::LeaseNamespace, "create"),

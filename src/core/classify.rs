@@ -306,3 +306,9 @@ pub(super) fn later(instant: Timestamp, duration: Duration) -> Timestamp {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
     instant.checked_add(duration).unwrap_or(Timestamp::MAX)
 }
+
+/// `instant - duration`, saturating.
+pub(super) fn earlier(instant: Timestamp, duration: Duration) -> Timestamp {
+    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+    instant.checked_sub(duration).unwrap_or(Timestamp::MIN)
+}

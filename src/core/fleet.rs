@@ -3,6 +3,7 @@
 //! A [`Fleet`] is built at the door (`crate::index`) from API objects and never changed afterwards. Instants in it are
 //! already corrected for nodes whose clocks are wrong: where the change was seen happening, it is the time of seeing.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +90,8 @@ pub struct Fleet {
     pub pause: Option<super::PauseRecord>,
     /// Why the native controller could not make a pod, as its last Event said; `None`: it could, or nobody has looked.
     pub not_created: Option<Arc<str>>,
+    /// Why pods do not become available, as far as somebody was asked that ([`not_ready`](super::not_ready)).
+    pub not_ready: BTreeMap<PodName, Arc<str>>,
     /// Whether the native controller is known to learn of changes of several pods in the order in which they happened
     /// (client-go's `InOrderInformers`, on since Kubernetes 1.33); false is always safe.
     pub in_order: bool,

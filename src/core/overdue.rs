@@ -12,6 +12,7 @@ use super::classify::later;
 use super::failing;
 use super::fleet::{Fleet, Leaving, Node, Pod, PodRevision, Readiness};
 use super::instant;
+use super::not_ready;
 use super::phase::stuck;
 use super::plan::{Plan, Stall};
 use super::surge;
@@ -143,8 +144,24 @@ pub(super) fn fails(node: &Node, progress: Progress) -> bool {
     starts && failing::any_on(node)
 }
 
+/// The pod of a node in progress that has to become available before the node is further; `None`: that is not what it waits for.
+pub(super) fn awaited(node: &Node, progress: Progress) -> Option<&Pod> {
+    let newest = || node.pods.iter().max_by_key(|pod| pod.created);
+    let is_ending = ending(node).next().is_some();
+    match progress {
+        Progress::Starting
+        | Progress::UpdatingInPlace { .. }
+        | Progress::Reverting { .. }
+        | Progress::Young { .. }
+        | Progress::SurgeStarting
+        | Progress::SurgeYoung { .. } => newest(),
+        Progress::SurgeLeaving if !is_ending => surge::own(node).find(|pod| !pod.terminating),
+        _ => None,
+    }
+}
+
 /// What holds a node that is past its deadline; continues "node NAME: ".
-pub fn words(node: &Node, verdict: &Verdict) -> String {
+pub fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
     let ending: Vec<String> = ending(node).map(does_not_end).collect();
     let Verdict::InProgress(progress) = verdict else {
         return ending.join("; ");
@@ -167,26 +184,26 @@ pub fn words(node: &Node, verdict: &Verdict) -> String {
         ),
         Progress::SurgeTakingOver => format!("the pod beside {newest} is not deleted"),
         Progress::SurgeLeaving => format!(
-            "pod {} is not available, and so the one beside it stays",
-            own.map_or("", |own| own.name.as_str())
+            "{}, and so the one beside it stays",
+            not_ready::sentence(fleet, own.map_or("", |own| own.name.as_str()))
         ),
         Progress::Surplus => format!(
             "the native DaemonSet controller removes none of its {} pods",
             node.pods.len()
         ),
-        _ => format!("pod {newest} does not become available"),
+        _ => not_ready::sentence(fleet, newest),
     }
 }
 
 /// Nodes of which is said what holds them; of the rest the names.
-const EXPLAINED: usize = 3;
+pub(super) const EXPLAINED: usize = 3;
 
 impl Plan {
     /// The nodes that are past their deadline, and what holds them: one sentence without a beginning.
     pub fn overdue_words(&self, fleet: &Fleet) -> String {
         let explained = self.overdue.iter().take(EXPLAINED).map(|position| {
             let (node, verdict) = (&fleet.nodes[*position], &self.verdicts[*position]);
-            format!("{}: {}", node.name, words(node, verdict))
+            format!("{}: {}", node.name, words(fleet, node, verdict))
         });
         let rest = self.overdue.iter().skip(EXPLAINED);
         let mut rest = rest

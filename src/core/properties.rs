@@ -226,6 +226,7 @@ fn fleets() -> impl Random<Fleet> {
                 record,
                 pause: Some(pause),
                 not_created: None,
+                not_ready: Default::default(),
                 in_order,
                 nodes,
             }

@@ -29,6 +29,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         record: None,
         pause: None,
         not_created: None,
+        not_ready: Default::default(),
         in_order: true,
         nodes,
     }

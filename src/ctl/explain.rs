@@ -256,7 +256,10 @@ fn held_up(picture: &Picture, node: &Node, progress: Progress) -> String {
     let verdict = Verdict::InProgress(progress);
     match stall_of(node, &verdict, picture.now) {
         Some(Stall::NoProgress | Stall::PodsNotCreated) => {
-            format!("; held up for too long: {}", overdue::words(node, &verdict))
+            format!(
+                "; held up for too long: {}",
+                overdue::words(&picture.fleet, node, &verdict)
+            )
         }
         _ => String::new(),
     }

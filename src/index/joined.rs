@@ -118,6 +118,7 @@ pub(super) fn fleet(
             record: None,
             pause: None,
             not_created: None,
+            not_ready: BTreeMap::new(),
             in_order,
             nodes: all(key, set, nodes, &present, revisions, now),
         }),
@@ -143,6 +144,7 @@ pub(super) fn fleet(
     kept.record = record;
     kept.pause = set.told_pause();
     kept.not_created = set.not_created();
+    kept.not_ready = set.not_ready();
     kept.in_order = in_order;
     kept.revision = match &present.state {
         state

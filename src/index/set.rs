@@ -24,7 +24,6 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
-use crate::core::not_created;
 use crate::core::overdue::MISSING_GRACE;
 use crate::core::plan::Stall;
 use crate::core::revision::{
@@ -37,6 +36,7 @@ use crate::core::{
     Predownloading, Preparing, Reading, Record, Refusal, Refusals, ResourceVersion, Revision,
     RevisionState, RollingUpdateType, WayBack,
 };
+use crate::core::{not_created, not_ready};
 
 /// Conditions on a DaemonSet's status that are ours.
 pub(crate) const OWN_CONDITIONS: [&str; 7] = [
@@ -79,6 +79,8 @@ pub struct SetRecord {
     disruptions: Disruptions,
     /// Why the native controller could not make a pod.
     not_created: Told<Arc<str>>,
+    /// Why pods do not become available.
+    not_ready: Told<BTreeMap<PodName, Arc<str>>>,
     ended: Ended,
     template_generation: Option<String>,
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
@@ -278,6 +280,7 @@ impl SetRecord {
             podless: BTreeMap::new(),
             disruptions: Disruptions::default(),
             not_created: Told::Nothing,
+            not_ready: Told::Nothing,
             ended: Ended::default(),
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
@@ -640,6 +643,20 @@ impl SetRecord {
         self.not_created = Told::Record(why);
     }
 
+    /// Why pods do not become available, as far as known.
+    pub(super) fn not_ready(&self) -> BTreeMap<PodName, Arc<str>> {
+        let stands = || {
+            let told = self.conditions.iter().map(|told| told.message.as_str());
+            Some(told.flat_map(not_ready::read).collect())
+        };
+        self.not_ready.or(stands).unwrap_or_default()
+    }
+
+    /// From now on that is why, pod by pod.
+    pub fn set_not_ready(&mut self, why: BTreeMap<PodName, Arc<str>>) {
+        self.not_ready = Told::Record(Some(why));
+    }
+
     /// What is remembered of its pause, as it was told last.
     pub fn told_pause(&self) -> Option<PauseRecord> {
         self.pause.or(|| {
@@ -661,6 +678,7 @@ impl SetRecord {
         self.pause = Told::Nothing;
         self.refusals = Told::Nothing;
         self.not_created = Told::Nothing;
+        self.not_ready = Told::Nothing;
     }
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.

@@ -98,6 +98,7 @@ impl State {
             record: record_of(&self.sheet),
             pause: None,
             not_created: None,
+            not_ready: Default::default(),
             in_order: rules.trusted,
             nodes: (0..self.nodes.len())
                 .filter(|position| !self.nodes[*position].gone)

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use yurt_ds::sim::kubelet::Behaviour;
 
-use super::guard::{crashing, guarded, is_free, is_stopped};
+use super::guard::{crashing, guarded, is_free};
 use crate::support::checks::*;
 use crate::support::objects::*;
 use crate::support::player::Stage;
@@ -80,13 +80,13 @@ scenarios! {
         vec![lowered, raised, all, offline]
     }
 
-    fn s95_given_a_canary_and_an_undo_then_partition_does_not_keep_it_on_the_revision_that_was_gone_back_from(pace) {
+    fn s95_given_a_canary_and_an_undo_then_partition_does_not_keep_it_on_the_revision_that_was_gone_back_from(_pace) {
         let daemon = || guarded(1, 0).annotate("partition", "3");
         let crashed = Story::on(4)
             .with(daemon())
             .behave(NEW, crashing())
             .image(NEW)
-            .until(is_stopped())
+            .until(condition("Stalled", "True", "1 node failed after it got this revision"))
             .expect(deletions(1))
             .image(OLD)
             .until(converged().and(is_free()))

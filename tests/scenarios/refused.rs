@@ -2,7 +2,13 @@
 
 use std::sync::OnceLock;
 
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
+use serde_json::json;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
+use yurt_ds::sim::kubelet::Behaviour;
 
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -60,6 +66,27 @@ async fn turn_first_away(stage: Stage) -> anyhow::Result<()> {
                 false => Fault::Pass,
             }
         }))
+}
+
+/// The kubelet of node 1 says why its pod is not Ready, as kubelets do.
+async fn say_unhealthy(stage: Stage) -> anyhow::Result<()> {
+    let pod = stage.pod_on(1).await?;
+    let now = Time(stage.world.clock.now());
+    let event = json!({
+        "metadata": { "name": format!("{}.{}", pod.name_any(), now.0.as_second()) },
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": stage.name,
+            "name": pod.name_any(), "uid": pod.metadata.uid,
+        },
+        "type": "Warning", "reason": "Unhealthy",
+        "message": "Readiness probe failed: HTTP probe failed with statuscode: 500",
+        "source": { "component": "kubelet" }, "reportingComponent": "kubelet",
+        "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    });
+    let events: Api<Event> = stage.api();
+    let event = serde_json::from_value(event)?;
+    events.create(&PostParams::default(), &event).await?;
+    Ok(())
 }
 
 /// Requests are carried out again.
@@ -275,5 +302,27 @@ scenarios! {
             // The native controller waits longer after each refusal; a change makes it look again.
             .patch(serde_json::json!({ "metadata": { "labels": { "quota": "lifted" } } }))
             .until(converged().and(condition("RolloutComplete", "True", ": complete")).and(condition("Stalled", "False", "")))
+    }
+
+    fn rw14_given_a_pod_that_is_not_ready_although_nothing_fails_then_it_stalls_with_the_words_of_its_kubelet(_pace) {
+        let late = || condition("Stalled", "True", "does not become available");
+        let words = || late().and(condition("Stalled", "True", ": Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 500 (says its kubelet)"));
+        let story = Story::on(3)
+            .behave(NEW, Behaviour { never_ready: true, ..Behaviour::default() })
+            .image(NEW)
+            .until(deletions(1).and(made_anew([1])))
+            .wait(560)
+            .does("say why", say_unhealthy)
+            .until_within(words().and(one_event("Warning", "statuscode: 500 (says its kubelet)")), 120)
+            .controller(false)
+            .controller(true)
+            .throughout(words(), 300)
+            // Nobody repeats it: then it is not known any more whether it is so.
+            .until_within(late().and(condition("Stalled", "True", "(says its condition Ready)")), 600)
+            .expect(untouched(2..=3).and(deletions(1)))
+            .behave(NEW, Behaviour::default())
+            .delete_pod(1)
+            .until(converged());
+        Scenario::from(story).only_embedded("it takes ten minutes")
     }
 }

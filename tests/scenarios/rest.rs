@@ -249,8 +249,8 @@ scenarios! {
             .calls(1, 0)
     }
 
-    fn s67_deleting_pod_then_403(_pace) {
-        let going = || seen().step(Step::TerminateIn(1, secs(20)));
+    fn s67_deleting_pod_then_403(pace) {
+        let going = || seen().step(Step::TerminateIn(1, secs(pace.pick(20, 60))));
         vec![
             going()
                 .count_calls()

@@ -92,6 +92,7 @@ impl Stage {
         self.monitor.lock().await.picture().remember();
         let mut since = self.pod_writes().await?;
         let mut seen = 0;
+        let mut nodes_changed = false;
         for (number, step) in story.steps.iter().enumerate() {
             let told =
                 |error: String| format!("step {} of {}: {error}", number + 1, story.steps.len());
@@ -111,7 +112,14 @@ impl Stage {
                     }
                 }
                 step => {
+                    if nodes_changed && matches!(step, Step::Patch(_)) {
+                        self.until_settled().await.map_err(told)?;
+                    }
                     self.perform(step).await.map_err(told)?;
+                    nodes_changed = match step {
+                        Step::Patch(_) => false,
+                        step => step.changes_nodes() || nodes_changed && !step.waits(),
+                    };
                     if step.waits() {
                         self.agree().await.map_err(told)?;
                     }
@@ -126,6 +134,15 @@ impl Stage {
     /// its own: which node is the first depends on that.
     async fn until_seen(&self) -> Result<(), String> {
         self.perform(&Step::Wait(self.lag())).await
+    }
+
+    /// Waits until what became of nodes is surely known to the controller, before the DaemonSet changes: a real one hears of the two
+    /// by different watches, in any order.
+    async fn until_settled(&self) -> Result<(), String> {
+        match self.world.pace {
+            Pace::Virtual => Ok(()),
+            Pace::Real => self.until_seen().await,
+        }
     }
 
     /// How long what happened may take to be seen. Times in the API are in whole seconds.

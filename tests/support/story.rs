@@ -188,6 +188,18 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// Whether a Node is another one afterwards.
+    pub(crate) fn changes_nodes(&self) -> bool {
+        matches!(
+            self,
+            Self::Offline(..)
+                | Self::Online(_)
+                | Self::Flap(..)
+                | Self::RemoveNode(_)
+                | Self::PatchNode(..)
+        )
+    }
+
     /// Whether it ends when something has come true, or some time has passed.
     pub(crate) fn waits(&self) -> bool {
         match self {

@@ -1,5 +1,7 @@
 //! What the loop asks the API server for.
 
+use std::collections::BTreeMap;
+
 use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
@@ -8,6 +10,7 @@ use super::{Done, Engine, UNSEEN, patched};
 use crate::controller::metrics::Withheld;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::{For, Wanted};
+use crate::core::not_ready::Asked;
 use crate::core::{Action, Behind, Fleet, Plan, Progress, RefusedWrite, Targeting, Verdict};
 use crate::index::{Doubt, Overlay, SetKey, Write};
 
@@ -258,6 +261,33 @@ impl Engine {
         let state = self.state.sets.entry(key.clone()).or_default();
         state.wake = state.wake.into_iter().chain([wake]).min();
         if let Some(lookup) = lookup {
+            state.under_way += 1;
+            let key = key.clone();
+            self.spawn(key.clone(), async move { Done::Looked(key, lookup.await) });
+        }
+    }
+
+    /// Has read what is said of pods that do not become available for nearly too long.
+    pub(super) fn ask_why_not_ready(
+        &mut self,
+        key: &SetKey,
+        (fleet, plan): (&Fleet, &Plan),
+        now: Timestamp,
+    ) {
+        let Asked { pods, next } = plan.not_ready(fleet, now);
+        let lookups = &mut self.parts.lookups;
+        if pods.is_empty() {
+            if lookups.none_unready(key)
+                && let Some(set) = self.parts.feed.index.set_mut(key)
+            {
+                set.set_not_ready(BTreeMap::new());
+            }
+            return self.wake_at(key, next);
+        }
+        let (wake, lookup) = lookups.why_not_ready(key, pods, now);
+        self.wake_at(key, Some(wake));
+        self.wake_at(key, next);
+        if let (Some(lookup), Some(state)) = (lookup, self.state.sets.get_mut(key)) {
             state.under_way += 1;
             let key = key.clone();
             self.spawn(key.clone(), async move { Done::Looked(key, lookup.await) });

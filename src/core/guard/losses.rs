@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::record::Record;
-use crate::core::classify::{Class, later};
+use crate::core::classify::{Class, earlier, later};
 use crate::core::fleet::{Node, Pod, PodRevision};
 use crate::core::glance::Glance;
 
@@ -129,10 +129,4 @@ fn between<T>(items: &[T], from: Timestamp, to: Timestamp, at: impl Fn(&T) -> Ti
     let begin = items.partition_point(|item| at(item) < from);
     let end = items.partition_point(|item| at(item) <= to);
     end - begin
-}
-
-/// `instant - duration`, saturating.
-fn earlier(instant: Timestamp, duration: Duration) -> Timestamp {
-    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    instant.checked_sub(duration).unwrap_or(Timestamp::MIN)
 }

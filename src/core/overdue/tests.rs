@@ -52,14 +52,16 @@ fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_ho
     let after = plan(nodes(), 0, 1090);
     assert_eq!((after.phase, &*after.overdue), (STALLED, &[0][..]));
     assert_eq!(
-        words(&nodes()[0], &after.verdicts[0]),
+        words(&fleet(nodes()), &nodes()[0], &after.verdicts[0]),
         format!(
             "pod a is still terminating since {}, when its grace period of 30 s was over: finalizer example.io/lb holds it",
             at(1030)
         )
     );
     let hung = node("a", leaving(old(1), 1000, 30));
-    assert!(words(&hung, &after.verdicts[0]).contains("its kubelet has not ended it"));
+    assert!(
+        words(&fleet(nodes()), &hung, &after.verdicts[0]).contains("its kubelet has not ended it")
+    );
 }
 
 /// While others move it is no stall, and it is named all the same.
@@ -127,7 +129,10 @@ fn every_later_step_of_a_surge_has_a_deadline() {
         let hands_over = done.actions.iter().any(|action| action.begins());
         assert!(hands_over || done.phase == STALLED, "{:?}", done.phase);
         assert_eq!(done.overdue, [0]);
-        assert!(words(&node, &done.verdicts[0]).starts_with("pod old is still terminating"));
+        assert!(
+            words(&fleet(Vec::new()), &node, &done.verdicts[0])
+                .starts_with("pod old is still terminating")
+        );
     }
     // The new one, which is not wanted any more, does not end.
     let unwanted = Pod {
@@ -141,7 +146,10 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     assert_eq!(waits(1014).phase, Phase::Progressing);
     assert_eq!(waits(1014).next_wake, Some(at(1015)));
     assert_eq!(waits(1015).phase, Phase::Stalled(Stall::PodsNotCreated));
-    assert!(words(&podless, &waits(1015).verdicts[0]).contains("makes no pod of its own"));
+    assert!(
+        words(&fleet(Vec::new()), &podless, &waits(1015).verdicts[0])
+            .contains("makes no pod of its own")
+    );
     // It does not remove the surplus.
     let two = with(vec![
         named(current(2).made(900), "x"),

@@ -200,6 +200,7 @@ impl World {
             record: self.record.clone(),
             pause: self.pause,
             not_created: None,
+            not_ready: Default::default(),
             nodes: self
                 .nodes
                 .iter()
