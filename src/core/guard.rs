@@ -22,7 +22,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -144,7 +144,7 @@ impl Court<'_> {
     fn judge_losses(&mut self, classes: &mut [Class], glance: &Glance<'_>) {
         let nodes = &self.fleet.nodes;
         let losses = Losses::of(nodes, classes, glance, &self.record, self.window);
-        let mut touched = BTreeSet::new();
+        let (mut touched, mut judged) = (BTreeSet::new(), BTreeMap::new());
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
             if self.record.broken_before.contains(name) {
@@ -152,20 +152,15 @@ impl Court<'_> {
                 touched.extend(self.record.touched.take(name));
                 continue;
             }
-            let (since, judged_at) = (suspect.since, later(suspect.since, JUDGED_AFTER));
-            if losses.is_network_event(since, self.window) {
-                self.record.failed.remove(name);
-                self.leave_open(later(since, self.window));
-            } else if judged_at > self.now && !self.record.failed.contains(name) {
-                self.leave_open(judged_at);
-            } else {
-                self.charge(name, true);
-                continue;
-            }
-            if suspect.is_only_known_here && touched.len() < FAILED_NAMED {
+            let is_open = self.judge(&losses, name, suspect.since, &mut judged);
+            if is_open && suspect.is_only_known_here && touched.len() < FAILED_NAMED {
                 touched.insert(name.clone());
             }
         }
+        for (name, since) in losses.gone() {
+            self.judge(&losses, name, *since, &mut judged);
+        }
+        self.record.judged = judged;
         self.judge_barred(classes, &mut touched);
         // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
         let remembered = std::mem::take(&mut self.record.touched).into_iter();
@@ -178,6 +173,31 @@ impl Court<'_> {
         }));
         self.record.touched = touched;
         self.tell_lost(classes);
+    }
+
+    /// A node that was lost after the rollout touched it: charges it, or says that this is open; notes in `judged` what is to be
+    /// remembered until then.
+    fn judge(
+        &mut self,
+        losses: &Losses,
+        name: &NodeName,
+        since: Timestamp,
+        judged: &mut BTreeMap<NodeName, Timestamp>,
+    ) -> bool {
+        let judged_at = later(since, JUDGED_AFTER);
+        if losses.is_network_event(since, self.window) {
+            self.record.failed.remove(name);
+            self.leave_open(later(since, self.window));
+        } else if judged_at > self.now && !self.record.failed.contains(name) {
+            self.leave_open(judged_at);
+            if judged.len() < FAILED_NAMED {
+                judged.insert(name.clone(), since);
+            }
+        } else {
+            self.charge(name, true);
+            return false;
+        }
+        true
     }
 
     /// Nodes whose pod we deleted, and where then a taint or a label kept the next one away: for some agents that comes from

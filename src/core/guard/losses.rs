@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::record::Record;
 use crate::core::classify::{Class, earlier, later};
-use crate::core::fleet::{Node, Pod, PodRevision};
+use crate::core::fleet::{Node, NodeName, Pod, PodRevision, position_of};
 use crate::core::glance::Glance;
 
 /// The losses of a fleet.
@@ -14,6 +14,8 @@ use crate::core::glance::Glance;
 pub(super) struct Losses {
     /// Nodes that were lost within the window after the rollout touched them, by time.
     suspects: Vec<Suspect>,
+    /// The same of those that are gone since, in the order of names.
+    gone: Vec<(NodeName, Timestamp)>,
     /// When nodes that the rollout had not touched were lost, in order.
     control: Vec<Timestamp>,
     /// Nodes that were lost after the rollout touched them, however long after.
@@ -68,7 +70,13 @@ impl Losses {
                 });
             }
         }
-        if !losses.suspects.is_empty() {
+        let is_gone = |name: &NodeName| {
+            let position = position_of(nodes, name).ok();
+            position.is_none_or(|position| classes[position] == Class::NoNode)
+        };
+        let gone = record.judged.iter().filter(|(name, _)| is_gone(name));
+        losses.gone = gone.map(|(name, since)| (name.clone(), *since)).collect();
+        if !losses.suspects.is_empty() || !losses.gone.is_empty() {
             losses
                 .suspects
                 .sort_by_key(|suspect| (suspect.since, suspect.position));
@@ -101,6 +109,8 @@ impl Losses {
                 }
             }
         }
+        self.targeted += self.gone.len();
+        self.lost += self.gone.len();
         self.control.sort();
         self.updated.sort();
     }
@@ -110,13 +120,20 @@ impl Losses {
         self.suspects.iter().copied()
     }
 
+    /// Those of them whose Node was deleted before they were judged, with since when they were NotReady.
+    pub(super) fn gone(&self) -> &[(NodeName, Timestamp)] {
+        &self.gone
+    }
+
     /// Whether, around that time, nodes that the rollout had not touched were lost at no smaller rate than those that it had.
     ///
     /// Who was touched later than that had the old revision then, so what the rollout does meanwhile changes no judgement.
     pub(super) fn is_network_event(&self, at: Timestamp, window: Duration) -> bool {
         let (from, to) = (earlier(at, window), later(at, window));
         let control = between(&self.control, from, to, |since| *since);
-        let suspects = between(&self.suspects, from, to, |suspect| suspect.since);
+        let gone = self.gone.iter();
+        let gone = gone.filter(|(_, since)| from <= *since && *since <= to);
+        let suspects = between(&self.suspects, from, to, |suspect| suspect.since) + gone.count();
         let updated = self.lost + self.updated.partition_point(|revised| *revised <= at);
         let old = self.targeted - updated;
         // control / old >= suspects / updated, without division

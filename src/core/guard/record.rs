@@ -2,14 +2,16 @@
 //!
 //! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
 //! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
-//! was removed; that the revision was stopped. It is about one revision, and another one begins with an empty sheet.
+//! was removed, or is being judged; that the revision was stopped. It is about one revision, and another one begins with an empty sheet.
 //!
 //! ```text
 //! revision 5d4f8: back to: 8c1a2; failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+use k8s_openapi::jiff::Timestamp;
 
 use crate::core::fleet::{NodeName, Revision};
 use crate::core::verdict::Stopped;
@@ -24,6 +26,8 @@ const FAILED: &str = "failed: ";
 const BROKEN: &str = "broken before: ";
 const TWICE: &str = "replaced twice: ";
 const TOUCHED: &str = "lost while touched: ";
+const JUDGED: &str = "being judged: ";
+const SINCE: &str = " since ";
 
 /// What the guard remembers about a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +49,9 @@ pub struct Record {
     /// Nodes that were lost after the removal of their old pod and are not judged yet, where nothing else shows any more that
     /// there was such a removal.
     pub touched: BTreeSet<NodeName>,
+    /// Nodes that were lost after the rollout touched them and are not judged yet, and since when they are NotReady: they are
+    /// judged all the same when their Node is deleted meanwhile.
+    pub judged: BTreeMap<NodeName, Timestamp>,
 }
 
 impl Record {
@@ -65,6 +72,7 @@ impl Record {
             broken_before: BTreeSet::new(),
             replaced_twice: BTreeSet::new(),
             touched: BTreeSet::new(),
+            judged: BTreeMap::new(),
         }
     }
 
@@ -102,6 +110,8 @@ impl Record {
                 record.replaced_twice = read_names(names).0;
             } else if let Some(names) = part.strip_prefix(TOUCHED) {
                 record.touched = read_names(names).0;
+            } else if let Some(names) = part.strip_prefix(JUDGED) {
+                record.judged = read_dated(names);
             }
         }
         Some(record)
@@ -120,6 +130,15 @@ fn read_names(text: &str) -> (BTreeSet<NodeName>, usize) {
     let names = names.split(", ").filter(|name| !name.is_empty());
     let more = more.and_then(|more| more.parse().ok()).unwrap_or(0);
     (names.map(NodeName::from).collect(), more)
+}
+
+/// Names with instants; what has none is left out.
+fn read_dated(text: &str) -> BTreeMap<NodeName, Timestamp> {
+    let dated = |part: &str| {
+        let (name, since) = part.split_once(SINCE)?;
+        Some((NodeName::from(name), since.parse().ok()?))
+    };
+    text.split(", ").filter_map(dated).collect()
 }
 
 /// The message of the condition.
@@ -150,7 +169,14 @@ impl fmt::Display for Record {
             }
             separator = "; ";
         }
-        Ok(())
+        let judged = self.judged.iter();
+        let judged: Vec<String> = judged
+            .map(|(name, since)| format!("{name}{SINCE}{since}"))
+            .collect();
+        match judged.is_empty() {
+            true => Ok(()),
+            false => write!(f, "{separator}{JUDGED}{}", judged.join(", ")),
+        }
     }
 }
 
@@ -170,6 +196,7 @@ mod tests {
             broken_before: names(&["edge-7"]),
             replaced_twice: names(&["edge-9", "edge-8"]),
             touched: names(&["edge-5"]),
+            judged: [("edge-3".into(), Timestamp::from_second(90).unwrap())].into(),
             ..empty.clone()
         };
         let many = Record {
@@ -182,6 +209,10 @@ mod tests {
             more: 7,
             ..empty.clone()
         };
+        let judged = Record {
+            judged: some.judged.clone(),
+            ..empty.clone()
+        };
         let bare = Record {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("8c1a2".into()),
@@ -191,7 +222,7 @@ mod tests {
             before: bare.before.clone(),
             ..many.clone()
         };
-        for record in [&empty, &some, &many, &nameless, &bare, &back] {
+        for record in [&empty, &some, &many, &nameless, &judged, &bare, &back] {
             let message = record.to_string();
             let read = Record::read(record.stopped.is_some(), record.reason(), &message);
             assert_eq!(read.as_ref(), Some(record), "{message}");
@@ -201,7 +232,7 @@ mod tests {
         assert_eq!(
             many.to_string(),
             "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \
-             replaced twice: edge-8, edge-9; lost while touched: edge-5"
+             replaced twice: edge-8, edge-9; lost while touched: edge-5; being judged: edge-3 since 1970-01-01T00:01:30Z"
         );
     }
 

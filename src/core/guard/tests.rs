@@ -189,10 +189,53 @@ fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
     let early = decide(&strategy(), &fleet, at(1010));
     assert_eq!(early.guarded, Some(Guarded::Inconclusive { until }));
     assert_eq!(deletions(&early), 0);
-    assert_eq!((early.record, early.next_wake), (None, Some(until)));
+    let judged = early.record.map(|record| record.judged);
+    let expected = [("a".into(), at(1009))].into();
+    assert_eq!((judged, early.next_wake), (Some(expected), Some(until)));
     let late = decide(&strategy(), &fleet, until);
     // Judged, it holds no slot.
     assert_eq!((late.guarded, deletions(&late)), (None, 3));
+}
+
+#[test]
+fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
+    let fleet = beside_old(vec![lost("a", 9)]);
+    let early = decide(&strategy(), &fleet, at(1010));
+    let until = at(1009) + JUDGED_AFTER;
+    let deleted = Fleet {
+        record: early.record,
+        ..beside_old(Vec::new())
+    };
+    let waits = decide(&strategy(), &deleted, at(1011));
+    assert_eq!(waits.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((deletions(&waits), waits.next_wake), (0, Some(until)));
+    assert_eq!(waits.record, deleted.record);
+    let late = decide(&strategy(), &deleted, until);
+    assert_eq!(named(late.record.as_ref()), ["a"]);
+    assert_eq!((late.guarded, late.counts.failures), (None, 1));
+    let record = late.record.expect("it failed");
+    assert!(record.judged.is_empty());
+    // Others that were lost with it tell of the network also when it is gone.
+    let away = |node: Node| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1012)),
+        },
+        ..node
+    };
+    let nodes = deleted.nodes.iter().cloned().map(away);
+    let outage = Fleet {
+        nodes: nodes.collect(),
+        ..deleted.clone()
+    };
+    let plan = decide(&strategy(), &outage, until);
+    assert_eq!(plan.counts.failures, 0);
+    // Back and well before that, it is no loss.
+    let back = Fleet {
+        record: deleted.record.clone(),
+        ..beside_old(vec![node("a", current(2).made(1000))])
+    };
+    let plan = decide(&strategy(), &back, until);
+    assert_eq!((plan.counts.failures, plan.record), (0, None));
 }
 
 #[test]
@@ -616,6 +659,13 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     let restarted = |node: Option<Node>, record: &Record| Fleet {
         record: Some(record.clone()),
         ..beside_old(node.into_iter().collect())
+    };
+    let gone = at_1400(&strategy(), &restarted(None, &record));
+    assert_eq!(named(gone.record.as_ref()), ["a"], "it was being judged");
+    // While it may be the network nobody is.
+    let record = Record {
+        judged: Default::default(),
+        ..record
     };
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(gone.counts.failures, 0);
