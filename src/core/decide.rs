@@ -322,8 +322,17 @@ impl<'a> Draft<'a> {
         self.tell_left_behind();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
         self.tell_outdated(Verdict::Paused { until });
-        let phase = self.is_any_outdated().then_some(Phase::Paused { until });
+        let waits = self.is_any_outdated() || self.parts_later();
+        let phase = waits.then_some(Phase::Paused { until });
         self.finish(phase)
+    }
+
+    /// Whether a node that keeps its pod, or to which none belongs, has one beside it that would go if nobody paused.
+    fn parts_later(&self) -> bool {
+        let stays =
+            |class: &Class| matches!(class, Class::Kept(_) | Class::Repelled | Class::NotTargeted);
+        let mut classes = self.classes.iter().enumerate();
+        classes.any(|(position, class)| stays(class) && self.glance.is_paired(position))
     }
 
     /// The owners of the nodes decide.

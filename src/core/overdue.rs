@@ -110,7 +110,8 @@ pub(super) fn deadline(
             Stall::PodsNotCreated,
         )),
         Progress::SurgeTakingOver => {
-            no_progress(node.pods.iter().filter_map(|pod| pod.ready_since).max()?)
+            let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
+            no_progress(ready.or_else(made)?)
         }
         // Ours waits until the other one serves.
         Progress::SurgeLeaving => {
