@@ -248,6 +248,13 @@ pub struct Leaving {
     pub grace: Duration,
 }
 
+impl Leaving {
+    /// When it was asked to go, by the clock of the API server.
+    pub fn asked_at(&self) -> Timestamp {
+        super::classify::earlier(self.stamped, self.grace)
+    }
+}
+
 /// Which revision a pod runs (spec/openyurt-upgrade-model.md §4.2, step 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRevision {

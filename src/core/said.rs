@@ -131,6 +131,10 @@ impl About<'_> {
                     self.failed_aside()
                 ),
             ),
+            (0, 0) if self.plan.counts.targeted == 0 => (
+                "Complete",
+                "complete: the template matches no node".to_owned(),
+            ),
             (0, 0) => ("Complete", "complete".to_owned()),
             (offline, 0) => (
                 "CompleteExceptOffline",
@@ -261,6 +265,26 @@ mod tests {
             counts,
             ..decided
         }
+    }
+
+    #[test]
+    fn a_rollout_of_nobody_says_so() {
+        let fleet = fleet(Vec::new());
+        let phase = Phase::Complete {
+            offline: 0,
+            kept: 0,
+        };
+        let plan = plan(phase, Counts::default());
+        let about = About {
+            set: &"web/agent",
+            fleet: &fleet,
+            plan: &plan,
+            hook: None,
+        };
+        assert_eq!(
+            about.said(phase).sentence,
+            "complete: the template matches no node"
+        );
     }
 
     #[test]

@@ -64,7 +64,11 @@ pub(super) fn wave_table(rows: &[WaveRow], colour: bool) -> String {
             plain(row.wave.clone()),
             plain(row.nodes.to_string()),
             plain(row.done.to_string()),
-            plain(format!("{}/{}", row.in_flight, row.allowed)),
+            // With max-surge alone nobody may lack a pod, and what is under way needs no slot of that.
+            plain(match row.allowed {
+                0 => row.in_flight.to_string(),
+                allowed => format!("{}/{allowed}", row.in_flight),
+            }),
             (row.state.to_owned(), paint),
             plain(row.next.clone().unwrap_or_else(|| "-".into())),
         ]);

@@ -13,8 +13,9 @@ use crate::core::names::{
 };
 use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
-    Action, Behind, Fleet, Invalid, Mode, Node, Note, Pause, PauseStand, Phase, Plan, PodRevision,
-    Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy, Verdict, decide,
+    Action, Behind, Fleet, Invalid, Leaving, Mode, Node, Note, Pause, PauseStand, Phase, Plan,
+    PodRevision, Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy, Verdict,
+    decide,
 };
 use crate::index::{Index, SetKey, was_complete};
 /// A leader may have written that long after it renewed its Lease for the last time.
@@ -390,6 +391,10 @@ pub(super) fn verdict_since(
             Progress::UpdatingInPlace { since } | Progress::Reverting { since },
         ) => Some(since),
         Verdict::Revert(Revert::Done) => Some(newest?.revised()),
+        Verdict::InProgress(Progress::Terminating) => {
+            let leaving = node.pods.iter().filter_map(|pod| pod.leaving.as_deref());
+            leaving.map(Leaving::asked_at).max()
+        }
         Verdict::InProgress(
             Progress::Starting
             | Progress::Surplus

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api;
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
@@ -26,6 +26,9 @@ pub(super) struct NodeRecord {
     /// The condition's own `lastTransitionTime`: tells a change that was missed while a watch was away.
     stamped: Option<Timestamp>,
 }
+
+/// A clock that is further ahead says nothing of when a node turned Ready; less is made up for by being careful.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 impl NodeRecord {
     /// Reads a Node; `before` is what was known of it, `texts` holds label texts that nodes share, `wanted`
@@ -126,7 +129,9 @@ fn readiness(
         Some(_) if ready => Readiness::Ready { since: now },
         Some(_) => Readiness::NotReady { since: Some(now) },
         None if ready => Readiness::Ready {
-            since: stamped.map_or(Timestamp::UNIX_EPOCH, |at| at.min(now)),
+            since: stamped
+                .filter(|at| at.duration_since(now) <= SKEW)
+                .map_or(Timestamp::UNIX_EPOCH, |at| at.min(now)),
         },
         None => Readiness::NotReady {
             since: stamped.map(|at| at.min(now)),

@@ -244,6 +244,20 @@ fn what_was_true_before_the_first_look_is_never_dated_before_creation_nor_in_the
 }
 
 #[test]
+fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
+    let since = |stamped| {
+        let mut index = index();
+        index.apply_node(&node("n9", "True", stamped), at(400));
+        let fleet = fleet(&mut index);
+        fleet.nodes.last().expect("it is there").readiness
+    };
+    let ready = |since| Readiness::Ready { since };
+    assert_eq!(since(460), ready(at(400)));
+    assert_eq!(since(461), ready(Timestamp::UNIX_EPOCH));
+    assert_eq!(since(300), ready(at(300)));
+}
+
+#[test]
 fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
     let mut index = index();
     let mut other = set("v1", 1, 1);
