@@ -169,6 +169,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
 fn fleet(size: usize, updated: usize) -> Fleet {
     Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
+        behind_since: None,
         replaces: true,
         earlier: Vec::new(),
         undone: None,

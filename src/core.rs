@@ -25,7 +25,7 @@ mod decide;
 mod domains;
 pub mod eligibility;
 pub mod eviction;
-mod failing;
+pub(crate) mod failing;
 pub mod fleet;
 mod gates;
 mod glance;

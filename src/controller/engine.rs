@@ -35,8 +35,8 @@ use super::surge::{Made, Wanted};
 use crate::api::Condition;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Phase, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite,
-    Release, Revision, RevisionState, decide, release,
+    Action, Fleet, Note, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite, Release,
+    Revision, RevisionState, decide, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Stray, Write, was_complete};
 use crate::serve::Readiness;
@@ -492,7 +492,7 @@ impl Engine {
     }
 
     fn carry_out(&mut self, key: &SetKey, fleet: &Fleet, mut plan: Plan, now: Timestamp) {
-        let behind = matches!(plan.phase, Phase::Behind(_));
+        let behind = plan.phase.is_behind();
         if !behind {
             // While the target is not known, what was wished before stands.
             self.wish(key, std::mem::take(&mut plan.pulls));

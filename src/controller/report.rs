@@ -169,7 +169,7 @@ impl Report {
             ..Self::default()
         };
         let was_paused = before.is_some_and(|before| before.reason == "Paused");
-        let stopped = !was_paused && is_stopped(set.told().as_ref(), plan);
+        let stopped = !was_paused && is_stopped(set.record_that_stands().as_ref(), plan);
         let told = notice(before, plan, stopped, reason, &note);
         let notices = told.into_iter().chain(reversal(before, plan)).collect();
         Self { notices, ..report }

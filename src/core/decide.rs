@@ -20,15 +20,16 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
-use super::classify::Class;
+use super::classify::{Class, later};
 use super::fleet::{Behind, Fleet, Revision, RevisionState};
 use super::gates::Gates;
 use super::glance::Glance;
 use super::guard::Guard;
 use super::in_place::Recreate;
 use super::order::Turn;
+use super::overdue::BEHIND_PATIENCE;
 use super::pause::{PauseStand, is_paused};
-use super::plan::{Action, Phase, Plan, Pull};
+use super::plan::{Action, Phase, Plan, Pull, Stall};
 use super::revert::Reversal;
 use super::scope::{Kept, Scope};
 use super::strategy::{Invalid, Mode, Strategy};
@@ -291,7 +292,20 @@ impl<'a> Draft<'a> {
                 *verdict = Verdict::NativeControllerBehind;
             }
         }
-        self.finish(Some(Phase::Behind(behind)))
+        let overdue_at = (self.fleet.behind_since).map(|since| later(since, BEHIND_PATIENCE));
+        let is_overdue = overdue_at.is_some_and(|at| at <= self.now);
+        let plan = self.finish(Some(match is_overdue {
+            true => Phase::Stalled(Stall::NativeControllerBehind),
+            false => Phase::Behind(behind),
+        }));
+        Plan {
+            next_wake: overdue_at
+                .filter(|_| !is_overdue)
+                .into_iter()
+                .chain(plan.next_wake)
+                .min(),
+            ..plan
+        }
     }
 
     /// The setting that matches no node although somebody is outdated.

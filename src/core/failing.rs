@@ -21,7 +21,7 @@ const UNSTARTABLE: [&str; 11] = [
 ];
 
 /// A container that was started again this often is crashing, whatever its reason says.
-const CRASHING_RESTARTS: u32 = 2;
+pub(crate) const CRASHING_RESTARTS: u32 = 2;
 
 /// In which way a pod fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

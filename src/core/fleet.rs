@@ -69,6 +69,8 @@ text! {
 pub struct Fleet {
     /// What is known about the current revision.
     pub revision: RevisionState,
+    /// Since when it is not known, as far as somebody was there to see; `None` while it is.
+    pub behind_since: Option<Timestamp>,
     /// Whether an older revision than the current one is known: only then does a pod of the current one replace another.
     pub replaces: bool,
     /// The revisions that are kept and were made before the current one, with the numbers of their ControllerRevisions, the newest

@@ -25,6 +25,10 @@ pub const MARGIN: Duration = Duration::from_secs(60);
 /// The native controller makes a missing pod within a second or two; past this something refuses it.
 pub(crate) const MISSING_GRACE: Duration = Duration::from_secs(15);
 
+/// The native controller handles a change within a second; its replicas take over from each other, and are upgraded, within
+/// minutes.
+pub(crate) const BEHIND_PATIENCE: Duration = Duration::from_secs(300);
+
 /// A node that takes longer than this is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
 pub(super) const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 

@@ -93,6 +93,17 @@ impl Plan {
         self.verdicts.iter().any(of_hooks)
     }
 
+    /// Whether everybody who is on the way waits for a hook or a disruption budget.
+    pub(super) fn awaits_hooks_only(&self) -> bool {
+        let moves = |verdict: &Verdict| {
+            matches!(
+                verdict,
+                Verdict::InProgress(_) | Verdict::FailedByRevision { .. }
+            )
+        };
+        self.awaits_hooks() && !self.verdicts.iter().any(moves)
+    }
+
     /// Whether a pod waits for its hook for so long that somebody should look.
     pub fn is_hook_overdue(&self) -> bool {
         let is_overdue =
@@ -625,6 +636,16 @@ pub enum Phase {
     Invalid,
 }
 
+impl Phase {
+    /// Whether it is not known what is rolled out, for a moment or for too long.
+    pub fn is_behind(self) -> bool {
+        matches!(
+            self,
+            Self::Behind(_) | Self::Stalled(Stall::NativeControllerBehind)
+        )
+    }
+}
+
 /// Why a rollout stalls, the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
@@ -648,4 +669,6 @@ pub enum Stall {
     HookPending,
     /// Every node that is left waits for a disruption budget, for too long.
     BlockedByPdb,
+    /// The native controller has not handled the latest change for too long: nothing else is known.
+    NativeControllerBehind,
 }

@@ -216,6 +216,7 @@ fn fleets() -> impl Random<Fleet> {
             }
             Fleet {
                 revision,
+                behind_since: None,
                 replaces,
                 earlier: Vec::new(),
                 undone,
@@ -682,7 +683,7 @@ proptest! {
         let told = plan.counts.unavailable + plan.counts.kept;
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate
             && !is_paused(&strategy, now())
-            && !matches!(plan.phase, Phase::Behind(_));
+            && !plan.phase.is_behind();
         let is_told = strategy.waves.is_none() || rolls;
         prop_assert!(!is_told || told >= lacking, "{:?}, counted {lacking}", plan.counts);
         let left = |broken| plan.verdicts.contains(&Verdict::Budget { broken });
@@ -835,7 +836,7 @@ proptest! {
             }
         }
         let behind = plan.verdicts.contains(&Verdict::NativeControllerBehind);
-        let is_held = behind || plan.invalid.is_some() || matches!(plan.phase, Phase::Behind(_));
+        let is_held = behind || plan.invalid.is_some() || plan.phase.is_behind();
         if is_paused(&strategy, now()) || is_held {
             return Ok(());
         }

@@ -27,6 +27,9 @@ pub const BLOCKED: &str = "BlockedByPDB";
 /// Reason while it waits for the native controller.
 pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
+/// Before the nodes on which new pods do not start.
+pub(crate) const DO_NOT_START: &str = "the new pods do not start on ";
+
 /// Reason while nothing else is left than what the API server refuses.
 pub const WRITES_REFUSED: &str = "WritesRefused";
 
@@ -101,7 +104,11 @@ impl About<'_> {
         };
         Said {
             reason,
-            sentence: sentence + &overdue + &refused + &self.windows_aside(phase),
+            sentence: sentence
+                + &overdue
+                + &refused
+                + &self.budgets_aside(phase)
+                + &self.windows_aside(phase),
         }
     }
 
@@ -189,6 +196,25 @@ impl About<'_> {
         )
     }
 
+    /// Whose pods disruption budgets do not let go while the others wait for people as well, to follow a sentence; empty while
+    /// somebody moves: then the next answer may be another one.
+    fn budgets_aside(&self, phase: Phase) -> String {
+        let plan = self.plan;
+        let waits = match phase {
+            Phase::Progressing => !plan.blocked && plan.awaits_hooks_only(),
+            Phase::Stalled(stall) => stall != Stall::BlockedByPdb,
+            _ => false,
+        };
+        let names = match waits {
+            true => self.names_with(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. })),
+            false => String::new(),
+        };
+        match names.is_empty() {
+            true => names,
+            false => format!("; {}: {names}", plan.blocked_words(self.fleet)),
+        }
+    }
+
     /// Who else waits for a maintenance window, to follow a sentence about others; empty when nobody does.
     fn windows_aside(&self, phase: Phase) -> String {
         let plan = self.plan;
@@ -239,6 +265,19 @@ pub fn behind_words(behind: Behind) -> &'static str {
         Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
         Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
         Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
+    }
+}
+
+/// What ends that, when it lasts.
+pub fn behind_remedy(behind: Behind) -> &'static str {
+    match behind {
+        Behind::UnknownRevision => {
+            "see in the log of the yurt-ds controller why it cannot read that revision"
+        }
+        _ => {
+            "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \
+             controllerrevisions.apps or daemonsets.apps/status)"
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub(crate) fn at(second: i64) -> Timestamp {
 pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
+        behind_since: None,
         replaces: true,
         earlier: vec![("old".into(), 1)],
         undone: None,

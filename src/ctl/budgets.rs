@@ -15,7 +15,7 @@ use super::access::{Access, Trouble};
 use super::view::list;
 use crate::core::eviction::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
-use crate::core::{Evictions, Obstruction, Pod, Refusal};
+use crate::core::{Evictions, Obstruction, Pod, Reading, Refusal};
 use crate::index::SetRecord;
 
 /// Type of the condition that says whether a budget lets a pod go (Kubernetes).
@@ -71,7 +71,13 @@ impl Budgets {
         now: Timestamp,
     ) {
         let mut evictions = Evictions::default();
-        for (_, pod) in set.pods() {
+        let hook = match &set.reading {
+            Reading::Strategy { strategy, .. } => strategy.pre_delete.clone(),
+            Reading::Invalid(_) | Reading::NotOurs => None,
+        };
+        // Whose hook is awaited nobody asks to go.
+        let is_hooked = |pod: &Pod| hook.as_ref().is_some_and(|hook| hook.hooks(&pod.exit));
+        for (_, pod) in set.pods().filter(|(_, pod)| !is_hooked(pod)) {
             if let Some((refusal, since)) = self.refusal(namespace, pod) {
                 evictions.refuse_since(pod, refusal, lasts(since.unwrap_or(now)), now);
             }
@@ -114,13 +120,21 @@ impl Budgets {
 /// Since when a refusal counts of which a budget says that it holds `since`.
 ///
 /// A budget may have let nothing go for days before anybody asked. For how long the controller was refused it alone knows:
-/// until it says that this has lasted too long (`told`: since when it says so), it has not.
-pub(super) fn counts_since(told: Option<Timestamp>, since: Timestamp, now: Timestamp) -> Timestamp {
+/// until it says that this has lasted too long (`told`: since when it says so), it has not; nor for longer than the rollout
+/// goes on (`began`).
+pub(super) fn counts_since(
+    told: Option<Timestamp>,
+    began: Option<Timestamp>,
+    since: Timestamp,
+    now: Timestamp,
+) -> Timestamp {
     let patience = SignedDuration::try_from(BUDGET_PATIENCE).unwrap_or_default();
     let ago = |at: Timestamp, span: SignedDuration| at.saturating_sub(span).unwrap_or(at);
     match told {
         Some(told) => ago(told, patience),
-        None => since.max(ago(now, patience - A_MOMENT)),
+        None => since
+            .max(ago(now, patience - A_MOMENT))
+            .max(began.unwrap_or(Timestamp::MIN)),
     }
 }
 
@@ -248,9 +262,11 @@ mod tests {
         let at = |second| Timestamp::from_second(second).unwrap();
         let now = at(100_000);
         // For a day, but nobody asked.
-        assert_eq!(counts_since(None, at(13_600), now), at(100_000 - 599));
-        assert_eq!(counts_since(None, at(99_990), now), at(99_990));
-        let told = counts_since(Some(at(99_999)), at(99_990), now);
+        assert_eq!(counts_since(None, None, at(13_600), now), at(100_000 - 599));
+        assert_eq!(counts_since(None, None, at(99_990), now), at(99_990));
+        let began = Some(at(99_995));
+        assert_eq!(counts_since(None, began, at(99_990), now), at(99_995));
+        let told = counts_since(Some(at(99_999)), Some(at(99_995)), at(99_990), now);
         assert_eq!(told, at(99_399));
     }
 

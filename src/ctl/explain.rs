@@ -16,7 +16,7 @@ pub(super) use guarded::reversal_words;
 use guarded::{failed, guarded_words, revert_words, reverting};
 
 use super::age;
-use super::picture::{Picture, State, verdict_since};
+use super::picture::{Picture, verdict_since};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
@@ -542,15 +542,13 @@ fn paused(until: Option<Timestamp>) -> String {
 }
 
 fn behind_word(picture: &Picture) -> Option<String> {
-    let word = match picture.state() {
-        State::Behind(behind) => match behind {
-            Behind::NotObserved => "NotObserved",
-            Behind::NoRevision => "NoRevision",
-            Behind::Tie => "Tie",
-            Behind::Mismatch => "Mismatch",
-            Behind::UnknownRevision => "UnknownRevision",
-        },
-        _ => return None,
+    let word = match picture.fleet.revision {
+        RevisionState::Behind(Behind::NotObserved) => "NotObserved",
+        RevisionState::Behind(Behind::NoRevision) => "NoRevision",
+        RevisionState::Behind(Behind::Tie) => "Tie",
+        RevisionState::Behind(Behind::Mismatch) => "Mismatch",
+        RevisionState::Behind(Behind::UnknownRevision) => "UnknownRevision",
+        RevisionState::Current(_) => return None,
     };
     Some(word.into())
 }

@@ -71,9 +71,7 @@ impl Picture {
     /// Judges a managed DaemonSet of the view; `None` when it is not one.
     pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
-        let told = view.index.set(key);
-        let told = told.and_then(|set| blocked_since(&set.conditions));
-        view.weigh(key, told, now);
+        view.weigh(key, now);
         let mut picture = Self::of(&mut view.index, key, first_look, now)?;
         picture.unread = view.unread(key);
         Some(picture)
@@ -237,9 +235,7 @@ impl Picture {
 
     /// Since when the rollout is not complete, as far as the controller told.
     pub(super) fn incomplete_since(&self) -> Option<Timestamp> {
-        let condition = self.condition(ROLLOUT_COMPLETE)?;
-        let incomplete = condition.status == "False";
-        incomplete.then_some(condition.last_transition.as_ref()?.0)
+        incomplete_since(&self.conditions)
     }
 
     /// Nodes with an available pod that this plan would replace: the controller's next step, not yet taken.
@@ -367,8 +363,15 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
     counts
 }
 
+/// Since when these conditions say that the rollout is not complete.
+pub(super) fn incomplete_since(conditions: &[Condition]) -> Option<Timestamp> {
+    let says_so = |told: &&Condition| told.kind == ROLLOUT_COMPLETE && told.status == "False";
+    let told = conditions.iter().find(says_so)?;
+    Some(told.last_transition.as_ref()?.0)
+}
+
 /// Since when the controller says that disruption budgets let no pod go, and that this lasts too long.
-fn blocked_since(conditions: &[Condition]) -> Option<Timestamp> {
+pub(super) fn blocked_since(conditions: &[Condition]) -> Option<Timestamp> {
     let mut stalled = conditions.iter().filter(|told| told.kind == STALLED);
     let told = stalled.find(|told| told.status == "True" && told.reason == BLOCKED)?;
     Some(told.last_transition.as_ref()?.0)

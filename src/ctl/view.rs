@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::access::{Access, Trouble};
 use super::budgets::{self, Budgets};
+use super::picture::{blocked_since, incomplete_since};
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::core::names::PAUSED;
 use crate::core::{Behind, Disruption, Reading, RevisionState};
@@ -278,9 +279,11 @@ impl View {
     }
 
     /// Lets the index know which pods of a DaemonSet could not be evicted at `now`.
-    pub(super) fn weigh(&mut self, key: &SetKey, told: Option<Timestamp>, now: Timestamp) {
+    pub(super) fn weigh(&mut self, key: &SetKey, now: Timestamp) {
         if let Some(set) = self.index.set_mut(key) {
-            let lasts = |since| budgets::counts_since(told, since, now);
+            let told = blocked_since(&set.conditions);
+            let began = incomplete_since(&set.conditions);
+            let lasts = |since| budgets::counts_since(told, began, since, now);
             self.budgets.weigh(&key.namespace, set, lasts, now);
         }
     }

@@ -1,7 +1,8 @@
 //! Pods that ended for good (`Succeeded`, or `Failed`: evicted, or turned away by their kubelet), node by node.
 //!
 //! The native controller deletes each of them and makes the next one, so that no pod which is there tells that it goes on
-//! like this. Whoever comes after such a pod has its trouble until it is Ready.
+//! like this. Whoever comes after such a pod has its trouble until it is Ready. Who looks for the first time reads in the condition
+//! that the rollout is stalled by it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
 use crate::api;
+use crate::core::failing::CRASHING_RESTARTS;
+use crate::core::said::DO_NOT_START;
 use crate::core::words::line;
 use crate::core::{NodeName, PodUid, Trouble};
 
@@ -19,6 +22,33 @@ const TOGETHER: SignedDuration = SignedDuration::from_hours(1);
 
 /// Beyond so many nodes, those are forgotten on which nothing ended for so long.
 const KEPT: usize = 1024;
+
+/// What a condition says of pods that ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Recalled {
+    /// Their revision.
+    hash: Arc<str>,
+    reason: Arc<str>,
+    said: Arc<str>,
+}
+
+impl Recalled {
+    /// What the message of a condition says of `node`, if it is that the new pods do not start there.
+    pub(super) fn read(message: &str, node: &NodeName) -> Option<Self> {
+        let (hash, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
+        let (_, rest) = rest.split_once(DO_NOT_START)?;
+        let (nodes, rest) = rest.split_once(" (")?;
+        let mut names = nodes.split([',', ' ']);
+        names.find(|name| *name == node.as_str())?;
+        let (why, _) = rest.split_once(')')?;
+        let (reason, said) = why.split_once(": ").unwrap_or((why, ""));
+        Some(Self {
+            hash: hash.into(),
+            reason: reason.into(),
+            said: said.into(),
+        })
+    }
+}
 
 /// By node the pods of one revision that ended.
 #[derive(Debug, Default)]
@@ -43,9 +73,19 @@ impl Ended {
         node: &NodeName,
         (pod, record): (&api::Pod, &mut PodRecord),
         now: Timestamp,
+        recalled: impl FnOnce() -> Option<Recalled>,
     ) {
+        let is_known = self.0.contains_key(node);
         if record.pod.in_place.is_over {
             self.count(node, record, pod, now);
+        }
+        if !is_known
+            && !record.pod.in_place.is_over
+            && record.ready_since().is_none()
+            && record.pod.trouble.is_none()
+            && let Some(recalled) = recalled()
+        {
+            self.recall(node, record, recalled, now);
         }
         let series = self.0.get(node);
         let series = series.filter(|series| series.hash == record.hash);
@@ -59,6 +99,18 @@ impl Ended {
                 restarts: series.times,
             });
         }
+    }
+
+    fn recall(&mut self, node: &NodeName, record: &PodRecord, recalled: Recalled, now: Timestamp) {
+        let series = Series {
+            hash: Some(recalled.hash),
+            times: CRASHING_RESTARTS,
+            last: record.pod.uid.clone(),
+            at: now,
+            reason: recalled.reason,
+            said: recalled.said,
+        };
+        self.0.insert(node.clone(), series);
     }
 
     fn count(&mut self, node: &NodeName, record: &PodRecord, pod: &api::Pod, now: Timestamp) {

@@ -91,7 +91,7 @@ impl Guarded {
 }
 
 /// What stands on the DaemonSet.
-fn on_daemonset(conditions: &[Condition]) -> Option<Record> {
+pub(super) fn on_daemonset(conditions: &[Condition]) -> Option<Record> {
     let mut conditions = conditions.iter();
     let told = conditions.find(|condition| condition.kind == GUARD)?;
     Record::read(told.status == "True", &told.reason, &told.message)

@@ -108,6 +108,7 @@ pub(super) fn fleet(
         }
         None => Arc::new(Fleet {
             revision: present.state.clone(),
+            behind_since: None,
             replaces: false,
             earlier: Vec::new(),
             undone: None,
@@ -159,6 +160,7 @@ pub(super) fn fleet(
         }
         state => state.clone(),
     };
+    kept.behind_since = set.note_behind(&kept.revision, now);
     set.joined.looked = true;
     set.joined.fleet = Some(fleet.clone());
     set.joined.basis = Some(present);

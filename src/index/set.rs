@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::asked::Asked;
 use super::disruptions::Disruptions;
-use super::ended::Ended;
+use super::ended::{Ended, Recalled};
 use super::guarded::Guarded;
 use super::joined::{Basis, Joined};
 use super::key::SetKey;
@@ -24,7 +24,7 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
-use crate::core::overdue::MISSING_GRACE;
+use crate::core::overdue::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::plan::Stall;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
@@ -82,6 +82,8 @@ pub struct SetRecord {
     /// Why pods do not become available.
     not_ready: Told<BTreeMap<PodName, Arc<str>>>,
     ended: Ended,
+    /// Since when it is not known what is rolled out.
+    behind_since: Option<Timestamp>,
     template_generation: Option<String>,
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
@@ -235,6 +237,10 @@ enum Whose {
     Surge,
 }
 
+fn earlier_by(at: Timestamp, by: Duration) -> Timestamp {
+    at.checked_sub(by).unwrap_or(at)
+}
+
 pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -282,6 +288,7 @@ impl SetRecord {
             not_created: Told::Nothing,
             not_ready: Told::Nothing,
             ended: Ended::default(),
+            behind_since: None,
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -393,7 +400,13 @@ impl SetRecord {
         else {
             return Stir::Nothing;
         };
-        self.ended.note(&node, (pod, &mut record), now);
+        let (is_first_look, conditions) = (self.joined.is_first_look(), &self.conditions);
+        let recalled = || {
+            let mut told = conditions.iter();
+            let stalled = told.find(|told| told.kind == STALLED && told.status == "True")?;
+            Recalled::read(&stalled.message, &node).filter(|_| is_first_look)
+        };
+        self.ended.note(&node, (pod, &mut record), now, recalled);
         if before.as_ref() == Some(&record) {
             return Stir::Nothing;
         }
@@ -622,6 +635,11 @@ impl SetRecord {
     /// What the guard has to remember, as it was told last.
     pub fn told(&self) -> Option<Record> {
         self.guard.known(&self.conditions)
+    }
+
+    /// What the guard has to remember, as it stands on the DaemonSet.
+    pub fn record_that_stands(&self) -> Option<Record> {
+        super::guarded::on_daemonset(&self.conditions)
     }
 
     /// From now on that is what the guard remembers, whether it shows on the DaemonSet yet or not.
@@ -878,6 +896,16 @@ impl SetRecord {
         }
     }
 
+    /// Whether pods of a stopped revision are to be taken back, and nothing but its status keeps that from beginning.
+    pub fn would_revert(&self) -> bool {
+        let asks = match &self.reading {
+            Reading::Strategy { strategy, .. } => strategy.on_failure == OnFailure::RevertInPlace,
+            Reading::NotOurs | Reading::Invalid(_) => false,
+        };
+        let stopped = || self.told().is_some_and(|record| record.stopped.is_some());
+        asks && stopped() && !self.guard.stands(&self.conditions)
+    }
+
     /// The images of the current revision, where it matters who has them.
     fn wanted_images(&self, revisions: &[RevisionFacts]) -> Option<Arc<[TemplateImage]>> {
         let RevisionState::Current(target) = self.current_revision(revisions) else {
@@ -962,15 +990,36 @@ impl SetRecord {
         Some(*self.podless.entry(node.clone()).or_insert(since))
     }
 
-    /// Since when pods are missing at the least, as far as it stands on the DaemonSet: whoever looks for the first time does not know.
-    fn missing_since(&self) -> Option<Timestamp> {
+    /// Notes whether it is known what is rolled out; since when it is not.
+    pub(super) fn note_behind(
+        &mut self,
+        state: &RevisionState,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        self.behind_since = match (state, self.behind_since) {
+            (RevisionState::Current(_), _) => None,
+            (RevisionState::Behind(_), Some(since)) => Some(since),
+            (RevisionState::Behind(_), None) => {
+                let stalled = self.stalled_since(Stall::NativeControllerBehind);
+                let since = stalled.map(|since| earlier_by(since, BEHIND_PATIENCE));
+                Some(since.unwrap_or(now).min(now))
+            }
+        };
+        self.behind_since
+    }
+
+    /// Since when it is stalled for this reason, as it stands on the DaemonSet.
+    fn stalled_since(&self, stall: Stall) -> Option<Timestamp> {
         let says_so = |told: &&api::Condition| {
-            told.kind == STALLED
-                && told.status == "True"
-                && told.reason == Stall::PodsNotCreated.reason()
+            told.kind == STALLED && told.status == "True" && told.reason == stall.reason()
         };
         let told = self.conditions.iter().find(says_so)?;
-        let since = told.last_transition.as_ref()?.0;
-        Some(since.checked_sub(MISSING_GRACE).unwrap_or(since))
+        told.last_transition.as_ref().map(|at| at.0)
+    }
+
+    /// Since when pods are missing at the least, as far as it stands on the DaemonSet: whoever looks for the first time does not know.
+    fn missing_since(&self) -> Option<Timestamp> {
+        let since = self.stalled_since(Stall::PodsNotCreated)?;
+        Some(earlier_by(since, MISSING_GRACE))
     }
 }

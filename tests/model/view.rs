@@ -88,6 +88,7 @@ impl State {
         let revisions = set.numbers.iter().filter(|number| **number > 0);
         Fleet {
             revision,
+            behind_since: None,
             replaces: revisions.count() > 1,
             earlier: Vec::new(),
             undone: None,

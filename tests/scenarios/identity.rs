@@ -143,6 +143,22 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
+    fn s43_given_a_native_controller_that_handles_nothing_for_long_then_the_rollout_stalls_and_says_where_to_look(_pace) {
+        let stalled = || condition("Stalled", "True", "has not observed the latest change; see whether kube-controller-manager runs");
+        let story = Story::on(3)
+            .native(false)
+            .image(NEW)
+            .throughout(not_condition("Stalled"), 290)
+            .until_within(stalled().and(one_event("Warning", "see whether kube-controller-manager runs")), 30)
+            .controller(false)
+            .controller(true)
+            .throughout(stalled().and(no_deletions()), 3600)
+            .expect(one_event("Warning", "see whether kube-controller-manager runs"))
+            .native(true)
+            .until(converged().and(condition("Stalled", "False", "")));
+        Scenario::from(story).only_embedded("it takes five minutes")
+    }
+
     fn s46_given_an_adopted_orphan_pod_with_an_old_hash_and_by_chance_the_current_generation_then_it_is_outdated(_pace) {
         Story::on(3)
             .does("adopt the pods of a deleted DaemonSet", adopt)

@@ -13,7 +13,7 @@ use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::restraint::Restraint;
 use crate::controller::surge::{Made, Wanted};
 use crate::core::{NodeName, PodRef, PodUid, Refusals, RefusedWrite};
-use crate::index::{Doubt, Overlay, SetKey, Stir, Write};
+use crate::index::{Doubt, Overlay, SetKey, SetRecord, Stir, Write};
 
 /// What a write was about.
 #[derive(Clone, Copy)]
@@ -361,8 +361,18 @@ impl Engine {
             reason: WRITE_REFUSED,
             note: format!(
                 "the API server refuses to patch the status of the DaemonSet: {}; its conditions are older than the rollout \
-                 until that ends, and ctl status tells how it stands",
-                unwanted.sentence
+                 until that ends, and ctl status tells how it stands{}",
+                unwanted.sentence,
+                match self
+                    .parts
+                    .feed
+                    .index
+                    .set(key)
+                    .is_some_and(SetRecord::would_revert)
+                {
+                    true => "; RevertInPlace begins when the stop stands there",
+                    false => "",
+                }
             ),
             mark: None,
         };

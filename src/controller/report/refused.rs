@@ -4,7 +4,7 @@ use super::{Notice, condition};
 use crate::api::Condition;
 use crate::core::names::REFUSED;
 use crate::core::refusals::Group;
-use crate::core::{Phase, Plan, Refusals};
+use crate::core::{Plan, Refusals};
 
 /// Reason of the Event, and of the condition.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
@@ -12,7 +12,7 @@ pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";
 /// The condition in which it is remembered, while there is something to remember; `known` is how it stands, and counts while it
 /// is not known what is rolled out.
 pub(super) fn sheet(plan: &Plan, known: Option<&Condition>) -> Option<Condition> {
-    if matches!(plan.phase, Phase::Behind(_)) {
+    if plan.phase.is_behind() {
         return known.cloned();
     }
     let sheet = || condition(REFUSED, true, WRITE_REFUSED, &plan.refused.to_string());

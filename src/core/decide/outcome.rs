@@ -30,7 +30,7 @@ impl Draft<'_> {
         self.tell_refused(&mut refused);
         let counts = self.counts();
         let waves = match phase {
-            Some(Phase::Behind(_)) => Vec::new(),
+            Some(phase) if phase.is_behind() => Vec::new(),
             _ => self.waves(),
         };
         let refusing = &self.gates.refusing;

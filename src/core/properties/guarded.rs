@@ -56,7 +56,7 @@ proptest! {
         let was_stopped = sheet(fleet.record.as_ref()).is_some_and(|record| record.stopped.is_some());
         let judged = fleet.replaces && strategy.mode == Mode::AdvancedRollingUpdate;
         let known = matches!(fleet.revision, RevisionState::Current(_))
-            && !matches!(plan.phase, Phase::Behind(_));
+            && !plan.phase.is_behind();
         if was_stopped && judged && known {
             let stops = sheet(plan.record.as_ref()).is_some_and(|record| record.stopped.is_some());
             prop_assert_eq!(stops, resume.is_none());
@@ -158,7 +158,7 @@ proptest! {
         // Without another revision nobody is judged.
         if fleet.replaces
             && failed(plan.record.as_ref())
-            && !matches!(after.phase, Phase::Behind(_))
+            && !after.phase.is_behind()
         {
             prop_assert!(failed(after.record.as_ref()));
         }
@@ -190,7 +190,7 @@ proptest! {
         let early = judged(now());
         let rolls = strategy.mode == Mode::AdvancedRollingUpdate && fleet.replaces
             && strategy.resume != Some("new".into()) && !is_paused(&strategy, now());
-        if rolls && matches!(fleet.revision, RevisionState::Current(_)) && !matches!(early.phase, Phase::Behind(_)) {
+        if rolls && matches!(fleet.revision, RevisionState::Current(_)) && !early.phase.is_behind() {
             prop_assert_eq!(early.actions.iter().find(|action| action.begins()), None);
             prop_assert!(early.guarded.is_some());
             let late = judged(later(now(), Duration::from_secs(30)));

@@ -190,6 +190,7 @@ impl World {
         Fleet {
             in_order: true,
             revision,
+            behind_since: None,
             replaces: self.known.len() > 1,
             earlier: Vec::new(),
             undone: None,

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{About, BLOCKED, WRITES_REFUSED};
-use crate::core::fleet::{NodeName, Trouble};
+use super::{
+    About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
+};
+use crate::core::fleet::{Behind, NodeName, RevisionState, Trouble};
 use crate::core::guard::Record;
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
 use crate::core::not_created;
+use crate::core::overdue::BEHIND_PATIENCE;
 use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
@@ -26,6 +29,7 @@ impl Stall {
             Self::NoProgress => "NoProgress",
             Self::HookPending => "HookPending",
             Self::BlockedByPdb => BLOCKED,
+            Self::NativeControllerBehind => NATIVE_BEHIND,
         }
     }
 }
@@ -50,7 +54,7 @@ impl About<'_> {
                 self.waiting()
             ),
             Stall::PodsDoNotStart => format!(
-                "stopped: the new pods do not start on {}{}; {}",
+                "stopped: {DO_NOT_START}{}{}; {}",
                 self.waiting(),
                 self.troubles(),
                 self.way_on()
@@ -62,7 +66,8 @@ impl About<'_> {
             }
             Stall::PodsNotCreated => format!(
                 "stopped: waiting for the native DaemonSet controller to create pods on {}; look for a quota or an \
-                 admission webhook that refuses them (Events with reason FailedCreate)",
+                 admission webhook that refuses them (Events with reason FailedCreate; where there are none, see whether \
+                 kube-controller-manager runs)",
                 self.waiting()
             ),
             Stall::HookPending => format!("stopped{}", self.hooks_aside()),
@@ -71,6 +76,18 @@ impl About<'_> {
                 plan.blocked_words(fleet),
                 self.names_with(|verdict| matches!(verdict, Verdict::BlockedByPdb { .. }))
             ),
+            Stall::NativeControllerBehind => {
+                let behind = match fleet.revision {
+                    RevisionState::Behind(behind) => behind,
+                    RevisionState::Current(_) => Behind::UnknownRevision,
+                };
+                format!(
+                    "stopped: for more than {} {}; {}",
+                    humantime::format_duration(BEHIND_PATIENCE),
+                    behind_words(behind),
+                    behind_remedy(behind)
+                )
+            }
             Stall::WritesRefused => format!(
                 "stopped: {}; it is tried again, and goes on by itself when the API server allows it",
                 plan.refused.words()

@@ -10,9 +10,10 @@ use crate::core::names::{
     SELECTOR, WAVES,
 };
 use crate::core::remedy::{nevertheless, way_on};
+use crate::core::said::behind_remedy;
 use crate::core::{
-    Cause, Guarded, Mode, Node, Offline, Progress, Revert, Stall, Stopped, Targeting, Verdict,
-    WaveShut, is_withheld, queue as in_order, stall_of,
+    Behind, Cause, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert, RevisionState,
+    Stall, Stopped, Targeting, Verdict, WaveShut, is_withheld, queue as in_order, stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -82,9 +83,14 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         },
         Verdict::AwaitingOwner => upgrade(picture, node),
         Verdict::NativeControllerBehind => {
-            "It goes on by itself within seconds. If it does not, kube-controller-manager is down or cannot reach \
-             the API server."
-                .to_owned()
+            let remedy = match picture.fleet.revision {
+                RevisionState::Behind(behind) => behind_remedy(behind),
+                RevisionState::Current(_) => behind_remedy(Behind::NotObserved),
+            };
+            match picture.plan.phase {
+                Phase::Stalled(_) => format!("To end this, {remedy}."),
+                _ => format!("It goes on by itself within seconds. If it does not, {remedy}."),
+            }
         }
         Verdict::Invalid => match &picture.invalid {
             Some(invalid) => format!("{invalid}."),
@@ -132,7 +138,8 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
         ),
     };
     let way_on = way_on(&picture.fleet, &picture.key);
-    let pod = newest(node).map_or("", |pod| pod.name.as_str());
+    let newest = newest(node);
+    let pod = newest.map_or("", |pod| pod.name.as_str());
     match cause {
         Cause::NodeLost => format!("Nobody waits for it. Repair the node, or {way_on}"),
         Cause::Barred => format!(
@@ -142,12 +149,23 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
         ),
         Cause::Crashing => {
             format!(
-                "{slot} To free it, {way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous"
+                "{slot} To free it, {way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous{}",
+                newest.map_or_else(String::new, crashing)
             )
         }
         Cause::NotStarting => format!(
             "{slot} To free it, {way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
         ),
+    }
+}
+
+/// Which of several containers crashes, as an option of kubectl logs; empty where there is but one.
+fn crashing(pod: &Pod) -> String {
+    let containers = &pod.in_place.containers;
+    let worst = containers.iter().max_by_key(|container| container.restarts);
+    match worst.filter(|_| containers.len() > 1) {
+        Some(container) => format!(" -c {}", container.name),
+        None => String::new(),
     }
 }
 
@@ -407,6 +425,9 @@ fn queue(picture: &Picture, position: usize) -> String {
         State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
         _ if wave.is_some() => {
             format!("To go faster, raise maxUnavailable of that wave in the annotation {WAVES}")
+        }
+        _ if picture.plan.opens.is_some() => {
+            format!("To go faster, shorten the annotation {MIN_INTERVAL}")
         }
         _ => format!("To go faster, raise the annotation {annotation}"),
     };

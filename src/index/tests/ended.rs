@@ -78,3 +78,43 @@ fn a_pod_that_succeeds_is_no_less_in_trouble() {
     replace(&mut index, &done(2), 210);
     assert_eq!(trouble(&mut index), Some(("Completed".to_owned(), 2)));
 }
+
+/// Who looks for the first time sees but the next pod, and what stands on the DaemonSet.
+#[test]
+fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
+    #[track_caller]
+    fn case(message: &str, expected: &str) {
+        let mut index = Index::default();
+        for name in ["n1", "n2"] {
+            index.apply_node(&node(name, "True", 0), at(100));
+        }
+        let mut set = set("v1", 1, 1);
+        set.status.conditions = vec![api::Condition {
+            kind: "Stalled".to_owned(),
+            status: "True".to_owned(),
+            reason: "PodsDoNotStart".to_owned(),
+            message: message.to_owned(),
+            last_transition: None,
+            last_probe: None,
+        }];
+        index.apply_set(&set);
+        index.apply_revision(&revision("aaa", 1, "v1"));
+        feed(&mut index, &pod("n1", "aaa"), 200);
+        assert_eq!(said(&mut index), expected, "{message}");
+        feed(&mut index, &pod("n1", "aaa").ready(210).version("2"), 210);
+        assert_eq!(said(&mut index), "");
+    }
+    let about = |nodes: &str| {
+        format!(
+            "revision aaa: stopped: the new pods do not start on {nodes} (Evicted: low on memory); go back to"
+        )
+    };
+    case(&about("n1"), "Evicted: low on memory");
+    case(&about("n0, n1, n2 and 3 more"), "Evicted: low on memory");
+    case(&about("n11"), "");
+    case(&about("n1").replace("aaa", "bbb"), "");
+    case(
+        "revision aaa: stopped: the new pods do not start on n1; go back",
+        "",
+    );
+}
