@@ -170,7 +170,8 @@ impl Report {
         };
         let was_paused = before.is_some_and(|before| before.reason == "Paused");
         let stopped = !was_paused && is_stopped(set.record_that_stands().as_ref(), plan);
-        let told = notice(before, plan, stopped, reason, &note);
+        let stall = find(&set.conditions, STALLED).filter(|told| told.status == "True");
+        let told = notice((before, stall), plan, stopped, reason, &note);
         let notices = told.into_iter().chain(reversal(before, plan)).collect();
         Self { notices, ..report }
     }
@@ -256,9 +257,9 @@ fn subject(message: &str) -> Option<&str> {
     head.starts_with("revision ").then_some(head)
 }
 
-/// The Event for what is new since `before`.
+/// The Event for what is new since `before`, and since `stall` if it was stalled then.
 fn notice(
-    before: Option<&Condition>,
+    (before, stall): (Option<&Condition>, Option<&Condition>),
     plan: &Plan,
     stopped: bool,
     reason: &'static str,
@@ -294,7 +295,7 @@ fn notice(
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.
-        Phase::Stalled(_) if stopped || same_stall(before, plan, reason, same_revision) => {
+        Phase::Stalled(_) if stopped || same_stall(stall, plan, reason, same_revision) => {
             return None;
         }
         Phase::Stalled(_) => (true, "RolloutStalled"),

@@ -221,9 +221,9 @@ impl Said {
         self.compare_nodes(phase, sentence)
     }
 
-    /// A stall names a node that is held up, or has charged one.
+    /// A stall names a node that is held up, or has charged one. While the native controller is behind nobody knows which.
     fn compare_nodes(&self, phase: &str, sentence: &str) -> Result<(), String> {
-        if phase != "Stalled" {
+        if phase != "Stalled" || sentence.contains("see whether kube-controller-manager runs") {
             return Ok(());
         }
         let words: BTreeSet<&str> = sentence

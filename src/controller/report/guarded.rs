@@ -15,13 +15,13 @@ pub(super) fn is_stopped(told: Option<&Record>, plan: &Plan) -> bool {
 
 /// Whether the same stall was told of the same revision, and not that the guard stopped it.
 pub(super) fn same_stall(
-    before: Option<&Condition>,
+    stall: Option<&Condition>,
     plan: &Plan,
     reason: &str,
     same_revision: bool,
 ) -> bool {
     let is_stopped = matches!(plan.guarded, Some(Guarded::Stopped(_)));
-    !is_stopped && same_revision && before.is_some_and(|before| before.reason == reason)
+    !is_stopped && same_revision && stall.is_some_and(|stall| stall.reason == reason)
 }
 
 /// The condition in which the guard remembers.
