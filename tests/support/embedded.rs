@@ -315,8 +315,7 @@ impl Backend for Embedded {
         let own = self.cluster.requests().into_iter();
         for count in own.filter(|count| is_ours(&count.user_agent) && count.resource == "pods") {
             for _ in 0..count.number {
-                let succeeded = (200..300).contains(&count.code);
-                writes.count(&count.verb, &count.subresource, succeeded);
+                writes.count(&count.verb, &count.subresource, count.code.into());
             }
         }
         Ok(writes)

@@ -166,8 +166,14 @@ impl Stage {
                 "the controller deleted or patched {replaced} pods, {seen} were seen changing\n{picture}"
             ));
         }
+        // A busy machine may change a pod while the request for it is on its way: then the API server says so, and the pod is
+        // looked at again.
+        let in_vain = match self.world.pace {
+            Pace::Virtual => written.conflicts,
+            Pace::Real => written.conflicts.saturating_sub(seen),
+        };
         let superfluous = match story.writes {
-            Writes::Deletions => written.others + written.refused,
+            Writes::Deletions => written.others + written.refused + in_vain,
             Writes::Attempts => written.others,
             Writes::Evictions => written.others + written.deletions + written.patches,
             Writes::Conditions | Writes::Marks | Writes::Surges => 0,

@@ -418,7 +418,7 @@ impl Audit {
             self.writes.entry(namespace.into()).or_default().count(
                 verb,
                 object["subresource"].as_str().unwrap_or_default(),
-                code < 300,
+                code,
             );
         }
         Some(())

@@ -143,6 +143,8 @@ pub(crate) struct PodWrites {
     pub(crate) patches: usize,
     /// Deletions, evictions and such patches that were refused.
     pub(crate) refused: usize,
+    /// The same because the pod had changed since it was looked at (409): nothing happened to it.
+    pub(crate) conflicts: usize,
     /// Patches of their status and whatever else.
     pub(crate) others: usize,
 }
@@ -150,7 +152,8 @@ pub(crate) struct PodWrites {
 impl PodWrites {
     /// All of them.
     pub(crate) fn total(&self) -> usize {
-        self.deletions + self.evictions + self.patches + self.refused + self.others
+        let done = self.deletions + self.evictions + self.patches;
+        done + self.refused + self.conflicts + self.others
     }
 
     /// Those after `earlier`.
@@ -160,21 +163,27 @@ impl PodWrites {
             evictions: self.evictions - earlier.evictions,
             patches: self.patches - earlier.patches,
             refused: self.refused - earlier.refused,
+            conflicts: self.conflicts - earlier.conflicts,
             others: self.others - earlier.others,
         }
     }
 
-    /// Counts one more request; reading is not counted.
-    pub(crate) fn count(&mut self, verb: &str, subresource: &str, succeeded: bool) {
-        match verb {
-            verb if is_read(verb) => {}
-            "delete" if succeeded => self.deletions += 1,
-            "create" if subresource == "eviction" && succeeded => self.evictions += 1,
-            "create" if subresource == "eviction" => self.refused += 1,
-            "patch" if subresource.is_empty() && succeeded => self.patches += 1,
-            "delete" => self.refused += 1,
-            "patch" if subresource.is_empty() => self.refused += 1,
-            _ => self.others += 1,
+    /// Counts one more request and the status code of its answer; reading is not counted.
+    pub(crate) fn count(&mut self, verb: &str, subresource: &str, code: u64) {
+        let done = match (verb, subresource) {
+            ("delete", _) => &mut self.deletions,
+            ("create", "eviction") => &mut self.evictions,
+            ("patch", "") => &mut self.patches,
+            (verb, _) if is_read(verb) => return,
+            _ => {
+                self.others += 1;
+                return;
+            }
+        };
+        match code {
+            200..300 => *done += 1,
+            409 => self.conflicts += 1,
+            _ => self.refused += 1,
         }
     }
 }
