@@ -185,17 +185,18 @@ impl Court<'_> {
         judged: &mut BTreeMap<NodeName, Timestamp>,
     ) -> bool {
         let judged_at = later(since, JUDGED_AFTER);
-        if losses.is_network_event(since, self.window) {
+        let open_until = if losses.is_network_event(since, self.window) {
             self.record.failed.remove(name);
-            self.leave_open(later(since, self.window));
+            later(since, self.window)
         } else if judged_at > self.now && !self.record.failed.contains(name) {
-            self.leave_open(judged_at);
-            if judged.len() < FAILED_NAMED {
-                judged.insert(name.clone(), since);
-            }
+            judged_at
         } else {
             self.charge(name, true);
             return false;
+        };
+        self.leave_open(open_until);
+        if open_until > self.now && judged.len() < FAILED_NAMED {
+            judged.insert(name.clone(), since);
         }
         true
     }

@@ -271,10 +271,18 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
             (Some(held), 0),
             "{now}"
         );
-        assert_eq!((deletions(&plan), plan.record), (0, None));
+        assert_eq!(deletions(&plan), 0);
+        // Should their Nodes be deleted meanwhile.
+        let judged = plan
+            .record
+            .map(|record| record.judged.into_values().collect());
+        assert_eq!(judged, Some(vec![at(1009); 3]));
     }
     let over = decide(&strategy(), &outage, until);
-    assert_eq!((over.guarded, over.counts.failures), (None, 0));
+    assert_eq!(
+        (over.guarded, over.counts.failures, over.record.as_ref()),
+        (None, 0, None)
+    );
     assert_eq!(deletions(&over), 3);
     // What happened to the others long before or after is another story.
     let mut apart = nodes(500);

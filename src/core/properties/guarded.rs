@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use proptest::collection::btree_set;
+use proptest::collection::{btree_map, btree_set};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, carry_out, config, deleted, fleets, later, now, strategies};
+use super::{Random, carry_out, config, deleted, fleets, later, now, recent, strategies};
 use crate::core::Strategy;
 use crate::core::guard::failure_window;
 use crate::core::pause::is_paused;
@@ -23,7 +23,8 @@ pub(super) fn records() -> impl Random<Record> {
         Just(Stopped::ReplacedTwice)
     ];
     let hashes = prop_oneof![3 => Just("new"), 1 => Just("old")];
-    let lists = (names(), names(), names(), names());
+    let judged = btree_map("n0[0-9]|gone", recent(), 0..2);
+    let lists = (names(), names(), names(), names(), judged);
     (hashes, option::weighted(0.3, stopped), lists).prop_map(|(hash, stopped, lists)| {
         let names = |names: BTreeSet<String>| names.into_iter().map(NodeName::from).collect();
         Record {
@@ -33,6 +34,11 @@ pub(super) fn records() -> impl Random<Record> {
             failed: names(lists.0),
             replaced_twice: names(lists.2),
             touched: names(lists.3),
+            judged: lists
+                .4
+                .into_iter()
+                .map(|(name, since)| (name.as_str().into(), since))
+                .collect(),
             ..Record::of(hash.into())
         }
     })
@@ -200,6 +206,15 @@ proptest! {
             );
             prop_assert!(is_charged, "{:?}", late.verdicts[position]);
             prop_assert!(late.counts.failures > 0);
+            // Also where its Node is deleted in between.
+            let mut nodes = fleet.nodes.clone();
+            let gone = nodes.remove(position);
+            let deleted = Fleet { record: early.record, nodes, ..fleet.clone() };
+            let early = decide(&strategy, &deleted, later(now(), Duration::from_secs(29)));
+            prop_assert_eq!(early.actions.iter().find(|action| action.begins()), None);
+            let late = decide(&strategy, &deleted, later(now(), Duration::from_secs(30)));
+            let failed = late.record.is_some_and(|record| record.failed.contains(&gone.name));
+            prop_assert!(failed || deleted.nodes.is_empty(), "{} is forgotten", gone.name);
         }
     }
 

@@ -177,6 +177,45 @@ proptest! {
     }
 
     #[test]
+    fn nobody_begins_before_the_earlier_waves_have_been_well_for_the_time_of_their_soak(
+        strategy in strategies(), fleet in fleets(), waves in waves(),
+    ) {
+        let strategy = Strategy { waves: Some(waves.clone()), ..strategy };
+        let plan = decide(&strategy, &fleet, now());
+        let begun = begun(&fleet, &plan);
+        let goes = |node: &&Node| {
+            node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
+        };
+        let Some(last) = fleet.nodes.iter().filter(goes).map(|node| waves.of(node)).max() else {
+            return Ok(());
+        };
+        let takes_part = |node: &Node| {
+            let selector = strategy.selector.as_ref();
+            let held = node.hold.as_ref().is_some_and(|hold| hold.holds(now()));
+            !held && selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)))
+        };
+        for wave in 0..last {
+            let told = fleet.nodes.iter().zip(&plan.verdicts);
+            let done = told.filter(|(node, verdict)| {
+                waves.of(node) == wave && **verdict == Verdict::Done && takes_part(node)
+            });
+            // Who has been there for the longest time was no late returner.
+            let first = done.filter_map(|(node, _)| {
+                let Readiness::Ready { since } = node.readiness else {
+                    return None;
+                };
+                let pod = node.pods.iter().find(|pod| !pod.terminating)?;
+                let available = later(pod.ready_since?, strategy.min_ready);
+                Some((since, available.max(pod.revised()).max(since), &node.name))
+            });
+            if let Some((_, well, name)) = first.min() {
+                let soaked = later(well, waves.list[wave].soak);
+                prop_assert!(soaked <= now(), "wave {wave} soaks until {soaked}, as {name} tells");
+            }
+        }
+    }
+
+    #[test]
     fn a_wave_keeps_to_its_own_budget(
         strategy in strategies(), fleet in fleets(), waves in waves(),
     ) {
