@@ -347,8 +347,8 @@ async fn not_created(client: Client, key: SetKey, uid: String) -> Looked {
     }
 }
 
-/// How old what an Event says may be: a kubelet repeats what lasts every five minutes at least.
-const FRESH: SignedDuration = SignedDuration::from_mins(10);
+/// How old what an Event says may be, as long as Kubernetes keeps one by default: what was said last is the best that is known.
+const FRESH: SignedDuration = SignedDuration::from_hours(1);
 
 /// What was said last of each of these pods.
 async fn not_ready(
@@ -403,7 +403,10 @@ async fn said_of(
         };
         conditions.find(says_why)
     };
-    let told = condition("PodScheduled").or_else(|| condition("Ready"))?;
+    let Some(told) = condition("PodScheduled").or_else(|| condition("Ready")) else {
+        let words = "no kubelet has taken it up so far";
+        return (pod.status.start_time.is_none()).then(|| not_ready::said("", words, "its status"));
+    };
     let by = format!("its condition {}", told.kind);
     Some(not_ready::said(&told.reason, &told.message, &by))
 }

@@ -47,7 +47,7 @@ const FAILURE_WINDOW: Duration = Duration::from_secs(300);
 
 /// How long a loss waits for its judgement: Kubernetes notices the nodes that one outage takes away within some 20 s of
 /// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
-pub(super) const JUDGED_AFTER: Duration = Duration::from_secs(30);
+pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 
 /// How long after its new pod was made a node may fail on the revision's account.
 pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
 use super::eviction::BUDGET_PATIENCE;
-use super::fleet::{Fleet, Node, Pod};
+use super::fleet::{Fleet, Node, Pod, PodRevision};
 use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;
 use super::overdue::{self, MISSING_GRACE};
@@ -103,12 +103,12 @@ fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
 /// The phase, and when it would change by time alone.
 ///
 /// It is about nodes with their verdicts, whether the guard stopped the revision while there is something to save from it,
-/// and since when nothing moves because of disruption budgets. `moving` tells that this plan
-/// replaces something.
+/// and since when nothing moves because of disruption budgets. The two flags tell that this plan
+/// replaces something, and that a node is judged which was lost with the revision.
 pub(super) fn of_rollout(
     (fleet, verdicts, stopped, blocked): (&Fleet, &[Verdict], Option<Stopped>, Option<Timestamp>),
     counts: &Counts,
-    moving: bool,
+    [moving, is_judging]: [bool; 2],
     now: Timestamp,
 ) -> (Phase, Option<Timestamp>) {
     // Nobody is left to be saved from it; a person has to know all the same.
@@ -117,6 +117,9 @@ pub(super) fn of_rollout(
         return (Phase::Stalled(Stall::FailedByRevision), None);
     }
     let is_served = counts.unavailable == counts.withheld;
+    if counts.outdated == 0 && is_served && counts.surging == 0 && is_judging {
+        return (Phase::Progressing, None);
+    }
     if counts.outdated == 0 && is_served && counts.surging == 0 {
         return (
             Phase::Complete {
@@ -160,17 +163,59 @@ pub(super) fn of_rollout(
         .filter(|told| waiting(told.1) || has_two(told));
     let grace = overdue::missing_grace(fleet);
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
+    let mut taken = Taken::default();
     for (node, verdict) in holding {
         match stuck(node, verdict, grace, now) {
-            Ok(stall) => worst = worst.into_iter().chain([stall]).min(),
+            Ok(stall) => {
+                worst = worst.into_iter().chain([stall]).min();
+                taken.add(node, verdict);
+            }
             Err(at) => {
-                all_stuck = false;
+                all_stuck &= joins(node);
+                taken.joining |= joins(node);
                 deadline = deadline.into_iter().chain(at).min();
             }
         }
     }
     match worst {
-        Some(stall) if all_stuck => (Phase::Stalled(stall), None),
+        Some(stall) if all_stuck && taken.leaves_nothing(counts) => {
+            (Phase::Stalled(stall), deadline)
+        }
         _ => (Phase::Progressing, deadline),
     }
+}
+
+/// Slots that are taken by nodes which do not move.
+#[derive(Default)]
+struct Taken {
+    down: usize,
+    beside: usize,
+    /// Whether nodes that joined are under way.
+    joining: bool,
+}
+
+impl Taken {
+    fn add(&mut self, node: &Node, verdict: &Verdict) {
+        match node.pods.iter().any(|pod| pod.surge) {
+            true => self.beside += 1,
+            false => self.down += usize::from(verdict.is_in_flight()),
+        }
+    }
+
+    /// Whether nobody who is outdated could begin if the nodes that joined were done.
+    fn leaves_nothing(&self, counts: &Counts) -> bool {
+        let is_full = self.down >= counts.allowed && self.beside >= counts.surge_allowed;
+        !self.joining || counts.outdated > 0 && is_full
+    }
+}
+
+/// Whether a node is under way although nobody replaced anything there: it joined, or its pod was deleted by somebody.
+fn joins(node: &Node) -> bool {
+    let is_first = |pod: &Pod| {
+        pod.revision == PodRevision::Current
+            && pod.in_place.update.is_none()
+            && !pod.surge
+            && !pod.terminating
+    };
+    node.disrupted_at.is_none() && !node.emptied && node.pods.iter().all(is_first)
 }

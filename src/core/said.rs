@@ -10,7 +10,7 @@ use std::fmt::Display;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Behind, Fleet};
+use super::fleet::{Behind, Fleet, NodeName, by_name};
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
@@ -29,6 +29,9 @@ pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
 
 /// Before the nodes on which new pods do not start.
 pub(crate) const DO_NOT_START: &str = "the new pods do not start on ";
+
+/// Before the time since when it waits for the native controller.
+pub(crate) const BEHIND_SINCE: &str = " since ";
 
 /// Reason while nothing else is left than what the API server refuses.
 pub const WRITES_REFUSED: &str = "WritesRefused";
@@ -116,7 +119,15 @@ impl About<'_> {
         match phase {
             Phase::Complete { offline, kept } => self.complete(offline, kept),
             Phase::Progressing => self.progressing(),
-            Phase::Behind(behind) => (NATIVE_BEHIND, format!("waiting: {}", behind_words(behind))),
+            Phase::Behind(behind) => {
+                let since = self.fleet.behind_since.map_or_else(String::new, |since| {
+                    format!("{BEHIND_SINCE}{}", instant::words(since))
+                });
+                (
+                    NATIVE_BEHIND,
+                    format!("waiting{since}: {}", behind_words(behind)),
+                )
+            }
             Phase::Stalled(stall) => (stall.reason(), self.stalled(stall)),
             Phase::Paused { until } => ("Paused", paused_words(until)),
             // The sentence is that of the setting.
@@ -131,6 +142,13 @@ impl About<'_> {
     fn complete(&self, offline: usize, kept: usize) -> (&'static str, String) {
         let exceptions = self.plan.exceptions(self.fleet);
         match (offline, kept) {
+            _ if !self.gone_aside().is_empty() => (
+                "CompleteExceptFailed",
+                match exceptions.is_empty() {
+                    true => format!("complete{}", self.gone_aside()),
+                    false => format!("complete except {exceptions}{}", self.gone_aside()),
+                },
+            ),
             _ if self.plan.counts.lost > 0 => (
                 "CompleteExceptFailed",
                 format!(
@@ -239,6 +257,17 @@ impl About<'_> {
             .into_iter()
             .chain(Some(shut).filter(|shut| !shut.is_empty()));
         parts.map(|part| format!("; {part}")).collect()
+    }
+
+    /// Who failed by this revision and was deleted since, to follow a sentence; empty when nobody was.
+    fn gone_aside(&self) -> String {
+        let failed = self.plan.record.iter().flat_map(|record| &record.failed);
+        let gone = failed.filter(|name| by_name(&self.fleet.nodes, name).is_none());
+        let names = named(gone.map(NodeName::as_str), 0);
+        match names.is_empty() {
+            true => names,
+            false => format!("; failed by this revision, and deleted since: {names}"),
+        }
     }
 
     /// Who failed by this revision, to follow a sentence; empty when nobody did.

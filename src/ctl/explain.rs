@@ -59,6 +59,15 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
                 manner(picture, node)
             ),
         ),
+        Verdict::Budget { .. } if node.pods.iter().any(|pod| pod.exit.preparing.is_some()) => {
+            let (reason, _) = hook_pending(picture, node, false);
+            let because = format!(
+                "has its pod{} marked PreparingDelete and its hook is gone: it goes when a slot is free ({})",
+                pod_name(node),
+                slots::taken(picture, node)
+            );
+            (reason, because)
+        }
         Verdict::Budget { broken: false } if let Some(why) = other_domain(picture, node) => {
             (None, why)
         }

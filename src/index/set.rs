@@ -29,6 +29,7 @@ use crate::core::plan::Stall;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
 };
+use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
@@ -896,14 +897,10 @@ impl SetRecord {
         }
     }
 
-    /// Whether pods of a stopped revision are to be taken back, and nothing but its status keeps that from beginning.
-    pub fn would_revert(&self) -> bool {
-        let asks = match &self.reading {
-            Reading::Strategy { strategy, .. } => strategy.on_failure == OnFailure::RevertInPlace,
-            Reading::NotOurs | Reading::Invalid(_) => false,
-        };
-        let stopped = || self.told().is_some_and(|record| record.stopped.is_some());
-        asks && stopped() && !self.guard.stands(&self.conditions)
+    /// Whether the guard stopped the revision, and that does not stand on the DaemonSet.
+    pub fn is_stopped_unseen(&self) -> bool {
+        let stopped = self.told().is_some_and(|record| record.stopped.is_some());
+        stopped && !self.guard.stands(&self.conditions)
     }
 
     /// The images of the current revision, where it matters who has them.
@@ -1001,11 +998,21 @@ impl SetRecord {
             (RevisionState::Behind(_), Some(since)) => Some(since),
             (RevisionState::Behind(_), None) => {
                 let stalled = self.stalled_since(Stall::NativeControllerBehind);
-                let since = stalled.map(|since| earlier_by(since, BEHIND_PATIENCE));
+                let stalled = stalled.map(|since| earlier_by(since, BEHIND_PATIENCE));
+                let since = stalled.or_else(|| self.behind_since_told());
                 Some(since.unwrap_or(now).min(now))
             }
         };
         self.behind_since
+    }
+
+    /// Since when it waits for the native controller, as it stands on the DaemonSet.
+    fn behind_since_told(&self) -> Option<Timestamp> {
+        let says_so =
+            |told: &&api::Condition| told.kind == ROLLOUT_COMPLETE && told.reason == NATIVE_BEHIND;
+        let told = self.conditions.iter().find(says_so)?;
+        let (_, since) = told.message.split_once(BEHIND_SINCE)?;
+        since.split_once(": ")?.0.parse().ok()
     }
 
     /// Since when it is stalled for this reason, as it stands on the DaemonSet.

@@ -317,8 +317,8 @@ scenarios! {
             .controller(false)
             .controller(true)
             .throughout(words(), 300)
-            // Nobody repeats it: then it is not known any more whether it is so.
-            .until_within(late().and(condition("Stalled", "True", "(says its condition Ready)")), 600)
+            // Nobody repeats it: as long as Events are kept it is the best that is known.
+            .until_within(late().and(condition("Stalled", "True", "(says its condition Ready)")), 4000)
             .expect(untouched(2..=3).and(deletions(1)))
             .behave(NEW, Behaviour::default())
             .delete_pod(1)

@@ -342,7 +342,8 @@ impl Engine {
             }
         }
         if let Err(refusal) = result {
-            let meaning = meaning(refusal, &key.name);
+            // Its own name may be a part of any word.
+            let meaning = meaning(refusal, "");
             self.note_refusal(key, refusal, Some(&meaning));
             self.tell_unreported(key, &meaning);
         }
@@ -368,9 +369,12 @@ impl Engine {
                     .feed
                     .index
                     .set(key)
-                    .is_some_and(SetRecord::would_revert)
+                    .is_some_and(SetRecord::is_stopped_unseen)
                 {
-                    true => "; RevertInPlace begins when the stop stands there",
+                    true => {
+                        "; until then a restart of the controller forgets that the guard stopped this revision (paused: \"true\" \
+                         does not), and on-failure: RevertInPlace does not begin"
+                    }
                     false => "",
                 }
             ),

@@ -9,7 +9,7 @@ use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, judged_at, later};
 use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, Targeting, position_of};
-use crate::core::guard::failure_window;
+use crate::core::guard::{JUDGED_AFTER, failure_window};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
@@ -48,7 +48,7 @@ impl Draft<'_> {
                 _ => None,
             };
             let about = (self.fleet, self.verdicts.as_slice(), stopped, blocked);
-            phase::of_rollout(about, &counts, moving, self.now)
+            phase::of_rollout(about, &counts, [moving, self.is_judging()], self.now)
         };
         let (phase, wake) = match phase.map_or_else(judged, |phase| (phase, None)) {
             (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {
@@ -100,6 +100,13 @@ impl Draft<'_> {
             refused: self.fleet.refusals.only(&refused),
             next_wake,
         }
+    }
+
+    /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
+    fn is_judging(&self) -> bool {
+        let record = self.guard.record.iter();
+        let mut judged = record.flat_map(|record| record.judged.values());
+        judged.any(|since| later(*since, JUDGED_AFTER) > self.now)
     }
 
     /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to

@@ -239,6 +239,35 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
 }
 
 #[test]
+fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone() {
+    let strategy = Strategy {
+        partition: Share::Number(99),
+        ..strategy()
+    };
+    let fleet = beside_old(vec![lost("a", 9)]);
+    let early = decide(&strategy, &fleet, at(1010));
+    assert_eq!(
+        (early.counts.outdated, early.phase),
+        (0, Phase::Progressing)
+    );
+    let deleted = Fleet {
+        record: early.record,
+        ..beside_old(Vec::new())
+    };
+    let late = decide(&strategy, &deleted, at(1009) + JUDGED_AFTER);
+    let about = crate::core::said::About {
+        set: &"web/agent",
+        fleet: &deleted,
+        plan: &late,
+        hook: None,
+    };
+    let said = about.said(late.phase);
+    assert_eq!(said.reason, "CompleteExceptFailed");
+    let names = "; failed by this revision, and deleted since: a";
+    assert!(said.sentence.ends_with(names), "{}", said.sentence);
+}
+
+#[test]
 fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
     let away = |name: &str, second| Node {
         readiness: Readiness::NotReady {

@@ -158,3 +158,29 @@ fn every_later_step_of_a_surge_has_a_deadline() {
     assert_eq!(plan(vec![two.clone()], 1, 1509).next_wake, Some(at(1510)));
     assert_eq!(plan(vec![two], 1, 1510).phase, STALLED);
 }
+
+/// A node that joins is updated already, and frees nothing.
+#[test]
+fn nodes_that_join_do_not_end_a_stall() {
+    let stuck = || node("a", current(2).made(1000).broken());
+    let joined = || node("b", current(2).made(1990).broken());
+    let waits = || node("c", old(1));
+    let phase = |nodes| plan(nodes, 0, 2000).phase;
+    assert_eq!(phase(vec![stuck(), waits()]), STALLED);
+    assert_eq!(phase(vec![stuck(), joined(), waits()]), STALLED);
+    let wakes = plan(vec![stuck(), joined(), waits()], 0, 2000).next_wake;
+    assert_eq!(wakes, Some(at(1990 + 600)));
+    let podless = Node {
+        pods: Vec::new(),
+        podless_since: Some(at(1999)),
+        ..joined()
+    };
+    assert_eq!(phase(vec![stuck(), podless.clone(), waits()]), STALLED);
+    // One that was replaced moves, and so does a rollout that has nobody left but such.
+    let replaced = Node {
+        disrupted_at: Some(at(1999)),
+        ..podless
+    };
+    assert_eq!(phase(vec![stuck(), replaced, waits()]), Phase::Progressing);
+    assert_eq!(phase(vec![stuck(), joined()]), Phase::Progressing);
+}

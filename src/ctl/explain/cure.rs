@@ -312,6 +312,9 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
                 Some(_) => format!("Look at its readiness: {look}"),
             }
         }
+        Progress::Young { .. } if stall_of(node, verdict, picture.now).is_some() => format!(
+            "Its readiness comes and goes, or came late. See why: kubectl -n {namespace} describe pod {pod}"
+        ),
         Progress::Young { .. } => "Nothing to do: its slot is free then.".to_owned(),
         Progress::SurgeStarting if node.pods.iter().any(|pod| pod.surge) => {
             let look = format!("kubectl -n {namespace} describe pod {pod}");
@@ -396,7 +399,15 @@ fn queue(picture: &Picture, position: usize) -> String {
     let waits = |other: &usize| matches!(picture.plan.verdicts[*other], Verdict::Budget { .. });
     let queue = in_order(&picture.strategy, &picture.fleet, picture.now);
     let ahead = queue.into_iter().take_while(|other| *other != position);
-    let before = ahead.filter(waits).count();
+    // Who was asked and drained goes before everybody else.
+    let drained = |position: usize| {
+        let pods = &picture.fleet.nodes[position].pods;
+        pods.iter().any(|pod| pod.exit.preparing.is_some())
+    };
+    let before = match drained(position) {
+        true => 0,
+        false => ahead.filter(waits).count(),
+    };
     let waiting = picture.plan.counts.by_word[own.index()];
     let (limit, annotation) = slots::limit(picture);
     let wave = slots::full_wave(picture, &picture.fleet.nodes[position]);
