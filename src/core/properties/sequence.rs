@@ -180,7 +180,32 @@ proptest! {
     fn nobody_begins_before_the_earlier_waves_have_been_well_for_the_time_of_their_soak(
         strategy in strategies(), fleet in fleets(), waves in waves(),
     ) {
-        let strategy = Strategy { waves: Some(waves.clone()), ..strategy };
+        let mut waves = Waves::clone(&waves);
+        waves.list.iter_mut().for_each(|wave| wave.approve = false);
+        let strategy = Strategy {
+            waves: Some(waves.clone().into()),
+            mode: Mode::AdvancedRollingUpdate,
+            pause: None,
+            window: None,
+            selector: None,
+            ..strategy
+        };
+        let mut fleet = Fleet { record: None, ..fleet };
+        // Nothing but the time is missing.
+        for node in fleet.nodes.iter_mut().filter(|node| waves.of(node) == 0) {
+            node.pods.truncate(1);
+            for pod in &mut node.pods {
+                *pod = Pod {
+                    revision: PodRevision::Current,
+                    terminating: false,
+                    leaving: None,
+                    ready_since: Some(pod.ready_since.unwrap_or(pod.created)),
+                    trouble: None,
+                    surge: false,
+                    ..pod.clone()
+                };
+            }
+        }
         let plan = decide(&strategy, &fleet, now());
         let begun = begun(&fleet, &plan);
         let goes = |node: &&Node| {
