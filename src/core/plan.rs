@@ -603,9 +603,9 @@ impl Counts {
 /// What is said of nodes with a taint that would keep the next pod away.
 const REPELLED: &str = "untolerated taint";
 
-/// Whether images were not pulled because the Job for that was not made.
+/// Whether images were not pulled because the Job for that, or its pod, was not made.
 pub fn is_about_jobs(why: &str) -> bool {
-    why.contains("jobs.batch")
+    why.contains("jobs.batch") || why.contains(" is forbidden: ")
 }
 
 /// The state of a rollout.

@@ -97,7 +97,7 @@ impl About<'_> {
         let (reason, sentence) = self.state(phase);
         let plan = self.plan;
         let overdue = match phase {
-            Phase::Progressing => plan.overdue_aside(self.fleet),
+            Phase::Progressing | Phase::AwaitingOwners => plan.overdue_aside(self.fleet),
             _ => String::new(),
         };
         let refused = match phase {

@@ -197,6 +197,7 @@ impl<'a> Front<'a> {
             taken: tally.in_flight + tally.broken,
             allowed: allowed(waves, position, default, tally.base),
             state: match (tally.shut, tally.outdated + tally.under_way) {
+                (Some(_), 0) if tally.base > 0 && tally.done == tally.base => WaveState::Complete,
                 (Some(why), _) => WaveState::NotOpen(why),
                 (None, 0) => WaveState::Complete,
                 (None, _) => WaveState::Open,

@@ -221,7 +221,8 @@ impl Picture {
     pub(super) fn state_since(&self) -> Option<Timestamp> {
         let kind = match self.state() {
             State::Complete(_) => ROLLOUT_COMPLETE,
-            State::Progressing | State::Behind(_) => PROGRESSING,
+            State::Progressing => PROGRESSING,
+            State::Behind(_) => return self.behind_since(),
             State::Stalled(_) => STALLED,
             State::Paused(_) => PAUSED_CONDITION,
             State::Invalid => INVALID_SETTINGS,
@@ -231,6 +232,13 @@ impl Picture {
         let condition = self.condition(kind)?;
         let holds = condition.status == "True";
         holds.then_some(condition.last_transition.as_ref()?.0)
+    }
+
+    /// Since when it waits for the native controller, as far as the controller told.
+    fn behind_since(&self) -> Option<Timestamp> {
+        self.fleet
+            .behind_since
+            .filter(|since| *since < self.first_look)
     }
 
     /// Since when the rollout is not complete, as far as the controller told.
@@ -296,6 +304,13 @@ impl Picture {
             let available = |since: Timestamp| since.checked_add(young).ok() <= Some(self.now);
             !pod.terminating && pod.ready_since.is_some_and(available)
         })
+    }
+
+    /// The revision that the conditions are about, as far as a controller told.
+    pub(super) fn told_revision(&self) -> Option<&str> {
+        let told = self.condition(ROLLOUT_COMPLETE)?;
+        let (revision, _) = told.message.strip_prefix("revision ")?.split_once(':')?;
+        Some(revision)
     }
 
     /// Whether any controller ever reported on this DaemonSet.

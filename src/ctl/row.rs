@@ -448,7 +448,20 @@ fn notes(picture: &Picture) -> Vec<String> {
     notes.extend(quietly_paused(picture));
     notes.extend(newcomers(picture));
     notes.extend(unheard(picture));
+    notes.extend(outpaced(picture));
     notes
+}
+
+/// That its conditions are about another revision than the present one.
+fn outpaced(picture: &Picture) -> Option<String> {
+    let told = picture.told_revision()?;
+    let present = picture.revision()?;
+    (told != present.as_str()).then(|| {
+        format!(
+            "its conditions still tell of revision {told}; if that lasts, its Events (WriteRefused) and the log of the controller \
+             say why they cannot be written"
+        )
+    })
 }
 
 /// What is not known, or stands still, for want of a controller or of a right.

@@ -167,9 +167,9 @@ impl Stage {
             ));
         }
         // A busy machine may change a pod while the request for it is on its way: then the API server says so, and the pod is
-        // looked at again.
+        // looked at again. And a story that kills the controller takes the requests of those beside it along, which are made again.
         let in_vain = match self.world.pace {
-            Pace::Virtual => written.conflicts,
+            Pace::Virtual => written.conflicts + written.unanswered,
             Pace::Real => written.conflicts.saturating_sub(seen),
         };
         let superfluous = match story.writes {

@@ -145,6 +145,8 @@ pub(crate) struct PodWrites {
     pub(crate) refused: usize,
     /// The same because the pod had changed since it was looked at (409): nothing happened to it.
     pub(crate) conflicts: usize,
+    /// The same because the API server, or the one who asked, did not live to see the answer (5xx).
+    pub(crate) unanswered: usize,
     /// Patches of their status and whatever else.
     pub(crate) others: usize,
 }
@@ -153,7 +155,7 @@ impl PodWrites {
     /// All of them.
     pub(crate) fn total(&self) -> usize {
         let done = self.deletions + self.evictions + self.patches;
-        done + self.refused + self.conflicts + self.others
+        done + self.refused + self.conflicts + self.unanswered + self.others
     }
 
     /// Those after `earlier`.
@@ -164,6 +166,7 @@ impl PodWrites {
             patches: self.patches - earlier.patches,
             refused: self.refused - earlier.refused,
             conflicts: self.conflicts - earlier.conflicts,
+            unanswered: self.unanswered - earlier.unanswered,
             others: self.others - earlier.others,
         }
     }
@@ -183,6 +186,7 @@ impl PodWrites {
         match code {
             200..300 => *done += 1,
             409 => self.conflicts += 1,
+            500.. => self.unanswered += 1,
             _ => self.refused += 1,
         }
     }

@@ -62,7 +62,8 @@ impl About<'_> {
             Stall::ImagesNotPulled => format!("stopped: {}", plan.pulls_words(fleet)),
             Stall::WindowNeverOpens => format!("stopped: {}", plan.shut_words(fleet)),
             Stall::PodsNotCreated if let Some(why) = &fleet.not_created => {
-                not_created::sentence(&self.waiting(), why)
+                let refused = not_created::sentence(&self.waiting(), why);
+                format!("{refused}; mend what refuses them, or {}", self.way_on())
             }
             Stall::PodsNotCreated => format!(
                 "stopped: waiting for the native DaemonSet controller to create pods on {}; look for a quota or an \

@@ -82,6 +82,20 @@ fn a_wave_waits_for_the_one_before_and_for_its_soak() {
 }
 
 #[test]
+fn a_wave_that_has_nothing_left_is_complete_also_behind_one_that_is_not() {
+    let strategy = strategy(vec![wave("canary"), wave("field")]);
+    let nodes = [
+        pooled("n1", "canary", old(1)),
+        pooled("n2", "field", current(2).made(0)),
+        pooled("n3", "rest", old(1)),
+    ];
+    let plan = decide(&strategy, &fleet(nodes.to_vec()), at(1_000));
+    let states: Vec<WaveState> = plan.waves.iter().map(|stand| stand.state).collect();
+    let shut = WaveState::NotOpen(WaveShut::Unfinished { wave: 0 });
+    assert_eq!(states, [WaveState::Open, WaveState::Complete, shut]);
+}
+
+#[test]
 fn who_is_offline_keeps_no_wave_from_being_complete() {
     let strategy = strategy(vec![wave("canary")]);
     let nodes = [
