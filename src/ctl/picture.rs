@@ -1,5 +1,6 @@
 //! One DaemonSet as it is judged now: the answer of `decide`, and what the controller said about it last.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -13,9 +14,9 @@ use crate::core::names::{
 };
 use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
-    Action, Behind, Fleet, Invalid, Leaving, Mode, Node, Note, Pause, PauseStand, Phase, Plan,
-    PodRevision, Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy, Verdict,
-    decide,
+    Action, Behind, Fleet, Invalid, Leaving, Mode, Node, NodeName, Note, Pause, PauseStand, Phase,
+    Plan, PodRevision, Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy,
+    Verdict, decide,
 };
 use crate::index::{Index, SetKey, was_complete};
 /// A leader may have written that long after it renewed its Lease for the last time.
@@ -288,8 +289,17 @@ impl Picture {
 
     /// Nodes that have a second pod now.
     pub(super) fn surging(&self) -> usize {
-        let made = |action: &&Action| matches!(action, Action::Surge { .. });
-        let begun = self.plan.actions.iter().filter(made).count();
+        let made = self.plan.actions.iter().filter_map(|action| match action {
+            Action::Surge { node, .. } => Some(node),
+            _ => None,
+        });
+        let made: BTreeSet<&NodeName> = made.collect();
+        // Who was refused one, and is asked for again, is not counted in the first place.
+        let begins = Verdict::InProgress(Progress::SurgeStarting);
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let begun = nodes
+            .filter(|(node, verdict)| **verdict == begins && made.contains(&node.name))
+            .count();
         self.plan.counts.surging.saturating_sub(begun)
     }
 

@@ -16,10 +16,10 @@ impl Plan {
         let refusals: Vec<&Refusal> = pods
             .filter_map(|pod| fleet.evictions.refusal_of(pod))
             .collect();
-        let of = |wanted: &[Obstruction]| {
+        let of = |wanted: Obstruction| {
             let of = refusals
                 .iter()
-                .filter(|refusal| wanted.contains(&refusal.obstruction));
+                .filter(|refusal| refusal.obstruction == wanted);
             of.filter_map(|refusal| refusal.budget.as_deref())
                 .collect::<BTreeSet<&str>>()
         };
@@ -33,7 +33,7 @@ impl Plan {
             "more than one PodDisruptionBudget selects its pods, which Kubernetes cannot evict then: leave one".to_owned(),
         );
         }
-        let mistaken = of(&[Obstruction::NotComputed]);
+        let mistaken = of(Obstruction::NotComputed);
         if !mistaken.is_empty() {
             sentences.push(format!(
             "PodDisruptionBudget {} lets no pod go because Kubernetes cannot count for it: for a DaemonSet, set minAvailable to a \
@@ -41,7 +41,14 @@ impl Plan {
             named(mistaken)
         ));
         }
-        let exhausted = of(&[Obstruction::Exhausted, Obstruction::NotProcessed]);
+        let uncounted = of(Obstruction::NotProcessed);
+        if !uncounted.is_empty() {
+            sentences.push(format!(
+                "PodDisruptionBudget {} lets no pod go before Kubernetes has counted for it; it is asked again",
+                named(uncounted)
+            ));
+        }
+        let exhausted = of(Obstruction::Exhausted);
         if !exhausted.is_empty() {
             sentences.push(format!(
                 "PodDisruptionBudget {} lets no pod go now (disruption: evict); it is asked again",

@@ -142,7 +142,12 @@ fn how(intent: Intent, rows: &[PodRow]) -> String {
         [row] => one_line(&row.key()),
         _ => "NAMESPACE/POD".to_owned(),
     };
+    let is_refused = |row: &PodRow| row.update_refused.is_some();
     match intent {
+        Intent::Upgrade if !rows.is_empty() && rows.iter().all(is_refused) => format!(
+            "To replace a pod nevertheless, although the node has none then: yurt-ds ctl upgrade {pod} --force\n\
+             To pull its images ahead: yurt-ds ctl imagepull {pod} --wait\n"
+        ),
         Intent::Upgrade => format!(
             "To replace a pod by its new version: yurt-ds ctl upgrade {pod} --wait\n\
              To pull its images ahead:           yurt-ds ctl imagepull {pod} --wait\n"

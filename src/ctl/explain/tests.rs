@@ -7,8 +7,8 @@ use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave}
 use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
-    Preparing, Readiness, Record, Refusal, Reversal, RevisionState, Share, Stopped, Strategy,
-    Targeting, Topology, Trouble, Waves, WayBack, decide,
+    Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal, RevisionState, Share, Stopped,
+    Strategy, Targeting, Topology, Trouble, Waves, WayBack, decide,
 };
 use crate::ctl::row::{FIELDS, SetRow};
 use std::sync::Arc;
@@ -494,6 +494,28 @@ fn with_surge_the_slots_are_those_of_second_pods() {
     );
     let both = "0 of 1 slots taken, 1 of 1 slots of max-surge taken, 1 to be replaced now";
     assert!(row.message.ends_with(both), "{row:?}");
+}
+
+#[test]
+fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
+    let made = Pod {
+        surge: true,
+        name: "p-n1-next".into(),
+        uid: "p-n1-next".into(),
+        ..updated("n1", 5).pods.remove(0)
+    };
+    let mut first = node("n1");
+    first.pods.push(made);
+    let mut picture = picture(vec![first, node("n2")], None);
+    picture.strategy.max_surge = Share::Number(2);
+    let second = (&"n2".into(), None);
+    let refusals = &mut picture.fleet.refusals;
+    refusals.keep_to(&"new".into());
+    refusals.refuse(second, RefusedWrite::Create, "no", at(NOW - 60));
+    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+    assert_eq!(picture.plan.verdicts[1].word(), "Refused");
+    assert!(!picture.plan.actions.is_empty(), "it is asked for again");
+    assert_eq!(SetRow::of(&picture, false).surging, 1);
 }
 
 #[test]
