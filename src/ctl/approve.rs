@@ -11,7 +11,7 @@ use super::lookup;
 use super::near::{near, suggestion};
 use super::picture::Picture;
 use super::screen::Screen;
-use super::write::{Kind, write_if_unchanged};
+use super::write;
 use crate::cli::ctl::ApproveArgs;
 use crate::core::names::{APPROVED_WAVES, WAVES};
 use crate::core::strategy::{Approval, REST, Waves};
@@ -52,9 +52,12 @@ pub(super) async fn approve(
             return Ok(());
         }
         let value = value(waves, &args.wave, revision);
-        let patch = json!({ "metadata": { "annotations": { APPROVED_WAVES: value } } });
-        let (doing, patch) = (format!("annotate DaemonSet {key}"), (Kind::Merge, patch));
-        if write_if_unchanged(context, &doing, &key, &set.metadata, patch).await? {
+        let changes = vec![write::set(
+            &["metadata", "annotations", APPROVED_WAVES],
+            json!(value),
+        )];
+        let doing = format!("annotate DaemonSet {key}");
+        if write::write_if_unchanged(context, &doing, &key, &set.metadata, changes).await? {
             let _ = screen.print(&said(&picture, &args.wave, revision));
             return Ok(());
         }

@@ -15,9 +15,10 @@ mod words;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use json_patch::PatchOperation;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Context;
 use super::access::Trouble;
@@ -27,7 +28,7 @@ use super::pause::annotate;
 use super::picture::{Picture, State};
 use super::pulse::{Heard, listen};
 use super::screen::Screen;
-use super::write::{FIELD_MANAGER, Kind, write_if_unchanged};
+use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
 use crate::client::conditions::{patch_conditions, removal};
 use crate::client::{Failure, within};
@@ -78,6 +79,7 @@ pub(super) async fn eject(
 ) -> Result<(), Trouble> {
     let access = &context.access;
     let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    let mut was_paused = false;
     for _ in 0..ATTEMPTS {
         let standing = Standing::look(context, &key).await?;
         if !args.now {
@@ -90,6 +92,7 @@ pub(super) async fn eject(
         if standing.is_replacing() {
             let _ = screen.print(&format!("{key} is paused first.\n"));
             standing.pause(context).await?;
+            was_paused = true;
             standing.await_pause(context).await?;
             continue;
         }
@@ -100,9 +103,15 @@ pub(super) async fn eject(
             return Ok(());
         }
     }
+    let paused = match was_paused {
+        true => format!(" It stays paused until then, or until yurt-ds ctl resume {key}."),
+        false => String::new(),
+    };
     Err(Trouble::new(
         Code::Failed,
-        format!("{key} kept changing while it was looked at; nothing was handed over. Try again."),
+        format!(
+            "{key} kept changing while it was looked at; nothing was handed over. Try again.{paused}"
+        ),
     ))
 }
 
@@ -181,17 +190,16 @@ impl Standing {
 
     /// The one write; false when somebody else wrote meanwhile.
     async fn hand_over(&self, context: &Context) -> Result<bool, Trouble> {
-        let removed = self.settings.keys().map(|key| (key.clone(), Value::Null));
-        let removed: Map<String, Value> = removed.collect();
-        let mut patch = json!({ "metadata": { "annotations": removed } });
+        let settings = self.settings.keys();
+        let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
+        let mut changes: Vec<PatchOperation> = removed.collect();
         if self.is_on_delete() {
-            patch["spec"] = json!({
-                "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": native(&self.picture.strategy) },
-            });
+            let native = native(&self.picture.strategy);
+            let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": native });
+            changes.push(set(&["spec", "updateStrategy"], strategy));
         }
         let doing = format!("hand back DaemonSet {}", self.key);
-        let (seen, patch) = (&self.set.metadata, (Kind::Merge, patch));
-        write_if_unchanged(context, &doing, &self.key, seen, patch).await
+        write_if_unchanged(context, &doing, &self.key, &self.set.metadata, changes).await
     }
 
     /// Looks until `is`, or until the patience ends (`false`).

@@ -18,7 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Context;
 use super::access::Trouble;
@@ -30,7 +30,7 @@ use super::picture::{Picture, State};
 use super::print::document;
 use super::screen::Screen;
 use super::view::list;
-use super::write::{Kind, write_if_unchanged};
+use super::write::{set, write_if_unchanged};
 use crate::cli::ctl::{Output, UndoArgs};
 use crate::core::in_place::Shape;
 use crate::core::names::REVISION_HASH_LABEL;
@@ -262,20 +262,17 @@ impl History {
     /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
     async fn restore(&self, context: &Context, kept: &Kept) -> Result<bool, Trouble> {
         let template = &kept.data["spec"]["template"];
-        let Value::Object(template) = template else {
+        if !template.is_object() {
             let text = format!(
                 "Revision {} of {} holds no template.",
                 kept.which(),
                 self.key
             );
             return Err(Trouble::new(Code::Failed, text));
-        };
-        let mut template = template.clone();
-        template.insert("$patch".to_owned(), json!("replace"));
-        let patch = json!({ "spec": { "template": template } });
+        }
         let doing = format!("take back the template of DaemonSet {}", self.key);
-        let patch = (Kind::Strategic, patch);
-        write_if_unchanged(context, &doing, &self.key, &self.seen, patch).await
+        let changes = vec![set(&["spec", "template"], template.clone())];
+        write_if_unchanged(context, &doing, &self.key, &self.seen, changes).await
     }
 
     fn answer(&self, chosen: &Kept, changed: bool) -> Answer {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, PatchOperation, RemoveOperation, TestOperation};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
@@ -17,23 +19,36 @@ use crate::index::SetKey;
 pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";
 /// One call to the API server; a person waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// How often a write is tried again that only a status was faster than. On a large fleet in mid-rollout the native
-/// controller writes several a second, and this is many times as quick.
+/// How often a write is tried again that the API server could not place among those of others (409), which it tries several times
+/// itself.
 const ATTEMPTS: usize = 20;
 
-/// Which kind of patch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A merge patch.
-    Merge,
-    /// A strategic merge patch.
-    Strategic,
+/// Sets a field to `value`, whether it is there or not.
+pub(super) fn set(path: &[&str], value: Value) -> PatchOperation {
+    let path = pointer(path);
+    PatchOperation::Add(AddOperation { path, value })
 }
 
-/// Patches a DaemonSet, if its specification and annotations are still those of `seen`; false when they are not.
+/// Takes a field away that is there.
+pub(super) fn remove(path: &[&str]) -> PatchOperation {
+    let path = pointer(path);
+    PatchOperation::Remove(RemoveOperation { path })
+}
+
+/// Nothing changes unless the field has that value.
+fn test(path: &[&str], value: Value) -> PatchOperation {
+    let path = pointer(path);
+    PatchOperation::Test(TestOperation { path, value })
+}
+
+fn pointer(path: &[&str]) -> PointerBuf {
+    PointerBuf::from_tokens(path.iter().copied())
+}
+
+/// Changes a DaemonSet, if its specification and annotations are still those of `seen`; false when they are not.
 ///
-/// The status is not looked at: the native controller writes it all the time, and nothing of what people ask for rests
-/// on it.
+/// The status is not looked at: the native controller writes it all the time, faster than anybody could read it, and nothing of
+/// what people ask for rests on it. So the API server compares the rest itself (RFC 6902, `test`), in one request.
 ///
 /// # Errors
 /// Everything else, explained; `doing` says what for.
@@ -42,7 +57,7 @@ pub(super) async fn write_if_unchanged(
     doing: &str,
     key: &SetKey,
     seen: &ObjectMeta,
-    (kind, mut patch): (Kind, Value),
+    changes: Vec<PatchOperation>,
 ) -> Result<bool, Trouble> {
     let access = &context.access;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
@@ -50,25 +65,31 @@ pub(super) async fn write_if_unchanged(
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    patch["metadata"]["uid"] = json!(seen.uid);
-    patch["metadata"]["resourceVersion"] = json!(seen.resource_version);
+    let annotations = seen.annotations.as_ref();
+    let as_seen = [
+        Some(test(&["metadata", "uid"], json!(seen.uid))),
+        Some(test(&["metadata", "generation"], json!(seen.generation))),
+        annotations.map(|seen| test(&["metadata", "annotations"], json!(seen))),
+    ];
+    let operations = as_seen.into_iter().flatten().chain(changes).collect();
+    let patch = Patch::Json::<()>(json_patch::Patch(operations));
     for _ in 0..ATTEMPTS {
-        let wanted = match kind {
-            Kind::Merge => Patch::Merge(&patch),
-            Kind::Strategic => Patch::Strategic(&patch),
-        };
-        match within(DEADLINE, api.patch(&key.name, &params, &wanted)).await {
+        let error = match within(DEADLINE, api.patch(&key.name, &params, &patch)).await {
             Ok(_) => return Ok(true),
-            Err(error) if error.failure() == Failure::Conflict => {}
-            Err(error) => return Err(access.explain(doing, &error)),
-        }
-        let Some(now) = access.find(doing, api.get_metadata(&key.name)).await? else {
-            return Ok(false);
+            Err(error) => error,
         };
-        if !is_same(seen, &now.metadata) {
+        let is_conflict = error.failure() == Failure::Conflict;
+        if !is_conflict && error.failure() != Failure::Refused {
+            return Err(access.explain(doing, &error));
+        }
+        // What does not pass the tests is answered as any object that cannot be (422).
+        let now = access.find(doing, api.get_metadata(&key.name)).await?;
+        if now.is_none_or(|now| !is_same(seen, &now.metadata)) {
             return Ok(false);
         }
-        patch["metadata"]["resourceVersion"] = json!(now.metadata.resource_version);
+        if !is_conflict {
+            return Err(access.explain(doing, &error));
+        }
     }
     Ok(false)
 }
@@ -82,4 +103,47 @@ fn is_same(seen: &ObjectMeta, now: &ObjectMeta) -> bool {
             .iter()
             .flatten()
             .eq(now.annotations.iter().flatten())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ctl::tests::World;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_holds_whatever_became_of_the_status_and_not_after_another_change() {
+        let world = World::with_nodes(1).await;
+        let key: SetKey = "default/web".parse().unwrap();
+        let seen = world.sets().get("web").await.unwrap().metadata;
+        let write = async |value: &str| {
+            let changes = vec![set(
+                &["metadata", "annotations", "example.io/a"],
+                json!(value),
+            )];
+            write_if_unchanged(&world.context, "annotate it", &key, &seen, changes).await
+        };
+        let status = Patch::Merge(json!({ "status": { "numberMisscheduled": 7 } }));
+        let params = PatchParams::default();
+        let patched = world.sets().patch_status("web", &params, &status).await;
+        assert_ne!(
+            patched.unwrap().metadata.resource_version,
+            seen.resource_version
+        );
+        assert_eq!(write("1").await, Ok(true));
+        // That was a change itself.
+        assert_eq!(write("2").await, Ok(false));
+        let now = world.sets().get("web").await.unwrap().metadata;
+        assert_eq!(now.annotations.unwrap()["example.io/a"], "1");
+        assert_eq!(world.writes(), 2, "one request each");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_api_server_finds_wrong_is_said() {
+        let world = World::with_nodes(1).await;
+        let key: SetKey = "default/web".parse().unwrap();
+        let seen = world.sets().get("web").await.unwrap().metadata;
+        let changes = vec![remove(&["spec", "nothing"])];
+        let ended = write_if_unchanged(&world.context, "change it", &key, &seen, changes).await;
+        assert!(ended.unwrap_err().text.contains("change it"));
+    }
 }
