@@ -143,7 +143,10 @@ impl Court<'_> {
     /// Nodes that turned NotReady.
     fn judge_losses(&mut self, classes: &mut [Class], glance: &Glance<'_>) {
         let nodes = &self.fleet.nodes;
-        let losses = Losses::of(nodes, classes, glance, &self.record, self.window);
+        let mut losses = Losses::of(nodes, classes, glance, &self.record, self.window);
+        while let Some(name) = losses.forget(self.window, self.now) {
+            self.record.failed.remove(&name);
+        }
         let (mut touched, mut judged) = (BTreeSet::new(), BTreeMap::new());
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
@@ -158,7 +161,11 @@ impl Court<'_> {
             }
         }
         for (name, since) in losses.gone() {
-            self.judge(&losses, name, *since, &mut judged);
+            let is_open = self.judge(&losses, name, *since, &mut judged);
+            // Charged, it is a loss beside the others still, and no Node tells of it.
+            if !is_open && judged.len() < FAILED_NAMED {
+                judged.insert(name.clone(), *since);
+            }
         }
         self.record.judged = judged;
         self.judge_barred(classes, &mut touched);

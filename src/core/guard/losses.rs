@@ -120,6 +120,17 @@ impl Losses {
         self.suspects.iter().copied()
     }
 
+    /// Takes one out whose Node was deleted, whom the network took away, and whose window is over: nothing is known of it any
+    /// more, so the others are judged without it at once.
+    pub(super) fn forget(&mut self, window: Duration, now: Timestamp) -> Option<NodeName> {
+        let mut gone = self.gone.iter();
+        let over = gone.position(|(_, since)| {
+            later(*since, window) <= now && self.is_network_event(*since, window)
+        })?;
+        (self.targeted, self.lost) = (self.targeted - 1, self.lost - 1);
+        Some(self.gone.remove(over).0)
+    }
+
     /// Those of them whose Node was deleted before they were judged, with since when they were NotReady.
     pub(super) fn gone(&self) -> &[(NodeName, Timestamp)] {
         &self.gone

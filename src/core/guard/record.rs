@@ -27,6 +27,7 @@ const BROKEN: &str = "broken before: ";
 const TWICE: &str = "replaced twice: ";
 const TOUCHED: &str = "lost while touched: ";
 const JUDGED: &str = "being judged: ";
+const GONE: &str = "lost and gone: ";
 const SINCE: &str = " since ";
 
 /// What the guard remembers about a revision.
@@ -50,7 +51,8 @@ pub struct Record {
     /// there was such a removal.
     pub touched: BTreeSet<NodeName>,
     /// Nodes that were lost after the rollout touched them and are not judged yet, and since when they are NotReady: they are
-    /// judged all the same when their Node is deleted meanwhile.
+    /// judged all the same when their Node is deleted meanwhile. Such a one stays here when it failed: it is a loss beside the
+    /// others still.
     pub judged: BTreeMap<NodeName, Timestamp>,
 }
 
@@ -110,8 +112,11 @@ impl Record {
                 record.replaced_twice = read_names(names).0;
             } else if let Some(names) = part.strip_prefix(TOUCHED) {
                 record.touched = read_names(names).0;
-            } else if let Some(names) = part.strip_prefix(JUDGED) {
-                record.judged = read_dated(names);
+            } else if let Some(names) = part
+                .strip_prefix(JUDGED)
+                .or_else(|| part.strip_prefix(GONE))
+            {
+                record.judged.extend(read_dated(names));
             }
         }
         Some(record)
@@ -169,14 +174,18 @@ impl fmt::Display for Record {
             }
             separator = "; ";
         }
-        let judged = self.judged.iter();
-        let judged: Vec<String> = judged
-            .map(|(name, since)| format!("{name}{SINCE}{since}"))
-            .collect();
-        match judged.is_empty() {
-            true => Ok(()),
-            false => write!(f, "{separator}{JUDGED}{}", judged.join(", ")),
+        for (title, failed) in [(JUDGED, false), (GONE, true)] {
+            let judged = self.judged.iter();
+            let judged = judged.filter(|(name, _)| self.failed.contains(*name) == failed);
+            let judged: Vec<String> = judged
+                .map(|(name, since)| format!("{name}{SINCE}{since}"))
+                .collect();
+            if !judged.is_empty() {
+                write!(f, "{separator}{title}{}", judged.join(", "))?;
+                separator = "; ";
+            }
         }
+        Ok(())
     }
 }
 
@@ -213,6 +222,10 @@ mod tests {
             judged: some.judged.clone(),
             ..empty.clone()
         };
+        let gone = Record {
+            failed: names(&["edge-3"]),
+            ..judged.clone()
+        };
         let bare = Record {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("8c1a2".into()),
@@ -222,13 +235,19 @@ mod tests {
             before: bare.before.clone(),
             ..many.clone()
         };
-        for record in [&empty, &some, &many, &nameless, &judged, &bare, &back] {
+        for record in [
+            &empty, &some, &many, &nameless, &judged, &gone, &bare, &back,
+        ] {
             let message = record.to_string();
             let read = Record::read(record.stopped.is_some(), record.reason(), &message);
             assert_eq!(read.as_ref(), Some(record), "{message}");
         }
         assert!(empty.is_empty() && !nameless.is_empty());
         assert_eq!(many.failures(), 5);
+        assert_eq!(
+            gone.to_string(),
+            "revision 5d4f8: failed: edge-3; lost and gone: edge-3 since 1970-01-01T00:01:30Z"
+        );
         assert_eq!(
             many.to_string(),
             "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \

@@ -214,7 +214,8 @@ fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
     assert_eq!(named(late.record.as_ref()), ["a"]);
     assert_eq!((late.guarded, late.counts.failures), (None, 1));
     let record = late.record.expect("it failed");
-    assert!(record.judged.is_empty());
+    let since = [("a".into(), at(1009))];
+    assert_eq!(record.judged, since.into(), "it is a loss still");
     // Others that were lost with it tell of the network also when it is gone.
     let away = |node: Node| Node {
         readiness: Readiness::NotReady {
@@ -364,6 +365,66 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
         since: Some(at(1009)),
     });
     assert_eq!(judged(made(1009)).1, updated);
+}
+
+/// These nodes, and the record of one more that was lost at 1009 and whose Node is gone.
+fn beside_gone(nodes: Vec<Node>) -> Fleet {
+    let record = Record {
+        judged: [("gone".into(), at(1009))].into(),
+        ..Record::of("new".into())
+    };
+    Fleet {
+        record: Some(record),
+        ..fleet(nodes)
+    }
+}
+
+/// Found by a property: two of four updated nodes were lost, and the charge against one of them made it one of three.
+#[test]
+fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
+    let since = Some(at(1020));
+    let away = Node {
+        readiness: Readiness::NotReady { since },
+        ..node("d", old(1))
+    };
+    let mut nodes = vec![lost("a", 9)];
+    nodes.extend(["b", "c"].map(|name| node(name, current(2).made(500))));
+    nodes.push(away);
+    nodes.extend(["e", "f"].map(|name| node(name, old(1))));
+    let mut fleet = beside_gone(nodes);
+    let plan = at_1400(&strategy(), &fleet);
+    assert_eq!((plan.guarded, plan.counts.failures), (None, 2));
+    assert_eq!(named(plan.record.as_ref()), ["a", "gone"]);
+    fleet.record = plan.record.clone();
+    assert_eq!(at_1400(&strategy(), &fleet), plan);
+}
+
+#[test]
+fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_window_is_over() {
+    let since = Some(at(1300));
+    let away = Node {
+        readiness: Readiness::NotReady { since },
+        ..node("b", old(1))
+    };
+    let made = current(2).made(1375).broken();
+    let nodes = vec![
+        Node {
+            readiness: Readiness::NotReady {
+                since: Some(at(1380)),
+            },
+            ..node("a", made)
+        },
+        away,
+        node("c", old(1)),
+    ];
+    let mut fleet = beside_gone(nodes);
+    let plan = at_1400(&strategy(), &fleet);
+    // One of one, beside one of two: it is not the network, and is judged soon.
+    let until = at(1380) + JUDGED_AFTER;
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(plan.counts.failures, 0);
+    fleet.record = plan.record.clone();
+    assert_eq!(at_1400(&strategy(), &fleet), plan);
 }
 
 #[test]
