@@ -62,11 +62,14 @@ impl Losses {
                 |touched: &Timestamp| *touched <= since && since <= later(*touched, window);
             if record.remembers(&node.name) || node.touched_at().any(|touched| is_soon(&touched)) {
                 let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
-                let shows = node.marked_at().any(|touched| is_soon(&touched));
+                // One that was asked to go after the loss tells nothing of what was before it.
+                let is_seen = node.disrupted_at.as_ref().is_some_and(is_soon);
+                let shows = node.marked_at().any(|touched| is_soon(&touched))
+                    || is_seen && node.pods.iter().any(leaves);
                 losses.suspects.push(Suspect {
                     position,
                     since,
-                    is_only_known_here: !shows && !node.pods.iter().any(leaves),
+                    is_only_known_here: !shows,
                 });
             }
         }

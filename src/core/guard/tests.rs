@@ -792,6 +792,22 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     );
 }
 
+/// Found by a property: its second pod began to leave after the loss, and was taken for the one whose removal came before it.
+#[test]
+fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
+    let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
+    fleet.record = Some(Record {
+        touched: ["a".into()].into(),
+        ..Record::of("new".into())
+    });
+    let plan = decide(&strategy(), &fleet, at(1020));
+    let until = at(1009) + JUDGED_AFTER;
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    fleet.record = plan.record.clone();
+    assert_eq!(decide(&strategy(), &fleet, at(1020)), plan);
+    assert_eq!(named(at_1400(&strategy(), &fleet).record.as_ref()), ["a"]);
+}
+
 #[test]
 fn a_rollback_is_not_charged_with_what_was_lost_before_it() {
     let before = |pod: Pod| Pod {
