@@ -7,7 +7,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
-use super::fleet::{Fleet, Node, Pod, PodRevision};
+use super::fleet::{Fleet, Node, Pod, PodRevision, Targeting};
 use super::surge::Terms;
 use super::{ota, removal, surge};
 
@@ -89,6 +89,11 @@ impl<'a> Glance<'a> {
     /// Whether the node at `position` has a pod, whatever becomes of it.
     pub(super) fn has_pods(&self, position: usize) -> bool {
         self.only[position].is_some() || !self.nodes[position].pods.is_empty()
+    }
+
+    /// Whether a pod belongs on the node at `position`.
+    pub(super) fn is_wanted(&self, position: usize) -> bool {
+        self.nodes[position].targeting == Targeting::Run
     }
 
     /// Whether two pods are on the node at `position`, which is online.

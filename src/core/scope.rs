@@ -154,7 +154,51 @@ fn is_old(glance: &Glance<'_>, position: usize, class: &Class) -> bool {
             updated: false,
             terminating: false,
             ..
-        } => glance.has_pods(position),
+        } => glance.has_pods(position) && glance.is_wanted(position),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::testing::{at, fleet, node, old};
+    use crate::core::{
+        Exit, Mode, Node, Offline, Pod, Preparing, Progress, Readiness, Share, Strategy, Targeting,
+        Verdict, decide,
+    };
+
+    /// Found by a property.
+    #[test]
+    fn an_offline_node_where_no_pod_belongs_is_none_of_those_that_the_partition_keeps() {
+        let since = Some(at(900));
+        let leaves = Pod {
+            exit: Exit {
+                preparing: Some(Preparing { since }),
+                ..Exit::default()
+            },
+            ..old(1)
+        };
+        let left = |targeting| Node {
+            readiness: Readiness::NotReady { since: None },
+            targeting,
+            ..node("c", leaves.clone())
+        };
+        let strategy = Strategy {
+            max_unavailable: Share::Number(3),
+            partition: Share::Number(1),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let verdicts = |targeting| {
+            let nodes = vec![node("a", old(1)), node("b", old(1)), left(targeting)];
+            decide(&strategy, &fleet(nodes), at(1_000)).verdicts
+        };
+        let goes = Verdict::InProgress(Progress::Replacing);
+        assert_eq!(
+            verdicts(Targeting::Run),
+            [goes, goes, Verdict::Partition],
+            "whether it is online plays no part"
+        );
+        let offline = Verdict::Offline(Offline::NotReady { since: None });
+        assert_eq!(verdicts(Targeting::No), [goes, Verdict::Partition, offline]);
     }
 }
