@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher::Event;
@@ -213,6 +215,34 @@ async fn an_update_in_place_is_planned_as_one() {
         .await;
     let plan = world.json(&format!("{line} --unset paused")).await;
     assert_eq!(manners(&plan), ["delete"; 3], "{plan}");
+}
+
+/// A real kubelet names an image in full and by its digest, another one than the played kubelet would tell.
+#[tokio::test(start_paused = true)]
+async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to_the_budget() {
+    let world = World::with_nodes(4).await;
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
+    for pod in pods.list(&Default::default()).await.unwrap() {
+        let name = pod.metadata.name.unwrap();
+        let mut status = json!(pod.status.unwrap().container_statuses.unwrap()[0]);
+        status["image"] = json!("docker.io/library/web:1");
+        status["imageID"] = json!("docker.io/library/web@sha256:0123");
+        let patch = json!({ "status": { "containerStatuses": [status] } });
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+        pods.patch_status(&name, &params, &patch).await.unwrap();
+    }
+    let settings = "--set rolling-update-type=InPlaceIfPossible --set predownload=best-effort";
+    let line = format!("plan web --image web:2 {settings} --set max-unavailable=1 --ends-in 1s");
+    let plan = world.json(&line).await;
+    assert_eq!(plan["phase"], "Complete", "{plan}");
+    let steps = plan["steps"].as_array().unwrap();
+    let at =
+        |key: &str, step: &Value| -> Timestamp { step[key].as_str().unwrap().parse().unwrap() };
+    assert_eq!(steps.len(), 4, "{plan}");
+    for (step, next) in steps.iter().zip(&steps[1..]) {
+        assert!(at("ready", step) > at("begins", step), "{plan}");
+        assert!(at("begins", next) >= at("ready", step), "{plan}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

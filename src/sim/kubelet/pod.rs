@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{Behaviour, Rules};
 use super::view::PodView;
+use crate::core::images::ImageKey;
 
 /// First back-off of a failing pull or container; it doubles up to [`BACK_OFF_MAX`] (the kubelet's values).
 const BACK_OFF: Duration = Duration::from_secs(10);
@@ -81,6 +82,8 @@ pub(super) struct Container {
     pub(super) image: String,
     /// The image it runs or ran last; `None` before that. A container that is about to be replaced still runs the old one.
     pub(super) ran_image: Option<String>,
+    /// The `imageID` of that which another kubelet told before this one took over: it does not change while the image does not.
+    pub(super) told_id: Option<String>,
     pub(super) state: State,
     pub(super) last: Option<Exit>,
     pub(super) restarts: i32,
@@ -193,6 +196,7 @@ impl Container {
             name: name.to_owned(),
             image: image.to_owned(),
             ran_image: None,
+            told_id: None,
             state: State::Waiting("ContainerCreating"),
             last: None,
             restarts: 0,
@@ -300,7 +304,10 @@ impl Pod {
                 .running
                 .as_ref()
                 .and_then(|r| r.started_at.as_ref());
-            host.images.insert(old.image.clone());
+            let mut wanted = self.seen.spec.containers.iter();
+            let wanted = wanted.find(|wanted| wanted.name == old.name && old.means(&wanted.image));
+            let image = wanted.map_or(&old.image, |wanted| &wanted.image);
+            host.images.insert(image.clone());
             self.containers.push(Container {
                 state: State::Running {
                     since: since.map_or(host.now, |time| time.0),
@@ -309,7 +316,8 @@ impl Pod {
                 ready: old.ready,
                 ran: true,
                 ran_image: Some(old.image.clone()),
-                ..Container::new(&old.name, &old.image)
+                told_id: Some(old.image_id.clone()).filter(|id| !id.is_empty()),
+                ..Container::new(&old.name, image)
             });
         }
         self.started = status.start_time.as_ref().map(|time| time.0);
@@ -501,7 +509,13 @@ impl Pod {
     fn start(&mut self, index: usize, host: &mut Host<'_>) {
         let always = self.restarts_always();
         let behaviour = host.behaviour(&self.containers[index].image);
-        self.containers[index].ran_image = Some(self.containers[index].image.clone());
+        let container = &mut self.containers[index];
+        let ran = container.ran_image.as_deref();
+        // Started anew, it is the same one, in whatever spelling.
+        if ran.is_none_or(|ran| ImageKey::of(ran) != ImageKey::of(&container.image)) {
+            container.ran_image = Some(container.image.clone());
+            container.told_id = None;
+        }
         if self.lacks_program(index, &behaviour) {
             let container = &mut self.containers[index];
             container.life += 1;

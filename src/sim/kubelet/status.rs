@@ -83,7 +83,7 @@ fn container(container: &Container) -> Value {
     json!({
         "name": container.name,
         "image": container.ran_image.as_ref().unwrap_or(&container.image),
-        "imageID": container.ran_image.as_deref().map(image_id).unwrap_or_default(),
+        "imageID": container.told_id.clone().or(container.ran_image.as_deref().map(image_id)).unwrap_or_default(),
         "ready": container.ready,
         "containerID": since.map(|since| container_id(container, since)),
         "started": matches!(container.state, State::Running { .. }),

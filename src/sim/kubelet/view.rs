@@ -8,6 +8,8 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
+use crate::core::images::ImageKey;
+
 /// A Pod, as far as a kubelet needs it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct PodView {
@@ -86,12 +88,22 @@ pub(super) struct ContainerStatus {
     pub(super) name: String,
     #[serde(default)]
     pub(super) image: String,
+    #[serde(default, rename = "imageID")]
+    pub(super) image_id: String,
     #[serde(default)]
     pub(super) ready: bool,
     #[serde(default)]
     pub(super) restart_count: i32,
     #[serde(default)]
     pub(super) state: ContainerState,
+}
+
+impl ContainerStatus {
+    /// Whether it runs what a specification calls `image`: runtimes write names out in full, and know some images by their
+    /// contents alone.
+    pub(super) fn means(&self, image: &str) -> bool {
+        self.image.starts_with("sha256:") || ImageKey::of(&self.image) == ImageKey::of(image)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -159,7 +171,7 @@ impl PodView {
         let known = &self.status.container_statuses;
         let is_other = |wanted: &Container| {
             let mut known = known.iter().filter(|known| known.name == wanted.name);
-            known.all(|known| known.image != wanted.image)
+            known.all(|known| !known.means(&wanted.image))
         };
         self.spec.containers.iter().any(is_other)
     }
