@@ -77,7 +77,8 @@ pub(super) async fn plan(
     let revisions = (live.current.to_string(), live.revision_of(&template));
     let width = width(&strategy, &live);
     let last = last(&fleet, &live);
-    let measured = Measured::of(&live.pods, &template, args.ends_in, width, last.as_ref());
+    let (pods, nodes) = (&live.pods, &live.nodes);
+    let measured = Measured::of(pods, nodes, &template, args.ends_in, width, last.as_ref());
     let pace = measured.pace();
     let horizon = SignedDuration::try_from(*args.horizon).unwrap_or(SignedDuration::MAX);
     let broken = measured.broken(&live.pods, live.at);

@@ -11,11 +11,13 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::slim::Pod;
+use super::slim::{Node, Pod};
 use crate::sim::kubelet::NodeSpec;
 
 /// A pod that became Ready later than this after its container started was not slow: its node was away meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(600);
+/// A kubelet that returns tells of its pods and of its node within this time, in any order.
+const RETURNING: Duration = Duration::from_secs(10);
 /// What a pod is assumed to take where there is none to measure.
 const ASSUMED: Duration = Duration::from_secs(10);
 /// A pod that is not Ready this much after it should have been does not become so by itself.
@@ -97,10 +99,11 @@ pub(super) struct Last {
 }
 
 impl Measured {
-    /// Measures the present pods, for a plan in which about `width` are under way at once; `ends` is how long they take to
-    /// end, where somebody knows.
+    /// Measures the present pods, but for those that became Ready when their node returned, for a plan in which about `width` are
+    /// under way at once; `ends` is how long they take to end, where somebody knows.
     pub(super) fn of(
         pods: &[Pod],
+        nodes: &[Node],
         template: &Value,
         ends: Option<Duration>,
         width: usize,
@@ -112,9 +115,15 @@ impl Measured {
             |seen: fn(&Pod) -> Option<Seen>| last.and_then(|last| turnaround(pods, seen, last));
         let (replaced, changed) = (turn(start_of), turn(change_of));
         let end = ends.unwrap_or(grace);
+        let returns: BTreeMap<&str, Timestamp> = nodes.iter().filter_map(returned).collect();
+        let undisturbed = |seen: fn(&Pod) -> Option<Seen>| {
+            let seen = pods.iter().filter_map(seen);
+            seen.filter(|one| !one.waited_for(returns.get(&*one.node)))
+                .collect()
+        };
         Self {
-            starts: Times::of(pods.iter().filter_map(start_of).collect(), width),
-            changes: Times::of(pods.iter().filter_map(change_of).collect(), width),
+            starts: Times::of(undisturbed(start_of), width),
+            changes: Times::of(undisturbed(change_of), width),
             end,
             reaction: Reaction::of(replaced.and_then(|turn| reaction(turn, end))),
             change_reaction: Reaction::of(changed.and_then(|turn| reaction(turn, Duration::ZERO))),
@@ -193,6 +202,20 @@ impl Seen {
     fn seconds(&self) -> f64 {
         self.ended.duration_since(self.began).as_secs_f64()
     }
+
+    /// Whether its node became Ready only then: what it took was the absence of the node.
+    fn waited_for(&self, returned: Option<&Timestamp>) -> bool {
+        let late = self.ended.saturating_add(RETURNING).unwrap_or(self.ended);
+        returned.is_some_and(|returned| self.began < *returned && *returned <= late)
+    }
+}
+
+/// Since when a node is Ready, by its name.
+fn returned(node: &Node) -> Option<(&str, Timestamp)> {
+    let mut conditions = node.status.conditions.iter();
+    let ready = conditions.find(|one| one.kind == "Ready" && one.status == "True")?;
+    let since = ready.last_transition_time.as_ref()?.0;
+    Some((node.metadata.name.as_deref()?, since))
 }
 
 /// How long something took, by node.
@@ -390,7 +413,7 @@ mod tests {
     }
 
     fn measured(pods: &[Pod], width: usize) -> Measured {
-        Measured::of(pods, &json!({}), None, width, None)
+        Measured::of(pods, &[], &json!({}), None, width, None)
     }
 
     fn told(measured: &Measured, nodes: &[&str]) -> Vec<NodeSpec> {
@@ -421,7 +444,7 @@ mod tests {
     #[test]
     fn without_pods_a_start_is_assumed() {
         let template = json!({ "spec": { "terminationGracePeriodSeconds": 5 } });
-        let pace = |ends| Measured::of(&[], &template, ends, 1, None).pace();
+        let pace = |ends| Measured::of(&[], &[], &template, ends, 1, None).pace();
         let assumed = pace(None);
         assert_eq!(
             (
@@ -432,7 +455,7 @@ mod tests {
             (10, 0, 5)
         );
         assert_eq!(pace(Some(Duration::from_secs(1))).end_seconds, 1);
-        let nodes = told(&Measured::of(&[], &template, None, 1, None), &["n1"]);
+        let nodes = told(&Measured::of(&[], &[], &template, None, 1, None), &["n1"]);
         assert_eq!(nodes[0].start, None);
     }
 
@@ -467,6 +490,28 @@ mod tests {
         assert_eq!(measured(&pods[..300], 5).pace().start_seconds, 20);
         let all = measured(&pods, 400).pace();
         assert_eq!((all.start_seconds, all.measured_pods), (19, 320));
+    }
+
+    #[test]
+    fn who_became_ready_when_its_node_returned_is_not_measured() {
+        let mut pods: Vec<Pod> = (1..=11)
+            .map(|number| pod(&format!("n{number}"), 0, 3, 0, 1))
+            .collect();
+        pods.push(pod("away", 0, 58, 0, 3));
+        let node = |name: &str, since: i64| -> Node {
+            let since = at(since).to_string();
+            let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
+            let node = json!({ "metadata": { "name": name }, "status": { "conditions": [ready] } });
+            serde_json::from_value(node).unwrap()
+        };
+        let measured = |nodes: &[Node]| {
+            let measured = Measured::of(&pods, nodes, &json!({}), None, 20, None);
+            measured.pace().measured_pods
+        };
+        assert_eq!(measured(&[node("away", -500)]), 12);
+        assert_eq!(measured(&[node("away", 59)]), 11);
+        // That was later.
+        assert_eq!(measured(&[node("away", 3_600)]), 12);
     }
 
     #[test]
@@ -512,7 +557,7 @@ mod tests {
         };
         let end = Some(Duration::from_secs(2));
         let reaction = |last: &Last, end| {
-            let pace = Measured::of(&pods, &json!({}), end, 3, Some(last)).pace();
+            let pace = Measured::of(&pods, &[], &json!({}), end, 3, Some(last)).pace();
             let reaction = pace.reaction;
             reaction.measured.then_some(reaction.milliseconds)
         };

@@ -194,9 +194,10 @@ fn batches(steps: &[Step]) -> Vec<usize> {
 }
 
 /// When it is over: when all that is replaced is available, and what it replaced is gone; where it does not come to that,
-/// when the last pod is Ready.
+/// when the last pod is Ready, or has begun where it never is.
 fn over(played: &Played, complete: bool) -> Option<Timestamp> {
-    let ready = played.steps.iter().filter_map(|step| step.ready).max()?;
+    let steps = played.steps.iter();
+    let ready = steps.map(|step| step.ready.unwrap_or(step.begins)).max()?;
     let available = ready.saturating_add(played.min_ready).unwrap_or(ready);
     Some(match complete {
         true => available.max(played.last.unwrap_or(available)),

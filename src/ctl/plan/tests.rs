@@ -265,6 +265,11 @@ async fn nodes_that_break_stop_the_plan() {
     assert_eq!(plan["broke"], json!(["n1", "n10"]));
     assert_eq!(plan["phase"], "Stalled", "{plan}");
     assert!(plan["replaced"].as_u64().unwrap() < 10, "{plan}");
+    let last = plan["steps"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&last["ready"], &plan["ends"]),
+        (&Value::Null, &last["begins"])
+    );
 }
 
 #[tokio::test(start_paused = true)]
