@@ -45,6 +45,8 @@ pub(super) struct Pace {
     pub(super) slow_start_seconds: u64,
     /// How many pods were measured; none: the start is assumed.
     pub(super) measured_pods: usize,
+    /// Whether too few others were there, and these started beside more pods than a plan makes at once.
+    pub(super) crowded: bool,
     /// From its deletion until it is gone; seconds.
     pub(super) end_seconds: u64,
     /// What more passes until the next one begins.
@@ -137,6 +139,7 @@ impl Measured {
             start_seconds: rounded(self.start()),
             slow_start_seconds: rounded(starts.slow().unwrap_or(ASSUMED).max(self.start())),
             measured_pods: starts.all.len(),
+            crowded: starts.crowded,
             end_seconds: rounded(self.end),
             reaction: self.reaction,
             in_place_seconds: self.changes.mean().map(rounded),
@@ -224,6 +227,8 @@ struct Times {
     by_node: BTreeMap<String, Duration>,
     /// The same, in the order of the nodes.
     all: Vec<Duration>,
+    /// Whether some of them were seen in a greater crowd than was asked for.
+    crowded: bool,
 }
 
 impl Times {
@@ -234,6 +239,7 @@ impl Times {
         crowds.sort_by(|(a, one), (b, other)| (a, &one.node).cmp(&(b, &other.node)));
         let quiet = crowds.partition_point(|(crowd, _)| *crowd < width);
         crowds.truncate(quiet.max(least));
+        let crowded = crowds.len() > quiet;
         let seconds: Vec<f64> = crowds.iter().map(|(_, seen)| seen.seconds()).collect();
         let times = uncut(&seconds).into_iter();
         let by_node: BTreeMap<String, Duration> = crowds
@@ -242,7 +248,11 @@ impl Times {
             .zip(times)
             .collect();
         let all = by_node.values().copied().collect();
-        Self { by_node, all }
+        Self {
+            by_node,
+            all,
+            crowded,
+        }
     }
 
     fn mean(&self) -> Option<Duration> {
@@ -433,6 +443,7 @@ mod tests {
             start_seconds: 6,
             slow_start_seconds: 10,
             measured_pods: 11,
+            crowded: false,
             end_seconds: 30,
             reaction: Reaction::of(None),
             in_place_seconds: None,
@@ -490,6 +501,7 @@ mod tests {
         assert_eq!(measured(&pods[..300], 5).pace().start_seconds, 20);
         let all = measured(&pods, 400).pace();
         assert_eq!((all.start_seconds, all.measured_pods), (19, 320));
+        assert!(!all.crowded);
     }
 
     #[test]

@@ -103,7 +103,14 @@ fn pace(row: &PlanRow) -> String {
     }
     let measured = match pace.measured_pods {
         0 => "assumed, as there is no pod to measure".to_owned(),
-        pods => format!("measured on {pods} {}", plural(pods, "pod", "pods")),
+        pods => format!(
+            "measured on {pods} {}{}",
+            plural(pods, "pod", "pods"),
+            match pace.crowded {
+                true => " that started beside more than these will, so it may be over sooner",
+                false => "",
+            }
+        ),
     };
     let slow = match row.slow_seconds > row.seconds {
         true => format!(

@@ -19,8 +19,9 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
                   not exist yet), targeted, replaced, batches, begins, ends, seconds, slowSeconds (were every pod as slow
                   as the slowest tenth), pace, steps, waits, broke (names, with --break), left, phase, message, notes,
                   cut (not over at --horizon)
-  of pace         startSeconds, slowStartSeconds, measuredPods, endSeconds, reaction (from the end of a pod to
-                  the beginning of the next: milliseconds, measured), inPlaceSeconds, inPlaceReaction
+  of pace         startSeconds, slowStartSeconds, measuredPods, crowded (these started beside more than a plan makes
+                  at once), endSeconds, reaction (from the end of a pod to the beginning of the next: milliseconds,
+                  measured), inPlaceSeconds, inPlaceReaction
   of a step       node, batch, manner (delete, surge or inPlace), begins, ready, seconds (from the beginning)
   of a wait       from, until, phase
   of left         node, verdict, reason, message: every node that does not run the revision at the end";
