@@ -104,9 +104,15 @@ impl Draft<'_> {
 
     /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
     fn is_judging(&self) -> bool {
-        let record = self.guard.record.iter();
-        let mut judged = record.flat_map(|record| record.judged.values());
-        judged.any(|since| later(*since, JUDGED_AFTER) > self.now)
+        let Some(record) = &self.guard.record else {
+            return false;
+        };
+        // Who failed and is gone is judged already, and stays there as a loss beside the others.
+        let mut open = record
+            .judged
+            .iter()
+            .filter(|(name, _)| !record.failed.contains(*name));
+        open.any(|(_, since)| later(*since, JUDGED_AFTER) > self.now)
     }
 
     /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to

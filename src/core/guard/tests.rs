@@ -399,6 +399,16 @@ fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
     assert_eq!(at_1400(&strategy(), &fleet), plan);
 }
 
+/// Found by a property: it kept the rollout from being complete for half a minute, and nothing woke it then.
+#[test]
+fn who_failed_and_is_gone_is_not_being_judged_any_more() {
+    let mut fleet = beside_gone(vec![node("a", current(2).made(0))]);
+    let record = fleet.record.as_mut().expect("there is one");
+    record.failed.insert("gone".into());
+    let plan = decide(&strategy(), &fleet, at(1010));
+    assert!(matches!(plan.phase, Phase::Complete { .. }), "{plan:?}");
+}
+
 #[test]
 fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_window_is_over() {
     let since = Some(at(1300));
