@@ -288,7 +288,7 @@ fn sorted(seen: &[Seen]) -> (Vec<Timestamp>, Vec<Timestamp>) {
 }
 
 /// What passed in the last rollout from one that was available to the beginning of the one that took its place: with `width`
-/// places, the first that is available makes room for the one after these, and so on. Only the middle half counts: pauses and
+/// places, the first that is available makes room for the one after these, and so on. Only those near the median count: pauses and
 /// nodes that were away are at the edges.
 fn turnaround(pods: &[Pod], seen: fn(&Pod) -> Option<Seen>, last: &Last) -> Option<Duration> {
     let of_last = pods
@@ -299,14 +299,16 @@ fn turnaround(pods: &[Pod], seen: fn(&Pod) -> Option<Seen>, last: &Last) -> Opti
     let next = began.iter().skip(last.width.max(1));
     let gap = |(next, free): (&Timestamp, &Timestamp)| next.duration_since(*free).as_secs_f64();
     let mut gaps: Vec<f64> = next.zip(&ended).map(gap).collect();
+    if gaps.len() < LEAST {
+        return None;
+    }
     gaps.sort_by(f64::total_cmp);
-    let quarter = gaps.len() / 4;
-    let middle = &gaps[quarter..gaps.len() - quarter];
-    let mean = middle.iter().sum::<f64>() / middle.len() as f64;
-    let available = mean - last.min_ready.as_secs_f64();
-    (gaps.len() >= LEAST)
-        .then(|| Duration::try_from_secs_f64(available).ok())
-        .flatten()
+    // A gap of 0.3 s is told as 0 s or, less often, as 1 s: without the rarer ones the mean would not be right.
+    let median = gaps[gaps.len() / 2];
+    let near = |gap: &f64| (gap - median).abs() <= 1.0;
+    gaps.retain(near);
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    Duration::try_from_secs_f64(mean - last.min_ready.as_secs_f64()).ok()
 }
 
 /// What of a turnaround is not the `end` of a pod; `None`: it was something else.
@@ -498,7 +500,8 @@ mod tests {
         });
         let pods: Vec<Pod> = crowd.chain(alone).collect();
         assert_eq!(measured(&pods, 5).pace().start_seconds, 3);
-        assert_eq!(measured(&pods[..300], 5).pace().start_seconds, 20);
+        let crowded = measured(&pods[..300], 5).pace();
+        assert_eq!((crowded.start_seconds, crowded.crowded), (20, true));
         let all = measured(&pods, 400).pace();
         assert_eq!((all.start_seconds, all.measured_pods), (19, 320));
         assert!(!all.crowded);
@@ -591,6 +594,31 @@ mod tests {
             None,
             "it did not end so late"
         );
+    }
+
+    /// Found on a real cluster: 0.3 s were taken for 0.1 s, which is the sixth part of a rollout in place.
+    #[test]
+    fn what_passes_from_one_to_the_next_is_right_also_below_a_second() {
+        // Twenty places that follow each other; a start takes 1.3 s, and 0.3 s pass.
+        let places = (0..20).flat_map(|round| (0..20).map(move |place| (round, place)));
+        let pods = places.map(|(round, place)| {
+            let began = 1_600 * round + 80 * place;
+            let name = format!("n{round}-{place}");
+            let mut pod = pod(&name, began / 1_000, (began + 1_300) / 1_000, 0, 0);
+            let label = (REVISION_HASH_LABEL.to_owned(), "b".to_owned());
+            pod.metadata.labels = Some([label].into());
+            pod
+        });
+        let pods: Vec<Pod> = pods.collect();
+        let last = Last {
+            revision: "b".to_owned(),
+            width: 20,
+            min_ready: Duration::ZERO,
+        };
+        let end = Some(Duration::ZERO);
+        let pace = Measured::of(&pods, &[], &json!({}), end, 20, Some(&last)).pace();
+        let milliseconds = pace.reaction.milliseconds;
+        assert!((250..=350).contains(&milliseconds), "{milliseconds}");
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub(super) struct PlanRow {
     pub(super) replaced: usize,
     pub(super) batches: usize,
     pub(super) begins: String,
-    /// When it is over, or else when the last pod is Ready; `null` when none is replaced.
+    /// When it is over, or else when the last pod is Ready, or begins where it never is; `null` when none is replaced.
     pub(super) ends: Option<String>,
     pub(super) seconds: u64,
     pub(super) slow_seconds: u64,
