@@ -104,14 +104,8 @@ impl Draft<'_> {
 
     /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
     fn is_judging(&self) -> bool {
-        let Some(record) = &self.guard.record else {
-            return false;
-        };
-        // Who failed and is gone is judged already, and stays there as a loss beside the others.
-        let mut open = record
-            .judged
-            .iter()
-            .filter(|(name, _)| !record.failed.contains(*name));
+        let record = self.guard.record.iter();
+        let mut open = record.flat_map(|record| record.losses(false));
         open.any(|(_, since)| later(*since, JUDGED_AFTER) > self.now)
     }
 

@@ -57,6 +57,15 @@ pub struct Record {
 }
 
 impl Record {
+    /// Those of [`Self::judged`] that failed and are gone, or that wait for their judgement.
+    pub(in crate::core) fn losses(
+        &self,
+        failed: bool,
+    ) -> impl Iterator<Item = (&NodeName, &Timestamp)> {
+        let judged = self.judged.iter();
+        judged.filter(move |(name, _)| self.failed.contains(*name) == failed)
+    }
+
     /// Whether that node was lost after the rollout touched it, or failed: then it is no proof that a network took nodes away,
     /// also when nothing else tells of it any more.
     pub(super) fn remembers(&self, node: &NodeName) -> bool {
@@ -175,8 +184,7 @@ impl fmt::Display for Record {
             separator = "; ";
         }
         for (title, failed) in [(JUDGED, false), (GONE, true)] {
-            let judged = self.judged.iter();
-            let judged = judged.filter(|(name, _)| self.failed.contains(*name) == failed);
+            let judged = self.losses(failed);
             let judged: Vec<String> = judged
                 .map(|(name, since)| format!("{name}{SINCE}{since}"))
                 .collect();
