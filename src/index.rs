@@ -38,7 +38,7 @@ pub use key::SetKey;
 pub(crate) use set::OWN_CONDITIONS;
 pub use set::{Doubt, Overlay, SetRecord, Stir, Write};
 
-pub(crate) use told::was_complete;
+pub(crate) use told::{told_revision, was_complete};
 
 use node::NodeRecord;
 

@@ -18,7 +18,7 @@ use crate::core::{
     Plan, PodRevision, Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy,
     Verdict, decide,
 };
-use crate::index::{Index, SetKey, was_complete};
+use crate::index::{Index, SetKey, told_revision, was_complete};
 /// A leader may have written that long after it renewed its Lease for the last time.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
@@ -318,9 +318,7 @@ impl Picture {
 
     /// The revision that the conditions are about, as far as a controller told.
     pub(super) fn told_revision(&self) -> Option<&str> {
-        let told = self.condition(ROLLOUT_COMPLETE)?;
-        let (revision, _) = told.message.strip_prefix("revision ")?.split_once(':')?;
-        Some(revision)
+        told_revision(self.condition(ROLLOUT_COMPLETE)?)
     }
 
     /// Whether any controller ever reported on this DaemonSet.

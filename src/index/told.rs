@@ -9,11 +9,15 @@ pub(crate) fn was_complete(conditions: &[Condition], revision: &RevisionState) -
     let RevisionState::Current(revision) = revision else {
         return false;
     };
-    let about = format!("revision {revision}:");
-    let says_so = |told: &Condition| {
-        told.kind == ROLLOUT_COMPLETE && told.status == "True" && told.message.starts_with(&about)
-    };
-    conditions.iter().any(says_so)
+    let is_complete = |told: &Condition| told.kind == ROLLOUT_COMPLETE && told.status == "True";
+    let mut complete = conditions.iter().filter(|told| is_complete(told));
+    complete.any(|told| told_revision(told) == Some(revision.as_str()))
+}
+
+/// The revision that a condition is about.
+pub(crate) fn told_revision(told: &Condition) -> Option<&str> {
+    let (revision, _) = told.message.strip_prefix("revision ")?.split_once(':')?;
+    Some(revision)
 }
 
 /// What was told last.
