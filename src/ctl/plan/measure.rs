@@ -215,10 +215,7 @@ impl Seen {
 
 /// Since when a node is Ready, by its name.
 fn returned(node: &Node) -> Option<(&str, Timestamp)> {
-    let mut conditions = node.status.conditions.iter();
-    let ready = conditions.find(|one| one.kind == "Ready" && one.status == "True")?;
-    let since = ready.last_transition_time.as_ref()?.0;
-    Some((node.metadata.name.as_deref()?, since))
+    Some((node.metadata.name.as_deref()?, node.ready_since()?))
 }
 
 /// How long something took, by node.
@@ -352,7 +349,7 @@ fn is_in_trouble(pod: &Pod) -> bool {
 
 /// From creation to Ready, of a pod that was not interrupted on the way.
 fn start_of(pod: &Pod) -> Option<Seen> {
-    let ready = ready_since(pod)?;
+    let ready = pod.ready_since()?;
     let created = pod.metadata.creation_timestamp.as_ref()?.0;
     let statuses = &pod.status.container_statuses;
     if pod.in_place().is_some() || statuses.iter().any(|one| one.restart_count > 0) {
@@ -365,7 +362,7 @@ fn start_of(pod: &Pod) -> Option<Seen> {
 
 /// From its last change in place to Ready, of a pod that was not interrupted since.
 fn change_of(pod: &Pod) -> Option<Seen> {
-    let ready = ready_since(pod)?;
+    let ready = pod.ready_since()?;
     let state = pod.in_place()?;
     let mut statuses = pod.status.container_statuses.iter();
     let interrupted = statuses.any(|one| {
@@ -380,14 +377,6 @@ fn change_of(pod: &Pod) -> Option<Seen> {
 fn seen(pod: &Pod, began: Timestamp, ended: Timestamp) -> Option<Seen> {
     let node = pod.spec.node_name.clone()?;
     (ended >= began).then_some(Seen { node, began, ended })
-}
-
-/// Since when it is Ready.
-fn ready_since(pod: &Pod) -> Option<Timestamp> {
-    let ready = pod
-        .condition("Ready")
-        .filter(|ready| ready.status == "True")?;
-    ready.last_transition_time.as_ref().map(|time| time.0)
 }
 
 /// Since when all its containers run.
@@ -422,6 +411,12 @@ mod tests {
             },
         }))
         .unwrap()
+    }
+
+    /// Makes it one of revision `b`.
+    fn label(pod: &mut Pod) {
+        let label = (REVISION_HASH_LABEL.to_owned(), "b".to_owned());
+        pod.metadata.labels = Some([label].into());
     }
 
     fn measured(pods: &[Pod], width: usize) -> Measured {
@@ -561,10 +556,7 @@ mod tests {
                 )
             })
             .collect();
-        for pod in &mut pods {
-            let label = (REVISION_HASH_LABEL.to_owned(), "b".to_owned());
-            pod.metadata.labels = Some([label].into());
-        }
+        pods.iter_mut().for_each(label);
         let last = |revision: &str, width, min_ready| Last {
             revision: revision.to_owned(),
             width,
@@ -605,8 +597,7 @@ mod tests {
             let began = 1_600 * round + 80 * place;
             let name = format!("n{round}-{place}");
             let mut pod = pod(&name, began / 1_000, (began + 1_300) / 1_000, 0, 0);
-            let label = (REVISION_HASH_LABEL.to_owned(), "b".to_owned());
-            pod.metadata.labels = Some([label].into());
+            label(&mut pod);
             pod
         });
         let pods: Vec<Pod> = pods.collect();

@@ -1,6 +1,7 @@
 //! Nodes, pods and revisions without what no plan needs.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -53,13 +54,27 @@ pub(super) struct Condition {
     pub(super) last_transition_time: Option<Time>,
 }
 
+/// The condition that says that it is Ready, if it is.
+fn ready(conditions: &[Condition]) -> Option<&Condition> {
+    let mut conditions = conditions.iter();
+    conditions.find(|one| one.kind == "Ready" && one.status == "True")
+}
+
+/// Since when that is so.
+fn ready_since(conditions: &[Condition]) -> Option<Timestamp> {
+    let since = ready(conditions)?.last_transition_time.as_ref()?;
+    Some(since.0)
+}
+
 impl Node {
     /// Whether it is Ready.
     pub(super) fn is_ready(&self) -> bool {
-        let conditions = &self.status.conditions;
-        conditions
-            .iter()
-            .any(|one| one.kind == "Ready" && one.status == "True")
+        ready(&self.status.conditions).is_some()
+    }
+
+    /// Since when it is Ready.
+    pub(super) fn ready_since(&self) -> Option<Timestamp> {
+        ready_since(&self.status.conditions)
     }
 }
 
@@ -127,15 +142,14 @@ pub(super) struct ContainerStatus {
 }
 
 impl Pod {
-    /// The condition of that type.
-    pub(super) fn condition(&self, kind: &str) -> Option<&Condition> {
-        self.status.conditions.iter().find(|one| one.kind == kind)
-    }
-
     /// Whether it is Ready.
     pub(super) fn is_ready(&self) -> bool {
-        self.condition("Ready")
-            .is_some_and(|ready| ready.status == "True")
+        ready(&self.status.conditions).is_some()
+    }
+
+    /// Since when it is Ready.
+    pub(super) fn ready_since(&self) -> Option<Timestamp> {
+        ready_since(&self.status.conditions)
     }
 
     /// The hash of its revision.
