@@ -64,6 +64,19 @@ fn serving(name: &str, ago: i64) -> Node {
     node
 }
 
+/// The node `n1` with a new pod beside the old one.
+fn doubled() -> Node {
+    let made = Pod {
+        surge: true,
+        name: "p-n1-next".into(),
+        uid: "p-n1-next".into(),
+        ..updated("n1", 5).pods.remove(0)
+    };
+    let mut node = node("n1");
+    node.pods.push(made);
+    node
+}
+
 fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
     let strategy = Strategy {
         mode: Mode::AdvancedRollingUpdate,
@@ -447,15 +460,7 @@ fn a_node_that_waits_for_its_hook_holds_its_domain() {
 
 #[test]
 fn with_surge_the_slots_are_those_of_second_pods() {
-    let made = Pod {
-        surge: true,
-        name: "p-n1-next".into(),
-        uid: "p-n1-next".into(),
-        ..updated("n1", 5).pods.remove(0)
-    };
-    let mut first = node("n1");
-    first.pods.push(made);
-    let mut picture = picture(vec![first, node("n2"), node("n3")], None);
+    let mut picture = picture(vec![doubled(), node("n2"), node("n3")], None);
     let mut said = |down: u32| {
         picture.strategy.max_surge = Share::Number(1);
         picture.strategy.max_unavailable = Share::Number(down);
@@ -498,15 +503,7 @@ fn with_surge_the_slots_are_those_of_second_pods() {
 
 #[test]
 fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
-    let made = Pod {
-        surge: true,
-        name: "p-n1-next".into(),
-        uid: "p-n1-next".into(),
-        ..updated("n1", 5).pods.remove(0)
-    };
-    let mut first = node("n1");
-    first.pods.push(made);
-    let mut picture = picture(vec![first, node("n2")], None);
+    let mut picture = picture(vec![doubled(), node("n2")], None);
     picture.strategy.max_surge = Share::Number(2);
     let second = (&"n2".into(), None);
     let refusals = &mut picture.fleet.refusals;
