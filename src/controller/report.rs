@@ -291,8 +291,9 @@ fn notice(
         // What goes on did not begin, however often it waited for something in between.
         Phase::Progressing if plan.counts.outdated > 0 && !goes_on => (false, "RolloutStarted"),
         Phase::Progressing if plan.is_hook_overdue() => (true, "HookPending"),
-        Phase::Progressing if !plan.overdue.is_empty() => (true, Stall::NoProgress.reason()),
-        Phase::AwaitingOwners if !plan.overdue.is_empty() => (true, Stall::NoProgress.reason()),
+        Phase::Progressing | Phase::AwaitingOwners if !plan.overdue.is_empty() => {
+            (true, Stall::NoProgress.reason())
+        }
         Phase::AwaitingOwners => (false, "UpgradeAvailable"),
         Phase::Paused { .. } => (false, "RolloutPaused"),
         // Told once: which nodes they are changes while they crash and try again.

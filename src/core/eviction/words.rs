@@ -23,7 +23,6 @@ impl Plan {
             of.filter_map(|refusal| refusal.budget.as_deref())
                 .collect::<BTreeSet<&str>>()
         };
-        let named = |names: BTreeSet<&str>| Vec::from_iter(names).join(", ");
         let mut sentences = Vec::new();
         if refusals
             .iter()
@@ -33,27 +32,28 @@ impl Plan {
             "more than one PodDisruptionBudget selects its pods, which Kubernetes cannot evict then: leave one".to_owned(),
         );
         }
-        let mistaken = of(Obstruction::NotComputed);
-        if !mistaken.is_empty() {
-            sentences.push(format!(
-            "PodDisruptionBudget {} lets no pod go because Kubernetes cannot count for it: for a DaemonSet, set minAvailable to a \
-             number, and nothing else",
-            named(mistaken)
-        ));
-        }
-        let uncounted = of(Obstruction::NotProcessed);
-        if !uncounted.is_empty() {
-            sentences.push(format!(
-                "PodDisruptionBudget {} lets no pod go before Kubernetes has counted for it; it is asked again",
-                named(uncounted)
-            ));
-        }
-        let exhausted = of(Obstruction::Exhausted);
-        if !exhausted.is_empty() {
-            sentences.push(format!(
-                "PodDisruptionBudget {} lets no pod go now (disruption: evict); it is asked again",
-                named(exhausted)
-            ));
+        let why = [
+            (
+                Obstruction::NotComputed,
+                "because Kubernetes cannot count for it: for a DaemonSet, set minAvailable to a number, and nothing else",
+            ),
+            (
+                Obstruction::NotProcessed,
+                "before Kubernetes has counted for it; it is asked again",
+            ),
+            (
+                Obstruction::Exhausted,
+                "now (disruption: evict); it is asked again",
+            ),
+        ];
+        for (obstruction, why) in why {
+            let budgets = Vec::from_iter(of(obstruction));
+            if !budgets.is_empty() {
+                let budgets = budgets.join(", ");
+                sentences.push(format!(
+                    "PodDisruptionBudget {budgets} lets no pod go {why}"
+                ));
+            }
         }
         match sentences.is_empty() {
             true => "evictions are refused (disruption: evict)".to_owned(),

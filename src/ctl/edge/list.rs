@@ -144,7 +144,7 @@ fn how(intent: Intent, rows: &[PodRow]) -> String {
     };
     let is_refused = |row: &PodRow| row.update_refused.is_some();
     match intent {
-        Intent::Upgrade if !rows.is_empty() && rows.iter().all(is_refused) => format!(
+        Intent::Upgrade if rows.iter().all(is_refused) => format!(
             "To replace a pod nevertheless, although the node has none then: yurt-ds ctl upgrade {pod} --force\n\
              To pull its images ahead: yurt-ds ctl imagepull {pod} --wait\n"
         ),

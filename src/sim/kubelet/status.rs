@@ -80,10 +80,11 @@ fn container(container: &Container) -> Value {
         State::Terminated(exit) => Some(exit.started),
         State::Waiting(_) => container.last.as_ref().map(|exit| exit.started),
     };
+    let own_id = container.ran_image.as_deref().map(image_id);
     json!({
         "name": container.name,
         "image": container.ran_image.as_ref().unwrap_or(&container.image),
-        "imageID": container.told_id.clone().or(container.ran_image.as_deref().map(image_id)).unwrap_or_default(),
+        "imageID": container.told_id.clone().or(own_id).unwrap_or_default(),
         "ready": container.ready,
         "containerID": since.map(|since| container_id(container, since)),
         "started": matches!(container.state, State::Running { .. }),
