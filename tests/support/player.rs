@@ -100,6 +100,8 @@ impl Stage {
                 Step::Remember => {
                     seen += self.see(Picture::changes).await;
                     self.monitor.lock().await.picture().remember();
+                    // A real API server records a request when it has answered it: later than others see what it did.
+                    self.until_settled().await.map_err(told)?;
                     since = self.pod_writes().await?;
                 }
                 Step::PodWrites(expected) => {
