@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::classify::{Class, later};
 use super::glance::Glance;
 use super::strategy::Strategy;
-use super::verdict::Progress;
+use super::verdict::{Progress, Verdict};
 use super::waves::Front;
 
 /// What the pace allows a wave now; without waves all nodes are in one.
@@ -26,9 +26,11 @@ pub(super) struct Pace {
 
 impl Pace {
     /// What `min-interval` allows each wave at `now`.
+    ///
+    /// `verdicts` are those after the pods on their way out were looked at.
     pub(super) fn of(
         strategy: &Strategy,
-        (classes, glance): (&[Class], &Glance<'_>),
+        (classes, verdicts, glance): (&[Class], &[Verdict], &Glance<'_>),
         front: &Front<'_>,
         now: Timestamp,
     ) -> Vec<Self> {
@@ -39,25 +41,23 @@ impl Pace {
         if strategy.min_interval.is_zero() {
             return vec![free; front.count()];
         }
-        // Its new pod is about to begin a new interval.
-        let is_awaited = |class: &Class| {
-            let awaited = [
-                Class::InProgress(Progress::Terminating),
-                Class::InProgress(Progress::Replacing),
-            ];
-            awaited.contains(class)
-                || matches!(
-                    class,
-                    Class::InProgress(Progress::Missing { .. }) | Class::Preparing { .. }
-                )
+        // Its new pod is about to begin a new interval. A marked pod that waits for a slot is not about to go: the slot may be
+        // that of a node which waits for the interval.
+        let is_awaited = |class: &Class, verdict: &Verdict| match class {
+            Class::InProgress(progress) => matches!(
+                progress,
+                Progress::Terminating | Progress::Replacing | Progress::Missing { .. }
+            ),
+            Class::Preparing { .. } => !matches!(verdict, Verdict::Budget { .. }),
+            _ => false,
         };
         let mut newest = vec![None; front.count()];
         let mut awaits = vec![false; front.count()];
-        for (position, class) in classes.iter().enumerate() {
+        for (position, (class, verdict)) in classes.iter().zip(verdicts).enumerate() {
             let wave = front.of_node(position);
             let began = [glance.got_current(position), glance.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
-            awaits[wave] |= is_awaited(class);
+            awaits[wave] |= is_awaited(class, verdict);
         }
         let pace = |(newest, awaits): (Option<Timestamp>, bool)| {
             let opens = newest.map(|created| later(created, strategy.min_interval));
@@ -81,8 +81,30 @@ pub(super) fn ramp_up(strategy: &Strategy, base: usize, allowed: usize, done: us
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
-    use crate::core::{Mode, Share};
+    use crate::core::testing::{at, fleet, node, old};
+    use crate::core::{Mode, Preparing, Share, decide};
+
+    /// Found by a property: the one waited for the other's slot, and that one for its interval.
+    #[test]
+    fn a_marked_pod_that_waits_for_the_slot_of_a_broken_one_keeps_it_from_nothing() {
+        let strategy = Strategy {
+            min_interval: Duration::from_secs(1),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let mut marked = node("a", old(1));
+        marked.pods[0].exit.preparing = Some(Preparing { since: None });
+        let fleet = fleet(vec![marked, node("b", old(1).broken())]);
+        let plan = decide(&strategy, &fleet, at(10_000));
+        let gone: Vec<_> = plan
+            .actions
+            .iter()
+            .map(|action| action.pod().name.as_str())
+            .collect();
+        assert_eq!(gone, ["b"], "{plan:?}");
+    }
 
     #[test]
     fn a_ramp_doubles_with_what_is_done_and_ends_at_the_budget() {

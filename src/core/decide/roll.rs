@@ -24,7 +24,7 @@ impl Draft<'_> {
         let front = &self.gates.front;
         let mut pace = Pace::of(
             self.strategy,
-            (&self.classes, &self.glance),
+            (&self.classes, &self.verdicts, &self.glance),
             front,
             self.now,
         );
