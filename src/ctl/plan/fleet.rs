@@ -90,7 +90,8 @@ impl Fleet {
     }
 
     /// With these nodes and pods.
-    pub(super) fn inhabited_by(&mut self, nodes: Vec<slim::Node>, pods: Vec<slim::Pod>) {
+    pub(super) fn inhabited_by(&mut self, nodes: Vec<slim::Node>, mut pods: Vec<slim::Pod>) {
+        pods.iter_mut().for_each(slim::Pod::name_old_images);
         (self.nodes, self.pods) = (nodes, pods);
     }
 

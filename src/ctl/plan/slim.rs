@@ -13,6 +13,9 @@ use crate::core::revision::hash_of;
 /// What annotations are kept of nodes and pods: those of this family, wherever they come from.
 const FAMILY: &str = "openyurt.io/";
 
+/// The image of a container of which only the contents are known, and that another one is to follow.
+const OLD_IMAGE: &str = "before-the-update";
+
 /// A Node without what no plan needs (images alone are ten kilobytes).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Node {
@@ -157,6 +160,22 @@ impl Pod {
         self.metadata.labels.as_ref()?.get(REVISION_HASH_LABEL)
     }
 
+    /// Names the image of every container that its update in place has not reached yet: some runtimes know images by their
+    /// contents alone, and a played kubelet would take one for whatever the spec names now.
+    pub(super) fn name_old_images(&mut self) {
+        let Some(update) = self.in_place() else {
+            return;
+        };
+        for container in &mut self.status.container_statuses {
+            let restarts = u32::try_from(container.restart_count).unwrap_or_default();
+            if update.is_unchanged(&container.name, &container.image_id, restarts)
+                && container.image.starts_with("sha256:")
+            {
+                OLD_IMAGE.clone_into(&mut container.image);
+            }
+        }
+    }
+
     /// What it remembers of its last update in place.
     pub(super) fn in_place(&self) -> Option<State> {
         let text = self.metadata.annotations.as_ref()?.get(IN_PLACE_STATE)?;
@@ -248,4 +267,37 @@ pub(super) fn is_kept(key: &str) -> bool {
         || key
             .split_once('/')
             .is_some_and(|(domain, _)| domain.ends_with(FAMILY.trim_end_matches('/')))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_its_update_has_not_reached_runs_none_of_the_images_that_are_named() {
+        let state = json!({
+            "revision": "5d4f8", "updateTimestamp": "2027-01-15T08:00:00Z",
+            "lastContainerStatuses": { "reached": before("sha256:1"), "waits": before("sha256:1"), "named": before("web:1") },
+        });
+        let status = |name: &str, image: &str, image_id: &str| json!({ "name": name, "image": image, "imageID": image_id, "restartCount": 3 });
+        let mut pod: Pod = serde_json::from_value(json!({
+            "metadata": { "annotations": { IN_PLACE_STATE: state.to_string() } },
+            "status": { "containerStatuses": [
+                status("reached", "sha256:2", "sha256:2"),
+                status("waits", "sha256:1", "sha256:1"),
+                status("named", "web:1", "web:1"),
+            ] },
+        }))
+        .unwrap();
+        pod.name_old_images();
+        let statuses = pod.status.container_statuses.iter();
+        let images: Vec<&str> = statuses.map(|status| status.image.as_str()).collect();
+        assert_eq!(images, ["sha256:2", OLD_IMAGE, "web:1"]);
+    }
+
+    fn before(image_id: &str) -> Value {
+        json!({ "imageID": image_id, "restartCount": 3 })
+    }
 }
