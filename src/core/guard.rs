@@ -161,11 +161,7 @@ impl Court<'_> {
             }
         }
         for (name, since) in losses.gone() {
-            let is_open = self.judge(&losses, name, *since, &mut judged);
-            // Charged, it is a loss beside the others still, and no Node tells of it.
-            if !is_open && judged.len() < FAILED_NAMED {
-                judged.insert(name.clone(), *since);
-            }
+            self.judge(&losses, name, *since, &mut judged);
         }
         self.record.judged = judged;
         self.judge_barred(classes, &mut touched);
@@ -183,7 +179,7 @@ impl Court<'_> {
     }
 
     /// A node that was lost after the rollout touched it: charges it, or says that this is open; notes in `judged` what is to be
-    /// remembered until then.
+    /// remembered until then, and of who is charged: it is a loss beside the others also when no Node tells of it any more.
     fn judge(
         &mut self,
         losses: &Losses,
@@ -199,6 +195,9 @@ impl Court<'_> {
             judged_at
         } else {
             self.charge(name, true);
+            if judged.len() < FAILED_NAMED {
+                judged.insert(name.clone(), since);
+            }
             return false;
         };
         self.leave_open(open_until);

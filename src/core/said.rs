@@ -6,6 +6,7 @@
 
 mod stall;
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use k8s_openapi::jiff::Timestamp;
@@ -87,6 +88,29 @@ impl Plan {
                 kept: counts.kept + counts.repelled,
             },
             false => self.phase,
+        }
+    }
+
+    /// Who was lost and is not judged yet, while nothing new begins because of that.
+    pub fn judging_words(&self) -> String {
+        let open = self.record.iter().flat_map(|record| {
+            let judged = record.losses(false).map(|(name, _)| name);
+            judged.chain(&record.touched)
+        });
+        let lost: BTreeSet<&str> = open.map(NodeName::as_str).collect();
+        let count = lost.len();
+        let names = named(lost, 0);
+        match count {
+            0 => {
+                "a pod was taken back from this revision a moment ago, and why is still to be read"
+                    .to_owned()
+            }
+            1 => format!(
+                "node {names} was lost, and it is open whether this revision or the network took it away"
+            ),
+            _ => format!(
+                "nodes {names} were lost, and it is open whether this revision or the network took them away"
+            ),
         }
     }
 }
@@ -176,9 +200,9 @@ impl About<'_> {
         let plan = self.plan;
         if let Some(Guarded::Inconclusive { until }) = plan.guarded {
             let words = format!(
-                "nothing new begins before {}: nodes were lost, and it is open whether this revision or the network took them \
-                 away",
-                instant::words(until)
+                "nothing new begins before {}: {}",
+                instant::words(until),
+                plan.judging_words()
             );
             return ("Inconclusive", words);
         }

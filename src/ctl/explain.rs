@@ -12,8 +12,8 @@ mod tests;
 use k8s_openapi::jiff::Timestamp;
 
 pub(super) use cure::{cure, cure_repelled, holders, not_targeted};
-pub(super) use guarded::reversal_words;
 use guarded::{failed, guarded_words, revert_words, reverting};
+pub(super) use guarded::{gone, reversal_words};
 
 use super::age;
 use super::picture::{Picture, verdict_since};

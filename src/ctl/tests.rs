@@ -604,14 +604,48 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
 
 /// The guard stopped that revision.
 async fn stop(world: &World, revision: &str) {
-    let guard = json!({
-        "type": "Guard", "status": "True", "reason": "FailedByRevision",
-        "message": format!("revision {revision}: failed: n1, n2"),
-    });
+    let message = format!("revision {revision}: failed: n1, n2");
+    guard(world, "True", "FailedByRevision", &message).await;
+}
+
+/// The guard remembers that.
+async fn guard(world: &World, status: &str, reason: &str, message: &str) {
+    let guard = json!({ "type": "Guard", "status": status, "reason": reason, "message": message });
     let patch = Patch::Merge(json!({ "status": { "conditions": [guard] } }));
     let params = PatchParams::default();
     let sets = world.sets();
     sets.patch_status("web", &params, &patch).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
+    let world = World::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let revision = world.json("status web").await["revision"].clone();
+    let revision = text_of(&revision);
+    let now = world.context.clock.now();
+    let message = format!(
+        "revision {revision}: failed: n8; being judged: n7 since {now}; lost: n8 since {now}"
+    );
+    guard(&world, "False", "Watching", &message).await;
+    let failed = world.text("why web n8").await;
+    assert!(
+        failed.starts_with(
+            "Node n8 failed after it got this revision, and its Node was deleted since"
+        ),
+        "{failed}"
+    );
+    assert!(failed.contains("yurt-ds ctl undo default/web"), "{failed}");
+    let judged = world.text("why web n7").await;
+    assert!(judged.contains("It is judged in 30s."), "{judged}");
+    let waits = world.text("why web n1").await;
+    let named =
+        "node n7 was lost, and it is open whether this revision or the network took it away";
+    assert!(waits.contains(named), "{waits}");
+    let said = &world.json("status web").await["message"];
+    assert!(text_of(said).contains(named), "{said}");
+    let unknown = world.trouble("why web n9").await;
+    assert_eq!(unknown.code, Code::NotFound);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::Context;
 use super::access::Trouble;
+use super::age;
 use super::code::Code;
-use super::explain::{cure, cure_repelled, not_targeted, repelled};
+use super::explain::{cure, cure_repelled, gone, not_targeted, repelled};
 use super::lookup;
 use super::picture::Picture;
 use super::print;
@@ -103,6 +104,20 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
                 urgency: None,
             };
             (row, next)
+        }
+        None if let Some(gone) = gone(picture, &name) => {
+            let row = NodeRow {
+                node: name.to_string(),
+                verdict: gone.verdict,
+                reason: Some("NoNode".into()),
+                since: gone.since.map(age::instant),
+                message: gone.because,
+                pods: Vec::new(),
+                needs_attention: true,
+                age: gone.since.map(|since| age::between(since, picture.now)),
+                urgency: None,
+            };
+            (row, gone.next)
         }
         None => {
             return Err(lookup::missing_node(view, &picture.key, name.as_str()));

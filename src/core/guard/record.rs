@@ -27,7 +27,7 @@ const BROKEN: &str = "broken before: ";
 const TWICE: &str = "replaced twice: ";
 const TOUCHED: &str = "lost while touched: ";
 const JUDGED: &str = "being judged: ";
-const GONE: &str = "lost and gone: ";
+const LOST: &str = "lost: ";
 const SINCE: &str = " since ";
 
 /// What the guard remembers about a revision.
@@ -50,14 +50,13 @@ pub struct Record {
     /// Nodes that were lost after the removal of their old pod and are not judged yet, where nothing else shows any more that
     /// there was such a removal.
     pub touched: BTreeSet<NodeName>,
-    /// Nodes that were lost after the rollout touched them and are not judged yet, and since when they are NotReady: they are
-    /// judged all the same when their Node is deleted meanwhile. Such a one stays here when it failed: it is a loss beside the
-    /// others still.
+    /// Nodes that were lost after the rollout touched them, and since when they are NotReady. Who is not judged yet is judged
+    /// all the same when its Node is deleted meanwhile, and who failed stays a loss beside the others then.
     pub judged: BTreeMap<NodeName, Timestamp>,
 }
 
 impl Record {
-    /// Those of [`Self::judged`] that failed and are gone, or that wait for their judgement.
+    /// Those of [`Self::judged`] that failed, or that wait for their judgement.
     pub(in crate::core) fn losses(
         &self,
         failed: bool,
@@ -123,7 +122,7 @@ impl Record {
                 record.touched = read_names(names).0;
             } else if let Some(names) = part
                 .strip_prefix(JUDGED)
-                .or_else(|| part.strip_prefix(GONE))
+                .or_else(|| part.strip_prefix(LOST))
             {
                 record.judged.extend(read_dated(names));
             }
@@ -183,7 +182,7 @@ impl fmt::Display for Record {
             }
             separator = "; ";
         }
-        for (title, failed) in [(JUDGED, false), (GONE, true)] {
+        for (title, failed) in [(JUDGED, false), (LOST, true)] {
             let judged = self.losses(failed);
             let judged: Vec<String> = judged
                 .map(|(name, since)| format!("{name}{SINCE}{since}"))
@@ -254,7 +253,7 @@ mod tests {
         assert_eq!(many.failures(), 5);
         assert_eq!(
             gone.to_string(),
-            "revision 5d4f8: failed: edge-3; lost and gone: edge-3 since 1970-01-01T00:01:30Z"
+            "revision 5d4f8: failed: edge-3; lost: edge-3 since 1970-01-01T00:01:30Z"
         );
         assert_eq!(
             many.to_string(),

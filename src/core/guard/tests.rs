@@ -399,6 +399,22 @@ fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
     assert_eq!(at_1400(&strategy(), &fleet), plan);
 }
 
+#[test]
+fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
+    let others = |mut nodes: Vec<Node>| {
+        nodes.extend(["b", "c", "d"].map(|name| node(name, old(1))));
+        fleet(nodes)
+    };
+    let charged = at_1400(&strategy(), &others(vec![lost("a", 9)]));
+    assert_eq!(named(charged.record.as_ref()), ["a"]);
+    let deleted = Fleet {
+        record: charged.record.clone(),
+        ..others(Vec::new())
+    };
+    let plan = at_1400(&strategy(), &deleted);
+    assert_eq!(plan.record, charged.record);
+}
+
 /// Found by a property: it kept the rollout from being complete for half a minute, and nothing woke it then.
 #[test]
 fn who_failed_and_is_gone_is_not_being_judged_any_more() {

@@ -1,7 +1,10 @@
 //! What the guard has to do with a node, in words.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::{age, pod_name, slots, trouble_word, trouble_words};
-use crate::core::{Cause, Guarded, Node, Reversal, Revert, Stopped};
+use crate::core::remedy::way_on;
+use crate::core::{Cause, Guarded, Node, NodeName, Offline, Reversal, Revert, Stopped, Verdict};
 use crate::ctl::picture::Picture;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
@@ -51,12 +54,63 @@ pub(super) fn guarded_words(picture: &Picture, guarded: Guarded) -> (Option<Stri
         Guarded::Inconclusive { until } => (
             Some("Inconclusive".into()),
             format!(
-                "is outdated, and nothing new begins for {}: nodes were lost, and it is open whether this revision or the \
-                 network took them away",
-                age::between(picture.now, until)
+                "is outdated, and nothing new begins for {}: {}",
+                age::between(picture.now, until),
+                picture.plan.judging_words()
             ),
         ),
     }
+}
+
+/// What is still known of a node that was lost with this revision and whose Node was deleted since.
+pub(in crate::ctl) struct Gone {
+    /// The verdict's word.
+    pub(in crate::ctl) verdict: &'static str,
+    /// Since when it was NotReady, as far as known.
+    pub(in crate::ctl) since: Option<Timestamp>,
+    /// Continues "node NAME …".
+    pub(in crate::ctl) because: String,
+    /// What would change that.
+    pub(in crate::ctl) next: String,
+}
+
+/// What the guard remembers of a node that no Node object tells of; `None`: nothing.
+pub(in crate::ctl) fn gone(picture: &Picture, name: &NodeName) -> Option<Gone> {
+    let record = picture.plan.record.as_ref()?;
+    let since = record.judged.get(name).copied();
+    let counts = &picture.plan.counts;
+    if record.failed.contains(name) {
+        return Some(Gone {
+            verdict: Verdict::FailedByRevision {
+                since: since.unwrap_or(picture.now),
+                cause: Cause::NodeLost,
+            }
+            .word(),
+            since,
+            because: format!(
+                "failed after it got this revision, and its Node was deleted since: {} failed so, {} may",
+                counts.failures, counts.threshold
+            ),
+            next: format!(
+                "Nobody waits for it, and it counts until another revision comes. If this revision is bad, {}",
+                way_on(&picture.fleet, &picture.key)
+            ),
+        });
+    }
+    let is_open = since.is_some() || record.touched.contains(name);
+    is_open.then(|| Gone {
+        verdict: Verdict::Offline(Offline::NoNode).word(),
+        since,
+        because: "was lost after its pod was touched, and its Node was deleted since; it is not judged yet whether this \
+                  revision or the network took it away"
+            .to_owned(),
+        next: match picture.plan.guarded {
+            Some(Guarded::Inconclusive { until }) => {
+                format!("It is judged in {}.", age::between(picture.now, until))
+            }
+            _ => "It is judged when its Node is made anew.".to_owned(),
+        },
+    })
 }
 
 /// About a node whose pod has or had the revision that the guard stopped.
