@@ -374,6 +374,11 @@ impl Court<'_> {
 }
 
 impl Charges {
+    /// The sheet, while the revision is judged.
+    pub(super) fn record(&self) -> Option<&Record> {
+        self.record.as_ref()
+    }
+
     /// Whether this node failed on the revision's account, and has not been acquitted since.
     pub(super) fn has_on_sheet(&self, node: &NodeName) -> bool {
         let record = self.record.as_ref();

@@ -20,14 +20,18 @@
 //! Holds that overlap, or follow each other within `soak`, form one chain; at the end of the first chain plus `soak` the wave
 //! was complete, and whoever returned after that is a late returner: it is served at once and shuts no later wave. A node
 //! that goes away during the soak and returns begins the soak anew, because whether it failed cannot be known afterwards. So
-//! does one that was charged to the revision, whenever it returns.
+//! does one that was charged to the revision, whenever it returns. One whose Node is deleted, or where no pod belongs any more,
+//! holds the later waves shut as before: the guard remembers its wave.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, later};
-use super::fleet::{Fleet, Node, Readiness, RevisionState};
+use super::fleet::{Fleet, Node, NodeName, Readiness, RevisionState, position_of};
 use super::glance::{Facts, Glance};
-use super::guard::Charges;
+use super::guard::{Charges, Record};
 use super::plan::{WaveStand, WaveState};
 use super::scope::Scope;
 use super::strategy::{Mode, Share, Strategy, Waves};
@@ -113,6 +117,7 @@ impl<'a> Front<'a> {
         };
         if let Some(waves) = told {
             front.tally(classes, scope);
+            front.tally_gone(waves, fleet, classes, charges);
             front.judge_completeness(strategy, fleet, (classes, glance), charges, scope);
             front.judge_openness(waves, fleet, now);
         }
@@ -232,6 +237,51 @@ impl<'a> Front<'a> {
                 tally.broken += usize::from(!available);
             }
         }
+    }
+
+    /// Charges the waves of nodes that failed and of which the fleet does not tell any more. Of a wave that is not known (any
+    /// more) all that is known is that it was one.
+    fn tally_gone(&mut self, waves: &Waves, fleet: &Fleet, classes: &[Class], charges: &Charges) {
+        let Some(record) = charges.record() else {
+            return;
+        };
+        for name in &record.failed {
+            let wave = match self.member(fleet, classes, name) {
+                Some((_, true)) => continue,
+                Some((wave, false)) => wave,
+                None => {
+                    let known = record.wave_of(name);
+                    known.and_then(|wave| waves.position(wave)).unwrap_or(0)
+                }
+            };
+            self.waves[wave].charged = true;
+        }
+    }
+
+    /// The wave of the node with that name and whether a pod belongs there; `None`: there is no such Node.
+    fn member(&self, fleet: &Fleet, classes: &[Class], name: &NodeName) -> Option<(usize, bool)> {
+        let position = position_of(&fleet.nodes, name).ok()?;
+        let class = &classes[position];
+        let belongs = !matches!(class, Class::NotTargeted);
+        (*class != Class::NoNode).then(|| (self.members[position], belongs))
+    }
+
+    /// Notes in `record` in which waves nodes were lost or failed; of those that are gone it is known already.
+    pub(super) fn note_waves(&self, record: &mut Record, fleet: &Fleet, classes: &[Class]) {
+        let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
+        if let Some(waves) = self.told {
+            let lost = record.judged.keys().chain(&record.touched);
+            for name in record.failed.iter().chain(lost) {
+                let wave = match self.member(fleet, classes, name) {
+                    Some((wave, _)) => Some(waves.name(wave).into()),
+                    None => record.wave_of(name).cloned(),
+                };
+                if let Some(wave) = wave {
+                    noted.entry(wave).or_default().insert(name.clone());
+                }
+            }
+        }
+        record.waves = noted;
     }
 
     /// Finds the end of the first chain of holds of every wave that another one waits for.

@@ -319,13 +319,21 @@ scenarios! {
             .image(NEWER)
             .until(converged().and(not_condition("Guard")))
             .expect(replaced(1..=4));
-        let lost = charged(panics, pace.pick(30, 8))
-            .until(condition("Stalled", "True", "stopped before wave rest: 1 node failed after it got this revision (2 may): "))
+        let stalled = || condition("Stalled", "True", "stopped before wave rest: 1 node failed after it got this revision (2 may): ");
+        let lost = charged(panics.clone(), pace.pick(30, 8))
+            .until(stalled())
             .image(NEWER)
             .until(replaced([1, 3, 4]))
             .behave_on(2, NEW, Behaviour::default())
             .online([2])
             .until(converged());
-        vec![crashed, lost]
+        // Its Node is deleted, as those of dead machines are.
+        let gone = charged(panics, pace.pick(30, 8))
+            .until(stalled())
+            .step(Step::RemoveNode(2))
+            .throughout(untouched([1, 4]).and(deletions(2)).and(stalled()), pace.pick(300, 8))
+            .image(NEWER)
+            .until(replaced([1, 3, 4]).and(not_condition("Guard")));
+        vec![crashed, lost, gone]
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
 //! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
-//! was removed, or is being judged; that the revision was stopped. It is about one revision, and another one begins with an empty sheet.
+//! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and another one begins with an empty sheet.
 //!
 //! ```text
 //! revision 5d4f8: back to: 8c1a2; failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -29,6 +30,7 @@ const TOUCHED: &str = "lost while touched: ";
 const JUDGED: &str = "being judged: ";
 const LOST: &str = "lost: ";
 const SINCE: &str = " since ";
+const WAVE: &str = "in wave ";
 
 /// What the guard remembers about a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,9 @@ pub struct Record {
     /// Nodes that were lost after the rollout touched them, and since when they are NotReady. Who is not judged yet is judged
     /// all the same when its Node is deleted meanwhile, and who failed stays a loss beside the others then.
     pub judged: BTreeMap<NodeName, Timestamp>,
+    /// By wave, those of these nodes that were in it when they were last seen: once failed, they hold the later waves shut also
+    /// when their Node is deleted.
+    pub waves: BTreeMap<Arc<str>, BTreeSet<NodeName>>,
 }
 
 impl Record {
@@ -83,7 +88,14 @@ impl Record {
             replaced_twice: BTreeSet::new(),
             touched: BTreeSet::new(),
             judged: BTreeMap::new(),
+            waves: BTreeMap::new(),
         }
+    }
+
+    /// The wave in which that node was lost or failed, as far as known.
+    pub(in crate::core) fn wave_of(&self, node: &NodeName) -> Option<&Arc<str>> {
+        let mut waves = self.waves.iter();
+        waves.find_map(|(wave, failed)| failed.contains(node).then_some(wave))
     }
 
     /// Nodes that failed, named or not.
@@ -120,6 +132,10 @@ impl Record {
                 record.replaced_twice = read_names(names).0;
             } else if let Some(names) = part.strip_prefix(TOUCHED) {
                 record.touched = read_names(names).0;
+            } else if let Some((wave, names)) =
+                (part.strip_prefix(WAVE)).and_then(|part| part.split_once(": "))
+            {
+                record.waves.insert(wave.into(), read_names(names).0);
             } else if let Some(names) = part
                 .strip_prefix(JUDGED)
                 .or_else(|| part.strip_prefix(LOST))
@@ -192,6 +208,11 @@ impl fmt::Display for Record {
                 separator = "; ";
             }
         }
+        for (wave, failed) in &self.waves {
+            let failed: Vec<&str> = failed.iter().map(NodeName::as_str).collect();
+            write!(f, "{separator}{WAVE}{wave}: {}", failed.join(", "))?;
+            separator = "; ";
+        }
         Ok(())
     }
 }
@@ -213,6 +234,7 @@ mod tests {
             replaced_twice: names(&["edge-9", "edge-8"]),
             touched: names(&["edge-5"]),
             judged: [("edge-3".into(), Timestamp::from_second(90).unwrap())].into(),
+            waves: [("canary".into(), names(&["edge-1"]))].into(),
             ..empty.clone()
         };
         let many = Record {
@@ -258,7 +280,8 @@ mod tests {
         assert_eq!(
             many.to_string(),
             "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \
-             replaced twice: edge-8, edge-9; lost while touched: edge-5; being judged: edge-3 since 1970-01-01T00:01:30Z"
+             replaced twice: edge-8, edge-9; lost while touched: edge-5; being judged: edge-3 since 1970-01-01T00:01:30Z; \
+             in wave canary: edge-1"
         );
     }
 

@@ -7,7 +7,9 @@ use super::*;
 use crate::core::selector::Selector;
 use crate::core::strategy::{Approval, Wave};
 use crate::core::testing::{at, current, fleet, node, old};
-use crate::core::{Action, Exit, Mode, Pod, Preparing, Record, Share, decide};
+use crate::core::{
+    Action, Exit, Mode, Phase, Pod, Preparing, Record, Share, Stall, Targeting, decide,
+};
 
 fn wave(name: &str) -> Wave {
     Wave {
@@ -178,6 +180,63 @@ fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
         told(&strategy, &nodes, 1_150, 2),
         Verdict::WaveNotOpen { wave: 1, why }
     );
+}
+
+/// Deleting the Node of a canary that failed opened the next wave for the revision that it failed by.
+#[test]
+fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
+    let strategy = strategy(vec![Wave {
+        soak: Duration::ZERO,
+        ..wave("canary")
+    }]);
+    let lost = Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1_100)),
+        },
+        ..pooled("n1", "canary", current(2).made(1_000))
+    };
+    let others = vec![
+        pooled("n2", "canary", current(2).made(900)),
+        pooled("n3", "field", old(1)),
+    ];
+    let why = WaveShut::Charged { wave: 0 };
+    let shut = Verdict::WaveNotOpen { wave: 1, why };
+    // Deleted while it is judged, or once it is charged; the pod is collected a minute later.
+    for second in [1_110, 1_150] {
+        let nodes = [vec![lost.clone()], others.clone()].concat();
+        let record = decide(&strategy, &fleet(nodes), at(second)).record;
+        let known = record
+            .as_ref()
+            .and_then(|record| record.wave_of(&"n1".into()));
+        assert_eq!(known.map(AsRef::as_ref), Some("canary"));
+        let collected = Node {
+            labels: Default::default(),
+            readiness: Readiness::Gone,
+            ..lost.clone()
+        };
+        for gone in [vec![collected], Vec::new()] {
+            let fleet = Fleet {
+                record: record.clone(),
+                ..fleet([gone, others.clone()].concat())
+            };
+            let plan = decide(&strategy, &fleet, at(1_160));
+            assert_eq!(plan.verdicts.last(), Some(&shut), "{plan:?}");
+            assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+        }
+    }
+    // One that failed and leaves the DaemonSet's nodes holds them shut as well.
+    let mut record = Record::of("new".into());
+    record.failed.insert("n1".into());
+    let left = Node {
+        targeting: Targeting::No,
+        ..since(0, pooled("n1", "canary", current(2).made(1_000)))
+    };
+    let fleet = Fleet {
+        record: Some(record),
+        ..fleet([vec![left], others].concat())
+    };
+    let plan = decide(&strategy, &fleet, at(1_160));
+    assert_eq!(plan.verdicts.last(), Some(&shut), "{plan:?}");
 }
 
 #[test]
