@@ -41,7 +41,7 @@ use crate::sim::world::{Setup, World, start_controller};
 /// gets no UID that a copied object has.
 const SEED: u64 = 0x706c_616e;
 /// Every watcher is in this process and reads at once: few events have to be kept for one that starts again.
-const HISTORY: usize = 256;
+const HISTORY: usize = 8;
 /// The native controller answers a change within this time.
 const SETTLING: Duration = Duration::from_secs(60);
 /// A burst of changes is over after this long.
