@@ -20,6 +20,8 @@ use crate::core::*;
 /// Looks at it in a row, and how much later each of the last ones is: longer than any deadline, soak or window.
 const LOOKS: usize = 150;
 const LATER: Duration = Duration::from_secs(26 * 3600);
+/// More than there are answers to wait for: of the largest fleet every node can be refused a second pod, and then a deletion.
+const ANSWERS: usize = 64;
 
 /// What a fleet is told about by the API server and its own index, as soon as something is asked for.
 fn as_told(mut fleet: Fleet, at: Timestamp) -> Fleet {
@@ -119,7 +121,7 @@ fn paired(mut fleet: Fleet) -> Fleet {
     fleet
 }
 
-/// Looks again at once where something was refused: an answer is news.
+/// Looks again at once where something was refused: an answer is news, and `min-interval` lets them be asked one by one.
 fn settle(
     strategy: &Strategy,
     fleet: &mut Fleet,
@@ -127,7 +129,7 @@ fn settle(
     at: Timestamp,
 ) -> Plan {
     let mut plan = look(strategy, fleet, deaf, at);
-    for _ in 0..3 {
+    for _ in 0..ANSWERS {
         let before = fleet.refusals.clone();
         plan = look(strategy, fleet, deaf, at);
         if fleet.refusals == before {
