@@ -190,7 +190,10 @@ impl<'a> Draft<'a> {
             &front,
             (&glance, Terms::of(strategy, fleet, now)),
         );
-        let guard = charges.conclude(strategy, fleet, &classes, &budget, now);
+        let mut guard = charges.conclude(strategy, fleet, &classes, &budget, now);
+        if let Some(record) = &mut guard.record {
+            front.note_waves(record, fleet, &classes);
+        }
         let own = (openings, images);
         Self {
             strategy,
@@ -336,7 +339,13 @@ impl<'a> Draft<'a> {
         self.tell_left_behind();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
         self.tell_outdated(Verdict::Paused { until });
-        let waits = self.is_any_outdated() || self.parts_later();
+        let revert::Turns {
+            turns, settling, ..
+        } = self.reverts();
+        let reverts = !(turns.is_empty() && settling.is_empty());
+        let turns = turns.into_iter().map(|turn| turn.position);
+        self.tell_reverts(turns.chain(settling));
+        let waits = reverts || self.is_any_outdated() || self.parts_later();
         let phase = waits.then_some(Phase::Paused { until });
         self.finish(phase)
     }

@@ -203,6 +203,8 @@ impl Turn {
 pub(super) struct Turns {
     /// Those who can be.
     pub(super) turns: Vec<Turn>,
+    /// Positions of those who can be when their nodes have been back for long enough.
+    pub(super) settling: Vec<usize>,
     /// How far it is; `None`: nothing is taken back.
     pub(super) reversal: Option<Reversal>,
     /// When time alone adds somebody.
@@ -233,7 +235,7 @@ pub(super) fn turns(
     };
     let past = record.before.as_ref();
     let past = past.and_then(|before| Some((before, fleet.way_back.revisions.get(before)?)));
-    let (mut turns, mut again) = (Vec::new(), None);
+    let (mut turns, mut unsettled, mut again) = (Vec::new(), Vec::new(), None);
     for (position, (node, class)) in fleet.nodes.iter().zip(classes).enumerate() {
         if !scope.contains(position) || node.targeting != Targeting::Run {
             continue;
@@ -255,12 +257,13 @@ pub(super) fn turns(
                 let settles =
                     settles_at(strategy, node, pod).filter(|at| rank == AVAILABLE && *at > now);
                 again = again.into_iter().chain(settles).min();
-                if settles.is_none() {
-                    turns.push(Turn {
+                match settles {
+                    Some(_) => unsettled.push(position),
+                    None => turns.push(Turn {
                         rank,
                         position,
                         renewal,
-                    });
+                    }),
                 }
             }
             Err(why) => {
@@ -272,9 +275,22 @@ pub(super) fn turns(
     turns.sort_unstable_by_key(|turn| (turn.rank, turn.position));
     Turns {
         turns,
+        settling: unsettled,
         reversal: Some(reversal),
         again,
     }
+}
+
+/// Whether `node` has a pod of the revision that the guard stopped which is taken back as soon as its node answers and nobody
+/// pauses.
+pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
+    let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.way_back.stands;
+    let record = stop(strategy, fleet).filter(|_| asked);
+    record.zip(bad(node)).is_some_and(|(record, pod)| {
+        let past = record.before.as_ref();
+        let past = past.and_then(|before| Some((before, fleet.way_back.revisions.get(before)?)));
+        renewal(record, past, pod).is_ok()
+    })
 }
 
 /// In which order a node with the current revision has its turn; `None`: not at all.

@@ -11,12 +11,13 @@ use std::fmt::Display;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Behind, Fleet, NodeName, by_name};
+use super::fleet::{Behind, Fleet, NodeName, Readiness, by_name};
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
 use super::plan::{Phase, Plan, Stall};
-use super::verdict::{Guarded, Verdict};
+use super::remedy::way_on;
+use super::verdict::{Guarded, Revert, Stopped, Verdict};
 use super::words::named;
 
 /// Reason while nothing moves before a wave opens.
@@ -134,6 +135,7 @@ impl About<'_> {
             sentence: sentence
                 + &overdue
                 + &refused
+                + &self.pause_aside(phase)
                 + &self.budgets_aside(phase)
                 + &self.windows_aside(phase),
         }
@@ -153,7 +155,7 @@ impl About<'_> {
                 )
             }
             Phase::Stalled(stall) => (stall.reason(), self.stalled(stall)),
-            Phase::Paused { until } => ("Paused", paused_words(until)),
+            Phase::Paused { until } => ("Paused", paused_words(until) + &self.stopped_aside()),
             // The sentence is that of the setting.
             Phase::Invalid => (INVALID_SETTINGS, String::new()),
             Phase::AwaitingOwners => (
@@ -238,6 +240,38 @@ impl About<'_> {
         )
     }
 
+    /// That the guard stopped the revision which is paused, and what follows when it is resumed; empty when it did not.
+    fn stopped_aside(&self) -> String {
+        let plan = self.plan;
+        if plan.guarded != Some(Guarded::Stopped(Stopped::FailedByRevision)) {
+            return String::new();
+        }
+        let reverts = (plan.verdicts).contains(&Verdict::Revert(Revert::Pending));
+        let reverts = match reverts {
+            true => {
+                "; when it is resumed, pods that have it are taken back in place (RevertInPlace)"
+            }
+            false => "",
+        };
+        format!(
+            "; the guard stopped this revision: {}{reverts}; {}: either begins when it is resumed",
+            plan.failed_words(self.fleet),
+            way_on(self.fleet, self.set)
+        )
+    }
+
+    /// That a remedy begins when the pause ends, to follow the sentence of a rollout that stands still although nobody is left
+    /// who waits for that.
+    fn pause_aside(&self, phase: Phase) -> String {
+        match (phase, &self.plan.pause) {
+            (Phase::Stalled(_), Some(_)) => format!(
+                "; it is paused, so what is rolled out next begins after: yurt-ds ctl resume {}",
+                self.set
+            ),
+            _ => String::new(),
+        }
+    }
+
     /// Whose pods disruption budgets do not let go while the others wait for people as well, to follow a sentence; empty while
     /// somebody moves: then the next answer may be another one.
     fn budgets_aside(&self, phase: Phase) -> String {
@@ -286,7 +320,11 @@ impl About<'_> {
     /// Who failed by this revision and was deleted since, to follow a sentence; empty when nobody was.
     fn gone_aside(&self) -> String {
         let failed = self.plan.record.iter().flat_map(|record| &record.failed);
-        let gone = failed.filter(|name| by_name(&self.fleet.nodes, name).is_none());
+        let gone = failed.filter(|name| {
+            let node = by_name(&self.fleet.nodes, name);
+            // Its pod may be there for a minute more.
+            node.is_none_or(|node| node.readiness == Readiness::Gone)
+        });
         let names = named(gone.map(NodeName::as_str), 0);
         match names.is_empty() {
             true => names,

@@ -12,7 +12,7 @@ mod tests;
 use k8s_openapi::jiff::Timestamp;
 
 pub(super) use cure::{cure, cure_repelled, holders, not_targeted};
-use guarded::{failed, guarded_words, revert_words, reverting};
+use guarded::{failed, guarded_words, loss_aside, revert_words, reverted_later, reverting};
 pub(super) use guarded::{gone, reversal_words};
 
 use super::age;
@@ -20,6 +20,7 @@ use super::picture::{Picture, verdict_since};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::{Recreate, Way, way};
 use crate::core::names::MAINTENANCE_WINDOW;
+use crate::core::revert::is_due;
 use crate::core::said::behind_words;
 use crate::core::selector::Selector;
 use crate::core::{
@@ -456,12 +457,15 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
                 age::between(picture.now, until)
             ),
         ),
+        Offline::Updated { .. } if is_due(&picture.strategy, &picture.fleet, node) => {
+            ("NotReady", reverted_later(picture, node))
+        }
         Offline::Updated { .. } => (
             "NotReady",
             "is NotReady, and has the current revision already".to_owned(),
         ),
     };
-    (Some(reason.into()), because)
+    (Some(reason.into()), because + &loss_aside(picture, node))
 }
 
 /// That another failure domain has its turn.
@@ -596,6 +600,7 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
         }
         Verdict::Budget { broken: true } | Verdict::UntoleratedTaint => Some(3),
         Verdict::Offline(Offline::NoNode | Offline::Terminating { .. }) => Some(4),
+        Verdict::Offline(_) if !loss_aside(picture, node).is_empty() => Some(4),
         Verdict::Offline(Offline::NotReady { .. }) => Some(5),
         _ => None,
     }

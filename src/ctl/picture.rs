@@ -287,6 +287,17 @@ impl Picture {
         }
     }
 
+    /// Nodes that fail by the revision, without a second pod: they take a slot of either kind.
+    pub(super) fn failing_alone(&self) -> usize {
+        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
+        let failing = nodes.filter(|(node, verdict)| {
+            let fails =
+                matches!(verdict, Verdict::FailedByRevision { cause, .. } if cause.holds_slot());
+            fails && node.pods.iter().all(|pod| !pod.surge)
+        });
+        failing.count()
+    }
+
     /// Nodes that have a second pod now.
     pub(super) fn surging(&self) -> usize {
         let made = self.plan.actions.iter().filter_map(|action| match action {

@@ -335,7 +335,7 @@ fn slots(picture: &Picture) -> String {
     );
     let beside = format!(
         "{} of {} slots of max-surge taken",
-        picture.surging(),
+        picture.surging() + picture.failing_alone(),
         counts.surge_allowed
     );
     picture.limits(down, beside)

@@ -370,15 +370,15 @@ impl Answer {
 /// What keeps the way back from beginning, or how to follow it.
 fn follows(picture: &Picture, now: Timestamp) -> String {
     let key = &picture.key;
-    match picture.state() {
-        State::Paused(None) => {
+    match (picture.pause().map(|pause| pause.until), picture.state()) {
+        (Some(None), _) => {
             format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
         }
-        State::Paused(Some(until)) => format!(
+        (Some(Some(until)), _) => format!(
             "It is paused, so no pod is replaced for {}; earlier with: yurt-ds ctl resume {key}\n",
             age::between(now, until)
         ),
-        State::Invalid => format!(
+        (None, State::Invalid) => format!(
             "But no pod is replaced, because its settings cannot be used: {}.\n",
             picture
                 .invalid

@@ -151,20 +151,37 @@ impl Draft<'_> {
         }
     }
 
-    /// Takes pods back that have the revision which the guard stopped.
-    fn take_back(&mut self) {
-        let revert::Turns {
-            turns,
-            reversal,
-            again,
-        } = revert::turns(
+    /// Who is to be taken back from the revision which the guard stopped.
+    pub(super) fn reverts(&self) -> revert::Turns {
+        revert::turns(
             self.strategy,
             self.fleet,
             &self.classes,
             &self.scope,
             self.now,
-        );
+        )
+    }
+
+    /// Says of nodes whose pod is available that it is taken back later.
+    pub(super) fn tell_reverts(&mut self, positions: impl IntoIterator<Item = usize>) {
+        for position in positions {
+            let told = &mut self.verdicts[position];
+            if *told == Verdict::Done {
+                *told = Verdict::Revert(Revert::Pending);
+            }
+        }
+    }
+
+    /// Takes pods back that have the revision which the guard stopped.
+    fn take_back(&mut self) {
+        let revert::Turns {
+            turns,
+            settling,
+            reversal,
+            again,
+        } = self.reverts();
         (self.reversal, self.reverts_again) = (reversal, again);
+        self.tell_reverts(settling);
         if self.reversal.is_none() {
             return;
         }

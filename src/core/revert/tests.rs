@@ -1,10 +1,13 @@
 //! Who is taken back, to what, and when.
 
+use std::time::Duration;
+
+use super::is_due;
 use crate::core::in_place::Recreate;
 use crate::core::testing::{at, current, fleet, node, old, way_back};
 use crate::core::{
     Action, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase, Plan, Pod,
-    Progress, Record, Revert, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+    Progress, Readiness, Record, Revert, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
 };
 
 fn strategy() -> Strategy {
@@ -78,6 +81,48 @@ fn taken_back(plan: &Plan) -> Vec<&str> {
         .iter()
         .map(|action| action.pod().name.as_str())
         .collect()
+}
+
+#[test]
+fn who_is_taken_back_later_is_told_so() {
+    // Paused, it waits for the end of the pause, and that is what it says.
+    let nodes = vec![node("a", crashing()), node("b", well())];
+    let paused = Strategy {
+        pause: Some(Pause::Indefinite),
+        ..strategy()
+    };
+    let plan = decide(&paused, &stopped(nodes.clone()), at(1000));
+    assert_eq!(plan.phase, Phase::Paused { until: None });
+    assert_eq!((plan.actions.len(), plan.reversal), (0, None));
+    assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
+    // Whoever returned a moment ago waits for `ready-settle`.
+    let settles = Strategy {
+        ready_settle: Duration::from_secs(30),
+        ..strategy()
+    };
+    let mut back = nodes;
+    back[1].readiness = Readiness::Ready { since: at(990) };
+    let plan = decide(&settles, &stopped(back.clone()), at(1000));
+    assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
+    assert!(
+        plan.actions
+            .iter()
+            .all(|action| action.pod().name.as_str() != "b")
+    );
+    // Offline, it has a word of its own.
+    back[1].readiness = Readiness::NotReady {
+        since: Some(at(990)),
+    };
+    let fleet = stopped(back);
+    assert!(is_due(&settles, &fleet, &fleet.nodes[1]));
+    assert!(!is_due(
+        &Strategy {
+            on_failure: OnFailure::Stop,
+            ..settles
+        },
+        &fleet,
+        &fleet.nodes[1]
+    ));
 }
 
 #[test]

@@ -111,12 +111,16 @@ impl About<'_> {
 
     /// What the guard says of a revision that it stopped, and how far pods are taken back.
     fn stopped(&self, stall: Stall, record: &Record) -> String {
-        let ways_on = format!(
-            "{}; {} (annotation resume: {})",
-            self.way_on(),
-            nevertheless(self.set),
-            record.revision
-        );
+        let ways_on = match self.plan.pause {
+            // A first `resume` would end the pause alone.
+            Some(_) => self.way_on(),
+            None => format!(
+                "{}; {} (annotation resume: {})",
+                self.way_on(),
+                nevertheless(self.set),
+                record.revision
+            ),
+        };
         let stopped = match stall {
             Stall::ReplacedTwice => format!(
                 "stopped by the guard: the pods on {} were replaced twice for this revision and are outdated again; \

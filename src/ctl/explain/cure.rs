@@ -1,7 +1,9 @@
 //! What would change a verdict: a sentence or two, with the commands.
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::{
-    Explanation, awaited, budgets, explain, is_kept, newest, pulls, refused, slots, way_of,
+    Explanation, awaited, budgets, explain, gone, is_kept, newest, pulls, refused, slots, way_of,
 };
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
@@ -10,6 +12,7 @@ use crate::core::names::{
     SELECTOR, WAVES,
 };
 use crate::core::remedy::{nevertheless, way_on};
+use crate::core::revert::is_due;
 use crate::core::said::behind_remedy;
 use crate::core::{
     Behind, Cause, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert, RevisionState,
@@ -41,16 +44,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),
         Verdict::Guarded(guarded) => cure_guarded(picture, guarded),
         Verdict::Revert(revert) => cure_revert(picture, revert),
-        Verdict::Paused { until } => {
-            let resume = format!("yurt-ds ctl resume {}", picture.key);
-            match until {
-                Some(until) => format!(
-                    "It goes on by itself in {}; earlier with: {resume}",
-                    age::between(picture.now, until)
-                ),
-                None => format!("It goes on after: {resume}"),
-            }
-        }
+        Verdict::Paused { until } => cure_paused(picture, until),
         Verdict::Partition => format!(
             "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
              the last."
@@ -127,7 +121,8 @@ pub(in crate::ctl) fn cure_repelled(
 
 fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let (counts, namespace) = (&picture.plan.counts, &picture.key.namespace);
-    let slot = match node.pods.iter().any(|pod| pod.surge) {
+    let beside = node.pods.iter().any(|pod| pod.surge) || counts.allowed == 0;
+    let slot = match beside && counts.surge_allowed > 0 {
         true => format!(
             "It keeps a slot of max-surge ({} in all).",
             counts.surge_allowed
@@ -169,10 +164,22 @@ fn crashing(pod: &Pod) -> String {
     }
 }
 
+fn cure_paused(picture: &Picture, until: Option<Timestamp>) -> String {
+    let resume = format!("yurt-ds ctl resume {}", picture.key);
+    match until {
+        Some(until) => format!(
+            "It goes on by itself in {}; earlier with: {resume}",
+            age::between(picture.now, until)
+        ),
+        None => format!("It goes on after: {resume}"),
+    }
+}
+
 fn cure_revert(picture: &Picture, revert: Revert) -> String {
     let stays = cure_guarded(picture, Guarded::Stopped(Stopped::FailedByRevision));
     match revert {
         Revert::Done => format!("It stays so. {stays}"),
+        Revert::Pending if let Some(pause) = picture.pause() => cure_paused(picture, pause.until),
         Revert::Pending if picture.plan.counts.allowed == 0 => {
             format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
         }
@@ -503,9 +510,10 @@ fn holder(picture: &Picture, position: usize) -> String {
 fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
     let settle = humantime::format_duration(picture.strategy.ready_settle);
     let back = match (picture.strategy.mode, picture.strategy.pause, offline) {
-        (_, _, Offline::Updated { .. }) => {
+        (_, _, Offline::Updated { .. }) if !is_due(&picture.strategy, &picture.fleet, node) => {
             return "Nothing to do: it needs no update when it returns.".to_owned();
         }
+        (_, _, Offline::NoNode) if let Some(gone) = gone(picture, &node.name) => return gone.next,
         (_, _, Offline::NoNode) => {
             let pods = node.pods.iter().map(|pod| pod.name.as_str());
             return format!(
@@ -527,16 +535,13 @@ fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
         _ => format!("It goes on by itself when the node was Ready for {settle}"),
     };
     let paused = match picture.strategy.pause {
-        Some(_) if picture.plan.counts.by_word[PAUSED_WORD] > 0 => {
+        Some(_) if matches!(picture.state(), State::Paused(_)) => {
             format!(" and the pause has ended ({PAUSED})")
         }
         _ => String::new(),
     };
     format!("{back}{paused}; others do not wait for it.")
 }
-
-/// Position of `Paused` in [`Verdict::WORDS`].
-const PAUSED_WORD: usize = 5;
 
 fn upgrade(picture: &Picture, node: &Node) -> String {
     let namespace = &picture.key.namespace;

@@ -62,6 +62,33 @@ pub(super) fn guarded_words(picture: &Picture, guarded: Guarded) -> (Option<Stri
     }
 }
 
+/// What the guard has to do with a node that is offline, to follow a sentence about it; empty when it has nothing.
+pub(super) fn loss_aside(picture: &Picture, node: &Node) -> String {
+    let Some(record) = &picture.plan.record else {
+        return String::new();
+    };
+    if record.failed.contains(&node.name) {
+        return "; it failed after it got this revision".to_owned();
+    }
+    let judged = record.judged.contains_key(&node.name) || record.touched.contains(&node.name);
+    match picture.plan.guarded {
+        Some(Guarded::Inconclusive { until }) if judged => format!(
+            "; whether this revision or the network took it away is judged in {}",
+            age::between(picture.now, until)
+        ),
+        _ => String::new(),
+    }
+}
+
+/// About an offline node whose pod is taken back when it returns.
+pub(super) fn reverted_later(picture: &Picture, node: &Node) -> String {
+    format!(
+        "is NotReady, and its pod{} has the revision that the guard stopped: it is taken back{} in place after the node returns",
+        pod_name(node),
+        to(picture)
+    )
+}
+
 /// What is still known of a node that was lost with this revision and whose Node was deleted since.
 pub(in crate::ctl) struct Gone {
     /// The verdict's word.
@@ -124,10 +151,12 @@ pub(super) fn revert_words(
         Revert::Pending => (
             Some("Pending".into()),
             format!(
-                "has the revision that the guard stopped, and its pod{pod} is available: it is taken back{} in place when \
-                 a slot is free ({})",
+                "has the revision that the guard stopped, and its pod{pod} is available: it is taken back{} in place when {}",
                 to(picture),
-                slots::taken(picture, node)
+                match picture.pause() {
+                    Some(_) => "the rollout is not paused any more".to_owned(),
+                    None => format!("a slot is free ({})", slots::taken(picture, node)),
+                }
             ),
         ),
         Revert::Done => (

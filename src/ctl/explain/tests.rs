@@ -342,6 +342,29 @@ fn a_pause_is_explained_with_its_end() {
 }
 
 #[test]
+fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
+    let mut picture = picture(vec![node("n1"), updated("n2", 60)], Some(Pause::Indefinite));
+    picture.fleet.record = Some(Record {
+        stopped: Some(Stopped::FailedByRevision),
+        failed: ["n2".into()].into(),
+        ..Record::of("new".into())
+    });
+    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+    let said = picture.said().sentence;
+    let expected = "paused until somebody resumes it; the guard stopped this revision: 1 node failed after it got this revision";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(
+        said.ends_with(": either begins when it is resumed"),
+        "{said}"
+    );
+    // Nobody is left that waits: it is stalled, and a first `resume` would end the pause alone.
+    picture.fleet.nodes.remove(0);
+    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+    let said = picture.said().sentence;
+    assert!(!said.contains("nevertheless"), "{said}");
+}
+
+#[test]
 fn a_revision_that_is_taken_back_has_words() {
     let back = |ready: bool| {
         let mut node = node("n1");
