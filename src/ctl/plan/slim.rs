@@ -13,6 +13,9 @@ use crate::core::revision::hash_of;
 /// What annotations are kept of nodes and pods: those of this family, wherever they come from.
 const FAMILY: &str = "openyurt.io/";
 
+/// The condition of nodes and pods that says so.
+const READY: &str = "Ready";
+
 /// The image of a container of which only the contents are known, and that another one is to follow.
 const OLD_IMAGE: &str = "before-the-update";
 
@@ -39,8 +42,15 @@ pub(super) struct NodeSpec {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub(super) struct Conditions {
-    #[serde(deserialize_with = "nullable")]
+    #[serde(deserialize_with = "ready_alone")]
     pub(super) conditions: Vec<Condition>,
+}
+
+/// The only condition of nodes that a plan looks at; what the others stand for are taints.
+fn ready_alone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    let mut conditions: Vec<Condition> = nullable(deserializer)?;
+    conditions.retain(|condition| condition.kind == READY);
+    Ok(conditions)
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -60,7 +70,7 @@ pub(super) struct Condition {
 /// The condition that says that it is Ready, if it is.
 fn ready(conditions: &[Condition]) -> Option<&Condition> {
     let mut conditions = conditions.iter();
-    conditions.find(|one| one.kind == "Ready" && one.status == "True")
+    conditions.find(|one| one.kind == READY && one.status == "True")
 }
 
 /// Since when that is so.
