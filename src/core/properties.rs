@@ -2,7 +2,8 @@
 //!
 //! Here: one decision over a random fleet. In `story`: many decisions that drive a small model of a cluster, `world`,
 //! from a random story to its end. The seed is fixed, so that a run can be repeated; PROPTEST_RNG_SEED and
-//! PROPTEST_CASES ask for others, YURT_DS_DEEP=1 for as many cases as CI tries.
+//! PROPTEST_CASES ask for others, YURT_DS_DEEP=1 for as many cases as CI tries. Each property catches a mutant of the engine that
+//! `tests/mutants.toml` names beside it, else nobody knows whether it looks at anything (`.ci/mutants`).
 
 mod evictions;
 mod guarded;
