@@ -17,6 +17,7 @@ mod story;
 mod surge;
 mod world;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,7 +190,43 @@ fn pauses() -> impl Random<Option<Pause>> {
     ]
 }
 
+/// Half of them calm, for where everything happens at once hardly anything is rolled out.
 fn fleets() -> impl Random<Fleet> {
+    let calm = vec(prop::bool::weighted(0.8), 24);
+    (wild_fleets(), option::weighted(0.5, calm)).prop_map(|(mut fleet, calm)| {
+        if let Some(calm) = calm {
+            fleet.revision = RevisionState::Current("new".into());
+            fleet.record = None;
+            let nodes = fleet.nodes.iter_mut().zip(calm);
+            nodes
+                .filter(|(_, calm)| *calm)
+                .for_each(|(node, _)| settle(node));
+        }
+        fleet
+    })
+}
+
+/// Has a node Ready for an hour, and one pod on it that has served for half of that.
+fn settle(node: &mut Node) {
+    node.targeting = Targeting::Run;
+    node.readiness = Readiness::Ready {
+        since: after(now(), -3600),
+    };
+    (node.hold, node.window, node.podless_since) = (None, None, None);
+    (node.disrupted_at, node.emptied) = (None, false);
+    node.pods.truncate(1);
+    for pod in &mut node.pods {
+        let made = after(now(), -1800 - pod.number);
+        (pod.created, pod.started, pod.ready_since) = (made, Some(made), Some(made));
+        (pod.terminating, pod.leaving, pod.unready_since) = (false, None, None);
+        (pod.trouble, pod.exit.gate, pod.exit.preparing) = (None, None, None);
+        if pod.revision == PodRevision::Unknown {
+            pod.revision = PodRevision::Outdated;
+        }
+    }
+}
+
+fn wild_fleets() -> impl Random<Fleet> {
     let revision = prop_oneof![
         9 => Just(RevisionState::Current("new".into())),
         1 => Just(RevisionState::Behind(Behind::Mismatch)),
@@ -234,6 +271,38 @@ fn fleets() -> impl Random<Fleet> {
             }
         },
     )
+}
+
+/// Gives everybody another name, in the same order.
+fn renamed(fleet: Fleet) -> Fleet {
+    let name = |name: &NodeName| NodeName::from(format!("longer-{name}").as_str());
+    let names = |names: &BTreeSet<NodeName>| names.iter().map(name).collect();
+    let rename = |mut node: Node| {
+        node.name = name(&node.name);
+        for pod in &mut node.pods {
+            pod.name = format!("longer-{}", pod.name).as_str().into();
+            pod.uid = format!("longer-{}", pod.uid).as_str().into();
+        }
+        node
+    };
+    let record = fleet.record.map(|record| Record {
+        failed: names(&record.failed),
+        broken_before: names(&record.broken_before),
+        replaced_twice: names(&record.replaced_twice),
+        touched: names(&record.touched),
+        judged: (record.judged.iter())
+            .map(|(node, since)| (name(node), *since))
+            .collect(),
+        waves: (record.waves.iter())
+            .map(|(wave, nodes)| (wave.clone(), names(nodes)))
+            .collect(),
+        ..record
+    });
+    Fleet {
+        nodes: fleet.nodes.into_iter().map(rename).collect(),
+        record,
+        ..fleet
+    }
 }
 
 fn sort_pods(node: &mut Node) {
@@ -897,19 +966,12 @@ proptest! {
     }
 
     #[test]
-    fn nothing_but_the_order_by_name_and_age_matters(
-        strategy in strategies(), fleet in fleets(), turns in 0..24_usize,
-    ) {
+    fn nothing_but_the_order_by_name_and_age_matters(strategy in strategies(), fleet in fleets()) {
         let plan = decide(&strategy, &fleet, now());
-        let mut turned = fleet.clone();
-        let turns = turns.min(turned.nodes.len());
-        turned.nodes.rotate_left(turns);
-        turned.nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        for node in &mut turned.nodes {
-            node.pods.reverse();
-            sort_pods(node);
-        }
-        prop_assert_eq!(decide(&strategy, &turned, now()), plan);
+        let told = decide(&strategy, &renamed(fleet), now());
+        // The names are all that differs.
+        let told = format!("{told:?}").replace("(\"longer-", "(\"");
+        prop_assert_eq!(told, format!("{plan:?}"));
     }
 
     #[test]
