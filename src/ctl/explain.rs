@@ -12,14 +12,16 @@ mod tests;
 use k8s_openapi::jiff::Timestamp;
 
 pub(super) use cure::{cure, cure_repelled, holders, not_targeted};
-use guarded::{failed, guarded_words, loss_aside, revert_words, reverted_later, reverting};
+use guarded::{
+    failed, guarded_words, loss_aside, revert_words, reverted_later, reverting, settles,
+};
 pub(super) use guarded::{gone, reversal_words};
 
 use super::age;
 use super::picture::{Picture, verdict_since};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::{Recreate, Way, way};
-use crate::core::names::MAINTENANCE_WINDOW;
+use crate::core::names::{MAINTENANCE_WINDOW, MIN_INTERVAL};
 use crate::core::revert::is_due;
 use crate::core::said::behind_words;
 use crate::core::selector::Selector;
@@ -72,6 +74,14 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         Verdict::Budget { broken: false } if let Some(why) = other_domain(picture, node) => {
             (None, why)
         }
+        Verdict::Budget { broken: false } if let Some(ahead) = paced_by(picture, position) => (
+            None,
+            format!(
+                "is outdated and waits for {ahead}, which is being replaced: with {MIN_INTERVAL} there is one at a time{}{}",
+                pulls::aside(picture, node),
+                manner(picture, node)
+            ),
+        ),
         Verdict::Budget { broken: false } => (
             None,
             format!(
@@ -466,6 +476,28 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
         ),
     };
     (Some(reason.into()), because + &loss_aside(picture, node))
+}
+
+/// The node whose replacement is not over, and that keeps the others of its wave waiting (`min-interval`).
+fn paced_by(picture: &Picture, position: usize) -> Option<&str> {
+    if picture.strategy.min_interval.is_zero() {
+        return None;
+    }
+    let waves = picture.strategy.waves.as_ref();
+    let wave = |node: &Node| waves.map(|waves| waves.of(node));
+    let own = wave(&picture.fleet.nodes[position]);
+    let mut others = picture.fleet.nodes.iter().zip(&picture.plan.verdicts);
+    let ahead = others.find(|(node, verdict)| {
+        let is_awaited = matches!(
+            verdict,
+            Verdict::HookPending { .. }
+                | Verdict::InProgress(
+                    Progress::Terminating | Progress::Replacing | Progress::Missing { .. }
+                )
+        );
+        is_awaited && wave(node) == own
+    });
+    ahead.map(|(node, _)| node.name.as_str())
 }
 
 /// That another failure domain has its turn.
