@@ -580,6 +580,7 @@ mod tests {
             until: None,
             reminds: false,
             newcomers: Vec::new(),
+            reverts: false,
         };
         let pause = Some(paused);
         metrics.record_plan(

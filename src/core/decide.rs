@@ -343,6 +343,9 @@ impl<'a> Draft<'a> {
             turns, settling, ..
         } = self.reverts();
         let reverts = !(turns.is_empty() && settling.is_empty());
+        if let Some(stand) = &mut self.pause {
+            stand.reverts = reverts;
+        }
         let turns = turns.into_iter().map(|turn| turn.position);
         self.tell_reverts(turns.chain(settling));
         let waits = reverts || self.is_any_outdated() || self.parts_later();

@@ -93,6 +93,8 @@ pub struct PauseStand {
     pub reminds: bool,
     /// Targeted nodes that got the current revision since then, by name: the native controller makes every new pod of it.
     pub newcomers: Vec<NodeName>,
+    /// Whether pods are taken back from the revision that the guard stopped when it ends.
+    pub reverts: bool,
 }
 
 impl PauseStand {
@@ -118,6 +120,7 @@ impl PauseStand {
             },
             reminds: days > told.reminded,
             newcomers: newcomers.map(|node| node.name.clone()).collect(),
+            reverts: false,
         })
     }
 

@@ -143,10 +143,13 @@ impl Plan {
             WaveShut::Unfinished { wave } => {
                 format!("for wave {}, which is not complete", name(wave))
             }
-            WaveShut::Charged { wave } => format!(
+            WaveShut::Charged { wave: Some(wave) } => format!(
                 "because a node of wave {} failed after it got this revision",
                 name(wave)
             ),
+            WaveShut::Charged { wave: None } => {
+                "because a node of a wave that is not among them any more failed after it got this revision".to_owned()
+            }
         }
     }
 

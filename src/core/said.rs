@@ -17,7 +17,7 @@ use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
 use super::plan::{Phase, Plan, Stall};
 use super::remedy::way_on;
-use super::verdict::{Guarded, Revert, Stopped, Verdict};
+use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
 
 /// Reason while nothing moves before a wave opens.
@@ -246,7 +246,7 @@ impl About<'_> {
         if plan.guarded != Some(Guarded::Stopped(Stopped::FailedByRevision)) {
             return String::new();
         }
-        let reverts = (plan.verdicts).contains(&Verdict::Revert(Revert::Pending));
+        let reverts = plan.pause.as_ref().is_some_and(|stand| stand.reverts);
         let reverts = match reverts {
             true => {
                 "; when it is resumed, pods that have it are taken back in place (RevertInPlace)"

@@ -267,8 +267,8 @@ pub enum Revert {
 pub enum WaveShut {
     /// A node of that earlier wave failed after it got the current revision.
     Charged {
-        /// The earlier wave.
-        wave: usize,
+        /// The earlier wave; `None`: it is not in the list any more, or not known.
+        wave: Option<usize>,
     },
     /// Not all nodes of that earlier wave that are online are done.
     Unfinished {

@@ -20,8 +20,8 @@
 //! Holds that overlap, or follow each other within `soak`, form one chain; at the end of the first chain plus `soak` the wave
 //! was complete, and whoever returned after that is a late returner: it is served at once and shuts no later wave. A node
 //! that goes away during the soak and returns begins the soak anew, because whether it failed cannot be known afterwards. So
-//! does one that was charged to the revision, whenever it returns. One whose Node is deleted, or where no pod belongs any more,
-//! holds the later waves shut as before: the guard remembers its wave.
+//! does one that was charged to the revision, whenever it returns. One whose Node is deleted, where no pod belongs any more,
+//! or that is relabelled, holds the later waves shut as before: the guard remembers in which wave it failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(super) struct Front<'a> {
     /// The wave of each node by position in the fleet; empty without waves: all are in the first.
     members: Vec<usize>,
     waves: Vec<Tally>,
+    /// Whether a node failed in a wave that is not in the list any more, or not known.
+    unlisted: bool,
 }
 
 /// The waves that govern a rollout.
@@ -114,10 +116,11 @@ impl<'a> Front<'a> {
             told,
             members: members.waves,
             waves: vec![Tally::default(); told.map_or(1, Waves::count)],
+            unlisted: false,
         };
         if let Some(waves) = told {
             front.tally(classes, scope);
-            front.tally_gone(waves, fleet, classes, charges);
+            front.tally_failed(waves, fleet, classes, charges);
             front.judge_completeness(strategy, fleet, (classes, glance), charges, scope);
             front.judge_openness(waves, fleet, now);
         }
@@ -239,31 +242,34 @@ impl<'a> Front<'a> {
         }
     }
 
-    /// Charges the waves of nodes that failed and of which the fleet does not tell any more. Of a wave that is not known (any
-    /// more) all that is known is that it was one.
-    fn tally_gone(&mut self, waves: &Waves, fleet: &Fleet, classes: &[Class], charges: &Charges) {
+    /// Charges the waves in which nodes failed that run the revision no better now, or of which the fleet does not tell any more:
+    /// labels that change since, and a list that does, let nobody out.
+    fn tally_failed(&mut self, waves: &Waves, fleet: &Fleet, classes: &[Class], charges: &Charges) {
         let Some(record) = charges.record() else {
             return;
         };
         for name in &record.failed {
-            let wave = match self.member(fleet, classes, name) {
-                Some((_, true)) => continue,
-                Some((wave, false)) => wave,
-                None => {
-                    let known = record.wave_of(name);
-                    known.and_then(|wave| waves.position(wave)).unwrap_or(0)
-                }
+            let present = self.member(fleet, classes, name);
+            if present.is_some_and(|(_, fails)| !fails) {
+                continue;
+            }
+            let wave = match record.wave_of(name) {
+                Some(known) => waves.position(known),
+                None => present.map(|(wave, _)| wave),
             };
-            self.waves[wave].charged = true;
+            match wave {
+                Some(wave) => self.waves[wave].charged = true,
+                None => self.unlisted = true,
+            }
         }
     }
 
-    /// The wave of the node with that name and whether a pod belongs there; `None`: there is no such Node.
+    /// The wave of the node with that name, and whether it failed, or no pod belongs there; `None`: there is no such Node.
     fn member(&self, fleet: &Fleet, classes: &[Class], name: &NodeName) -> Option<(usize, bool)> {
         let position = position_of(&fleet.nodes, name).ok()?;
         let class = &classes[position];
-        let belongs = !matches!(class, Class::NotTargeted);
-        (*class != Class::NoNode).then(|| (self.members[position], belongs))
+        let fails = class.is_failed() || *class == Class::NotTargeted;
+        (*class != Class::NoNode).then(|| (self.members[position], fails))
     }
 
     /// Notes in `record` in which waves nodes were lost or failed; of those that are gone it is known already.
@@ -272,10 +278,10 @@ impl<'a> Front<'a> {
         if let Some(waves) = self.told {
             let lost = record.judged.keys().chain(&record.touched);
             for name in record.failed.iter().chain(lost) {
-                let wave = match self.member(fleet, classes, name) {
-                    Some((wave, _)) => Some(waves.name(wave).into()),
-                    None => record.wave_of(name).cloned(),
-                };
+                let wave = record.wave_of(name).cloned().or_else(|| {
+                    let (wave, _) = self.member(fleet, classes, name)?;
+                    Some(waves.name(wave).into())
+                });
                 if let Some(wave) = wave {
                     noted.entry(wave).or_default().insert(name.clone());
                 }
@@ -339,14 +345,17 @@ impl<'a> Front<'a> {
             return;
         };
         // What the waves so far say to those that follow: the first thing that is awaited, and who is charged.
-        let (mut awaited, mut charged) = (None, None);
+        let mut charged = (self.unlisted).then_some(WaveShut::Charged { wave: None });
+        let mut awaited = None;
         for wave in 0..self.waves.len() {
             let approval =
                 (!waves.is_approved(wave, revision)).then_some(WaveShut::Approval { wave });
             awaited = awaited.or(approval);
             let tally = &mut self.waves[wave];
             tally.shut = charged.or(awaited);
-            charged = charged.or(tally.charged.then_some(WaveShut::Charged { wave }));
+            charged = charged.or(tally
+                .charged
+                .then_some(WaveShut::Charged { wave: Some(wave) }));
             awaited = awaited.or(match tally.complete {
                 Some(Err(())) => Some(WaveShut::Unfinished { wave }),
                 Some(Ok(until)) if until > now => Some(WaveShut::Soaking { wave, until }),

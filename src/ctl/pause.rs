@@ -19,7 +19,7 @@ use super::write::FIELD_MANAGER;
 use crate::api::DaemonSet;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
-use crate::core::{Guarded, Mode, Pause, Reading, Record};
+use crate::core::{Guarded, Mode, Pause, Reading, Record, Stall};
 use crate::index::{SetKey, SetRecord};
 
 /// Pauses a rollout.
@@ -79,12 +79,21 @@ pub(super) async fn resume(
     )?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
-    let stopped = set
-        .and_then(SetRecord::told)
-        .filter(|record| record.stopped.is_some());
-    let text = match stopped {
-        // A pause says nothing about the guard: each is ended by a word of its own.
-        Some(record) if is_off(present(&view, &key), view.loaded) => {
+    let paused = !is_off(present(&view, &key), view.loaded);
+    // A pause says nothing about the guard: each is ended by a word of its own.
+    let told = set.and_then(SetRecord::told).filter(|_| !paused);
+    let stands = match &told {
+        Some(record) if record.stopped.is_some() => true,
+        // Its waves alone may hold it.
+        Some(record) if record.failures() > 0 => {
+            let picture = look_again(context, &key).await;
+            let state = picture.map(|picture| picture.state());
+            matches!(state, Some(State::Stalled(Stall::FailedByRevision)))
+        }
+        _ => false,
+    };
+    let text = match told {
+        Some(record) if stands => {
             let changed = release(context, &view, &key, &record).await?;
             released(&record, changed, look_again(context, &key).await.as_ref())
         }

@@ -371,13 +371,20 @@ pub(super) fn message(picture: &Picture) -> String {
         }
         State::Paused(until) => {
             let left = counts.outdated;
-            format!(
-                "{said}; {left} {} left; goes on {}",
-                plural(left, "node", "nodes"),
-                match until {
-                    None => format!("after: yurt-ds ctl resume {}", picture.key),
-                    Some(until) => format!("by itself in {}", age::between(picture.now, until)),
+            let stopped = matches!(picture.plan.guarded, Some(Guarded::Stopped(_)));
+            let ends = match (until, stopped) {
+                (None, true) => format!("the pause ends with: yurt-ds ctl resume {}", picture.key),
+                (None, false) => format!("goes on after: yurt-ds ctl resume {}", picture.key),
+                (Some(until), true) => {
+                    format!("the pause ends in {}", age::between(picture.now, until))
                 }
+                (Some(until), false) => {
+                    format!("goes on by itself in {}", age::between(picture.now, until))
+                }
+            };
+            format!(
+                "{said}; {left} {} left; {ends}",
+                plural(left, "node", "nodes")
             )
         }
         State::Invalid => picture

@@ -8,6 +8,7 @@ use crate::support::objects::*;
 use crate::support::player::Stage;
 use crate::support::story::{Scenario, Step, Story, Writes, secs};
 use crate::support::suite::scenarios;
+use crate::support::typed::ctl;
 use yurt_ds::sim::kubelet::Behaviour;
 
 /// Nodes 1 and 2 of four have the new image, and the rollout goes no further.
@@ -328,12 +329,23 @@ scenarios! {
             .online([2])
             .until(converged());
         // Its Node is deleted, as those of dead machines are.
-        let gone = charged(panics, pace.pick(30, 8))
+        let gone = charged(panics.clone(), pace.pick(30, 8))
             .until(stalled())
             .step(Step::RemoveNode(2))
             .throughout(untouched([1, 4]).and(deletions(2)).and(stalled()), pace.pick(300, 8))
             .image(NEWER)
             .until(replaced([1, 3, 4]).and(not_condition("Guard")));
-        vec![crashed, lost, gone]
+        // Or it is put into another pool.
+        let relabelled = charged(panics, pace.pick(30, 8))
+            .until(stalled())
+            .patch_node(2, json!({ "metadata": { "labels": { "pool": "field" } } }))
+            .throughout(untouched([1, 4]).and(deletions(2)).and(stalled()), pace.pick(300, 8))
+            .does("resume", |stage| async move {
+                let (said, ended) = ctl(&stage, &format!("resume {DAEMON}")).await?;
+                anyhow::ensure!(ended.is_ok() && said.contains("goes on: the guard stops it no more"), "{said}");
+                Ok(())
+            })
+            .until(replaced([1, 3, 4]));
+        vec![crashed, lost, gone, relabelled]
     }
 }

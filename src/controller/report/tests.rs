@@ -583,6 +583,7 @@ fn paused(record: PauseRecord, reminds: bool, newcomers: &[&str]) -> Plan {
         until: None,
         reminds,
         newcomers: newcomers.iter().map(|name| (*name).into()).collect(),
+        reverts: false,
     };
     Plan {
         pause: Some(stand),

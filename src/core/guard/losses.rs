@@ -73,9 +73,14 @@ impl Losses {
                 });
             }
         }
+        // Also who is lost still, and where no pod belongs any more.
         let is_gone = |name: &NodeName| {
             let position = position_of(nodes, name).ok();
-            position.is_none_or(|position| classes[position] == Class::NoNode)
+            position.is_none_or(|position| match classes[position] {
+                Class::NoNode => true,
+                Class::NotTargeted => !nodes[position].is_ready(),
+                _ => false,
+            })
         };
         let gone = record.judged.iter().filter(|(name, _)| is_gone(name));
         losses.gone = gone.map(|(name, since)| (name.clone(), *since)).collect();

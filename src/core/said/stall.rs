@@ -42,12 +42,15 @@ impl About<'_> {
             return self.stopped(stall, record);
         }
         match stall {
-            Stall::FailedByRevision => format!(
-                "stopped{}: {}; {}",
-                self.before_wave(),
-                plan.failed_words(fleet),
-                self.way_on()
-            ),
+            Stall::FailedByRevision => {
+                let before = self.before_wave();
+                let failed = plan.failed_words(fleet);
+                let ways_on = match before.is_empty() || plan.pause.is_some() {
+                    true => self.way_on(),
+                    false => format!("{}; {}", self.way_on(), nevertheless(self.set)),
+                };
+                format!("stopped{before}: {failed}; {ways_on}")
+            }
             // The guard alone says that.
             Stall::ReplacedTwice => format!(
                 "stopped: replacing the pods on {} does not help",

@@ -175,7 +175,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
         pooled("n3", "field", old(1)),
     ];
     assert_eq!(replaced(&strategy, &nodes, 1_150), Vec::<String>::new());
-    let why = WaveShut::Charged { wave: 0 };
+    let why = WaveShut::Charged { wave: Some(0) };
     assert_eq!(
         told(&strategy, &nodes, 1_150, 2),
         Verdict::WaveNotOpen { wave: 1, why }
@@ -199,7 +199,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         pooled("n2", "canary", current(2).made(900)),
         pooled("n3", "field", old(1)),
     ];
-    let why = WaveShut::Charged { wave: 0 };
+    let why = WaveShut::Charged { wave: Some(0) };
     let shut = Verdict::WaveNotOpen { wave: 1, why };
     // Deleted while it is judged, or once it is charged; the pod is collected a minute later.
     for second in [1_110, 1_150] {
@@ -223,6 +223,21 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
             assert_eq!(plan.verdicts.last(), Some(&shut), "{plan:?}");
             assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
         }
+    }
+    // One that failed and is relabelled still counts where it failed, also when that wave is not in the list any more.
+    let mut record = Record::of("new".into());
+    record.failed.insert("n1".into());
+    record.waves = [("canary".into(), record.failed.clone())].into();
+    for waves in [vec![wave("canary")], vec![wave("pilot")]] {
+        let fleet = Fleet {
+            record: Some(record.clone()),
+            ..fleet([vec![lost.clone().labelled("pool", "field")], others.clone()].concat())
+        };
+        let plan = decide(&self::strategy(waves.clone()), &fleet, at(1_160));
+        let wave = (*waves[0].name == *"canary").then_some(0);
+        let why = WaveShut::Charged { wave };
+        assert_eq!(plan.verdicts[2], Verdict::WaveNotOpen { wave: 1, why });
+        assert_eq!(plan.record.unwrap().waves, record.waves);
     }
     // One that failed and leaves the DaemonSet's nodes holds them shut as well.
     let mut record = Record::of("new".into());

@@ -3,7 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Explanation, awaited, budgets, explain, gone, is_kept, newest, pulls, refused, slots, way_of,
+    Explanation, awaited, budgets, explain, gone, is_kept, newest, paced_by, pulls, refused,
+    settles, slots, way_of,
 };
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
@@ -16,7 +17,8 @@ use crate::core::revert::is_due;
 use crate::core::said::behind_remedy;
 use crate::core::{
     Behind, Cause, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert, RevisionState,
-    Stall, Stopped, Targeting, Verdict, WaveShut, is_withheld, queue as in_order, stall_of,
+    Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_withheld, queue as in_order,
+    stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -43,7 +45,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::Offline(offline) => cure_offline(picture, node, offline),
         Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),
         Verdict::Guarded(guarded) => cure_guarded(picture, guarded),
-        Verdict::Revert(revert) => cure_revert(picture, revert),
+        Verdict::Revert(revert) => cure_revert(picture, node, revert),
         Verdict::Paused { until } => cure_paused(picture, until),
         Verdict::Partition => format!(
             "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
@@ -119,6 +121,31 @@ pub(in crate::ctl) fn cure_repelled(
     format!("{turn} when the node loses the taint ({removes}) or the template {tolerates}.")
 }
 
+/// Whether the guard stopped the present revision.
+fn is_stopped(picture: &Picture) -> bool {
+    matches!(picture.plan.guarded, Some(Guarded::Stopped(_)))
+}
+
+/// What a pause has to do with a remedy, to follow it; empty when none holds.
+fn after_pause(picture: &Picture) -> String {
+    picture.pause().map_or_else(String::new, |_| {
+        format!(
+            " It is paused: nothing of that begins before yurt-ds ctl resume {}.",
+            picture.key
+        )
+    })
+}
+
+/// Who waits for a node that was lost with the revision.
+fn waits_for_lost(picture: &Picture) -> &'static str {
+    let mut waves = picture.plan.waves.iter();
+    let shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
+    match waves.any(|stand| shut(stand.state)) {
+        true => "It holds no slot, but later waves stay shut.",
+        false => "Nobody waits for it.",
+    }
+}
+
 fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let (counts, namespace) = (&picture.plan.counts, &picture.key.namespace);
     let beside = node.pods.iter().any(|pod| pod.surge) || counts.allowed == 0;
@@ -135,10 +162,11 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let way_on = way_on(&picture.fleet, &picture.key);
     let newest = newest(node);
     let pod = newest.map_or("", |pod| pod.name.as_str());
-    match cause {
-        Cause::NodeLost => format!("Nobody waits for it. Repair the node, or {way_on}"),
+    let lost = waits_for_lost(picture);
+    let cure = match cause {
+        Cause::NodeLost => format!("{lost} Repair the node, or {way_on}"),
         Cause::Barred => format!(
-            "Nobody waits for it. Take that taint or label off the node (kubectl describe node {} shows it), let the template \
+            "{lost} Take that taint or label off the node (kubectl describe node {} shows it), let the template \
              tolerate it, or {way_on}",
             node.name
         ),
@@ -151,7 +179,8 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
         Cause::NotStarting => format!(
             "{slot} To free it, {way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
         ),
-    }
+    };
+    cure + &after_pause(picture)
 }
 
 /// Which of several containers crashes, as an option of kubectl logs; empty where there is but one.
@@ -166,6 +195,13 @@ fn crashing(pod: &Pod) -> String {
 
 fn cure_paused(picture: &Picture, until: Option<Timestamp>) -> String {
     let resume = format!("yurt-ds ctl resume {}", picture.key);
+    let reverts = picture.pause().is_some_and(|pause| pause.reverts);
+    if is_stopped(picture) && !reverts {
+        return format!(
+            "The guard stopped this revision, and holds it also when the pause has ended ({resume}): {}",
+            way_on(&picture.fleet, &picture.key)
+        );
+    }
     match until {
         Some(until) => format!(
             "It goes on by itself in {}; earlier with: {resume}",
@@ -175,11 +211,16 @@ fn cure_paused(picture: &Picture, until: Option<Timestamp>) -> String {
     }
 }
 
-fn cure_revert(picture: &Picture, revert: Revert) -> String {
+fn cure_revert(picture: &Picture, node: &Node, revert: Revert) -> String {
     let stays = cure_guarded(picture, Guarded::Stopped(Stopped::FailedByRevision));
     match revert {
         Revert::Done => format!("It stays so. {stays}"),
         Revert::Pending if let Some(pause) = picture.pause() => cure_paused(picture, pause.until),
+        Revert::Pending if let Some(until) = settles(picture, node) => format!(
+            "It goes on by itself when its node has stayed Ready for {} (annotation ready-settle), in {}.",
+            humantime::format_duration(picture.strategy.ready_settle),
+            age::between(picture.now, until)
+        ),
         Revert::Pending if picture.plan.counts.allowed == 0 => {
             format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
         }
@@ -235,11 +276,11 @@ fn cure_wave(picture: &Picture, own: usize, why: WaveShut) -> String {
             },
             picture.key
         ),
-        WaveShut::Charged { wave } => format!(
-            "Because nodes of wave {} failed: {}",
-            name(wave),
-            way_on(&picture.fleet, &picture.key)
-        ),
+        WaveShut::Charged { .. } => {
+            let (fleet, key) = (&picture.fleet, &picture.key);
+            let failed = picture.plan.failed_words(fleet);
+            format!("{failed}: {}; {}", way_on(fleet, key), nevertheless(key))
+        }
     }
 }
 
@@ -439,6 +480,14 @@ fn queue(picture: &Picture, position: usize) -> String {
         ),
         None => limit,
     };
+    if let Some(ahead) = paced_by(picture, position) {
+        return format!(
+            "With {MIN_INTERVAL} there is one replacement at a time: it has its turn {} after {ahead} has its new pod. What that \
+             waits for: yurt-ds ctl why {} {ahead}",
+            humantime::format_duration(picture.strategy.min_interval),
+            picture.key
+        );
+    }
     let hint = match picture.state() {
         State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
         _ if wave.is_some() => {
@@ -524,8 +573,13 @@ fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
         }
         (_, _, Offline::Settling { .. }) => {
             return format!(
-                "It goes on by itself when it stayed Ready for {settle} (annotation ready-settle)."
+                "It goes on by itself when it stayed Ready for {settle} (annotation ready-settle){}.",
+                held_back(picture, node)
             );
+        }
+        (_, _, Offline::NotReady { .. }) if node.pods.is_empty() => {
+            return "It gets a pod by itself when the node is Ready again; others do not wait for it."
+                .to_owned();
         }
         (_, _, Offline::Terminating { .. }) => {
             return "It goes on by itself when the node is Ready again; others do not wait for it."
@@ -534,13 +588,23 @@ fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
         (Mode::Ota, ..) => "Its owner can upgrade it when it is Ready again".to_owned(),
         _ => format!("It goes on by itself when the node was Ready for {settle}"),
     };
-    let paused = match picture.strategy.pause {
-        Some(_) if matches!(picture.state(), State::Paused(_)) => {
-            format!(" and the pause has ended ({PAUSED})")
-        }
+    format!(
+        "{back}{}; others do not wait for it.",
+        held_back(picture, node)
+    )
+}
+
+/// What else keeps an offline node back, to follow when it goes on by itself.
+fn held_back(picture: &Picture, node: &Node) -> String {
+    let paused = match picture.state() {
+        State::Paused(_) => format!(" and the pause has ended ({PAUSED})"),
         _ => String::new(),
     };
-    format!("{back}{paused}; others do not wait for it.")
+    let reverts = is_due(&picture.strategy, &picture.fleet, node);
+    match is_stopped(picture) && !reverts {
+        true => format!("{paused} and another revision comes, for the guard stopped this one"),
+        false => paused,
+    }
 }
 
 fn upgrade(picture: &Picture, node: &Node) -> String {

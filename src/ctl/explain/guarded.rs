@@ -4,7 +4,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{age, pod_name, slots, trouble_word, trouble_words};
 use crate::core::remedy::way_on;
-use crate::core::{Cause, Guarded, Node, NodeName, Offline, Reversal, Revert, Stopped, Verdict};
+use crate::core::{
+    Cause, Guarded, Node, NodeName, Offline, Readiness, Reversal, Revert, Stopped, Verdict,
+};
 use crate::ctl::picture::Picture;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
@@ -80,6 +82,15 @@ pub(super) fn loss_aside(picture: &Picture, node: &Node) -> String {
     }
 }
 
+/// Until when a node that returned a moment ago is left alone; `None`: it is not.
+pub(super) fn settles(picture: &Picture, node: &Node) -> Option<Timestamp> {
+    let Readiness::Ready { since } = node.readiness else {
+        return None;
+    };
+    let until = since.saturating_add(picture.strategy.ready_settle).ok()?;
+    (until > picture.now).then_some(until)
+}
+
 /// About an offline node whose pod is taken back when it returns.
 pub(super) fn reverted_later(picture: &Picture, node: &Node) -> String {
     format!(
@@ -153,9 +164,10 @@ pub(super) fn revert_words(
             format!(
                 "has the revision that the guard stopped, and its pod{pod} is available: it is taken back{} in place when {}",
                 to(picture),
-                match picture.pause() {
-                    Some(_) => "the rollout is not paused any more".to_owned(),
-                    None => format!("a slot is free ({})", slots::taken(picture, node)),
+                match (picture.pause(), settles(picture, node)) {
+                    (Some(_), _) => "the rollout is not paused any more".to_owned(),
+                    (None, Some(_)) => "its node has been back for long enough".to_owned(),
+                    (None, None) => format!("a slot is free ({})", slots::taken(picture, node)),
                 }
             ),
         ),
