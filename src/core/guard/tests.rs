@@ -400,6 +400,24 @@ fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
 }
 
 #[test]
+fn who_leaves_the_nodes_of_the_template_while_it_is_judged_is_charged_all_the_same() {
+    let early = decide(&strategy(), &beside_old(vec![lost("a", 9)]), at(1010));
+    let left = Node {
+        targeting: crate::core::Targeting::No,
+        ..lost("a", 9)
+    };
+    let fleet = Fleet {
+        record: early.record,
+        ..beside_old(vec![left])
+    };
+    let until = at(1009) + JUDGED_AFTER;
+    let waits = decide(&strategy(), &fleet, at(1011));
+    assert_eq!(waits.guarded, Some(Guarded::Inconclusive { until }));
+    let late = decide(&strategy(), &fleet, until);
+    assert_eq!(named(late.record.as_ref()), ["a"]);
+}
+
+#[test]
 fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
     let others = |mut nodes: Vec<Node>| {
         nodes.extend(["b", "c", "d"].map(|name| node(name, old(1))));
