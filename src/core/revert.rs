@@ -222,8 +222,7 @@ pub(super) fn turns(
     scope: &Scope,
     now: Timestamp,
 ) -> Turns {
-    let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.way_back.stands;
-    let Some(record) = stop(strategy, fleet).filter(|_| asked) else {
+    let Some(record) = stop_to_revert(strategy, fleet) else {
         return Turns::default();
     };
     if record.before.is_none() && before(fleet).is_some() {
@@ -233,8 +232,7 @@ pub(super) fn turns(
         to: record.before.clone(),
         ..Reversal::default()
     };
-    let past = record.before.as_ref();
-    let past = past.and_then(|before| Some((before, fleet.way_back.revisions.get(before)?)));
+    let past = past(record, fleet);
     let (mut turns, mut unsettled, mut again) = (Vec::new(), Vec::new(), None);
     for (position, (node, class)) in fleet.nodes.iter().zip(classes).enumerate() {
         if !scope.contains(position) || node.targeting != Targeting::Run {
@@ -284,13 +282,20 @@ pub(super) fn turns(
 /// Whether `node` has a pod of the revision that the guard stopped which is taken back as soon as its node answers and nobody
 /// pauses.
 pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
+    let stopped = stop_to_revert(strategy, fleet).zip(bad(node));
+    stopped.is_some_and(|(record, pod)| renewal(record, past(record, fleet), pod).is_ok())
+}
+
+/// The record of a revision from which pods are taken back.
+fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a Record> {
     let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.way_back.stands;
-    let record = stop(strategy, fleet).filter(|_| asked);
-    record.zip(bad(node)).is_some_and(|(record, pod)| {
-        let past = record.before.as_ref();
-        let past = past.and_then(|before| Some((before, fleet.way_back.revisions.get(before)?)));
-        renewal(record, past, pod).is_ok()
-    })
+    stop(strategy, fleet).filter(|_| asked)
+}
+
+/// The revision that pods are taken back to, and how they get there; `None`: it is not known.
+fn past<'a>(record: &'a Record, fleet: &'a Fleet) -> Option<(&'a Revision, &'a Past)> {
+    let before = record.before.as_ref()?;
+    Some((before, fleet.way_back.revisions.get(before)?))
 }
 
 /// In which order a node with the current revision has its turn; `None`: not at all.
