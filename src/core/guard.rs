@@ -195,14 +195,12 @@ impl Court<'_> {
             judged_at
         } else {
             self.charge(name, true);
-            if judged.len() < FAILED_NAMED {
-                judged.insert(name.clone(), since);
-            }
+            note_loss(judged, name, since);
             return false;
         };
         self.leave_open(open_until);
-        if open_until > self.now && judged.len() < FAILED_NAMED {
-            judged.insert(name.clone(), since);
+        if open_until > self.now {
+            note_loss(judged, name, since);
         }
         true
     }
@@ -381,8 +379,8 @@ impl Charges {
 
     /// Whether this node failed on the revision's account, and has not been acquitted since.
     pub(super) fn has_on_sheet(&self, node: &NodeName) -> bool {
-        let record = self.record.as_ref();
-        record.is_some_and(|record| record.failed.contains(node))
+        self.record()
+            .is_some_and(|record| record.failed.contains(node))
     }
 
     /// What follows: whether something new may begin, and what has to be remembered.
@@ -504,6 +502,12 @@ impl Charges {
             }
         }
         broken
+    }
+}
+
+fn note_loss(judged: &mut BTreeMap<NodeName, Timestamp>, name: &NodeName, since: Timestamp) {
+    if judged.len() < FAILED_NAMED {
+        judged.insert(name.clone(), since);
     }
 }
 
