@@ -157,18 +157,23 @@ fn a_late_returner_is_served_at_once_and_shuts_no_later_wave() {
     );
 }
 
+/// A canary that got the new pod at 1000 and was lost at 1100.
+fn lost_canary() -> Node {
+    Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1_100)),
+        },
+        ..pooled("n1", "canary", current(2).made(1_000))
+    }
+}
+
 #[test]
 fn a_charged_node_shuts_the_later_waves_also_when_they_were_open() {
     let strategy = strategy(vec![Wave {
         soak: Duration::ZERO,
         ..wave("canary")
     }]);
-    let lost = Node {
-        readiness: Readiness::NotReady {
-            since: Some(at(1_100)),
-        },
-        ..pooled("n1", "canary", current(2).made(1_000))
-    };
+    let lost = lost_canary();
     let nodes = [
         lost,
         pooled("n2", "canary", current(2).made(900)),
@@ -189,12 +194,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         soak: Duration::ZERO,
         ..wave("canary")
     }]);
-    let lost = Node {
-        readiness: Readiness::NotReady {
-            since: Some(at(1_100)),
-        },
-        ..pooled("n1", "canary", current(2).made(1_000))
-    };
+    let lost = lost_canary();
     let others = vec![
         pooled("n2", "canary", current(2).made(900)),
         pooled("n3", "field", old(1)),
