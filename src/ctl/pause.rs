@@ -19,7 +19,7 @@ use super::write::FIELD_MANAGER;
 use crate::api::DaemonSet;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
-use crate::core::{Guarded, Mode, Pause, Reading, Record, Stall};
+use crate::core::{Mode, Pause, Reading, Record, Stall};
 use crate::index::{SetKey, SetRecord};
 
 /// Pauses a rollout.
@@ -308,7 +308,7 @@ fn released(record: &Record, changed: bool, picture: Option<&Picture>) -> String
 
 fn after_resume(picture: &Picture) -> String {
     let counts = &picture.plan.counts;
-    if let Some(Guarded::Stopped(_)) = picture.plan.guarded {
+    if picture.is_stopped() {
         return format!(
             " But the guard stopped this revision: see yurt-ds ctl status {key}; to go on with it nevertheless, type \
              yurt-ds ctl resume {key} again.",

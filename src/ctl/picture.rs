@@ -14,9 +14,9 @@ use crate::core::names::{
 };
 use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
-    Action, Behind, Fleet, Invalid, Leaving, Mode, Node, NodeName, Note, Pause, PauseStand, Phase,
-    Plan, PodRevision, Progress, Reading, Revert, Revision, RevisionState, Stall, Strategy,
-    Verdict, decide,
+    Action, Behind, Fleet, Guarded, Invalid, Leaving, Mode, Node, NodeName, Note, Pause,
+    PauseStand, Phase, Plan, PodRevision, Progress, Reading, Revert, Revision, RevisionState,
+    Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey, told_revision, was_complete};
 /// A leader may have written that long after it renewed its Lease for the last time.
@@ -260,6 +260,11 @@ impl Picture {
             begins && self.is_served(node)
         });
         next.count()
+    }
+
+    /// Whether the guard stopped the present revision.
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(self.plan.guarded, Some(Guarded::Stopped(_)))
     }
 
     /// Whether nothing may be replaced now.

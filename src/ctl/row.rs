@@ -371,8 +371,7 @@ pub(super) fn message(picture: &Picture) -> String {
         }
         State::Paused(until) => {
             let left = counts.outdated;
-            let stopped = matches!(picture.plan.guarded, Some(Guarded::Stopped(_)));
-            let ends = match (until, stopped) {
+            let ends = match (until, picture.is_stopped()) {
                 (None, true) => format!("the pause ends with: yurt-ds ctl resume {}", picture.key),
                 (None, false) => format!("goes on after: yurt-ds ctl resume {}", picture.key),
                 (Some(until), true) => {

@@ -121,11 +121,6 @@ pub(in crate::ctl) fn cure_repelled(
     format!("{turn} when the node loses the taint ({removes}) or the template {tolerates}.")
 }
 
-/// Whether the guard stopped the present revision.
-fn is_stopped(picture: &Picture) -> bool {
-    matches!(picture.plan.guarded, Some(Guarded::Stopped(_)))
-}
-
 /// What a pause has to do with a remedy, to follow it; empty when none holds.
 fn after_pause(picture: &Picture) -> String {
     picture.pause().map_or_else(String::new, |_| {
@@ -196,7 +191,7 @@ fn crashing(pod: &Pod) -> String {
 fn cure_paused(picture: &Picture, until: Option<Timestamp>) -> String {
     let resume = format!("yurt-ds ctl resume {}", picture.key);
     let reverts = picture.pause().is_some_and(|pause| pause.reverts);
-    if is_stopped(picture) && !reverts {
+    if picture.is_stopped() && !reverts {
         return format!(
             "The guard stopped this revision, and holds it also when the pause has ended ({resume}): {}",
             way_on(&picture.fleet, &picture.key)
@@ -601,7 +596,7 @@ fn held_back(picture: &Picture, node: &Node) -> String {
         _ => String::new(),
     };
     let reverts = is_due(&picture.strategy, &picture.fleet, node);
-    match is_stopped(picture) && !reverts {
+    match picture.is_stopped() && !reverts {
         true => format!("{paused} and another revision comes, for the guard stopped this one"),
         false => paused,
     }
