@@ -23,25 +23,25 @@ mod slim;
 mod tests;
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::Context;
-use super::access::Trouble;
+use super::access::{Access, Trouble};
 use super::code::Code;
 use super::lookup;
 use super::screen::Screen;
 use crate::api::DaemonSet;
 use crate::cli::ctl::{Output, PlanArgs};
+use crate::clock::Clock;
 use crate::core::{Disruption, Reading, Strategy};
-use crate::index::Index;
+use crate::index::{Index, SetKey};
 use change::Change;
 use fleet::Fleet;
 use live::Live;
-use measure::{Last, Measured};
+use measure::{Last, Measured, Pace};
 use play::{Played, Progressed, Question};
 use row::PlanRow;
 
@@ -57,9 +57,48 @@ pub(super) async fn plan(
     screen: &mut Screen<'_>,
 ) -> Result<Code, Trouble> {
     let access = &context.access;
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
-    let change = Change::typed(args)?;
-    let live = Live::read(access, &key, || context.clock.now()).await?;
+    let asked = Asked {
+        key: lookup::target(access, context.namespace.as_deref(), &args.daemonset)?,
+        change: Change::typed(args)?,
+        access: access.clone(),
+        clock: context.clock.clone(),
+        args: args.clone(),
+    };
+    let (row, code) = answered(asked).await?;
+    let text = match args.output {
+        Output::Json | Output::Yaml => super::print::document(&row, args.output)?,
+        output => print::plan(&row, output == Output::Wide, screen.colour),
+    };
+    let _ = screen.print(&text);
+    Ok(code)
+}
+
+/// What was typed, and where.
+struct Asked {
+    key: SetKey,
+    change: Change,
+    access: Access,
+    clock: Clock,
+    args: PlanArgs,
+}
+
+/// What is to be played, and what is told of it besides.
+struct Prepared {
+    question: Question,
+    revisions: (String, Option<String>),
+    pace: Pace,
+}
+
+/// Reads the fleet as it is now.
+async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
+    let Asked {
+        key,
+        change,
+        access,
+        clock,
+        args,
+    } = asked;
+    let live = Live::read(access, key, || clock.now()).await?;
     if live.nodes.len() > LIMIT {
         let text = format!(
             "This cluster has {} nodes; a plan is made for at most {LIMIT}.",
@@ -67,10 +106,10 @@ pub(super) async fn plan(
         );
         return Err(Trouble::new(Code::Failed, text));
     }
-    let mut fleet = Fleet::of(&live, &change)?;
+    let mut fleet = Fleet::of(&live, change)?;
     let strategy = strategy(fleet.settings())?;
     if strategy.disruption == Disruption::Evict {
-        fleet.guarded_by(live::budgets(access, &key).await?);
+        fleet.guarded_by(live::budgets(access, key).await?);
     }
     let mut template = live.template().clone();
     change.to_template(&mut template)?;
@@ -85,24 +124,22 @@ pub(super) async fn plan(
     let nodes = live.nodes.len();
     fleet.inhabited_by(live.nodes, live.pods);
     let question = Question {
-        key,
+        key: key.clone(),
         selector: live.selector,
         broken,
         fleet,
+        nodes,
         measured,
         breaks: args.break_,
         min_ready: strategy.min_ready,
         begins: live.at,
         horizon: live.at.saturating_add(horizon).unwrap_or(Timestamp::MAX),
     };
-    let played = played(question, nodes).await?;
-    let row = PlanRow::of(&played, change.words(), revisions, pace);
-    let text = match args.output {
-        Output::Json | Output::Yaml => super::print::document(&row, args.output)?,
-        output => print::plan(&row, output == Output::Wide, screen.colour),
-    };
-    let _ = screen.print(&text);
-    Ok(row::code(&played))
+    Ok(Prepared {
+        question,
+        revisions,
+        pace,
+    })
 }
 
 /// How it will be rolled out; if not at all, in the same sentence as the controller's.
@@ -143,44 +180,58 @@ fn width(strategy: &Strategy, live: &Live) -> usize {
     widths.into_iter().max().unwrap_or(1)
 }
 
-/// Plays on a thread of its own, where time is virtual; tells a terminal how far it is.
-async fn played(question: Question, nodes: usize) -> Result<Played, Trouble> {
+/// Answers on a thread of its own, where time is virtual; tells a terminal how far it is.
+async fn answered(asked: Asked) -> Result<(PlanRow, Code), Trouble> {
     let (told, mut tells) = watch::channel(None);
-    let gone = Arc::new(AtomicBool::new(false));
-    let _ends = Ends(gone.clone());
-    let mut playing = tokio::task::spawn_blocking(move || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().start_paused(true).build()?;
-        runtime.block_on(play::play(question, told, gone))
-    });
+    let reading = Handle::current();
+    let mut answering = tokio::task::spawn_blocking(move || answer(&asked, &reading, &told));
     let terminal = std::io::stderr().is_terminal();
     let result = loop {
         tokio::select! {
-            result = &mut playing => break result,
-            Ok(()) = tells.changed(), if terminal => tell(*tells.borrow_and_update(), nodes),
+            result = &mut answering => break result,
+            Ok(()) = tells.changed(), if terminal => tell(*tells.borrow_and_update()),
         }
     };
     if terminal {
         let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
-    let result = result.unwrap_or_else(|ended| Err(anyhow::anyhow!("it ended early: {ended}")));
-    result.map_err(|error| {
-        let text = format!("The plan could not be played to its end: {error:#}.");
-        Trouble::new(Code::Failed, text)
-    })
+    result.unwrap_or_else(|ended| Err(unplayed(&ended.into())))
 }
 
-/// Ends the play when nobody waits for it any more.
-struct Ends(Arc<AtomicBool>);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
+/// Reads and plays on this thread, both: an allocator gives memory back to the thread that had it, and what was read
+/// is not needed any more when most is played.
+fn answer(
+    asked: &Asked,
+    reading: &Handle,
+    told: &watch::Sender<Progressed>,
+) -> Result<(PlanRow, Code), Trouble> {
+    let prepared = reading.block_on(async {
+        tokio::select! {
+            biased;
+            () = told.closed() => Err(unplayed(&anyhow::anyhow!("nobody waits for it"))),
+            prepared = prepare(asked) => prepared,
+        }
+    })?;
+    let played = play_now(prepared.question, told).map_err(|error| unplayed(&error))?;
+    let (revisions, pace) = (prepared.revisions, prepared.pace);
+    let row = PlanRow::of(&played, asked.change.words(), revisions, pace);
+    Ok((row, row::code(&played)))
 }
 
-fn tell(progressed: Progressed, nodes: usize) {
-    if let Some((steps, at)) = progressed {
+/// Plays in virtual time.
+fn play_now(question: Question, told: &watch::Sender<Progressed>) -> anyhow::Result<Played> {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().start_paused(true).build()?;
+    runtime.block_on(play::play(question, told))
+}
+
+fn unplayed(error: &anyhow::Error) -> Trouble {
+    let text = format!("The plan could not be played to its end: {error:#}.");
+    Trouble::new(Code::Failed, text)
+}
+
+fn tell(progressed: Progressed) {
+    if let Some((steps, nodes, at)) = progressed {
         let at = super::age::instant(at);
         let _ = write!(
             std::io::stderr(),

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -59,6 +58,8 @@ pub(super) struct Question {
     /// Which pods are its own, as a query for labels.
     pub(super) selector: String,
     pub(super) fleet: Fleet,
+    /// How many nodes it has.
+    pub(super) nodes: usize,
     pub(super) measured: Measured,
     /// UIDs of pods that do not recover by themselves.
     pub(super) broken: BTreeSet<String>,
@@ -97,17 +98,16 @@ pub(super) struct Wait {
     pub(super) state: State,
 }
 
-/// How far it is: nodes begun, and the virtual time.
-pub(super) type Progressed = Option<(usize, Timestamp)>;
+/// How far it is: nodes begun, of how many, and the virtual time.
+pub(super) type Progressed = Option<(usize, usize, Timestamp)>;
 
-/// Plays; `gone` ends it early, for nobody waits for the answer.
+/// Plays; it ends early when nobody listens any more to how far it is.
 ///
 /// # Errors
 /// When the embedded cluster does not do what it should.
 pub(super) async fn play(
     mut question: Question,
-    told: watch::Sender<Progressed>,
-    gone: Arc<AtomicBool>,
+    told: &watch::Sender<Progressed>,
 ) -> Result<Played> {
     let clock = Clock::starting_at(question.begins);
     let measured = &question.measured;
@@ -153,7 +153,7 @@ pub(super) async fn play(
     let began = clock.now();
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock);
-    let cut = player.run(&told, &gone).await?;
+    let cut = player.run(told).await?;
     let end = player.picture().context("the planned DaemonSet is gone")?;
     Ok(Played {
         began,
@@ -263,14 +263,14 @@ impl Player {
     }
 
     /// Plays until it is over; whether nobody looks any more before that.
-    async fn run(&mut self, told: &watch::Sender<Progressed>, gone: &AtomicBool) -> Result<bool> {
+    async fn run(&mut self, told: &watch::Sender<Progressed>) -> Result<bool> {
         loop {
             self.listen(QUIET).await?;
-            if gone.load(Ordering::Relaxed) {
+            if told.is_closed() {
                 bail!("nobody waits for the plan any more");
             }
             let now = self.clock.now();
-            told.send_replace(Some((self.log.steps.len(), now)));
+            told.send_replace(Some((self.log.steps.len(), self.question.nodes, now)));
             let picture = self.picture().context("the planned DaemonSet is gone")?;
             let Some(until) = self.next(&picture, now) else {
                 return Ok(false);
