@@ -69,7 +69,8 @@ pub struct UpgradeArgs {
     /// The pod, or the DaemonSet of which there is one pod on this node
     #[arg(value_name = "[NAMESPACE/]POD", add = ArgValueCompleter::new(complete::pods))]
     pub pod: Option<String>,
-    /// Also when its images could not be pulled ahead, or are being pulled
+    /// Also when its images could not be pulled ahead, or are being pulled; and when a taint of the node (NoSchedule) repels every
+    /// new pod, which leaves the node without one
     #[arg(long, env = "YURT_DS_FORCE", hide_env = true, requires = "pod")]
     pub force: bool,
     /// How long to wait, and how to show it.

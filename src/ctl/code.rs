@@ -79,7 +79,8 @@ impl Code {
             Self::Failed => "anything else that went wrong, such as a refused change",
             Self::Usage => "the command line cannot be used",
             Self::Progressing => {
-                "progressing, or waiting for owners of nodes (OTA) or for Kubernetes; also the end of --timeout"
+                "progressing, or waiting for owners of nodes (OTA) or for Kubernetes; also at the end of --timeout, as \
+                 4, 5 and 6 are"
             }
             Self::Stalled => "stalled: stopped by itself, somebody has to act",
             Self::Paused => "paused",
@@ -97,7 +98,8 @@ impl Code {
             Self::Disconnected => "on a node: it has no contact with the cloud, nothing was done",
             Self::PullFailed => "on a node: the images could not be pulled",
             Self::Silent => {
-                "not complete, and no controller has spoken for three minutes (its Lease): nothing goes on by itself"
+                "not complete, and no controller has spoken for three minutes (its Lease), or, where none has a Lease, done \
+                 for three minutes of --wait what is to be done: nothing goes on by itself"
             }
         }
     }

@@ -67,6 +67,8 @@ struct Old {
     offline: usize,
     /// Those that keep their revision because the settings say so.
     kept: usize,
+    /// Not among them: nodes whose outdated pods are ending already.
+    ending: usize,
     /// Whether the present revision is known.
     known: bool,
 }
@@ -157,7 +159,8 @@ impl Standing {
     /// Under RollingUpdate the native controller replaces whatever is outdated, wherever it is.
     fn refuse_unfinished(&self) -> Result<(), Trouble> {
         // It acts on them already.
-        if !self.is_on_delete() || (self.old.known && self.old.nodes == 0) {
+        let is_over = self.old.known && self.old.nodes + self.old.ending == 0;
+        if !self.is_on_delete() || is_over {
             return Ok(());
         }
         Err(Trouble::new(Code::Refused, self.refusal()))
@@ -318,22 +321,24 @@ fn native_share(share: Share) -> Value {
 
 /// Counts what the native controller would replace.
 fn old(picture: &Picture) -> Old {
-    let is_old = |node: &Node| {
+    let has_old = |node: &Node, ending: bool| {
         let mut pods = node.pods.iter();
-        pods.any(|pod| !pod.terminating && pod.revision != PodRevision::Current)
+        pods.any(|pod| pod.terminating == ending && pod.revision != PodRevision::Current)
     };
     let mut old = Old {
         known: matches!(picture.fleet.revision, RevisionState::Current(_)),
         ..Old::default()
     };
     for (node, verdict) in picture.fleet.nodes.iter().zip(&picture.plan.verdicts) {
-        if is_old(node) {
+        if has_old(node, false) {
             old.nodes += 1;
             old.offline += usize::from(matches!(verdict, Verdict::Offline(_)));
             old.kept += usize::from(matches!(
                 verdict,
                 Verdict::Held { .. } | Verdict::NotSelected | Verdict::Partition
             ));
+        } else if has_old(node, true) {
+            old.ending += 1;
         }
     }
     old

@@ -16,6 +16,7 @@ use guarded::{
     failed, guarded_words, loss_aside, revert_words, reverted_later, reverting, settles,
 };
 pub(super) use guarded::{gone, reversal_words};
+pub(super) use slots::about_to_be;
 
 use super::age;
 use super::picture::{Picture, verdict_since};
@@ -141,7 +142,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             (
                 None,
                 format!(
-                    "is outdated and not touched: {} cannot be used",
+                    "is outdated, and yurt-ds leaves it alone: {} cannot be used",
                     key.unwrap_or("a setting")
                 ),
             )
@@ -161,7 +162,8 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         reason,
         since: match verdict {
             // These hold as long as the rollout is in its state.
-            Verdict::Budget { .. } | Verdict::AwaitingOwner => picture.incomplete_since(),
+            Verdict::Budget { .. } => picture.incomplete_since(),
+            Verdict::AwaitingOwner => picture.state_since(),
             Verdict::Guarded(Guarded::Stopped(_)) | Verdict::Revert(Revert::Pending) => {
                 picture.state_since()
             }

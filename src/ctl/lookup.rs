@@ -21,12 +21,18 @@ pub(super) fn target(
     namespace: Option<&str>,
     typed: &str,
 ) -> Result<SetKey, Trouble> {
+    if let Some(namespace) = namespace {
+        may_be_a_name("namespace", namespace)?;
+    }
     if !typed.contains('/') && !typed.is_empty() {
+        may_be_a_name("DaemonSet", typed)?;
         return Ok(SetKey::new(namespace.unwrap_or(&access.namespace), typed));
     }
     let key: SetKey = typed
         .parse()
         .map_err(|error: String| Trouble::new(Code::Usage, format!("{error}.")))?;
+    may_be_a_name("namespace", &key.namespace)?;
+    may_be_a_name("DaemonSet", &key.name)?;
     match namespace {
         Some(other) if other != &*key.namespace => Err(Trouble::new(
             Code::Usage,
@@ -36,6 +42,23 @@ pub(super) fn target(
             ),
         )),
         _ => Ok(key),
+    }
+}
+
+/// Refuses what has another meaning in a request, and is in no name: a space, `?`, `=`, `,`, a line's end.
+///
+/// # Errors
+/// With such a character.
+pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), Trouble> {
+    let odd = |one: char| one.is_ascii() && !one.is_ascii_alphanumeric() && !"-._".contains(one);
+    match typed.chars().find(|one| odd(*one)) {
+        None => Ok(()),
+        Some(odd) => Err(Trouble::new(
+            Code::Usage,
+            format!(
+                "{typed:?} is not the name of a {kind}: there is no {odd:?} in names, only letters, digits, \"-\" and \".\"."
+            ),
+        )),
     }
 }
 

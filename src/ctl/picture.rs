@@ -227,12 +227,33 @@ impl Picture {
             State::Stalled(_) => STALLED,
             State::Paused(_) => PAUSED_CONDITION,
             State::Invalid => INVALID_SETTINGS,
-            // It has no condition of its own.
-            State::AwaitingOwners => return self.incomplete_since(),
+            // It has no condition of its own: it holds since the last of the others ended.
+            State::AwaitingOwners => return self.others_since(),
         };
+        // What was said of another revision tells nothing of this one.
+        let is_about = |revision: &Revision| self.told_revision() == Some(revision.as_str());
+        if !self.revision().is_some_and(is_about) && kind == ROLLOUT_COMPLETE {
+            return None;
+        }
         let condition = self.condition(kind)?;
         let holds = condition.status == "True";
         holds.then_some(condition.last_transition.as_ref()?.0)
+    }
+
+    /// When the last of its conditions ended, or the rollout stopped being complete.
+    fn others_since(&self) -> Option<Timestamp> {
+        self.incomplete_since()?;
+        let states = [
+            ROLLOUT_COMPLETE,
+            PROGRESSING,
+            STALLED,
+            PAUSED_CONDITION,
+            INVALID_SETTINGS,
+        ];
+        let told = states.iter().filter_map(|kind| self.condition(kind));
+        let ended = told.filter(|condition| condition.status == "False");
+        let times = ended.filter_map(|condition| condition.last_transition.as_ref());
+        times.map(|time| time.0).max()
     }
 
     /// Since when it waits for the native controller, as far as the controller told.
@@ -303,8 +324,8 @@ impl Picture {
         failing.count()
     }
 
-    /// Nodes that have a second pod now.
-    pub(super) fn surging(&self) -> usize {
+    /// Nodes that this plan would give a second pod: the controller's next step, not yet taken.
+    pub(super) fn next_surging(&self) -> usize {
         let made = self.plan.actions.iter().filter_map(|action| match action {
             Action::Surge { node, .. } => Some(node),
             _ => None,
@@ -313,10 +334,14 @@ impl Picture {
         // Who was refused one, and is asked for again, is not counted in the first place.
         let begins = Verdict::InProgress(Progress::SurgeStarting);
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
-        let begun = nodes
-            .filter(|(node, verdict)| **verdict == begins && made.contains(&node.name))
-            .count();
-        self.plan.counts.surging.saturating_sub(begun)
+        let begun =
+            nodes.filter(|(node, verdict)| **verdict == begins && made.contains(&node.name));
+        begun.count()
+    }
+
+    /// Nodes that have a second pod now.
+    pub(super) fn surging(&self) -> usize {
+        self.plan.counts.surging.saturating_sub(self.next_surging())
     }
 
     /// Slots of the budget that are taken now.

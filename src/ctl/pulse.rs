@@ -3,6 +3,7 @@
 //! The Lease is looked for in every namespace, and where that is not allowed in that of the manifests. Ages are measured by
 //! the clock of the API server, for that of whoever types may be wrong by minutes.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
@@ -20,7 +21,9 @@ use super::access::Access;
 use super::age;
 use crate::client::{CallError, Failure, within};
 use crate::clock::Clock;
+use crate::core::Action;
 use crate::core::names::LEASE;
+use crate::index::SetKey;
 use crate::sim::task::Task;
 
 /// Whoever has not renewed the Lease for so long does not work: twelve times as long as a leader may be silent.
@@ -31,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_secs(5);
 /// Where the manifests put the controller.
 const HOME: &str = "yurt-ds";
+
+/// How a person finds out.
+pub(super) const LOOK_FOR_IT: &str = "kubectl get leases -A shows whether one is (but for those without leader election), and its log says what it may not do";
 
 /// What the Lease tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +54,13 @@ pub(super) enum Heard {
         /// Namespace of the Lease.
         namespace: String,
     },
+    /// There is no Lease, and what somebody who waits saw was to be done was not done for as long as that.
+    Idle {
+        /// Since when it is to be done.
+        since: Timestamp,
+        /// For how long it was not.
+        passed: SignedDuration,
+    },
     /// There is no Lease: no controller was ever there, or it runs without an election.
     #[default]
     NoLease,
@@ -61,7 +74,7 @@ impl Heard {
     /// Since when no controller has spoken, if that is too long.
     pub(super) fn silent_since(&self) -> Option<Timestamp> {
         match self {
-            Self::Silent { since, .. } => Some(*since),
+            Self::Silent { since, .. } | Self::Idle { since, .. } => Some(*since),
             _ => None,
         }
     }
@@ -74,6 +87,10 @@ impl Heard {
             } => Some(format!(
                 "no controller has spoken for {} (Lease {namespace}/{LEASE}): nothing goes on by itself, and the conditions are \
                  as old as that",
+                age::seconds(passed.as_secs().unsigned_abs())
+            )),
+            Self::Idle { passed, .. } => Some(format!(
+                "for {} nobody has done what is to be done now: no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
                 age::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Forbidden => Some(format!(
@@ -154,6 +171,37 @@ async fn leases(
     .await
 }
 
+/// What is to be done, of every rollout that somebody waits for, and since when: where no Lease tells whether a controller is
+/// at work, its work does.
+#[derive(Default)]
+pub(super) struct ToDo(BTreeMap<SetKey, (Vec<Action>, Timestamp)>);
+
+impl ToDo {
+    /// What is heard of a rollout of which these `actions` are to be done at `now`.
+    pub(super) fn hear(
+        &mut self,
+        heard: Heard,
+        key: &SetKey,
+        actions: &[Action],
+        now: Timestamp,
+    ) -> Heard {
+        let since = match self.0.get(key) {
+            Some((known, since)) if known == actions => *since,
+            _ => {
+                self.0.insert(key.clone(), (actions.to_vec(), now));
+                now
+            }
+        };
+        let passed = now.duration_since(since);
+        match heard {
+            Heard::NoLease if actions.iter().any(Action::begins) && passed >= SILENCE => {
+                Heard::Idle { since, passed }
+            }
+            heard => heard,
+        }
+    }
+}
+
 /// Looks at the Lease again and again, for somebody who waits.
 pub(super) struct Pulse {
     told: watch::Receiver<Beat>,
@@ -221,6 +269,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::core::PodRef;
 
     fn lease(namespace: &str, renewed: Value) -> Lease {
         let meta = json!({ "name": LEASE, "namespace": namespace });
@@ -244,6 +293,32 @@ mod tests {
             words.starts_with("no controller has spoken for 3m (Lease a/yurt-ds-controller)"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn without_a_lease_what_is_not_done_for_three_minutes_tells() {
+        let mut todo = ToDo::default();
+        let key = SetKey::new("default", "web");
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let removal = |name: &str| {
+            vec![Action::Delete(PodRef {
+                name: name.into(),
+                uid: "u".into(),
+                resource_version: "1".into(),
+            })]
+        };
+        let (first, second) = (removal("a"), removal("b"));
+        let mut hear = |heard, actions: &[Action], seconds| {
+            todo.hear(heard, &key, actions, at(seconds)).silent_since()
+        };
+        assert_eq!(hear(Heard::NoLease, &first, 0), None);
+        assert_eq!(hear(Heard::NoLease, &first, 179), None);
+        assert_eq!(hear(Heard::Lately, &first, 180), None);
+        assert_eq!(hear(Heard::NoLease, &first, 180), Some(at(0)));
+        // That was somebody.
+        assert_eq!(hear(Heard::NoLease, &second, 181), None);
+        assert_eq!(hear(Heard::NoLease, &[], 200), None);
+        assert_eq!(hear(Heard::NoLease, &[], 2000), None);
     }
 
     #[test]

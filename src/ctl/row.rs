@@ -9,7 +9,7 @@ use super::age;
 use super::explain::{explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
-use super::pulse::Heard;
+use super::pulse::{Heard, LOOK_FOR_IT};
 use crate::core::words::named;
 use crate::core::{Guarded, NodeName, Verdict};
 
@@ -351,10 +351,7 @@ pub(super) fn message(picture: &Picture) -> String {
             "{}, {}{}{}{}{}",
             share(picture),
             slots(picture),
-            match picture.next() {
-                0 => String::new(),
-                next => format!(", {next} to be replaced now"),
-            },
+            super::explain::about_to_be(picture),
             offline(counts.offline_outdated),
             opening(picture),
             state_aside(&said)
@@ -363,7 +360,7 @@ pub(super) fn message(picture: &Picture) -> String {
             "{}{}{}",
             share(picture),
             state_aside(&said),
-            offline(counts.offline_outdated)
+            offline_owners(counts.offline_outdated)
         ),
         State::Behind(_) => said,
         State::Stalled(_) => {
@@ -437,6 +434,15 @@ fn offline(nodes: usize) -> String {
     }
 }
 
+/// The same under OTA, where nobody follows by itself.
+fn offline_owners(nodes: usize) -> String {
+    match nodes {
+        0 => String::new(),
+        1 => "; 1 is offline, and its owner can upgrade it when it is back".to_owned(),
+        _ => format!("; {nodes} are offline, and their owners can upgrade them when they are back"),
+    }
+}
+
 /// Every one of so many nodes.
 fn all(nodes: usize) -> String {
     match nodes {
@@ -464,8 +470,8 @@ fn outpaced(picture: &Picture) -> Option<String> {
     let present = picture.revision()?;
     (told != present.as_str()).then(|| {
         format!(
-            "its conditions still tell of revision {told}; if that lasts, its Events (WriteRefused) and the log of the controller \
-             say why they cannot be written"
+            "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
+             Events, WriteRefused, and its log say why): {LOOK_FOR_IT}"
         )
     })
 }

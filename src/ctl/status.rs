@@ -13,7 +13,7 @@ use super::code::Code;
 use super::lookup;
 use super::picture::Picture;
 use super::print;
-use super::pulse::{Heard, Pulse, listen};
+use super::pulse::{Heard, Pulse, ToDo, listen};
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::view::{Scope, Step, View};
@@ -28,6 +28,8 @@ const REFRESH: Duration = Duration::from_secs(2);
 const RELOAD: Duration = Duration::from_secs(3);
 /// Never, for who has no deadline.
 const FAR: Duration = Duration::from_secs(86_400);
+/// However short the time to wait is, the cluster is looked at once.
+const ONE_LOOK: Duration = Duration::from_secs(1);
 /// Lines of a kind that are drawn again: a terminal has at least 24 in all.
 const FIT: usize = 8;
 /// Without a terminal, progress is told no more often than this.
@@ -51,7 +53,10 @@ pub(super) async fn status(
     };
     let scope = match (&target, &context.namespace) {
         (Some(key), _) => Scope::One(key.clone()),
-        (None, Some(namespace)) => Scope::Namespace(namespace.clone()),
+        (None, Some(namespace)) => {
+            lookup::may_be_a_name("namespace", namespace)?;
+            Scope::Namespace(namespace.clone())
+        }
         (None, None) => Scope::Everywhere,
     };
     let show = Show {
@@ -137,9 +142,15 @@ impl Show<'_> {
         view.loaded
     }
 
-    fn pictures(&self, view: &mut View, pulse: &Pulse) -> Vec<Picture> {
+    fn pictures(&self, view: &mut View, pulse: &Pulse, todo: &mut ToDo) -> Vec<Picture> {
         let now = self.context.clock.now();
-        self.pictures_at(view, now, &pulse.heard())
+        let mut pictures = self.pictures_at(view, now, &pulse.heard());
+        // What may not be read may be why nothing is done.
+        for picture in pictures.iter_mut().filter(|one| one.unread.is_none()) {
+            let (heard, actions) = (picture.heard.clone(), &picture.plan.actions);
+            picture.heard = todo.hear(heard, &picture.key, actions, now);
+        }
+        pictures
     }
 
     fn pictures_at(&self, view: &mut View, now: Timestamp, heard: &Heard) -> Vec<Picture> {
@@ -215,11 +226,11 @@ impl Show<'_> {
     async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
         let (mut view, heard) = self.load_within(None, screen).await?;
         let pulse = self.pulse(heard);
-        let mut told = Told::default();
+        let (mut told, mut todo) = (Told::default(), ToDo::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view, &pulse);
+                let pictures = self.pictures(&mut view, &pulse, &mut todo);
                 let shown = if screen.live || self.is_document() {
                     self.draw(&pictures, screen, &mut told)?
                 } else {
@@ -275,13 +286,14 @@ impl Show<'_> {
     /// Waits until everything is complete, or something needs a person.
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
-        let (mut view, heard) = self.load_within(deadline, screen).await?;
+        let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
+        let (mut view, heard) = self.load_within(first, screen).await?;
         let pulse = self.pulse(heard);
-        let mut told = Told::default();
+        let (mut told, mut todo) = (Told::default(), ToDo::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view, &pulse);
+                let pictures = self.pictures(&mut view, &pulse, &mut todo);
                 if self.is_over(&pictures) {
                     return self.conclude(&pictures, screen, None);
                 }
@@ -298,7 +310,7 @@ impl Show<'_> {
                         if let Some(passed) = pulse.unanswered() {
                             return Err(self.too_late(passed));
                         }
-                        let pictures = self.pictures(&mut view, &pulse);
+                        let pictures = self.pictures(&mut view, &pulse, &mut todo);
                         return self.conclude(&pictures, screen, self.args.timeout);
                     }
                 }

@@ -174,7 +174,7 @@ fn sentences(answer: &Answer, colour: bool) -> String {
         answer.name,
         answer.phase,
         match answer.phase {
-            "Invalid" => "nothing is touched",
+            "Invalid" => "yurt-ds touches nothing",
             _ => &answer.phase_message,
         },
         label("Next"),

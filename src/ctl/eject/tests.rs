@@ -153,6 +153,25 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     assert!(said.contains("No pod is restarted"), "{said}");
 }
 
+/// Found on a real cluster, in the moment between the last deletion and its end.
+#[tokio::test(start_paused = true)]
+async fn old_pods_that_are_ending_are_a_reason_too() {
+    let world = World::with_nodes(2).await;
+    world.set_image("web:2").await;
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
+    for pod in pods.list(&Default::default()).await.unwrap() {
+        pods.delete(&pod.name_any(), &Default::default())
+            .await
+            .unwrap();
+    }
+    let trouble = world.trouble("eject web").await;
+    assert_eq!(trouble.code, Code::Refused);
+    let words = "the old pods of 2 nodes are still ending";
+    assert!(trouble.text.contains(words), "{trouble}");
+    let said = world.text("eject web --now").await;
+    assert!(said.contains("No other pod is restarted"), "{said}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn now_pauses_the_controller_before_the_native_one_begins() {
     let world = World::with_nodes(4).await;

@@ -28,6 +28,13 @@ impl Standing {
             );
         }
         let targeted = self.picture.plan.counts.targeted;
+        if self.old.nodes == 0 {
+            return format!(
+                "{key} is not handed back: the old {} still ending.\nLet that end first (yurt-ds ctl status {key} --wait \
+                 --strict). To hand it back nevertheless, which restarts nobody else: yurt-ds ctl eject {key} --now",
+                self.ending(),
+            );
+        }
         let wait = match self.picture.strategy.mode {
             Mode::AdvancedRollingUpdate => {
                 format!("Let the rollout end first (yurt-ds ctl status {key} --wait --strict)")
@@ -75,6 +82,14 @@ impl Standing {
         }
     }
 
+    /// Who is on the way to the present revision, and the verb for what their old pods do.
+    fn ending(&self) -> String {
+        match self.old.ending {
+            1 => "pod of 1 node is".to_owned(),
+            nodes => format!("pods of {nodes} nodes are"),
+        }
+    }
+
     fn budget(&self) -> String {
         let strategy = &self.picture.strategy;
         let share = match strategy.max_surge.is_zero() {
@@ -108,6 +123,10 @@ impl Standing {
     fn what(&self, is: &str) -> String {
         let counts = &self.picture.plan.counts;
         let pods = match self.old.nodes {
+            0 if self.old.ending > 0 => format!(
+                "No other pod {is} restarted: the old {} ending already, and wherever none is, the present revision runs.",
+                self.ending()
+            ),
             0 => format!(
                 "No pod {is} restarted: {}.",
                 match counts.targeted {

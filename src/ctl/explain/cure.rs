@@ -22,6 +22,7 @@ use crate::core::{
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
+use crate::ctl::pulse::LOOK_FOR_IT;
 
 /// Holders of slots that are named; the rest is counted.
 const NAMED: usize = 5;
@@ -311,8 +312,8 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
                 }
             };
             format!(
-                "{does} If this answer stays the same for more than a few seconds, no controller is at work: look for \
-                 it with: kubectl get leases -A"
+                "{does} If this answer stays the same for more than a few seconds, no controller is at work, or it lacks a \
+                 right: {LOOK_FOR_IT}"
             )
         }
         Progress::Terminating => format!(
@@ -461,11 +462,16 @@ fn queue(picture: &Picture, position: usize) -> String {
             wave.name, wave.allowed, wave.nodes
         ),
     };
+    let next = picture.next() + picture.next_surging();
+    let is_begun = next == 0 || wave.is_some() || is_taken(picture);
     let holders = holders(picture, Some(position), wave.is_some());
     let holders = if holders.is_empty() {
         "no other node holds a slot".to_owned()
     } else {
-        format!("slots are held by {holders}")
+        match is_begun {
+            true => format!("slots are held by {holders}"),
+            false => format!("slots are held, or about to be, by {holders}"),
+        }
     };
     let limit = match picture.plan.opens {
         Some(opens) => format!(
@@ -483,6 +489,13 @@ fn queue(picture: &Picture, position: usize) -> String {
             picture.key
         );
     }
+    if !is_begun {
+        return format!(
+            "It is number {} of {waiting} in the queue: {limit}, and {holders}. The next step is a matter of seconds: if nothing \
+             happens, no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
+            before + 1
+        );
+    }
     let hint = match picture.state() {
         State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
         _ if wave.is_some() => {
@@ -498,6 +511,13 @@ fn queue(picture: &Picture, position: usize) -> String {
          {hint}",
         before + 1
     )
+}
+
+/// Whether all slots are taken, of either kind, also without those that the controller is about to take.
+fn is_taken(picture: &Picture) -> bool {
+    let counts = &picture.plan.counts;
+    picture.unavailable() >= counts.allowed
+        && picture.surging() + picture.failing_alone() >= counts.surge_allowed
 }
 
 /// The nodes that hold slots, but the one that asks; only those of its wave if so asked.

@@ -21,13 +21,26 @@ pub(super) fn taken(picture: &Picture, node: &Node) -> String {
             wave.taken, wave.allowed, wave.name
         ),
         None => {
-            let down = format!("{} of {} taken", counts.unavailable, counts.allowed);
+            let down = format!("{} of {} taken", picture.unavailable(), counts.allowed);
             let beside = format!(
                 "{} of {} of max-surge taken",
-                counts.surging, counts.surge_allowed
+                picture.surging() + picture.failing_alone(),
+                counts.surge_allowed
             );
-            picture.limits(down, beside)
+            picture.limits(down, beside) + &about_to_be(picture)
         }
+    }
+}
+
+/// Those that the controller replaces next hold no slot yet; as `status` says it.
+pub(in crate::ctl) fn about_to_be(picture: &Picture) -> String {
+    let replaced = match picture.next() {
+        0 => String::new(),
+        next => format!(", {next} to be replaced now"),
+    };
+    match picture.next_surging() {
+        0 => replaced,
+        next => format!("{replaced}, {next} to get a second pod now"),
     }
 }
 

@@ -513,7 +513,7 @@ fn with_surge_the_slots_are_those_of_second_pods() {
     );
     let (because, next, row) = said(1);
     assert!(
-        because.ends_with(": 1 of 1 taken, 1 of 1 of max-surge taken"),
+        because.ends_with(": 0 of 1 taken, 1 of 1 of max-surge taken, 1 to be replaced now"),
         "{because}"
     );
     assert!(

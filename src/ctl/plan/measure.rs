@@ -338,13 +338,17 @@ fn uncut(seconds: &[f64]) -> Vec<Duration> {
     seconds.iter().map(time).collect()
 }
 
-/// Whether a container failed, or waits for something else than its beginning.
+/// Whether it has no room on its node, or a container failed, or waits for something else than its beginning.
 fn is_in_trouble(pod: &Pod) -> bool {
-    pod.status.container_statuses.iter().any(|container| {
-        let waits = container.state["waiting"]["reason"].as_str();
-        let begins = [None, Some("ContainerCreating"), Some("PodInitializing")].contains(&waits);
-        container.restart_count > 0 || !begins
-    })
+    let mut conditions = pod.status.conditions.iter();
+    let has_no_room = conditions.any(|one| one.kind == "PodScheduled" && one.status == "False");
+    has_no_room
+        || pod.status.container_statuses.iter().any(|container| {
+            let waits = container.state["waiting"]["reason"].as_str();
+            let begins =
+                [None, Some("ContainerCreating"), Some("PodInitializing")].contains(&waits);
+            container.restart_count > 0 || !begins
+        })
 }
 
 /// From creation to Ready, of a pod that was not interrupted on the way.
@@ -610,6 +614,17 @@ mod tests {
         let pace = Measured::of(&pods, &[], &json!({}), end, 20, Some(&last)).pace();
         let milliseconds = pace.reaction.milliseconds;
         assert!((250..=350).contains(&milliseconds), "{milliseconds}");
+    }
+
+    /// Found on a real cluster: it was planned to start, although the scheduler had said that there is no room.
+    #[test]
+    fn what_has_no_room_is_broken() {
+        let mut no_room = pod("n1", 8, 9, 0, 0);
+        let scheduled =
+            json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }]);
+        no_room.status.conditions = serde_json::from_value(scheduled).unwrap();
+        let pods = [no_room];
+        assert_eq!(measured(&pods, 1).broken(&pods, at(10)).len(), 1);
     }
 
     #[test]
