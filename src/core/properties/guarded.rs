@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use proptest::collection::{btree_map, btree_set};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
-use super::{Random, carry_out, config, deleted, fleets, later, now, recent, strategies};
+use super::{
+    Random, after, carry_out, config, deleted, fleets, later, now, recent, settle, strategies,
+};
 use crate::core::Strategy;
 use crate::core::guard::failure_window;
 use crate::core::pause::is_paused;
@@ -42,6 +44,53 @@ pub(super) fn records() -> impl Random<Record> {
             ..Record::of(hash.into())
         }
     })
+}
+
+/// Nodes that are lost at about the same time, updated ones and others, while the rest is calm and waits for its turn.
+fn outages() -> impl Random<(Strategy, Fleet)> {
+    let lost = vec((any::<bool>(), 31..90_i64), 1..6);
+    let limits = ((1..9_u32), (1..5_u32), 0..6_usize);
+    (strategies(), fleets(), lost, limits).prop_map(|(strategy, mut fleet, lost, limits)| {
+        let (down, threshold, updated) = limits;
+        fleet.revision = RevisionState::Current("new".into());
+        (fleet.record, fleet.replaces) = (None, true);
+        fleet.nodes.retain(|node| !node.pods.is_empty());
+        for (position, node) in fleet.nodes.iter_mut().enumerate() {
+            settle(node);
+            let is_updated = |(updated, _): &(bool, _)| *updated;
+            let pod = &mut node.pods[0];
+            pod.revision = match lost
+                .get(position)
+                .map_or(position < lost.len() + updated, is_updated)
+            {
+                true => PodRevision::Current,
+                false => PodRevision::Outdated,
+            };
+            (pod.of_template, pod.number) = (pod.revision == PodRevision::Current, 3);
+            if let Some((_, seconds)) = lost.get(position) {
+                let since = after(now(), -seconds);
+                node.readiness = Readiness::NotReady { since: Some(since) };
+                let made = after(since, -20);
+                (pod.created, pod.started, pod.ready_since) = (made, Some(made), None);
+            }
+        }
+        let strategy = Strategy {
+            mode: Mode::AdvancedRollingUpdate,
+            max_unavailable: Share::Number(down),
+            failure_threshold: Some(Share::Number(threshold)),
+            ..strategy
+        };
+        (strategy, fleet)
+    })
+}
+
+/// Puts the pod in the place of this one that the native controller makes then.
+fn follow(pod: &mut Pod) {
+    pod.terminating = false;
+    (pod.revision, pod.of_template) = (PodRevision::Current, true);
+    pod.uid = format!("{}-next", pod.uid).as_str().into();
+    (pod.created, pod.started, pod.ready_since) = (now(), None, None);
+    (pod.in_place, pod.exit) = Default::default();
 }
 
 /// What is remembered about the current revision.
@@ -136,10 +185,14 @@ proptest! {
 
     #[test]
     fn what_is_carried_out_changes_no_judgement_of_a_lost_node(
-        strategy in strategies(), fleet in fleets(),
+        (strategy, fleet) in prop_oneof![(strategies(), fleets()), outages()],
     ) {
         let plan = decide(&strategy, &fleet, now());
-        let then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };
+        let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };
+        let gone: Vec<&PodUid> = deleted(&plan).into_iter().map(|pod| &pod.uid).collect();
+        for node in &mut then.nodes {
+            node.pods.iter_mut().filter(|pod| gone.contains(&&pod.uid)).for_each(follow);
+        }
         let lost = |plan: &Plan| {
             let is_lost = |verdict: &Verdict| {
                 matches!(verdict, Verdict::FailedByRevision { cause: Cause::NodeLost, .. })
