@@ -354,9 +354,10 @@ impl Node {
     }
 
     /// When the rollout touched it: when its outdated pod was deleted or marked to be, and when a pod got the present
-    /// template. What was done for an earlier template is no part of it.
-    pub(super) fn touched_at(&self) -> impl Iterator<Item = Timestamp> {
-        self.disrupted_at.into_iter().chain(self.marked_at())
+    /// template. What was done for an earlier template is no part of it; nor, unless it `removes` them, that pods left.
+    pub(super) fn touched_at(&self, removes: bool) -> impl Iterator<Item = Timestamp> {
+        let removed = self.disrupted_at.filter(|_| removes);
+        removed.into_iter().chain(self.marked_at())
     }
 
     /// The same, as far as its pods tell that are not terminating.

@@ -114,6 +114,7 @@ pub(super) fn charge(
     };
     let known = fleet.record.as_ref().filter(is_about).cloned();
     let mut court = Court {
+        mode: strategy.mode,
         window: failure_window(strategy),
         now,
         fleet,
@@ -130,6 +131,7 @@ pub(super) fn charge(
 
 /// A judgement in the making.
 struct Court<'a> {
+    mode: Mode,
     window: Duration,
     now: Timestamp,
     fleet: &'a Fleet,
@@ -143,7 +145,13 @@ impl Court<'_> {
     /// Nodes that turned NotReady.
     fn judge_losses(&mut self, classes: &mut [Class], glance: &Glance<'_>) {
         let nodes = &self.fleet.nodes;
-        let mut losses = Losses::of(nodes, classes, glance, &self.record, self.window);
+        let mut losses = Losses::of(
+            nodes,
+            classes,
+            glance,
+            (&self.record, self.mode),
+            self.window,
+        );
         while let Some(name) = losses.forget(self.window, self.now) {
             self.record.failed.remove(&name);
         }
@@ -164,6 +172,7 @@ impl Court<'_> {
             self.judge(&losses, name, *since, &mut judged);
         }
         self.record.judged = judged;
+        self.record.beside = losses.beside(self.window, FAILED_NAMED);
         self.judge_barred(classes, &mut touched);
         // Whoever is gone may come back under its name, and is judged when its node says for how long it has not been Ready.
         let remembered = std::mem::take(&mut self.record.touched).into_iter();

@@ -293,6 +293,9 @@ fn renamed(fleet: Fleet) -> Fleet {
         judged: (record.judged.iter())
             .map(|(node, since)| (name(node), *since))
             .collect(),
+        beside: (record.beside.iter())
+            .map(|(node, since)| (name(node), *since))
+            .collect(),
         waves: (record.waves.iter())
             .map(|(wave, nodes)| (wave.clone(), names(nodes)))
             .collect(),

@@ -325,7 +325,14 @@ scenarios! {
         let lasts = half()
             .until(replaced([5, 6]))
             .expect(untouched([7, 8]).and(is_free()));
-        vec![returns, lasts]
+        // Those that the rollout had not touched return first.
+        let node_by_node = half()
+            .online([7, 8])
+            .until(replaced(5..=8))
+            .expect(is_free())
+            .online([3, 4])
+            .until(converged().and(is_free()));
+        vec![returns, lasts, node_by_node]
     }
 
     fn w21_given_a_node_whose_old_pod_was_broken_for_long_then_its_failure_is_not_charged(pace) {

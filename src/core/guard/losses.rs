@@ -1,5 +1,6 @@
 //! Nodes that turned NotReady: those that the rollout had just touched, and the control group, which it had not.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -8,6 +9,7 @@ use super::record::Record;
 use crate::core::classify::{Class, earlier, later};
 use crate::core::fleet::{Node, NodeName, Pod, PodRevision, position_of};
 use crate::core::glance::Glance;
+use crate::core::strategy::Mode;
 
 /// The losses of a fleet.
 #[derive(Debug, Default)]
@@ -16,7 +18,9 @@ pub(super) struct Losses {
     suspects: Vec<Suspect>,
     /// The same of those that are gone since, in the order of names.
     gone: Vec<(NodeName, Timestamp)>,
-    /// When nodes that the rollout had not touched were lost, in order.
+    /// Nodes that the rollout had not touched when they were lost, also those that are back since and of which `record` tells.
+    beside: BTreeMap<NodeName, Timestamp>,
+    /// When that was, in order.
     control: Vec<Timestamp>,
     /// Nodes that were lost after the rollout touched them, however long after.
     lost: usize,
@@ -24,6 +28,9 @@ pub(super) struct Losses {
     updated: Vec<Timestamp>,
     /// All nodes that count, touched or not.
     targeted: usize,
+    /// Whether pods that leave are the rollout's doing. Under OTA they are the owners', which nothing remembers: what counts is
+    /// the new pod.
+    removes: bool,
 }
 
 /// A node that was lost soon after the rollout touched it.
@@ -46,10 +53,13 @@ impl Losses {
         nodes: &[Node],
         classes: &[Class],
         glance: &Glance<'_>,
-        record: &Record,
+        (record, mode): (&Record, Mode),
         window: Duration,
     ) -> Self {
-        let mut losses = Self::default();
+        let mut losses = Self {
+            removes: mode == Mode::AdvancedRollingUpdate,
+            ..Self::default()
+        };
         for (position, class) in classes.iter().enumerate() {
             let Class::Offline {
                 since: Some(since), ..
@@ -60,7 +70,8 @@ impl Losses {
             let node = &nodes[position];
             let is_soon =
                 |touched: &Timestamp| *touched <= since && since <= later(*touched, window);
-            if record.remembers(&node.name) || node.touched_at().any(|touched| is_soon(&touched)) {
+            let mut touched = node.touched_at(losses.removes);
+            if record.remembers(&node.name) || touched.any(|touched| is_soon(&touched)) {
                 let leaves = |pod: &Pod| pod.terminating && pod.revision == PodRevision::Outdated;
                 // One that was asked to go after the loss tells nothing of what was before it.
                 let is_seen = node.disrupted_at.as_ref().is_some_and(is_soon);
@@ -102,11 +113,13 @@ impl Losses {
             match *class {
                 Class::Offline { since, .. } => {
                     let node = &nodes[position];
-                    let touched = node.touched_at().min();
+                    let touched = node.touched_at(self.removes).min();
                     let is_after = |since| touched.is_some_and(|touched| touched <= since);
                     match since {
                         _ if record.remembers(&node.name) => self.lost += 1,
-                        Some(since) if !is_after(since) => self.control.push(since),
+                        Some(since) if !is_after(since) => {
+                            self.beside.insert(node.name.clone(), since);
+                        }
                         Some(_) => self.lost += 1,
                         None => self.lost += usize::from(touched.is_some()),
                     }
@@ -117,8 +130,19 @@ impl Losses {
                 }
             }
         }
+        for (name, since) in &record.beside {
+            let position = position_of(nodes, name).ok();
+            if self.beside.contains_key(name) {
+                continue; // it is away, still or again
+            }
+            self.beside.insert(name.clone(), *since);
+            // Where no pod belongs any more, one did.
+            let is_counted = position.is_some_and(|position| classes[position].is_targeted());
+            self.targeted += usize::from(!is_counted);
+        }
         self.targeted += self.gone.len();
         self.lost += self.gone.len();
+        self.control.extend(self.beside.values());
         self.control.sort();
         self.updated.sort();
     }
@@ -137,6 +161,25 @@ impl Losses {
         })?;
         (self.targeted, self.lost) = (self.targeted - 1, self.lost - 1);
         Some(self.gone.remove(over).0)
+    }
+
+    /// The control group, as far as it says anything of those that are away: what is to be remembered of it, `most` at most.
+    pub(super) fn beside(&self, window: Duration, most: usize) -> BTreeMap<NodeName, Timestamp> {
+        let suspects = self.suspects.iter().map(|suspect| suspect.since);
+        let lost = || {
+            suspects
+                .clone()
+                .chain(self.gone.iter().map(|(_, since)| *since))
+        };
+        let (Some(first), Some(last)) = (lost().min(), lost().max()) else {
+            return BTreeMap::new();
+        };
+        let (from, to) = (earlier(first, window), later(last, window));
+        let beside = self.beside.iter();
+        let near = beside.filter(|(_, since)| from <= **since && **since <= to);
+        near.take(most)
+            .map(|(name, since)| (name.clone(), *since))
+            .collect()
     }
 
     /// Those of them whose Node was deleted before they were judged, with since when they were NotReady.

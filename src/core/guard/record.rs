@@ -29,6 +29,7 @@ const TWICE: &str = "replaced twice: ";
 const TOUCHED: &str = "lost while touched: ";
 const JUDGED: &str = "being judged: ";
 const LOST: &str = "lost: ";
+const BESIDE: &str = "lost beside: ";
 const SINCE: &str = " since ";
 const WAVE: &str = "in wave ";
 
@@ -55,7 +56,10 @@ pub struct Record {
     /// Nodes that were lost after the rollout touched them, and since when they are NotReady. Who is not judged yet is judged
     /// all the same when its Node is deleted meanwhile, and who failed stays a loss beside the others then.
     pub judged: BTreeMap<NodeName, Timestamp>,
-    /// By wave, those of these nodes that were in it when they were last seen: once failed, they hold the later waves shut also
+    /// Nodes that the rollout had not touched and that were lost at about the same time, and since when: as long as somebody of
+    /// [`Self::judged`] or a node that was let off is away, they stay a proof for the network, also when they are back.
+    pub beside: BTreeMap<NodeName, Timestamp>,
+    /// By wave, those of the nodes that were in it when they were last seen: once failed, they hold the later waves shut also
     /// when their Node is deleted.
     pub waves: BTreeMap<Arc<str>, BTreeSet<NodeName>>,
 }
@@ -88,6 +92,7 @@ impl Record {
             replaced_twice: BTreeSet::new(),
             touched: BTreeSet::new(),
             judged: BTreeMap::new(),
+            beside: BTreeMap::new(),
             waves: BTreeMap::new(),
         }
     }
@@ -136,6 +141,8 @@ impl Record {
                 (part.strip_prefix(WAVE)).and_then(|part| part.split_once(": "))
             {
                 record.waves.insert(wave.into(), read_names(names).0);
+            } else if let Some(names) = part.strip_prefix(BESIDE) {
+                record.beside = read_dated(names);
             } else if let Some(names) = part
                 .strip_prefix(JUDGED)
                 .or_else(|| part.strip_prefix(LOST))
@@ -198,13 +205,18 @@ impl fmt::Display for Record {
             }
             separator = "; ";
         }
-        for (title, failed) in [(JUDGED, false), (LOST, true)] {
-            let judged = self.losses(failed);
-            let judged: Vec<String> = judged
+        let dated = [
+            (JUDGED, self.losses(false).collect()),
+            (LOST, self.losses(true).collect()),
+            (BESIDE, self.beside.iter().collect::<Vec<_>>()),
+        ];
+        for (title, lost) in dated {
+            let lost = lost.iter();
+            let lost: Vec<String> = lost
                 .map(|(name, since)| format!("{name}{SINCE}{since}"))
                 .collect();
-            if !judged.is_empty() {
-                write!(f, "{separator}{title}{}", judged.join(", "))?;
+            if !lost.is_empty() {
+                write!(f, "{separator}{title}{}", lost.join(", "))?;
                 separator = "; ";
             }
         }
@@ -234,6 +246,7 @@ mod tests {
             replaced_twice: names(&["edge-9", "edge-8"]),
             touched: names(&["edge-5"]),
             judged: [("edge-3".into(), Timestamp::from_second(90).unwrap())].into(),
+            beside: [("edge-4".into(), Timestamp::from_second(60).unwrap())].into(),
             waves: [("canary".into(), names(&["edge-1"]))].into(),
             ..empty.clone()
         };
@@ -281,6 +294,7 @@ mod tests {
             many.to_string(),
             "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \
              replaced twice: edge-8, edge-9; lost while touched: edge-5; being judged: edge-3 since 1970-01-01T00:01:30Z; \
+             lost beside: edge-4 since 1970-01-01T00:01:00Z; \
              in wave canary: edge-1"
         );
     }

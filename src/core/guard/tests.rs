@@ -309,11 +309,27 @@ fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
         assert_eq!(judged, Some(vec![at(1009); 3]));
     }
     let over = decide(&strategy(), &outage, until);
-    assert_eq!(
-        (over.guarded, over.counts.failures, over.record.as_ref()),
-        (None, 0, None)
-    );
+    assert_eq!((over.guarded, over.counts.failures), (None, 0));
     assert_eq!(deletions(&over), 3);
+    // They stay a proof when they are back before those that the rollout had touched, or their Nodes are deleted.
+    let record = over.record.expect("the control group is remembered");
+    let beside: Vec<&str> = record.beside.keys().map(NodeName::as_str).collect();
+    assert_eq!((beside, record.judged.len()), (vec!["d", "e", "f"], 0));
+    let mut some_back = outage.clone();
+    some_back.record = Some(record);
+    some_back.nodes.retain(|node| node.name.as_str() != "e");
+    let is_back = |node: &&mut Node| ["d", "f"].contains(&node.name.as_str());
+    for node in some_back.nodes.iter_mut().filter(is_back) {
+        node.readiness = Readiness::Ready { since: at(1100) };
+    }
+    for now in [1100, 1308, 2000] {
+        let plan = decide(&strategy(), &some_back, at(now));
+        assert_eq!(plan.counts.failures, 0, "{now}");
+    }
+    // It is forgotten with whom it speaks for.
+    some_back.nodes.retain(|node| node.is_ready());
+    let plan = decide(&strategy(), &some_back, at(2000));
+    assert_eq!(plan.record, None);
     // What happened to the others long before or after is another story.
     let mut apart = nodes(500);
     apart.nodes.extend(

@@ -1,6 +1,6 @@
 //! What the guard never does, whatever fleet it looks at and whatever it remembers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -25,10 +25,14 @@ pub(super) fn records() -> impl Random<Record> {
         Just(Stopped::ReplacedTwice)
     ];
     let hashes = prop_oneof![3 => Just("new"), 1 => Just("old")];
-    let judged = btree_map("n0[0-9]|gone", recent(), 0..2);
-    let lists = (names(), names(), names(), names(), judged);
+    let dated = || btree_map("n0[0-9]|gone", recent(), 0..2);
+    let lists = (names(), names(), names(), names(), (dated(), dated()));
     (hashes, option::weighted(0.3, stopped), lists).prop_map(|(hash, stopped, lists)| {
         let names = |names: BTreeSet<String>| names.into_iter().map(NodeName::from).collect();
+        let dated = |dated: BTreeMap<String, Timestamp>| {
+            let dated = dated.into_iter();
+            dated.map(|(name, since)| (name.into(), since)).collect()
+        };
         Record {
             stopped,
             before: (lists.0.len() > 2).then(|| "old".into()),
@@ -36,11 +40,8 @@ pub(super) fn records() -> impl Random<Record> {
             failed: names(lists.0),
             replaced_twice: names(lists.2),
             touched: names(lists.3),
-            judged: lists
-                .4
-                .into_iter()
-                .map(|(name, since)| (name.as_str().into(), since))
-                .collect(),
+            judged: dated(lists.4.0),
+            beside: dated(lists.4.1),
             ..Record::of(hash.into())
         }
     })
@@ -162,7 +163,7 @@ proptest! {
                 record.failed.contains(&node.name) || record.touched.contains(&node.name)
             };
             prop_assert!(
-                node.touched_at().any(is_soon) || node.emptied || record.is_some_and(is_on_sheet)
+                node.touched_at(true).any(is_soon) || node.emptied || record.is_some_and(is_on_sheet)
             );
             prop_assert!(record.is_none_or(|record| !record.broken_before.contains(&node.name)));
         }
