@@ -1,9 +1,10 @@
 //! Events about state changes, sent in the background.
 //!
 //! An Event is for a person who looks at an object and wonders: so there is one when something changed, none per pod,
-//! and no second one that says the same while it lasts. Nothing waits for an Event: what cannot be sent in time is counted and dropped.
+//! and no second one that says the same while it lasts. Nothing waits for an Event: what is refused is kept and tried again, with the
+//! time at which it was true, and what is too much or an hour old is counted and dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use super::metrics::Metrics;
@@ -33,6 +34,8 @@ const PER_MINUTE: u32 = 240;
 /// How often an Event is tried while the server does not answer, and how long is waited in between.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(2);
+/// The shortest and the longest pause before refused Events are tried again.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(30));
 /// What was not said again for so long is forgotten; the API server forgets Events after that time, too.
 const REMEMBERED: SignedDuration = SignedDuration::from_hours(1);
 /// How long the last Events may take when the process ends.
@@ -194,7 +197,11 @@ impl Events {
         let mut event = self.event(about, severity, reason, cut(note, NOTE_LIMIT));
         event.metadata.name = Some(format!("{}.{mark}", cut(&about.name, NAME_LIMIT)));
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
-        async move { send(&client, event, &metrics).await }
+        async move {
+            if send(&client, event, &metrics).await.is_err() {
+                metrics.event_dropped("refused");
+            }
+        }
     }
 
     /// That object is gone, or what was said about it does not count any more.
@@ -251,18 +258,93 @@ fn cut(text: &str, limit: usize) -> &str {
 }
 
 async fn send_all(client: Client, mut queued: Receiver<Event>, metrics: Arc<Metrics>) {
-    let mut budget = Budget::new();
-    while let Some(event) = queued.recv().await {
-        if budget.take() {
-            send(&client, event, &metrics).await;
-        } else {
-            metrics.event_dropped("too_many");
+    let (mut budget, mut unsent) = (Budget::new(), Unsent::default());
+    loop {
+        tokio::select! {
+            event = queued.recv() => match event {
+                None => return,
+                Some(event) if budget.take() => {
+                    if let Err(event) = send(&client, event, &metrics).await {
+                        unsent.keep(event, &metrics);
+                    }
+                }
+                Some(_) => metrics.event_dropped("too_many"),
+            },
+            () = unsent.due(), if !unsent.events.is_empty() => {
+                while let Some(event) = unsent.next(&metrics) {
+                    if !budget.take() || !unsent.tried(send(&client, event, &metrics).await) {
+                        break;
+                    }
+                }
+            }
         }
     }
 }
 
-/// Sends one; the name makes a second try harmless.
-async fn send(client: &Client, event: Event, metrics: &Metrics) {
+/// Events that were refused, the oldest first.
+struct Unsent {
+    events: VecDeque<(Event, Instant)>,
+    /// When the first of them is tried again, and how long is waited after that.
+    again: Instant,
+    pause: Duration,
+}
+
+impl Default for Unsent {
+    fn default() -> Self {
+        Self {
+            events: VecDeque::new(),
+            again: Instant::now(),
+            pause: AGAIN.0,
+        }
+    }
+}
+
+impl Unsent {
+    /// Keeps one; with too many the oldest goes.
+    fn keep(&mut self, event: Event, metrics: &Metrics) {
+        if self.events.is_empty() {
+            warn!("Events are refused: they are kept, and tried again for an hour");
+            (self.pause, self.again) = (AGAIN.0, Instant::now() + AGAIN.0);
+        }
+        if self.events.len() == QUEUE {
+            self.events.pop_front();
+            metrics.event_dropped("refused");
+        }
+        self.events.push_back((event, Instant::now()));
+    }
+
+    async fn due(&self) {
+        sleep_until(self.again).await;
+    }
+
+    /// The oldest one that is worth a try.
+    fn next(&mut self, metrics: &Metrics) -> Option<Event> {
+        while let Some((event, refused)) = self.events.front() {
+            if refused.elapsed() < REMEMBERED.unsigned_abs() {
+                return Some(event.clone());
+            }
+            self.events.pop_front();
+            metrics.event_dropped("refused");
+        }
+        None
+    }
+
+    /// Takes in what became of it; whether the next one has its turn.
+    fn tried(&mut self, outcome: Result<(), Event>) -> bool {
+        match outcome {
+            Ok(()) => {
+                self.events.pop_front();
+                self.pause = AGAIN.0;
+            }
+            Err(_) => self.pause = (self.pause * 2).min(AGAIN.1),
+        }
+        self.again = Instant::now() + self.pause;
+        outcome.is_ok()
+    }
+}
+
+/// Sends one; the name makes a second try harmless. `Err`: it was refused, and may be taken later.
+async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Event> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let (reason, note) = (event.reason.as_deref(), event.note.as_deref());
@@ -274,20 +356,28 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) {
     for left in (0..TRIES).rev() {
         let outcome = within(WRITE_DEADLINE, api.create(&PostParams::default(), &event)).await;
         let error = match outcome {
-            Ok(_) => return metrics.write("create", "events", Ok(())),
+            Ok(_) => {
+                metrics.write("create", "events", Ok(()));
+                return Ok(());
+            }
             Err(error) => error,
         };
         metrics.write("create", "events", Err(error.failure()));
         match error.failure() {
-            Failure::Conflict => return, // the first try had arrived
+            Failure::Conflict => return Ok(()), // the first try had arrived
             Failure::Throttled | Failure::Unreachable if left > 0 => sleep(PAUSE).await,
-            failure => {
-                metrics.event_dropped(failure.word());
+            // With the namespace, whom it tells something is gone.
+            Failure::Gone => {
+                metrics.event_dropped(Failure::Gone.word());
+                return Ok(());
+            }
+            _ => {
                 debug!(%error, "Cannot send an Event");
-                return;
+                break;
             }
         }
     }
+    Err(event)
 }
 
 /// A bucket that refills evenly.
@@ -421,6 +511,24 @@ mod tests {
         events.publish(&agent(), Severity::Warning, "InvalidSettings", "x");
         sleep(Duration::from_secs(10)).await;
         assert_eq!(*notes.lock().unwrap(), ["x"]);
+    }
+
+    /// Found on a real cluster: a policy refused Events for a minute, and that the rollout had stalled was never said.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_for_a_while_is_said_then_in_the_same_order() {
+        let notes = Notes::default();
+        let (events, _sending, metrics) = begin(&notes, 20);
+        for note in ["a", "b"] {
+            events.announce(&agent(), Severity::Warning, "RolloutStalled", note);
+        }
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(*notes.lock().unwrap(), ["a", "b"]);
+        assert!(!metrics.encode().contains("yurt_ds_events_dropped_total{"));
+        let (events, _sending, metrics) = begin(&notes, usize::MAX);
+        events.announce(&agent(), Severity::Warning, "RolloutStalled", "never");
+        sleep(Duration::from_secs(4000)).await;
+        let dropped = "yurt_ds_events_dropped_total{reason=\"refused\"} 1";
+        assert!(metrics.encode().contains(dropped), "{}", metrics.encode());
     }
 
     #[tokio::test(start_paused = true)]
