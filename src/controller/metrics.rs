@@ -543,6 +543,7 @@ mod tests {
                 kept: 0,
             },
             opens: None,
+            tells_opening: false,
             domains: Vec::new(),
             guarded: None,
             record: None,

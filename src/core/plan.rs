@@ -32,9 +32,11 @@ pub struct Plan {
     pub counts: Counts,
     /// The state of the rollout as a whole.
     pub phase: Phase,
-    /// Before this instant nothing is replaced, whatever slots are free (`min-interval` of a minute and more: a shorter one is
-    /// movement, and to tell each of its ends would take a write for every pod).
+    /// Before this instant nothing is replaced, whatever slots are free (`min-interval`).
     pub opens: Option<Timestamp>,
+    /// Whether conditions tell that: an interval of less than a minute is movement, and to tell each of its ends would take a
+    /// write for every pod.
+    pub tells_opening: bool,
     /// The setting that matches no node (`Phase::Invalid`).
     pub invalid: Option<Invalid>,
     /// The values of `topology-key` where something is under way or may begin, in order; empty without that setting, and

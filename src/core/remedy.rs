@@ -11,17 +11,25 @@ use super::fleet::{Fleet, Revision};
 pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     match back(fleet, set) {
         Some(back) => format!("{back}; or roll out another template"),
+        None if fleet.undone.is_some() => {
+            "repair the nodes, or roll out another template (this revision is what somebody went back to)"
+                .to_owned()
+        }
         None => "repair the nodes, or roll out another template (no revision is kept that was made before this one)"
             .to_owned(),
     }
 }
 
 /// The way back, if a revision is kept that was made before this one: to the newest of those with which pods serve now, for the
-/// one before may be as bad; to that one where there is no such pod.
+/// one before may be as bad; to that one where there is no such pod. Who has just gone back is sent further back only to where
+/// pods serve.
 pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
     let (before, _) = fleet.earlier.first()?;
     let mut earlier = fleet.earlier.iter();
     let serving = earlier.find(|(revision, _)| serves(fleet, revision));
+    if serving.is_none() && fleet.undone.is_some() {
+        return None;
+    }
     Some(match serving.filter(|(serving, _)| serving != before) {
         Some((serving, number)) => format!(
             "go back to revision {serving}, with which pods serve, with: yurt-ds ctl undo {set} --to-revision {number}"
@@ -63,6 +71,23 @@ mod tests {
         let words = way_on(&fleet, &"edge/web");
         assert!(words.starts_with("repair the nodes, or "), "{words}");
         assert!(!words.contains("undo"), "{words}");
+    }
+
+    #[test]
+    fn who_has_gone_back_is_sent_further_back_only_to_where_pods_serve() {
+        let mut fleet = fleet(vec![node("a", current(3))]);
+        fleet.earlier = vec![("older".into(), 1)];
+        fleet.undone = Some(2);
+        let words = way_on(&fleet, &"edge/web");
+        assert!(words.ends_with("what somebody went back to)"), "{words}");
+        let mut serving = old(1);
+        serving.in_place.revision = Some("older".into());
+        fleet.nodes.push(node("b", serving));
+        let words = way_on(&fleet, &"edge/web");
+        assert!(
+            words.starts_with("go back to revision older with"),
+            "{words}"
+        );
     }
 
     #[test]

@@ -230,10 +230,13 @@ impl About<'_> {
             );
         }
         let (failed, hooks) = (self.failed_aside(), self.hooks_aside());
-        let paced = plan.opens.map_or_else(String::new, |at| {
-            let at = instant::words(at);
-            format!("; the next node is replaced at {at} (min-interval)")
-        });
+        let paced = plan
+            .opens
+            .filter(|_| plan.tells_opening)
+            .map_or_else(String::new, |at| {
+                let at = instant::words(at);
+                format!("; the next node is replaced at {at} (min-interval)")
+            });
         (
             PROGRESSING,
             format!("being rolled out{paced}{failed}{hooks}"),

@@ -31,6 +31,9 @@ use crate::core::{
     RevisionState, Stall, Targeting, Verdict, overdue, stall_of,
 };
 
+/// What becomes of a pod whose budget has changed its mind.
+const ASKED_AGAIN: &str = "evicted when its PodDisruptionBudget is asked again: it refused the last time, and allows it now";
+
 /// Why one node is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Explanation {
@@ -79,6 +82,15 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             None,
             format!(
                 "is outdated and waits for {ahead}, which is being replaced: with {MIN_INTERVAL} there is one at a time{}{}",
+                pulls::aside(picture, node),
+                manner(picture, node)
+            ),
+        ),
+        Verdict::Budget { broken: false } if let Some(opens) = picture.plan.opens => (
+            None,
+            format!(
+                "is outdated and waits: with {MIN_INTERVAL} nothing is replaced before {}{}{}",
+                age::instant(opens),
                 pulls::aside(picture, node),
                 manner(picture, node)
             ),
@@ -258,8 +270,9 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
         Progress::OldTerminating => (
             Some("OldTerminating".into()),
             format!(
-                "has pod{pod}, and the pod before it{} is still terminating beside it: nothing begins, and the node is not \
-                 done, before that one is gone",
+                "has pod{}, and another one{} is still terminating beside it: nothing begins, and the node is not done, \
+                 before that one is gone",
+                living_name(node),
                 terminating_name(node)
             ),
         ),
@@ -292,7 +305,11 @@ fn replacing(picture: &Picture, node: &Node) -> String {
     match way_of(picture, node) {
         Way::InPlace(_) => format!("has its turn: its pod{pod} is to be updated in place now"),
         Way::Recreate(why) => format!(
-            "has its turn: its old pod{pod} is to be replaced now{}",
+            "has its turn: its old pod{pod} is to be {}{}",
+            match picture.asks_again() {
+                true => ASKED_AGAIN,
+                false => "replaced now",
+            },
             not_in_place(why)
         ),
     }
@@ -365,6 +382,13 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
 }
 
 /// The pod that is terminating, to follow a word.
+fn living_name(node: &Node) -> String {
+    let alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive
+        .max_by_key(|pod| pod.created)
+        .map_or_else(String::new, |pod| format!(" {}", pod.name))
+}
+
 fn terminating_name(node: &Node) -> String {
     let mut pods = node.pods.iter();
     pods.find(|pod| pod.terminating)
@@ -398,6 +422,9 @@ fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String
         Progress::SurgeTakingOver => (
             "SurgeTakingOver",
             match node.pods.iter().any(|pod| !pod.surge && !pod.terminating) {
+                true if picture.asks_again() => {
+                    format!("has a new pod{made} that serves; the old one is to be {ASKED_AGAIN}")
+                }
                 true => format!("has a new pod{made} that serves; the old one goes now"),
                 false => format!(
                     "has a new pod{made} that serves; it is handed over to the DaemonSet now (before Kubernetes 1.33 when \

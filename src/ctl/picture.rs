@@ -14,9 +14,9 @@ use crate::core::names::{
 };
 use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
-    Action, Behind, Fleet, Guarded, Invalid, Leaving, Mode, Node, NodeName, Note, Pause,
-    PauseStand, Phase, Plan, PodRevision, Progress, Reading, Revert, Revision, RevisionState,
-    Stall, Strategy, Verdict, decide,
+    Action, Behind, Disruption, Fleet, Guarded, Invalid, Leaving, Mode, Node, NodeName, Note,
+    Pause, PauseStand, Phase, Plan, PodRevision, Progress, Reading, Revert, Revision,
+    RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey, told_revision, was_complete};
 /// A leader may have written that long after it renewed its Lease for the last time.
@@ -344,6 +344,22 @@ impl Picture {
         self.plan.counts.surging.saturating_sub(self.next_surging())
     }
 
+    /// Slots of `max-surge` that are taken now. Nodes that fail with their only pod keep one, as far as there are any.
+    pub(super) fn surge_taken(&self) -> usize {
+        let surging = self.surging();
+        let allowed = self.plan.counts.surge_allowed;
+        surging.max(allowed.min(surging + self.failing_alone()))
+    }
+
+    /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
+    /// [`BACK_OFF`](crate::core::eviction::BACK_OFF), whatever the budget allows now.
+    pub(super) fn asks_again(&self) -> bool {
+        let told = self.condition(ROLLOUT_COMPLETE);
+        let revision = self.revision().map(Revision::as_str);
+        self.strategy.disruption == Disruption::Evict
+            && told.is_some_and(|told| told.reason == BLOCKED && told_revision(told) == revision)
+    }
+
     /// Slots of the budget that are taken now.
     pub(super) fn unavailable(&self) -> usize {
         self.plan.counts.unavailable.saturating_sub(self.next())
@@ -458,18 +474,16 @@ pub(super) fn verdict_since(
             Progress::UpdatingInPlace { since } | Progress::Reverting { since },
         ) => Some(since),
         Verdict::Revert(Revert::Done) => Some(newest?.revised()),
-        Verdict::InProgress(Progress::Terminating) => {
+        Verdict::InProgress(
+            Progress::Terminating | Progress::OldTerminating | Progress::SurgeLeaving,
+        ) => {
             let leaving = node.pods.iter().filter_map(|pod| pod.leaving.as_deref());
             leaving.map(Leaving::asked_at).max()
         }
-        Verdict::InProgress(
-            Progress::Starting
-            | Progress::Surplus
-            | Progress::OldTerminating
-            | Progress::SurgeStarting
-            | Progress::SurgeTakingOver
-            | Progress::SurgeLeaving,
-        ) => Some(newest?.revised()),
+        Verdict::InProgress(Progress::Starting | Progress::Surplus | Progress::SurgeStarting) => {
+            Some(newest?.revised())
+        }
+        Verdict::InProgress(Progress::SurgeTakingOver) => newest?.ready_since,
         Verdict::InProgress(Progress::Young { .. } | Progress::SurgeYoung { .. }) => {
             newest?.ready_since
         }

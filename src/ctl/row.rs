@@ -335,7 +335,7 @@ fn slots(picture: &Picture) -> String {
     );
     let beside = format!(
         "{} of {} slots of max-surge taken",
-        picture.surging() + picture.failing_alone(),
+        picture.surge_taken(),
         counts.surge_allowed
     );
     picture.limits(down, beside)
@@ -460,7 +460,6 @@ fn notes(picture: &Picture) -> Vec<String> {
     notes.extend(quietly_paused(picture));
     notes.extend(newcomers(picture));
     notes.extend(unheard(picture));
-    notes.extend(outpaced(picture));
     notes
 }
 
@@ -482,7 +481,12 @@ pub(super) fn unheard(picture: &Picture) -> Vec<String> {
     let is_forbidden = picture.heard == Heard::Forbidden;
     let matters = !is_forbidden || !matches!(picture.state(), State::Complete(_));
     let unheard = picture.heard.words().filter(|_| matters);
-    let notes = [picture.unread.clone(), unheard, unreported];
+    let notes = [
+        picture.unread.clone(),
+        unheard,
+        unreported,
+        outpaced(picture),
+    ];
     notes.into_iter().flatten().collect()
 }
 

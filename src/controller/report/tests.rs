@@ -74,6 +74,7 @@ fn plan(phase: Phase, verdicts: Vec<Verdict>, outdated: usize) -> Plan {
         pulls: Vec::new(),
         counts,
         phase,
+        tells_opening: false,
         opens: None,
         domains: Vec::new(),
         guarded: None,

@@ -85,9 +85,8 @@ impl Draft<'_> {
             pulls: self.pulls,
             counts,
             phase,
-            opens: self
-                .opens
-                .filter(|_| self.strategy.min_interval >= TOLD_INTERVAL),
+            opens: self.opens,
+            tells_opening: self.strategy.min_interval >= TOLD_INTERVAL,
             invalid: self.invalid,
             domains: self.domains,
             guarded: self.guard.gate,

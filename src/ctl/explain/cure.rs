@@ -7,6 +7,7 @@ use super::{
     settles, slots, way_of,
 };
 use crate::core::eligibility::Obstacle;
+use crate::core::eviction::BACK_OFF;
 use crate::core::in_place::Way;
 use crate::core::names::{
     HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED,
@@ -16,9 +17,9 @@ use crate::core::remedy::{nevertheless, way_on};
 use crate::core::revert::is_due;
 use crate::core::said::behind_remedy;
 use crate::core::{
-    Behind, Cause, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert, RevisionState,
-    Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_withheld, queue as in_order,
-    stall_of,
+    Behind, Cause, Disruption, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert,
+    RevisionState, Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_withheld,
+    queue as in_order, stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -302,10 +303,18 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
         return cure;
     }
     match progress {
+        Progress::Replacing | Progress::SurgeTakingOver if picture.asks_again() => format!(
+            "The controller asks again within {} of the last refusal, or a moment after a pod of the fleet became Ready. If \
+             nothing happens for longer, no controller is at work, or it lacks a right: {LOOK_FOR_IT}",
+            humantime::format_duration(BACK_OFF.1)
+        ),
         Progress::Replacing => {
             let does = match way_of(picture, node) {
                 Way::InPlace(_) => {
                     "The controller patches the pod, and its kubelet restarts what changed."
+                }
+                Way::Recreate(_) if picture.strategy.disruption == Disruption::Evict => {
+                    "The controller evicts the old pod, and the native DaemonSet controller makes a new one."
                 }
                 Way::Recreate(_) => {
                     "The controller deletes the old pod, and the native DaemonSet controller makes a new one."
@@ -516,8 +525,7 @@ fn queue(picture: &Picture, position: usize) -> String {
 /// Whether all slots are taken, of either kind, also without those that the controller is about to take.
 fn is_taken(picture: &Picture) -> bool {
     let counts = &picture.plan.counts;
-    picture.unavailable() >= counts.allowed
-        && picture.surging() + picture.failing_alone() >= counts.surge_allowed
+    picture.unavailable() >= counts.allowed && picture.surge_taken() >= counts.surge_allowed
 }
 
 /// The nodes that hold slots, but the one that asks; only those of its wave if so asked.

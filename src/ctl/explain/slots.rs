@@ -24,7 +24,7 @@ pub(super) fn taken(picture: &Picture, node: &Node) -> String {
             let down = format!("{} of {} taken", picture.unavailable(), counts.allowed);
             let beside = format!(
                 "{} of {} of max-surge taken",
-                picture.surging() + picture.failing_alone(),
+                picture.surge_taken(),
                 counts.surge_allowed
             );
             picture.limits(down, beside) + &about_to_be(picture)
@@ -36,6 +36,9 @@ pub(super) fn taken(picture: &Picture, node: &Node) -> String {
 pub(in crate::ctl) fn about_to_be(picture: &Picture) -> String {
     let replaced = match picture.next() {
         0 => String::new(),
+        next if picture.asks_again() => {
+            format!(", {next} to be evicted when the disruption budget is asked again")
+        }
         next => format!(", {next} to be replaced now"),
     };
     match picture.next_surging() {
