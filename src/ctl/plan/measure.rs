@@ -314,12 +314,12 @@ fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
     reaction.filter(|reaction| *reaction <= REACTION_MAX)
 }
 
-/// How many others had begun and not ended when each one began.
+/// How many others had begun and not ended when each one began. Who ended in that second made room for it.
 fn crowds(seen: &[Seen]) -> Vec<usize> {
     let (began, ended) = sorted(seen);
     let crowd = |one: &Seen| {
         let begun = began.partition_point(|time| *time <= one.began);
-        let over = ended.partition_point(|time| *time < one.began);
+        let over = ended.partition_point(|time| *time <= one.began);
         (begun - over).saturating_sub(1)
     };
     seen.iter().map(crowd).collect()
@@ -504,6 +504,22 @@ mod tests {
         let all = measured(&pods, 400).pace();
         assert_eq!((all.start_seconds, all.measured_pods), (19, 320));
         assert!(!all.crowded);
+    }
+
+    /// Found on a real cluster: whoever began in the second in which others ended counted as crowded, and what was left was the
+    /// quickest or the slowest.
+    #[test]
+    fn places_that_follow_each_other_within_a_second_are_no_crowd() {
+        // Two places; a start takes 1.4 s, and the next one begins at once.
+        let pods = (0..40).map(|number: i64| {
+            let began = 1_400 * (number / 2);
+            let ended = began + 1_400;
+            pod(&format!("n{number}"), began / 1_000, ended / 1_000, 0, 0)
+        });
+        let pods: Vec<Pod> = pods.collect();
+        let measured = measured(&pods, 2);
+        assert_eq!(measured.pace().measured_pods, 40);
+        assert_eq!(measured.start(), Duration::from_millis(1_400));
     }
 
     #[test]
