@@ -12,7 +12,7 @@ use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, Targeting,
 use crate::core::guard::{JUDGED_AFTER, failure_window};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
-use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
+use crate::core::plan::{Action, Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::refusals::Part;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
@@ -60,9 +60,10 @@ impl Draft<'_> {
             known => known,
         };
         let Overdue {
-            nodes: overdue,
+            nodes: mut overdue,
             next: overdue_at,
         } = Overdue::of(self.fleet, &self.verdicts, counts.surging > 0, self.now);
+        overdue.retain(|position| !self.leaves_now(*position));
         let next_wake = self
             .turns()
             .chain(wake)
@@ -99,6 +100,16 @@ impl Draft<'_> {
             refused: self.fleet.refusals.only(&refused),
             next_wake,
         }
+    }
+
+    /// Whether the second pod of that node goes by this plan: however old the two are, that has just begun.
+    fn leaves_now(&self, position: usize) -> bool {
+        let pods = &self.fleet.nodes[position].pods;
+        self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
+            && self.actions.iter().any(|action| {
+                let leaves = matches!(action, Action::Retire { .. }) || action.takes_down();
+                leaves && pods.iter().any(|pod| pod.uid == action.pod().uid)
+            })
     }
 
     /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
