@@ -117,8 +117,6 @@ pub(super) fn deadline(
             let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
             no_progress(ready.or_else(made)?)
         }
-        // It goes at once, or when time alone has made the other one available.
-        Progress::SurgeLeaving if own().is_some_and(|own| own.ready_since.is_some()) => None,
         // Ours waits until the other one serves.
         Progress::SurgeLeaving => {
             let unready = own().map(|own| own.unready_since.unwrap_or(own.revised()));
