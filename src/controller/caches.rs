@@ -217,16 +217,33 @@ pub(super) fn patient<K: Send>(
     })
 }
 
-/// Pauses between attempts: half a second, doubling, at most ten.
+/// Pauses between attempts, which double; by default half a second at first, and at most ten.
 #[derive(Debug)]
-pub(super) struct Patience(Duration);
+pub(super) struct Patience {
+    pause: Duration,
+    longest: Duration,
+}
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 impl Default for Patience {
     fn default() -> Self {
-        Self(FIRST_PAUSE)
+        Self::between(FIRST_PAUSE, LONGEST_PAUSE)
+    }
+}
+
+impl Patience {
+    pub(super) fn between(first: Duration, longest: Duration) -> Self {
+        Self {
+            pause: first,
+            longest,
+        }
+    }
+
+    pub(super) fn pause(&mut self) -> Duration {
+        let next = (self.pause * 2).min(self.longest);
+        std::mem::replace(&mut self.pause, next)
     }
 }
 
@@ -234,9 +251,7 @@ impl Iterator for Patience {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let pause = self.0;
-        self.0 = (pause * 2).min(LONGEST_PAUSE);
-        Some(pause)
+        Some(self.pause())
     }
 }
 

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, warn};
 
+use super::caches::Patience;
 use super::metrics::Metrics;
 use crate::client::{Failure, WRITE_DEADLINE, within};
 use crate::clock::Clock;
@@ -198,8 +199,8 @@ impl Events {
         event.metadata.name = Some(format!("{}.{mark}", cut(&about.name, NAME_LIMIT)));
         let (client, metrics) = (self.client.clone(), self.metrics.clone());
         async move {
-            if send(&client, event, &metrics).await.is_err() {
-                metrics.event_dropped("refused");
+            if let Err((_, why)) = send(&client, event, &metrics).await {
+                metrics.event_dropped(why.word());
             }
         }
     }
@@ -264,29 +265,28 @@ async fn send_all(client: Client, mut queued: Receiver<Event>, metrics: Arc<Metr
             event = queued.recv() => match event {
                 None => return,
                 Some(event) if budget.take() => {
-                    if let Err(event) = send(&client, event, &metrics).await {
-                        unsent.keep(event, &metrics);
+                    if let Err(refused) = send(&client, event, &metrics).await {
+                        unsent.keep(refused, &metrics);
                     }
                 }
                 Some(_) => metrics.event_dropped("too_many"),
             },
-            () = unsent.due(), if !unsent.events.is_empty() => {
-                while let Some(event) = unsent.next(&metrics) {
-                    if !budget.take() || !unsent.tried(send(&client, event, &metrics).await) {
-                        break;
-                    }
-                }
+            () = sleep_until(unsent.again), if !unsent.events.is_empty() => {
+                unsent.try_again(&client, &mut budget, &metrics).await;
             }
         }
     }
 }
 
-/// Events that were refused, the oldest first.
+/// An Event that did not arrive, and why not.
+type Refused = (Event, Failure);
+
+/// Events that were refused, and since when each waits; the oldest first.
 struct Unsent {
-    events: VecDeque<(Event, Instant)>,
-    /// When the first of them is tried again, and how long is waited after that.
+    events: VecDeque<(Refused, Instant)>,
+    /// When they are tried again.
     again: Instant,
-    pause: Duration,
+    patience: Patience,
 }
 
 impl Default for Unsent {
@@ -294,57 +294,58 @@ impl Default for Unsent {
         Self {
             events: VecDeque::new(),
             again: Instant::now(),
-            pause: AGAIN.0,
+            patience: Self::patience(),
         }
     }
 }
 
 impl Unsent {
+    fn patience() -> Patience {
+        Patience::between(AGAIN.0, AGAIN.1)
+    }
+
+    fn wait(&mut self) {
+        self.again = Instant::now() + self.patience.pause();
+    }
+
     /// Keeps one; with too many the oldest goes.
-    fn keep(&mut self, event: Event, metrics: &Metrics) {
+    fn keep(&mut self, refused: Refused, metrics: &Metrics) {
         if self.events.is_empty() {
             warn!("Events are refused: they are kept, and tried again for an hour");
-            (self.pause, self.again) = (AGAIN.0, Instant::now() + AGAIN.0);
+            self.patience = Self::patience();
+            self.wait();
         }
         if self.events.len() == QUEUE {
-            self.events.pop_front();
-            metrics.event_dropped("refused");
+            self.drop_oldest(metrics);
         }
-        self.events.push_back((event, Instant::now()));
+        self.events.push_back((refused, Instant::now()));
     }
 
-    async fn due(&self) {
-        sleep_until(self.again).await;
+    fn drop_oldest(&mut self, metrics: &Metrics) {
+        if let Some(((_, why), _)) = self.events.pop_front() {
+            metrics.event_dropped(why.word());
+        }
     }
 
-    /// The oldest one that is worth a try.
-    fn next(&mut self, metrics: &Metrics) -> Option<Event> {
-        while let Some((event, refused)) = self.events.front() {
-            if refused.elapsed() < REMEMBERED.unsigned_abs() {
-                return Some(event.clone());
+    /// Sends what is taken now, in order, as far as there is room for it.
+    async fn try_again(&mut self, client: &Client, budget: &mut Budget, metrics: &Metrics) {
+        while let Some(((event, _), since)) = self.events.front() {
+            if since.elapsed() >= REMEMBERED.unsigned_abs() {
+                self.drop_oldest(metrics);
+                continue;
+            }
+            if !budget.take() || send(client, event.clone(), metrics).await.is_err() {
+                break;
             }
             self.events.pop_front();
-            metrics.event_dropped("refused");
+            self.patience = Self::patience();
         }
-        None
-    }
-
-    /// Takes in what became of it; whether the next one has its turn.
-    fn tried(&mut self, outcome: Result<(), Event>) -> bool {
-        match outcome {
-            Ok(()) => {
-                self.events.pop_front();
-                self.pause = AGAIN.0;
-            }
-            Err(_) => self.pause = (self.pause * 2).min(AGAIN.1),
-        }
-        self.again = Instant::now() + self.pause;
-        outcome.is_ok()
+        self.wait();
     }
 }
 
 /// Sends one; the name makes a second try harmless. `Err`: it was refused, and may be taken later.
-async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Event> {
+async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Refused> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);
     let (reason, note) = (event.reason.as_deref(), event.note.as_deref());
@@ -353,31 +354,30 @@ async fn send(client: &Client, event: Event, metrics: &Metrics) -> Result<(), Ev
         .as_ref()
         .and_then(|about| about.name.as_deref());
     debug!(reason, note, namespace, about, "Event");
-    for left in (0..TRIES).rev() {
+    let mut left = TRIES;
+    loop {
+        left -= 1;
         let outcome = within(WRITE_DEADLINE, api.create(&PostParams::default(), &event)).await;
-        let error = match outcome {
-            Ok(_) => {
-                metrics.write("create", "events", Ok(()));
-                return Ok(());
-            }
-            Err(error) => error,
+        let Err(error) = outcome else {
+            metrics.write("create", "events", Ok(()));
+            return Ok(());
         };
-        metrics.write("create", "events", Err(error.failure()));
-        match error.failure() {
+        let failure = error.failure();
+        metrics.write("create", "events", Err(failure));
+        match failure {
             Failure::Conflict => return Ok(()), // the first try had arrived
             Failure::Throttled | Failure::Unreachable if left > 0 => sleep(PAUSE).await,
             // With the namespace, whom it tells something is gone.
             Failure::Gone => {
-                metrics.event_dropped(Failure::Gone.word());
+                metrics.event_dropped(failure.word());
                 return Ok(());
             }
             _ => {
                 debug!(%error, "Cannot send an Event");
-                break;
+                return Err((event, failure));
             }
         }
     }
-    Err(event)
 }
 
 /// A bucket that refills evenly.
@@ -527,7 +527,7 @@ mod tests {
         let (events, _sending, metrics) = begin(&notes, usize::MAX);
         events.announce(&agent(), Severity::Warning, "RolloutStalled", "never");
         sleep(Duration::from_secs(4000)).await;
-        let dropped = "yurt_ds_events_dropped_total{reason=\"refused\"} 1";
+        let dropped = "yurt_ds_events_dropped_total{reason=\"unreachable\"} 1";
         assert!(metrics.encode().contains(dropped), "{}", metrics.encode());
     }
 
