@@ -12,7 +12,7 @@ use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, Targeting,
 use crate::core::guard::{JUDGED_AFTER, failure_window};
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
-use crate::core::plan::{Action, Counts, Phase, Plan, Stall, WaveStand};
+use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::refusals::Part;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
@@ -106,10 +106,8 @@ impl Draft<'_> {
     fn leaves_now(&self, position: usize) -> bool {
         let pods = &self.fleet.nodes[position].pods;
         self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
-            && self.actions.iter().any(|action| {
-                let leaves = matches!(action, Action::Retire { .. }) || action.takes_down();
-                leaves && pods.iter().any(|pod| pod.uid == action.pod().uid)
-            })
+            && (self.actions.iter().filter(|action| action.ends()))
+                .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
     }
 
     /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.

@@ -520,6 +520,25 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
 }
 
+/// Found on a real cluster: an undo after more than ten minutes called the pod that serves held up.
+#[test]
+fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
+    use PodRevision::{Current, Outdated};
+    let spare = Pod {
+        ready_since: None,
+        ..made("spare", Outdated, 700)
+    };
+    let fleet = Fleet {
+        revision: RevisionState::Current("r".into()),
+        ..fleet(vec![node([pod("old", Current, 2000), spare])])
+    };
+    let plan = decide(&surging(1), &fleet, now());
+    let leaving = Verdict::InProgress(Progress::SurgeLeaving);
+    assert_eq!(plan.verdicts, [leaving]);
+    assert!(matches!(plan.actions[..], [Action::Delete(_)]));
+    assert_eq!(plan.overdue, Vec::<usize>::new());
+}
+
 /// A taint came after the native controller had made its own pod beside ours.
 #[test]
 fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
