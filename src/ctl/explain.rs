@@ -381,7 +381,7 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
     (Some(overdue.into()), because)
 }
 
-/// The pod that is terminating, to follow a word.
+/// The pod that stays, to follow a word.
 fn living_name(node: &Node) -> String {
     let alive = node.pods.iter().filter(|pod| !pod.terminating);
     alive
@@ -389,6 +389,7 @@ fn living_name(node: &Node) -> String {
         .map_or_else(String::new, |pod| format!(" {}", pod.name))
 }
 
+/// The pod that is terminating, to follow a word.
 fn terminating_name(node: &Node) -> String {
     let mut pods = node.pods.iter();
     pods.find(|pod| pod.terminating)

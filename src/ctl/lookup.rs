@@ -21,16 +21,12 @@ pub(super) fn target(
     namespace: Option<&str>,
     typed: &str,
 ) -> Result<SetKey, Trouble> {
-    if let Some(namespace) = namespace {
-        may_be_a_name("namespace", namespace)?;
-    }
-    if !typed.contains('/') && !typed.is_empty() {
-        may_be_a_name("DaemonSet", typed)?;
-        return Ok(SetKey::new(namespace.unwrap_or(&access.namespace), typed));
-    }
-    let key: SetKey = typed
-        .parse()
-        .map_err(|error: String| Trouble::new(Code::Usage, format!("{error}.")))?;
+    let key = match typed.contains('/') || typed.is_empty() {
+        false => SetKey::new(namespace.unwrap_or(&access.namespace), typed),
+        true => typed
+            .parse()
+            .map_err(|error: String| Trouble::new(Code::Usage, format!("{error}.")))?,
+    };
     may_be_a_name("namespace", &key.namespace)?;
     may_be_a_name("DaemonSet", &key.name)?;
     match namespace {

@@ -483,10 +483,9 @@ pub(super) fn verdict_since(
         Verdict::InProgress(Progress::Starting | Progress::Surplus | Progress::SurgeStarting) => {
             Some(newest?.revised())
         }
-        Verdict::InProgress(Progress::SurgeTakingOver) => newest?.ready_since,
-        Verdict::InProgress(Progress::Young { .. } | Progress::SurgeYoung { .. }) => {
-            newest?.ready_since
-        }
+        Verdict::InProgress(
+            Progress::Young { .. } | Progress::SurgeYoung { .. } | Progress::SurgeTakingOver,
+        ) => newest?.ready_since,
         Verdict::Offline(
             Offline::NotReady { since }
             | Offline::Terminating { since }
