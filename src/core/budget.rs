@@ -77,10 +77,6 @@ impl Budget {
         front: &Front<'_>,
         (glance, terms): (&Glance<'_>, Terms),
     ) -> Self {
-        let starts = |position: usize| {
-            let until = starting_until(strategy, glance, position);
-            until.is_some_and(|until| until > terms.now)
-        };
         let is_withheld = |position: usize| {
             let until = glance.withheld_until(position, terms);
             until.is_some_and(|until| until > terms.now)
@@ -108,10 +104,7 @@ impl Budget {
             });
             match class {
                 // Whose wave is not open takes no part yet.
-                Class::Outdated { .. }
-                    if front.shut_at(position).is_some()
-                        && !starts(position)
-                        && !is_withheld(position) => {}
+                Class::Outdated { .. } if front.is_idle(position, strategy, (glance, terms)) => {}
                 Class::Kept(_) if is_withheld(position) => budget.withheld += 1,
                 Class::Kept(_) => budget.starting += usize::from(is_starting(position)),
                 Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::budget::starting_until;
 use super::classify::{Class, later};
 use super::fleet::{Fleet, Node, NodeName, Readiness, RevisionState, position_of};
 use super::glance::{Facts, Glance};
@@ -35,6 +36,7 @@ use super::guard::{Charges, Record};
 use super::plan::{WaveStand, WaveState};
 use super::scope::Scope;
 use super::strategy::{Mode, Share, Strategy, Waves};
+use super::surge::Terms;
 use super::verdict::{Verdict, WaveShut};
 
 /// How far the waves have come.
@@ -123,8 +125,23 @@ impl<'a> Front<'a> {
             front.tally_failed(waves, fleet, classes, charges);
             front.judge_completeness(strategy, fleet, (classes, glance), charges, scope);
             front.judge_openness(waves, fleet, now);
+            front.excuse_idle(strategy, classes, (glance, Terms::of(strategy, fleet, now)));
         }
         front
+    }
+
+    /// Whether the outdated pod of the node at `position` takes no slot, because its wave is not open and we are not why it
+    /// does not serve, as far as is known.
+    pub(super) fn is_idle(
+        &self,
+        position: usize,
+        strategy: &Strategy,
+        (glance, terms): (&Glance<'_>, Terms),
+    ) -> bool {
+        let holds = |until: Option<Timestamp>| until.is_some_and(|until| until > terms.now);
+        self.shut_at(position).is_some()
+            && !holds(starting_until(strategy, glance, position))
+            && !holds(glance.withheld_until(position, terms))
     }
 
     /// How many waves there are; one when there are none.
@@ -238,6 +255,24 @@ impl<'a> Front<'a> {
             {
                 tally.outdated += 1;
                 tally.broken += usize::from(!available);
+            }
+        }
+    }
+
+    /// Takes the slots of their waves from the broken pods that are idle: pods that wait for a slot to go, having begun while
+    /// their wave was open, would never get one.
+    fn excuse_idle(&mut self, strategy: &Strategy, classes: &[Class], seen: (&Glance<'_>, Terms)) {
+        for (position, class) in classes.iter().enumerate() {
+            let is_broken = matches!(
+                class,
+                Class::Outdated {
+                    available: false,
+                    settling: None
+                }
+            );
+            if is_broken && self.is_idle(position, strategy, seen) {
+                let wave = self.of_node(position);
+                self.waves[wave].broken -= 1;
             }
         }
     }

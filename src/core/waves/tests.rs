@@ -456,3 +456,25 @@ fn a_broken_pod_goes_while_another_one_waits_for_its_slot_after_its_hook() {
         assert_eq!(replaced(&strategy, &nodes, 1000), ["a"]);
     }
 }
+
+/// Found by a million random stories: one that had begun held the turn of its domain, and the first wave waited for that.
+#[test]
+fn a_broken_pod_of_a_wave_that_is_not_open_takes_no_slot_from_one_that_has_begun() {
+    let exit = Exit {
+        preparing: Some(Preparing { since: None }),
+        ..Exit::default()
+    };
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy(vec![wave("canary")])
+    };
+    let nodes = [
+        pooled("n1", "canary", old(1)),
+        pooled("n2", "field", Pod { exit, ..old(2) }),
+        pooled("n3", "field", old(3).broken()),
+    ];
+    assert_eq!(replaced(&one, &nodes, 1_000), ["n2"]);
+    let plan = decide(&one, &fleet(nodes.to_vec()), at(1_000));
+    let taken: Vec<usize> = plan.waves.iter().map(|stand| stand.taken).collect();
+    assert_eq!(taken, [0, 1]);
+}
