@@ -959,13 +959,15 @@ impl SetRecord {
         pods.map(judge).collect()
     }
 
-    /// Whether a pod was made for the template as it is now; true where nothing tells.
+    /// Whether a pod was made for the template as it is now; true where nothing tells. One that was taken back from a newer
+    /// one was not, and carries no generation.
     fn is_of_template(&self, record: &PodRecord) -> bool {
         let told = record
             .generation
             .as_deref()
             .zip(self.template_generation.as_deref());
-        told.is_none_or(|(pod, template)| pod == template)
+        let is_taken_back = record.pod.in_place.reverted_from.is_some();
+        !is_taken_back && told.is_none_or(|(pod, template)| pod == template)
     }
 
     pub(super) fn note_podless(

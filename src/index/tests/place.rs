@@ -230,3 +230,30 @@ fn what_an_update_in_place_brought_counts_from_its_start_though_the_pod_stayed_r
     assert_eq!(first_seen(5), Some(at(200)));
     assert_eq!(first_seen(99_999), Some(at(300)));
 }
+
+/// Found on a real cluster: after `undo` the good revision was charged with nodes that were lost before it.
+#[test]
+fn a_pod_that_was_taken_back_was_not_made_for_the_template_that_names_its_revision_again() {
+    let mut index = index();
+    // Back to v1 by a new template, under which the native controller gives its old revision a new number.
+    let set = set("v1", 3, 3);
+    index.apply_revision(&revision("bbb", 2, "v2"));
+    index.apply_revision(&revision("aaa", 3, "v1"));
+    index.apply_set(&set);
+    let memory = |from: Option<&str>| {
+        let state = json!({
+            "revision": "aaa", "updateTimestamp": at(200).to_string(), "revertedFrom": from,
+            "lastContainerStatuses": {},
+        });
+        json!({ "apps.openyurt.io/inplace-update-state": state.to_string() })
+    };
+    for (from, version) in [(Some("bbb"), "2"), (None, "3")] {
+        let mut pod = pod("n1", "aaa").ready(250).version(version);
+        pod.0["metadata"]["annotations"] = memory(from);
+        feed(&mut index, &pod, 300);
+        let told = fleet(&mut index);
+        let pod = &told.nodes[0].pods[0];
+        assert_eq!(pod.revision, PodRevision::Current);
+        assert_eq!(pod.of_template, from.is_none());
+    }
+}
