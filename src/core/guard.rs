@@ -153,7 +153,7 @@ impl Court<'_> {
             self.window,
         );
         while let Some(name) = losses.forget(self.window, self.now) {
-            self.record.failed.remove(&name);
+            self.strike(&name);
         }
         let (mut touched, mut judged) = (BTreeSet::new(), BTreeMap::new());
         for suspect in losses.suspects() {
@@ -198,7 +198,7 @@ impl Court<'_> {
     ) -> bool {
         let judged_at = later(since, JUDGED_AFTER);
         let open_until = if losses.is_network_event(since, self.window) {
-            self.record.failed.remove(name);
+            self.strike(name);
             later(since, self.window)
         } else if judged_at > self.now && !self.record.failed.contains(name) {
             judged_at
@@ -311,8 +311,14 @@ impl Court<'_> {
         }
     }
 
-    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet. That of a stopped revision keeps
-    /// its names: people read there why it was stopped.
+    /// Takes a node off the sheet. That of a stopped revision keeps its names: people read there why it was stopped.
+    fn strike(&mut self, name: &NodeName) {
+        if self.record.stopped.is_none() {
+            self.record.failed.remove(name);
+        }
+    }
+
+    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet.
     fn acquit(&mut self, classes: &[Class]) {
         let record = &self.record;
         if record.failed.is_empty() && record.broken_before.is_empty() {
@@ -331,9 +337,7 @@ impl Court<'_> {
             };
             let proved_at = later(since, self.window);
             if proved_at <= self.now {
-                if self.record.stopped.is_none() {
-                    self.record.failed.remove(&name);
-                }
+                self.strike(&name);
                 self.record.broken_before.remove(&name);
             } else {
                 self.look_again(proved_at);

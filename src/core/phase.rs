@@ -116,6 +116,13 @@ pub(super) fn of_rollout(
     if counts.outdated == 0 && fail && counts.failures > counts.threshold {
         return (Phase::Stalled(Stall::FailedByRevision), None);
     }
+    if let Some(stopped) = stopped {
+        let stall = match stopped {
+            Stopped::FailedByRevision => Stall::FailedByRevision,
+            Stopped::ReplacedTwice => Stall::ReplacedTwice,
+        };
+        return (Phase::Stalled(stall), None);
+    }
     let is_served = counts.unavailable == counts.withheld;
     if counts.outdated == 0 && is_served && counts.surging == 0 && is_judging {
         return (Phase::Progressing, None);
@@ -128,13 +135,6 @@ pub(super) fn of_rollout(
             },
             None,
         );
-    }
-    if let Some(stopped) = stopped {
-        let stall = match stopped {
-            Stopped::FailedByRevision => Stall::FailedByRevision,
-            Stopped::ReplacedTwice => Stall::ReplacedTwice,
-        };
-        return (Phase::Stalled(stall), None);
     }
     if moving {
         return (Phase::Progressing, None);

@@ -109,6 +109,36 @@ scenarios! {
             .throughout(taken_back(1..=4, OLD).and(renewals(2)), pace.pick(600, 8))
     }
 
+    fn w03_given_nodes_that_are_lost_after_they_were_taken_back_then_a_rollback_is_not_charged_with_them(pace) {
+        let daemon = reverting(3, 1)
+            .annotate("rolling-update-type", "InPlaceIfPossible")
+            .annotate("image-predownload-parallelism", "0");
+        three_of_six_crash(daemon)
+            .until(is_stopped().and(taken_back(1..=6, OLD)))
+            .offline([1, 2])
+            .wait(pace.pick(40, 35))
+            .image(OLD)
+            .until(condition("RolloutComplete", "True", "complete").and(is_free()))
+            .throughout(is_free().and(renewals(6)).and(untouched(1..=6)), pace.pick(600, 6))
+            .online([1, 2])
+            .until(converged().and(is_free()))
+    }
+
+    fn w03_given_a_stop_and_a_fleet_that_goes_away_whole_then_the_stop_stands_and_keeps_its_names(pace) {
+        let stands = || is_stopped()
+            .and(condition("Guard", "True", "-0001"))
+            .and(condition("Guard", "True", "-0002"))
+            .and(events_because("RolloutComplete", 1));
+        let back = three_of_six_crash(reverting(3, 1)).until(stands().and(taken_back(1..=3, OLD)));
+        let kept = three_of_six_crash(guarded(3, 1)).until(stands());
+        let away_and_back = |story: Story| story
+            .offline(1..=6)
+            .throughout(stands(), pace.pick(600, 35))
+            .online(1..=6)
+            .throughout(stands().and(deletions(3)).and(untouched(4..=6)), pace.pick(600, 8));
+        vec![away_and_back(back), away_and_back(kept)]
+    }
+
     fn w03_given_a_controller_that_dies_in_the_middle_then_nobody_is_taken_back_twice_nor_too_many_at_once(pace) {
         let slow = pace.pick(30, 6);
         let story = one_by_one(pace)

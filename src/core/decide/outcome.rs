@@ -40,8 +40,9 @@ impl Draft<'_> {
         let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
             let stopped = match self.guard.gate {
+                // Who is away follows as little as the others.
                 Some(Guarded::Stopped(stopped))
-                    if counts.outdated > 0 || self.reversal.is_some() =>
+                    if counts.outdated + counts.offline_outdated > 0 || self.reversal.is_some() =>
                 {
                     Some(stopped)
                 }

@@ -898,6 +898,25 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
+#[test]
+fn a_stop_stands_while_those_it_holds_back_are_away() {
+    let mut fleet = fleet(vec![
+        node("a", current(2).made(10)),
+        node("b", old(1)).away(),
+    ]);
+    fleet.record = Some(Record {
+        stopped: Some(Stopped::FailedByRevision),
+        failed: ["a".into()].into(),
+        ..Record::of("new".into())
+    });
+    let plan = at_1400(&strategy(), &fleet);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+    // Nobody is held back when everybody has it.
+    fleet.nodes.truncate(1);
+    let over = at_1400(&strategy(), &fleet);
+    assert!(matches!(over.phase, Phase::Complete { .. }));
+}
+
 /// We deleted its pod at 1000; then a taint kept the next one away.
 fn barred(name: &str, pods: Vec<Pod>) -> Node {
     Node {

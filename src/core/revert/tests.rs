@@ -381,3 +381,28 @@ fn a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits() {
     };
     assert_eq!(taken_back(&decide(&strategy, &told, at(1000))), ["a"]);
 }
+
+#[test]
+fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
+    let away = |name: &str, pod: Pod| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(990)),
+        },
+        ..node(name, pod)
+    };
+    let back = || before().taken_back(950);
+    let all = ["a", "b", "c"].map(|name| away(name, back()));
+    let fleet = stopped(all.to_vec());
+    for second in [1000, 1020, 1400] {
+        let plan = decide(&strategy(), &fleet, at(second));
+        assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+        assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
+    }
+    // Lost with the others, the one that was charged is a matter of the network, and still the reason for the stop.
+    let updated = away("a", well());
+    let others = ["b", "c", "d"].map(|name| away(name, back()));
+    let fleet = stopped([updated].into_iter().chain(others).collect());
+    let plan = decide(&strategy(), &fleet, at(1400));
+    assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+}
