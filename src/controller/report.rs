@@ -172,7 +172,10 @@ impl Report {
         let stopped = !was_paused && is_stopped(set.record_that_stands().as_ref(), plan);
         let stall = find(&set.conditions, STALLED).filter(|told| told.status == "True");
         let told = notice((before, stall), plan, stopped, reason, &note);
-        let notices = told.into_iter().chain(reversal(before, plan)).collect();
+        let notices = told
+            .into_iter()
+            .chain(reversal(before, (fleet, &set.key()), plan))
+            .collect();
         Self { notices, ..report }
     }
 

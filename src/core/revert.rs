@@ -76,6 +76,9 @@ impl Reversal {
     pub fn why_words(&self) -> &'static str {
         match self.why {
             None => "somebody gave it again to pods that were taken back",
+            Some(Recreate::UnknownRevision) if self.to.is_none() => {
+                "no revision is kept that was made before this one"
+            }
             Some(Recreate::UnknownRevision) => {
                 "the revision before is not in the history of the DaemonSet (revisionHistoryLimit)"
             }
@@ -83,8 +86,8 @@ impl Reversal {
         }
     }
 
-    /// The reason of the Event about it, the words, and whom they are about. They change when it begins and ends, not with
-    /// every node.
+    /// The reason of the Event about it, the words, and whom they are about; what is to be done is said beside them. They
+    /// change when it begins and ends, not with every node.
     pub fn told(&self) -> Option<(&'static str, String, &[NodeName])> {
         let to = self.to.as_ref().map_or("an older one", |to| to.as_str());
         if !self.under_way.is_empty() {
@@ -93,8 +96,7 @@ impl Reversal {
         }
         if !self.stuck.is_empty() {
             let words = format!(
-                "RevertInPlace is not possible on nodes that have it, and nothing is done there: {}; go back with \
-                 yurt-ds ctl undo",
+                "RevertInPlace is not possible on nodes that have it, and nothing is done there: {}",
                 self.why_words()
             );
             return Some((NOT_REVERTED, words, &self.stuck));

@@ -1,13 +1,20 @@
 //! What is said of pods that are taken back to the revision before the one that the guard stopped.
 
+use std::fmt::Display;
+
 use super::Notice;
 use crate::api::Condition;
+use crate::core::remedy::way_on;
 use crate::core::revert::NOT_REVERTED;
 use crate::core::words::named;
-use crate::core::{NodeName, Phase, Plan};
+use crate::core::{Fleet, NodeName, Phase, Plan};
 
 /// The Event for what is new in it since `before`, with the names of nodes.
-pub(super) fn reversal(before: Option<&Condition>, plan: &Plan) -> Option<Notice> {
+pub(super) fn reversal(
+    before: Option<&Condition>,
+    (fleet, set): (&Fleet, &dyn Display),
+    plan: &Plan,
+) -> Option<Notice> {
     if !matches!(plan.phase, Phase::Stalled(_)) {
         return None;
     }
@@ -21,10 +28,15 @@ pub(super) fn reversal(before: Option<&Condition>, plan: &Plan) -> Option<Notice
         return None;
     }
     let names = named(nodes.iter().map(NodeName::as_str), 0);
+    let warning = reason == NOT_REVERTED;
+    let next = match warning {
+        true => format!("; {}", way_on(fleet, set)),
+        false => String::new(),
+    };
     Some(Notice {
-        warning: reason == NOT_REVERTED,
+        warning,
         reason,
-        note: format!("revision {revision}: {words}: {names}"),
+        note: format!("revision {revision}: {words}: {names}{next}"),
         mark: None,
     })
 }

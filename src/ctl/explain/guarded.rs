@@ -8,6 +8,7 @@ use crate::core::{
     Cause, Guarded, Node, NodeName, Offline, Readiness, Reversal, Revert, Stopped, Verdict,
 };
 use crate::ctl::picture::Picture;
+use crate::ctl::row::plural;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
     let pod = pod_name(node);
@@ -210,16 +211,25 @@ pub(in crate::ctl) fn reversal_words(picture: &Picture) -> String {
         stuck,
         ..
     } = reversal;
-    let stuck = match stuck.len() {
+    let taken = done.len() + under_way.len();
+    let back = match taken {
         0 => String::new(),
-        nodes => format!(", {nodes} cannot be: {}", reversal.why_words()),
+        all => format!(
+            "; taken back{} in place: {} of {all}",
+            to(picture),
+            done.len()
+        ),
     };
-    format!(
-        "; taken back{} in place: {} of {}{stuck}",
-        to(picture),
-        done.len(),
-        done.len() + under_way.len()
-    )
+    let stuck = match (stuck.len(), taken) {
+        (0, _) => String::new(),
+        (nodes, 0) => format!(
+            "; on {nodes} {} it cannot be taken back in place: {}",
+            plural(nodes, "node", "nodes"),
+            reversal.why_words()
+        ),
+        (nodes, _) => format!(", {nodes} cannot be: {}", reversal.why_words()),
+    };
+    back + &stuck
 }
 
 /// The nodes of which the circuit breaker speaks.
