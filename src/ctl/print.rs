@@ -1,12 +1,14 @@
 //! Rows as text: a table, a report on one DaemonSet, or a document for programs.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
 use super::groups::{domain_table, wave_table};
-use super::row::{NodeRow, SetRow, UNREPORTED};
+use super::row::{NodeRow, SetRow};
 use super::table::{Paint, Table};
 use crate::cli::ctl::Output;
 use crate::core::Verdict;
@@ -100,22 +102,22 @@ pub(super) fn list(
     if rows.len() > limit {
         text.push_str(&format!("… and {} more\n", rows.len() - limit));
     }
-    let silent: Vec<String> = rows
-        .iter()
-        .filter(|row| row.since.is_none() && row.notes.iter().any(|note| note == UNREPORTED))
-        .map(SetRow::key)
-        .collect();
-    match silent.is_empty() {
-        true => text,
-        false => {
-            let about = if silent.len() == rows.len() {
-                "all of them".to_owned()
-            } else {
-                silent.join(", ")
-            };
-            format!("{text}\nNote, on {about}: {UNREPORTED}\n")
-        }
-    }
+    text + &unheard(rows)
+}
+
+/// What is not known or stands still for want of a controller or of a right, each thing once, with whom it is about.
+pub(super) fn unheard(rows: &[SetRow]) -> String {
+    let notes: BTreeSet<&String> = rows.iter().flat_map(|row| &row.unheard).collect();
+    let line = |note: &String| {
+        let about = rows.iter().filter(|row| row.unheard.contains(note));
+        let about: Vec<String> = about.map(SetRow::key).collect();
+        let about = match about.len() == rows.len() && rows.len() > 1 {
+            true => "all of them".to_owned(),
+            false => about.join(", "),
+        };
+        format!("\nNote, on {about}: {note}\n")
+    };
+    notes.into_iter().map(line).collect()
 }
 
 fn since(row: &SetRow, now: Timestamp) -> Option<String> {

@@ -101,6 +101,9 @@ pub struct SetRow {
     pub verdicts: BTreeMap<&'static str, usize>,
     /// What the owner should know about the settings, or about the controller.
     pub notes: Vec<String>,
+    /// Those of them that tell what is not known or stands still for want of a controller or of a right.
+    #[serde(skip)]
+    pub unheard: Vec<String>,
     /// Its waves in their order; empty without `waves`.
     pub waves: Vec<WaveRow>,
     /// Its failure domains; empty without `topology-key`.
@@ -255,6 +258,7 @@ impl SetRow {
             }),
             verdicts: verdicts.collect(),
             notes: notes(picture),
+            unheard: unheard(picture),
             waves: groups::waves(picture),
             domains: groups::domains(picture),
             next_wake: picture.plan.next_wake.map(age::instant),
@@ -274,6 +278,7 @@ impl SetRow {
         Self {
             message: String::new(),
             notes: Vec::new(),
+            unheard: Vec::new(),
             next_wake: None,
             nodes: None,
             ..self.clone()
@@ -470,7 +475,7 @@ fn outpaced(picture: &Picture) -> Option<String> {
     (told != present.as_str()).then(|| {
         format!(
             "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
-             Events, WriteRefused, and its log say why): {LOOK_FOR_IT}"
+             Events, WriteRefused or PermissionMissing, and its log say why): {LOOK_FOR_IT}"
         )
     })
 }

@@ -364,7 +364,11 @@ impl Show<'_> {
             };
             let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
         }
-        Ok(match self.code(pictures) {
+        let code = self.code(pictures);
+        if code == Code::Silent && !self.is_document() {
+            let _ = screen.print(&print::unheard(&self.rows(pictures, false)));
+        }
+        Ok(match code {
             // What was waited for did not come.
             Code::Complete if !recovering.is_empty() => Code::Progressing,
             code => code,
