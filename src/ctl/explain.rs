@@ -144,10 +144,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         ),
         Verdict::OutOfWindow { opens } => (None, closed(picture, node, opens)),
         Verdict::PullPending(stage) => pulls::pending(picture, node, stage),
-        Verdict::AwaitingOwner => (
-            None,
-            "is outdated; its owner decides when to upgrade (OTA)".to_owned(),
-        ),
+        Verdict::AwaitingOwner => pulls::awaiting_owner(node),
         Verdict::NativeControllerBehind => (behind_word(picture), waits_behind(picture)),
         Verdict::Invalid => {
             let key = picture.invalid.as_ref().map(|invalid| invalid.key.as_str());
@@ -175,7 +172,11 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         since: match verdict {
             // These hold as long as the rollout is in its state.
             Verdict::Budget { .. } => picture.incomplete_since(),
-            Verdict::AwaitingOwner => picture.state_since(),
+            // No pod has waited for longer than it has been there.
+            Verdict::AwaitingOwner => {
+                let revised = newest(node).map(Pod::revised);
+                picture.state_since().max(revised)
+            }
             Verdict::Guarded(Guarded::Stopped(_)) | Verdict::Revert(Revert::Pending) => {
                 picture.state_since()
             }
@@ -661,6 +662,7 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
             old.then_some(2)
         }
         Verdict::Budget { broken: true } | Verdict::UntoleratedTaint => Some(3),
+        Verdict::AwaitingOwner => pulls::has_failed(node).then_some(3),
         Verdict::Offline(Offline::NoNode | Offline::Terminating { .. }) => Some(4),
         Verdict::Offline(_) if !loss_aside(picture, node).is_empty() => Some(4),
         Verdict::Offline(Offline::NotReady { .. }) => Some(5),

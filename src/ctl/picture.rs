@@ -12,6 +12,7 @@ use crate::api::Condition;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
+use crate::core::revision::RevisionFacts;
 use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
     Action, Behind, Disruption, Fleet, Guarded, Invalid, Leaving, Mode, Node, NodeName, Note,
@@ -43,6 +44,8 @@ pub(super) struct Picture {
     pub(super) heard: Heard,
     /// What may not be read, as a sentence.
     pub(super) unread: Option<String>,
+    /// When the present revision was made first, as far as that is known.
+    pub(super) revision_made: Option<Timestamp>,
     /// When it was first looked at: whatever is dated so may be older.
     pub(super) first_look: Timestamp,
     /// The present.
@@ -91,7 +94,12 @@ impl Picture {
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
         };
         let fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
-        let conditions = index.set(key)?.conditions.clone();
+        let set = index.set(key)?;
+        let conditions = set.conditions.clone();
+        let kept = index.revisions_of(&set.uid);
+        let is_present =
+            |kept: &RevisionFacts| fleet.revision == RevisionState::Current(kept.hash.clone());
+        let present = kept.into_iter().find(is_present);
         let notes: Vec<Note> = notes
             .into_iter()
             .chain(strategy.notes_on(&fleet.revision))
@@ -113,6 +121,7 @@ impl Picture {
             fleet,
             plan,
             conditions,
+            revision_made: present.and_then(|kept| kept.made),
             heard: Heard::default(),
             unread: None,
             first_look,
@@ -237,7 +246,17 @@ impl Picture {
         }
         let condition = self.condition(kind)?;
         let holds = condition.status == "True";
-        holds.then_some(condition.last_transition.as_ref()?.0)
+        let since = holds.then_some(condition.last_transition.as_ref()?.0)?;
+        match [PROGRESSING, STALLED].contains(&kind) {
+            true => Some(self.of_revision(since)),
+            false => Some(since),
+        }
+    }
+
+    /// Conditions last from one revision to the next; nothing has been so of the present one for longer than it is there.
+    fn of_revision(&self, since: Timestamp) -> Timestamp {
+        self.revision_made
+            .map_or(since, |made| made.min(self.now).max(since))
     }
 
     /// When the last of its conditions ended, or the rollout stopped being complete.
@@ -253,7 +272,8 @@ impl Picture {
         let told = states.iter().filter_map(|kind| self.condition(kind));
         let ended = told.filter(|condition| condition.status == "False");
         let times = ended.filter_map(|condition| condition.last_transition.as_ref());
-        times.map(|time| time.0).max()
+        let ended = times.map(|time| time.0).max()?;
+        Some(self.of_revision(ended))
     }
 
     /// Since when it waits for the native controller, as far as the controller told.
@@ -265,7 +285,7 @@ impl Picture {
 
     /// Since when the rollout is not complete, as far as the controller told.
     pub(super) fn incomplete_since(&self) -> Option<Timestamp> {
-        incomplete_since(&self.conditions)
+        incomplete_since(&self.conditions).map(|since| self.of_revision(since))
     }
 
     /// Nodes with an available pod that this plan would replace: the controller's next step, not yet taken.

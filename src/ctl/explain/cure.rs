@@ -636,10 +636,16 @@ fn upgrade(picture: &Picture, node: &Node) -> String {
         return String::new();
     };
     let pulling = match &pod.image_ready {
+        Some(_) if pulls::has_failed(node) => format!(
+            " An upgrade is refused until a pull succeeds: yurt-ds ctl imagepull {namespace}/{pod} --wait, once more; or do \
+             without: upgrade --force",
+            pod = pod.name
+        ),
         Some(image) if !image.status => {
             " A pre-pull of the image was asked for; the upgrade is refused until it is done."
+                .to_owned()
         }
-        _ => "",
+        _ => String::new(),
     };
     format!(
         "On the node: yurt-ds ctl upgrade {namespace}/{pod} (or curl -X POST \

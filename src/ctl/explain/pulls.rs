@@ -6,7 +6,7 @@ use super::super::age;
 use super::super::picture::Picture;
 use super::newest;
 use crate::core::names::{
-    IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD,
+    IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD, PULL_IMAGE_FAIL,
 };
 use crate::core::plan::is_about_jobs;
 use crate::core::{Node, Predownloading, PullStage};
@@ -36,7 +36,7 @@ pub(super) fn pending(
             format!("is outdated and is asked to pull its images{again}"),
         ),
         PullStage::Failed { retry } => (
-            "PullImageFail",
+            PULL_IMAGE_FAIL,
             format!(
                 "is outdated, and its images could not be pulled{}; next attempt after {}",
                 why(node),
@@ -45,6 +45,28 @@ pub(super) fn pending(
         ),
     };
     (Some(word.to_owned()), because)
+}
+
+/// A node whose owner decides, with what became of the pull that was asked for there.
+pub(super) fn awaiting_owner(node: &Node) -> (Option<String>, String) {
+    let failed = has_failed(node);
+    let pull = match failed {
+        true => format!(
+            "; the images that were asked for could not be pulled{}",
+            why(node)
+        ),
+        false => String::new(),
+    };
+    (
+        failed.then(|| PULL_IMAGE_FAIL.to_owned()),
+        format!("is outdated; its owner decides when to upgrade (OTA){pull}"),
+    )
+}
+
+/// Whether the last pull that was asked for failed, and none is under way.
+pub(super) fn has_failed(node: &Node) -> bool {
+    let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
+    image.is_some_and(|image| !image.status && !image.waits)
 }
 
 /// How the images of a node stand that does not wait for them; empty when nobody asked for them.

@@ -96,6 +96,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         strategy,
         invalid: None,
         notes: Vec::new(),
+        revision_made: None,
         fleet,
         plan,
         conditions: Vec::new(),
@@ -625,4 +626,80 @@ fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
         "more than one PodDisruptionBudget selects it",
         "kubectl -n default get poddisruptionbudgets",
     );
+}
+
+/// What a condition of the DaemonSet says of this revision since that second.
+fn told(kind: &str, status: &str, revision: &str, since: i64) -> crate::api::Condition {
+    crate::api::Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: String::new(),
+        message: format!("revision {revision}: …"),
+        last_transition: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(
+            since,
+        ))),
+        last_probe: None,
+    }
+}
+
+#[test]
+fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
+    let mut picture = picture(vec![node("n1"), node("n2")], None);
+    picture.conditions = ["RolloutComplete", "Progressing", "Stalled"]
+        .map(|kind| told(kind, "False", "new", 200))
+        .to_vec();
+    picture.conditions[1].status = "True".to_owned();
+    let since = |picture: &Picture| SetRow::of(picture, false).since;
+    assert_eq!(since(&picture), Some(age::instant(at(200))));
+    picture.revision_made = Some(at(NOW - 2));
+    assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
+    assert_eq!(picture.incomplete_since(), Some(at(NOW - 2)));
+    // Under OTA no condition is true.
+    picture.strategy.mode = Mode::Ota;
+    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+    picture.conditions[1].status = "False".to_owned();
+    assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
+    picture.revision_made = Some(at(150));
+    picture.fleet.nodes[0].pods[0].created = at(NOW - 1);
+    let node_since = [0, 1].map(|position| explain(&picture, position).since);
+    assert_eq!(node_since, [Some(at(NOW - 1)), Some(at(200))]);
+}
+
+#[test]
+fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
+    let mut picture = picture(vec![node("n1")], None);
+    picture.strategy.mode = Mode::Ota;
+    let image = |waits: bool, failure: Option<&str>| crate::core::OtaCondition {
+        status: false,
+        revision: None,
+        waits,
+        repelled: false,
+        failure: failure.map(|why| {
+            Arc::new(crate::core::PullFailure {
+                asked: at(NOW - 60),
+                failed: at(NOW - 30),
+                why: why.into(),
+            })
+        }),
+    };
+    let mut said = |image| {
+        picture.fleet.nodes[0].pods[0].image_ready = Some(image);
+        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
+        assert_eq!(picture.plan.verdicts[0].word(), "AwaitingOwner");
+        let found = explain(&picture, 0);
+        let is_shown = urgency(&picture, 0).is_some();
+        (found.reason, found.because, cure(&picture, 0), is_shown)
+    };
+    let (reason, because, next, is_shown) = said(image(false, Some("no such image")));
+    assert_eq!(reason.as_deref(), Some("PullImageFail"));
+    assert!(
+        because.ends_with("could not be pulled: no such image"),
+        "{because}"
+    );
+    assert!(next.contains("ctl imagepull default/p-n1 --wait"), "{next}");
+    assert!(next.contains("--force"), "{next}");
+    assert!(is_shown);
+    let (reason, _, next, is_shown) = said(image(true, None));
+    assert!(reason.is_none() && !is_shown);
+    assert!(next.contains("refused until it is done"), "{next}");
 }
