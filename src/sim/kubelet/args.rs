@@ -114,6 +114,12 @@ pub async fn run_kubelets(args: KubeletsArgs) -> anyhow::Result<()> {
         .await
         .context("add the fake nodes")?;
     println!("{} fake nodes are ready", args.nodes);
+    if args.lease.is_none() {
+        eprintln!(
+            "They renew no Lease: a cluster that runs the node lifecycle controller takes them for lost after its grace \
+             period (50s by default). To prevent that: --lease 10s"
+        );
+    }
     let mut lines = lines();
     loop {
         tokio::select! {

@@ -112,6 +112,11 @@ impl NodeRecord {
     pub(super) fn is_lost(&self) -> bool {
         !self.ready && self.updated.is_some() && self.left > self.updated
     }
+
+    /// Whether nobody has touched its old pod yet.
+    pub(super) fn is_old(&self) -> bool {
+        self.updated.is_none() && self.taken.is_none()
+    }
 }
 
 enum Seen {

@@ -38,6 +38,8 @@ pub struct Report {
     pub offline: usize,
     /// Of the offline nodes, those that still run the old image.
     pub offline_outdated: usize,
+    /// Nodes that are offline at the end, and whose old pod had been asked to go when no new one was available yet.
+    pub lost_in_between: usize,
     /// Nodes that ran the new image and went NotReady after that.
     pub lost_after_update: usize,
     /// Nodes that were away when the image changed, returned, and were updated then.
@@ -307,15 +309,24 @@ impl Report {
     }
 
     fn offline_words(&self) -> String {
-        match (self.offline, self.offline_outdated) {
+        let (all, old, between) = (self.offline, self.offline_outdated, self.lost_in_between);
+        let follow = match self.strategy == Mode::Ota.to_string() {
+            true => "; their owners decide",
+            false => " and follow when they return",
+        };
+        let parts = [
+            (old, format!("{old} run the old image{follow}")),
+            (
+                between,
+                format!("{between} went away while they were updated"),
+            ),
+        ];
+        let parts = parts.into_iter().filter(|(nodes, _)| *nodes > 0);
+        let parts: Vec<String> = parts.map(|(_, words)| words).collect();
+        match (all, parts.is_empty()) {
             (0, _) => "none".to_owned(),
-            (all, 0) => format!("{all}, all of them updated before"),
-            (all, old) if self.strategy == Mode::Ota.to_string() => {
-                format!("{all}, of which {old} run the old image; their owners decide")
-            }
-            (all, old) => {
-                format!("{all}, of which {old} run the old image and follow when they return")
-            }
+            (all, true) => format!("{all}, all of them updated before"),
+            (all, false) => format!("{all}, of which {}", parts.join(", ")),
         }
     }
 

@@ -32,7 +32,10 @@ impl Stage {
             most_down_at: record.peak.1.into(),
             updated: record.updated(),
             offline: offline.clone().count(),
-            offline_outdated: offline.filter(|node| node.updated.is_none()).count(),
+            offline_outdated: offline.clone().filter(|node| node.is_old()).count(),
+            lost_in_between: offline
+                .filter(|node| node.updated.is_none() && !node.is_old())
+                .count(),
             lost_after_update: nodes.values().filter(|node| node.is_lost()).count(),
             followed: followed(&self.away, nodes),
             losses_twice: nodes.values().filter(|node| node.losses > 1).count(),

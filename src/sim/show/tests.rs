@@ -221,6 +221,10 @@ async fn a_bad_revision_stops_by_itself_within_the_budget() {
         assert_held(&report);
         let deletions = writes(&report).pod_deletions;
         assert!(deletions <= most, "{how}: {}", report.text(true));
+        // Whoever died of its new image does not run the old one.
+        let between = report.lost_in_between;
+        assert_eq!(between > 0, how.starts_with("kills"), "{how}");
+        assert!(report.offline_outdated <= report.offline - between, "{how}");
     }
 }
 
