@@ -14,6 +14,7 @@ use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::refusals::Part;
+use crate::core::revert::Reversal;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
@@ -39,13 +40,12 @@ impl Draft<'_> {
         let moving = tried > self.gates.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
+            let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
+            // Who is away follows as little as the others.
+            let is_held = counts.outdated + counts.offline_outdated > 0
+                || self.reversal.as_ref().is_some_and(reverts);
             let stopped = match self.guard.gate {
-                // Who is away follows as little as the others.
-                Some(Guarded::Stopped(stopped))
-                    if counts.outdated + counts.offline_outdated > 0 || self.reversal.is_some() =>
-                {
-                    Some(stopped)
-                }
+                Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
                 _ => None,
             };
             let about = (self.fleet, self.verdicts.as_slice(), stopped, blocked);
