@@ -295,6 +295,24 @@ async fn a_rollback_raises_the_old_revision_and_restarts_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_revision_that_somebody_goes_back_to_is_written_at_that_moment() {
+    let world = World::with_nodes(1).await;
+    world.create(on_delete()).await;
+    pass(3).await;
+    let first = world.revisions().await[0].0.clone();
+    world.set_image("nginx:2").await;
+    pass(60).await;
+    world.set_image("nginx:1").await;
+    pass(3).await;
+    let api: Api<ControllerRevision> = Api::namespaced(world.client.clone(), "default");
+    let meta = api.get(&first).await.unwrap().metadata;
+    let made = meta.creation_timestamp.as_ref().unwrap().0;
+    let adopted = crate::core::revision::adopted(&meta).unwrap();
+    assert_eq!(world.revisions().await[1].0, first);
+    assert!(adopted.duration_since(made).as_secs() >= 60, "{adopted}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn old_revisions_go_beyond_the_limit_but_never_one_that_a_pod_carries() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;

@@ -65,7 +65,7 @@ pub(crate) fn apply(
     owners.retain(|(owner, paths)| *owner != me && !paths.is_empty());
     owners.push((me, wanted));
     let mut writing = writing.clone();
-    writing.managed = Some(entries(&owners, &current.value, &writing));
+    writing.managed = Some(entries(&owners, &current.value, &writing, None));
     let (object, _) = verbs::decode(target, object, &writing)?;
     let body = verbs::update(store, target, &current, object, &writing)?;
     Ok(Outcome {
@@ -174,7 +174,7 @@ fn owners(object: &Value) -> Owners {
 }
 
 /// As `metadata.managedFields`; an entry whose fields are the same keeps its time.
-fn entries(owners: &Owners, old: &Value, writing: &Writing) -> Value {
+fn entries(owners: &Owners, old: &Value, writing: &Writing, changed: Option<&Owner>) -> Value {
     let olds = old["metadata"]["managedFields"].as_array();
     owners
         .iter()
@@ -184,6 +184,7 @@ fn entries(owners: &Owners, old: &Value, writing: &Writing) -> Value {
             let kept = olds
                 .into_iter()
                 .flatten()
+                .filter(|_| changed != Some(owner))
                 .find(|entry| Owner::of(entry) == *owner && entry["fieldsV1"] == fresh["fieldsV1"]);
             kept.cloned().unwrap_or(fresh)
         })
@@ -287,9 +288,11 @@ pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writ
             !gone && !changed.contains(path)
         });
     }
+    // Other values are a change also where it owned those fields already.
+    let changes = (!changed.is_empty()).then(|| me.clone());
     match owners.iter_mut().find(|(owner, _)| *owner == me) {
         Some((_, paths)) => paths.extend(changed),
         None => owners.push((me, changed)),
     }
-    entries(&owners, old, writing)
+    entries(&owners, old, writing, changes.as_ref())
 }

@@ -150,6 +150,12 @@ pub(crate) fn create(
     if let Some(managed) = &writing.managed {
         metadata.insert("managedFields".to_owned(), managed.clone());
     }
+    // Others get them with their first server-side apply; here they tell when a revision became the newest.
+    if resource.storage == Storage::ControllerRevisions && writing.managed.is_none() {
+        let managed = apply::track(target, &Value::Null, &object, writing);
+        let metadata = object.metadata_mut();
+        metadata.insert("managedFields".to_owned(), managed);
+    }
     defaults::fill(resource.storage, &mut object);
     admission::complete(resource.storage, &mut object);
     if resource.storage == Storage::Pods {
