@@ -55,16 +55,25 @@ enum Flaw {
     NoDaemonSet,
     NoTime,
     ForEver,
+    /// A key that means nothing, most of the time one that is misspelt.
+    UnknownKey(String),
 }
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown;
         let why = match self {
             Self::NoList => "it is no JSON list",
             Self::TooMany => "it has more than 64 entries",
             Self::NoDaemonSet => "an entry has no daemonset such as \"default/nginx-daemonset\"",
             Self::NoTime => "an entry has an until that is no time such as 2030-01-31T18:00:00Z",
             Self::ForEver => "an entry has neither until nor a reason",
+            Self::UnknownKey(key) => {
+                unknown = format!(
+                    "an entry has the key {key:?}, which means nothing (there are daemonset, until and reason)"
+                );
+                &unknown
+            }
         };
         write!(
             f,
@@ -118,6 +127,12 @@ fn entry(entry: &Value) -> Result<(Scope, Hold), Flaw> {
     {
         return Err(Flaw::NoDaemonSet);
     }
+    let known = ["daemonset", "until", "reason"];
+    let mut keys = entry.as_object().into_iter().flat_map(|entry| entry.keys());
+    if let Some(unknown) = keys.find(|key| !known.contains(&key.as_str())) {
+        let key = unknown.chars().take(REASON).collect();
+        return Err(Flaw::UnknownKey(key));
+    }
     let until = match &entry["until"] {
         Value::Null => None,
         Value::String(text) => Some(text.parse().map_err(|_| Flaw::NoTime)?),
@@ -141,6 +156,16 @@ mod tests {
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_misspelt_key_holds_the_node_and_is_named() {
+        let holds = Holds::read(
+            r#"[{"daemonset": "default/a", "untl": "2030-01-31T18:00:00Z", "reason": "x"}]"#,
+        );
+        let hold = holds.of("default", "b").expect("it holds for all");
+        assert!(hold.holds(at("2031-01-31T18:00:00Z")));
+        assert!(hold.reason.contains("\"untl\""), "{}", hold.reason);
     }
 
     #[test]
