@@ -148,6 +148,10 @@ fn how(intent: Intent, rows: &[PodRow]) -> String {
             "To replace a pod nevertheless, although the node has none then: yurt-ds ctl upgrade {pod} --force\n\
              To pull its images ahead: yurt-ds ctl imagepull {pod} --wait\n"
         ),
+        Intent::Upgrade if rows.iter().all(|row| row.image_ready == Some("failed")) => format!(
+            "Refused until the images are pulled. Once more:  yurt-ds ctl imagepull {pod} --wait\n\
+             To replace a pod without them nevertheless:      yurt-ds ctl upgrade {pod} --force\n"
+        ),
         Intent::Upgrade => format!(
             "To replace a pod by its new version: yurt-ds ctl upgrade {pod} --wait\n\
              To pull its images ahead:           yurt-ds ctl imagepull {pod} --wait\n"
