@@ -113,9 +113,10 @@ impl NodeRecord {
         !self.ready && self.updated.is_some() && self.left > self.updated
     }
 
-    /// Whether nobody has touched its old pod yet.
-    pub(super) fn is_old(&self) -> bool {
-        self.updated.is_none() && self.taken.is_none()
+    /// Whether it went away after its old pod was asked to go, and before a new one was available.
+    pub(super) fn is_lost_in_between(&self) -> bool {
+        let is_taken_before = self.taken.is_some_and(|taken| self.left > Some(taken));
+        !self.ready && self.updated.is_none() && is_taken_before
     }
 }
 

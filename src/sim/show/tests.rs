@@ -240,6 +240,7 @@ async fn under_ota_nothing_is_replaced_and_every_owner_is_asked() {
 async fn the_native_rolling_update_is_stuck_where_yurt_ds_completes() {
     let native = played("--nodes 20 --offline 20% --returning 0 --native", 1).await;
     assert_eq!(native.ending, "stuck at 0%: nothing moves any more");
+    assert_eq!((native.offline_outdated, native.lost_in_between), (4, 0));
     let ours = played("--nodes 20 --offline 20% --returning 0", 1).await;
     assert_eq!(
         (ours.updated, ours.ending.as_str()),
