@@ -27,6 +27,25 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
     let (before, _) = fleet.earlier.first()?;
     let mut earlier = fleet.earlier.iter();
     let serving = earlier.find(|(revision, _)| serves(fleet, revision));
+    // While all nodes are away nobody serves: then to what most of them have, for the one before may never have been there.
+    let most = || {
+        let has = |revision: &Revision| {
+            let pods = fleet.nodes.iter().filter(|node| !node.is_ready());
+            let pods = pods.flat_map(|node| &node.pods);
+            pods.filter(|pod| pod.in_place.revision.as_ref() == Some(revision))
+                .count()
+        };
+        let all = fleet.earlier.iter().rev();
+        let best = all.max_by_key(|(revision, _)| has(revision));
+        best.filter(|(revision, _)| has(revision) > 0)
+    };
+    if let Some((away, number)) =
+        most().filter(|away| serving.is_none() && *away != &fleet.earlier[0])
+    {
+        return Some(format!(
+            "go back to revision {away}, which nodes have that are away, with: yurt-ds ctl undo {set} --to-revision {number}"
+        ));
+    }
     if serving.is_none() && fleet.undone.is_some() {
         return None;
     }
@@ -36,6 +55,13 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
         ),
         None => format!("go back to revision {before} with: yurt-ds ctl undo {set}"),
     })
+}
+
+/// The number of the revision to which `said`, a condition that has its remedy from here, advises to go back.
+pub fn advised(said: &str) -> Option<i64> {
+    let (_, number) = said.split_once(" --to-revision ")?;
+    let end = number.find(|c: char| !c.is_ascii_digit());
+    number[..end.unwrap_or(number.len())].parse().ok()
 }
 
 /// Whether a pod of that revision is Ready and stays.
@@ -91,6 +117,22 @@ mod tests {
     }
 
     #[test]
+    fn while_all_are_away_the_way_back_leads_to_what_they_have() {
+        let mut away = node("a", old(1)).away();
+        away.pods[0].in_place.revision = Some("good".into());
+        away.pods[0].ready_since = None;
+        let mut fleet = fleet(vec![away, node("b", current(3)).away()]);
+        fleet.nodes[1].pods[0].ready_since = None;
+        fleet.earlier = vec![("untried".into(), 2), ("good".into(), 1)];
+        let words = back(&fleet, &"edge/web").expect("a way back");
+        assert!(
+            words.starts_with("go back to revision good, which"),
+            "{words}"
+        );
+        assert!(words.ends_with("edge/web --to-revision 1"), "{words}");
+    }
+
+    #[test]
     fn the_way_back_leads_past_a_revision_with_which_nobody_serves() {
         let of = |revision: &str, mut pod: crate::core::Pod| {
             pod.in_place.revision = Some(revision.into());
@@ -110,6 +152,7 @@ mod tests {
         let command = "yurt-ds ctl undo edge/web --to-revision 1";
         assert!(words.starts_with("go back to revision good, "), "{words}");
         assert!(words.ends_with(command), "{words}");
+        assert_eq!(advised(&format!("stopped: {words}; or wait")), Some(1));
         fleet.nodes[1].pods[0].ready_since = fleet.nodes[0].pods[0].ready_since;
         let words = back(&fleet, &"edge/web").expect("a way back");
         assert!(

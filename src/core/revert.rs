@@ -69,6 +69,8 @@ pub struct Reversal {
     pub stuck: Vec<NodeName>,
     /// Why, the first of the reasons.
     pub why: Option<Recreate>,
+    /// Nodes that are away and whose pod is taken back when they return.
+    pub away: Vec<NodeName>,
 }
 
 impl Reversal {
@@ -100,6 +102,12 @@ impl Reversal {
                 self.why_words()
             );
             return Some((NOT_REVERTED, words, &self.stuck));
+        }
+        if self.done.is_empty() && !self.away.is_empty() {
+            let words = format!(
+                "RevertInPlace: all nodes that have it are away; their pods are taken back in place to {to} when they return"
+            );
+            return Some(("Reverting", words, &self.away));
         }
         let words = format!(
             "RevertInPlace: no node that answers has it any more; taken back in place to {to}"
@@ -242,6 +250,9 @@ pub(super) fn turns(
         }
         let Some((rank, pod)) = rank(class).zip(bad(node)) else {
             let is_back = class.is_targeted() && taken_back(record, node).is_some();
+            if !node.is_ready() && is_due(strategy, fleet, node) {
+                reversal.away.push(node.name.clone());
+            }
             match class {
                 Class::Offline { .. } | Class::NoNode => {}
                 Class::InProgress(_) if is_back => reversal.under_way.push(node.name.clone()),

@@ -147,6 +147,7 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let (counts, namespace) = (&picture.plan.counts, &picture.key.namespace);
     let beside = node.pods.iter().any(|pod| pod.surge) || counts.allowed == 0;
     let slot = match beside && counts.surge_allowed > 0 {
+        _ if picture.strategy.mode == Mode::Ota => "Nobody waits for it.".to_owned(),
         true => format!(
             "It keeps a slot of max-surge ({} in all).",
             counts.surge_allowed
@@ -160,6 +161,10 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
     let newest = newest(node);
     let pod = newest.map_or("", |pod| pod.name.as_str());
     let lost = waits_for_lost(picture);
+    let to_free = match picture.strategy.mode {
+        Mode::Ota => "If the revision is bad, ",
+        Mode::AdvancedRollingUpdate => "To free it, ",
+    };
     let cure = match cause {
         Cause::NodeLost => format!("{lost} Repair the node, or {way_on}"),
         Cause::Barred => format!(
@@ -169,12 +174,12 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
         ),
         Cause::Crashing => {
             format!(
-                "{slot} To free it, {way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous{}",
+                "{slot} {to_free}{way_on}. Why it crashes: kubectl -n {namespace} logs {pod} --previous{}",
                 newest.map_or_else(String::new, crashing)
             )
         }
         Cause::NotStarting => format!(
-            "{slot} To free it, {way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
+            "{slot} {to_free}{way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
         ),
     };
     cure + &after_pause(picture)
