@@ -170,6 +170,8 @@ fn fleet(size: usize, updated: usize) -> Fleet {
     Fleet {
         revision: RevisionState::Current("7f9f6846dc".into()),
         behind_since: None,
+        made: None,
+        adopted: None,
         replaces: true,
         earlier: Vec::new(),
         undone: None,

@@ -30,7 +30,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api;
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
-use crate::core::revision::{RevisionFacts, hash_of};
+use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::strategy;
 use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
 
@@ -239,6 +239,7 @@ impl Index {
             number: revision.revision,
             hash: hash_of(label.map(String::as_str), name, &owner.name),
             made: meta.creation_timestamp.as_ref().map(|time| time.0),
+            adopted: adopted(meta),
             template: template.fingerprint,
             shape: template.shape.clone(),
             images: template.images.as_slice().into(),

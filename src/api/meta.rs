@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
+};
 use serde::{Deserialize, Deserializer};
 
 use crate::core::names::{
@@ -36,34 +38,70 @@ struct Slim {
     finalizers: Option<Vec<String>>,
 }
 
+/// When somebody wrote to an object.
+#[derive(Deserialize)]
+struct Stamp {
+    time: Option<Time>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Dated {
+    #[serde(flatten)]
+    slim: Slim,
+    managed_fields: Option<Vec<Stamp>>,
+}
+
 /// Reads `metadata`, keeping of the annotations only those that the engine knows.
 pub(super) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    let slim = Option::<Slim>::deserialize(deserializer)?.unwrap_or_default();
-    let mut annotations = slim.annotations.unwrap_or_default();
-    annotations
-        .retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key.as_str()));
+    let slim = Option::<Slim>::deserialize(deserializer)?;
+    Ok(slim.unwrap_or_default().meta())
+}
+
+/// The same, with the time of the last write as the only one of `managedFields`.
+pub(super) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let read = Option::<Dated>::deserialize(deserializer)?.unwrap_or_default();
+    let stamps = read.managed_fields.into_iter().flatten();
+    let last = stamps.filter_map(|stamp| stamp.time).max();
+    let written = last.map(|time| ManagedFieldsEntry {
+        time: Some(time),
+        ..ManagedFieldsEntry::default()
+    });
     Ok(ObjectMeta {
-        name: slim.name,
-        namespace: slim.namespace,
-        uid: slim.uid,
-        resource_version: slim.resource_version,
-        generation: slim.generation,
-        creation_timestamp: slim.creation_timestamp,
-        deletion_timestamp: slim.deletion_timestamp,
-        deletion_grace_period_seconds: slim.deletion_grace_period_seconds,
-        labels: slim.labels,
-        annotations: Some(annotations),
-        finalizers: slim.finalizers,
-        owner_references: slim.owner_references.map(|references| {
-            references
-                .into_iter()
-                .filter(|reference| {
-                    reference.controller == Some(true) || reference.kind == "DaemonSet"
-                })
-                .collect()
-        }),
-        ..ObjectMeta::default()
+        managed_fields: written.map(|entry| vec![entry]),
+        ..read.slim.meta()
     })
+}
+
+impl Slim {
+    fn meta(self) -> ObjectMeta {
+        let slim = self;
+        let mut annotations = slim.annotations.unwrap_or_default();
+        annotations
+            .retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key.as_str()));
+        ObjectMeta {
+            name: slim.name,
+            namespace: slim.namespace,
+            uid: slim.uid,
+            resource_version: slim.resource_version,
+            generation: slim.generation,
+            creation_timestamp: slim.creation_timestamp,
+            deletion_timestamp: slim.deletion_timestamp,
+            deletion_grace_period_seconds: slim.deletion_grace_period_seconds,
+            labels: slim.labels,
+            annotations: Some(annotations),
+            finalizers: slim.finalizers,
+            owner_references: slim.owner_references.map(|references| {
+                references
+                    .into_iter()
+                    .filter(|reference| {
+                        reference.controller == Some(true) || reference.kind == "DaemonSet"
+                    })
+                    .collect()
+            }),
+            ..ObjectMeta::default()
+        }
+    }
 }
 
 /// `null` and absent alike mean the default.

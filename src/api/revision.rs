@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-use super::meta::slim;
+use super::meta::dated;
 use crate::core::images::{TemplateImage, of_template};
 use crate::core::in_place::Shape;
 use crate::core::revision::TemplateFingerprint;
@@ -13,8 +13,8 @@ use crate::core::revision::TemplateFingerprint;
 /// The part of an `apps/v1` ControllerRevision that is decided upon.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ControllerRevision {
-    /// Slim metadata.
-    #[serde(deserialize_with = "slim", default)]
+    /// Slim metadata, with the time of the last write.
+    #[serde(deserialize_with = "dated", default)]
     pub metadata: ObjectMeta,
     /// Greater is newer.
     #[serde(default)]

@@ -71,6 +71,10 @@ pub struct Fleet {
     pub revision: RevisionState,
     /// Since when it is not known, as far as somebody was there to see; `None` while it is.
     pub behind_since: Option<Timestamp>,
+    /// When the current revision was made first, by the clock of the API server; `None`: that is not known.
+    pub made: Option<Timestamp>,
+    /// When it last became the current one: it was made, or somebody went back to it.
+    pub adopted: Option<Timestamp>,
     /// Whether an older revision than the current one is known: only then does a pod of the current one replace another.
     pub replaces: bool,
     /// The revisions that are kept and were made before the current one, with the numbers of their ControllerRevisions, the newest

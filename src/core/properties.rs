@@ -254,6 +254,8 @@ fn wild_fleets() -> impl Random<Fleet> {
             }
             Fleet {
                 revision,
+                made: None,
+                adopted: None,
                 behind_since: None,
                 replaces,
                 earlier: Vec::new(),

@@ -9,6 +9,7 @@ mod canonical;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Behind, PodRevision, Revision, RevisionState};
@@ -26,12 +27,23 @@ pub struct RevisionFacts {
     pub hash: Revision,
     /// When it was made: unlike the number, that does not change when somebody goes back to it.
     pub made: Option<Timestamp>,
+    /// When it last became the newest: it was made, or somebody went back to it and the native controller gave it a greater number.
+    pub adopted: Option<Timestamp>,
     /// Its `data.spec.template`.
     pub template: TemplateFingerprint,
     /// The same, as far as updates in place are concerned.
     pub shape: Arc<Shape>,
     /// The images in that.
     pub images: Arc<[TemplateImage]>,
+}
+
+/// When a ControllerRevision last became the newest, as its `metadata` tells: the native controller writes to it at that, and
+/// otherwise hardly ever.
+pub fn adopted(meta: &ObjectMeta) -> Option<Timestamp> {
+    let written = meta.managed_fields.iter().flatten();
+    let written = written.filter_map(|entry| entry.time.as_ref());
+    let times = written.chain(meta.creation_timestamp.as_ref());
+    times.map(|time| time.0).max()
 }
 
 /// The current revision, or why it is not known.
@@ -159,6 +171,7 @@ mod tests {
         RevisionFacts {
             number,
             hash: hash.into(),
+            adopted: None,
             made: Timestamp::from_second(number).ok(),
             template: template(image),
             shape: Arc::new(Shape::of(&json!({}))),

@@ -20,6 +20,8 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
     Fleet {
         revision: RevisionState::Current("new".into()),
         behind_since: None,
+        made: None,
+        adopted: None,
         replaces: true,
         earlier: vec![("old".into(), 1)],
         undone: None,

@@ -12,11 +12,10 @@ use crate::api::Condition;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::revision::RevisionFacts;
 use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
     Action, Behind, Disruption, Fleet, Guarded, Invalid, Leaving, Mode, Node, NodeName, Note,
-    Pause, PauseStand, Phase, Plan, PodRevision, Progress, Reading, Revert, Revision,
+    Offline, Pause, PauseStand, Phase, Plan, PodRevision, Progress, Reading, Revert, Revision,
     RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey, told_revision, was_complete};
@@ -44,8 +43,6 @@ pub(super) struct Picture {
     pub(super) heard: Heard,
     /// What may not be read, as a sentence.
     pub(super) unread: Option<String>,
-    /// When the present revision was made first, as far as that is known.
-    pub(super) revision_made: Option<Timestamp>,
     /// When it was first looked at: whatever is dated so may be older.
     pub(super) first_look: Timestamp,
     /// The present.
@@ -94,20 +91,23 @@ impl Picture {
             Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
         };
         let fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
-        let set = index.set(key)?;
-        let conditions = set.conditions.clone();
-        let kept = index.revisions_of(&set.uid);
-        let is_present =
-            |kept: &RevisionFacts| fleet.revision == RevisionState::Current(kept.hash.clone());
-        let present = kept.into_iter().find(is_present);
+        let conditions = index.set(key)?.conditions.clone();
         let notes: Vec<Note> = notes
             .into_iter()
             .chain(strategy.notes_on(&fleet.revision))
             .collect();
         let mut plan = decide(&strategy, &fleet, now);
         if invalid.is_some() {
-            for verdict in &mut plan.verdicts {
-                if matches!(verdict, Verdict::Paused { .. }) {
+            for (node, verdict) in fleet.nodes.iter().zip(&mut plan.verdicts) {
+                // Who is away does not follow on its return either.
+                let is_kept = match verdict {
+                    Verdict::Paused { .. } => true,
+                    Verdict::Offline(Offline::NotReady { .. } | Offline::Settling { .. }) => {
+                        node.outdated().is_some()
+                    }
+                    _ => false,
+                };
+                if is_kept {
                     *verdict = Verdict::Invalid;
                 }
             }
@@ -121,7 +121,6 @@ impl Picture {
             fleet,
             plan,
             conditions,
-            revision_made: present.and_then(|kept| kept.made),
             heard: Heard::default(),
             unread: None,
             first_look,
@@ -255,8 +254,8 @@ impl Picture {
 
     /// Conditions last from one revision to the next; nothing has been so of the present one for longer than it is there.
     fn of_revision(&self, since: Timestamp) -> Timestamp {
-        self.revision_made
-            .map_or(since, |made| made.min(self.now).max(since))
+        let adopted = self.fleet.adopted;
+        adopted.map_or(since, |adopted| adopted.min(self.now).max(since))
     }
 
     /// When the last of its conditions ended, or the rollout stopped being complete.
@@ -483,7 +482,6 @@ pub(super) fn verdict_since(
     verdict: &Verdict,
     first_look: Timestamp,
 ) -> Option<Timestamp> {
-    use crate::core::Offline;
     let newest = node.pods.iter().max_by_key(|pod| pod.created);
     match *verdict {
         Verdict::Done => newest?.ready_since,

@@ -33,9 +33,12 @@ use super::view::list;
 use super::write::{set, write_if_unchanged};
 use crate::cli::ctl::{Output, UndoArgs};
 use crate::core::in_place::Shape;
-use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::revision::{RevisionFacts, TemplateFingerprint, current, earlier, hash_of};
-use crate::core::{Revision, RevisionState};
+use crate::core::names::{REVISION_HASH_LABEL, STALLED};
+use crate::core::remedy::advised;
+use crate::core::revision::{
+    RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
+};
+use crate::core::{Mode, Revision, RevisionState};
 use crate::index::SetKey;
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
@@ -113,7 +116,11 @@ pub(super) async fn undo(
                     true => look_again(context, &key).await,
                     false => None,
                 };
-                answer.words(context.clock.now(), picture.as_ref())
+                let further = match args.to_revision {
+                    None => history.further(chosen),
+                    Some(_) => String::new(),
+                };
+                answer.words(context.clock.now(), picture.as_ref()) + &further
             }
         };
         let _ = screen.print(&text);
@@ -133,6 +140,8 @@ struct History {
     revisions: Vec<Kept>,
     /// The revision that holds its template, once that is known.
     current: Option<Revision>,
+    /// The number of the revision to which its conditions advise to go back.
+    advised: Option<i64>,
 }
 
 /// A revision that is kept.
@@ -177,8 +186,13 @@ impl History {
             observed.is_some() && observed >= set.metadata.generation,
             false,
         );
+        let told = set.data["status"]["conditions"].as_array();
+        let stalled = told.into_iter().flatten().find(|told| {
+            told["type"].as_str() == Some(STALLED) && told["status"].as_str() == Some("True")
+        });
         Ok(Self {
             key: key.clone(),
+            advised: stalled.and_then(|stalled| advised(stalled["message"].as_str()?)),
             seen: set.metadata,
             template,
             revisions,
@@ -237,6 +251,17 @@ impl History {
                 self.choices()
             ),
         }
+    }
+
+    /// That its conditions advise to go back to another revision than `chosen`.
+    fn further(&self, chosen: &Kept) -> String {
+        let advised = self.advised.filter(|number| *number != chosen.facts.number);
+        advised.map_or_else(String::new, |number| {
+            format!(
+                "Note: its condition Stalled advises revision {number} instead: yurt-ds ctl undo {} --to-revision {number}\n",
+                self.key
+            )
+        })
     }
 
     /// The revisions that are kept, one a line, the newest first.
@@ -314,6 +339,7 @@ impl Kept {
             number: revision.revision,
             hash: hash_of(label.map(String::as_str), name, set),
             made: meta.creation_timestamp.as_ref().map(|time| time.0),
+            adopted: adopted(&meta),
             template: TemplateFingerprint::of(template),
             shape: Arc::new(Shape::of(template)),
             images: Arc::new([]),
@@ -385,6 +411,11 @@ fn follows(picture: &Picture, now: Timestamp) -> String {
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string)
         ),
+        _ if picture.strategy.mode == Mode::Ota => {
+            format!(
+                "No pod is replaced before its owner upgrades it: yurt-ds ctl status {key} --watch\n"
+            )
+        }
         _ => format!("Follow it: yurt-ds ctl status {key} --watch\n"),
     }
 }

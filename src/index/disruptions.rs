@@ -28,6 +28,8 @@ struct Disruption {
     hash: Option<Arc<str>>,
     /// Whether we deleted it, or the one before it.
     is_ours: bool,
+    /// Whether we read that in the pod, and did not see it happen: then `at` is by the API server's clock.
+    is_read: bool,
 }
 
 impl Disruptions {
@@ -44,8 +46,13 @@ impl Disruptions {
                 Some(_) => now,
                 None => asked_at(&record.pod).map_or(now, |at| at.min(now)),
             };
-            let is_ours = self.is_ours(node);
-            self.begin(node.clone(), record.hash.clone(), at, is_ours);
+            let disruption = Disruption {
+                at,
+                hash: record.hash.clone(),
+                is_ours: self.is_ours(node),
+                is_read: before.is_none(),
+            };
+            self.begin(node.clone(), disruption);
         } else if !record.pod.terminating
             && record.ready_since().is_some()
             && self
@@ -59,7 +66,13 @@ impl Disruptions {
 
     /// We deleted the outdated pod of `node`.
     pub(super) fn begin_ours(&mut self, node: NodeName, at: Timestamp) {
-        self.begin(node, None, at, true);
+        let disruption = Disruption {
+            at,
+            hash: None,
+            is_ours: true,
+            is_read: false,
+        };
+        self.begin(node, disruption);
     }
 
     /// Whether we deleted a pod of `node`, and no successor was Ready since.
@@ -67,17 +80,23 @@ impl Disruptions {
         self.0.get(node).is_some_and(|left| left.is_ours)
     }
 
-    /// A pod with this hash begins to leave `node`; `None`: an outdated one.
-    fn begin(&mut self, node: NodeName, hash: Option<Arc<str>>, at: Timestamp, is_ours: bool) {
+    /// A pod begins to leave `node`.
+    fn begin(&mut self, node: NodeName, disruption: Disruption) {
+        let at = disruption.at;
         if self.0.len() >= KEPT {
             self.0
                 .retain(|_, left| at.duration_since(left.at) < LONGEST);
         }
-        self.0.insert(node, Disruption { at, hash, is_ours });
+        self.0.insert(node, disruption);
     }
 
-    /// When the last pod of another revision than `current` began to leave `node`.
-    pub(super) fn at(&self, node: &NodeName, current: &RevisionState) -> Option<Timestamp> {
+    /// When the last pod of another revision than `current` began to leave `node`. What was read in a pod and happened before
+    /// that revision was `adopted` was done for another one; what was seen is forgotten with the template.
+    pub(super) fn at(
+        &self,
+        node: &NodeName,
+        (current, adopted): (&RevisionState, Option<Timestamp>),
+    ) -> Option<Timestamp> {
         let RevisionState::Current(current) = current else {
             return None;
         };
@@ -86,7 +105,8 @@ impl Disruptions {
             .hash
             .as_deref()
             .is_some_and(|hash| Revision::from(hash) == *current);
-        (!is_current).then_some(left.at)
+        let is_earlier = left.is_read && adopted.is_some_and(|adopted| left.at < adopted);
+        (!is_current && !is_earlier).then_some(left.at)
     }
 }
 

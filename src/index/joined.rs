@@ -41,6 +41,8 @@ pub(super) struct Basis {
     pub(super) known: Vec<(Revision, i64)>,
     pub(super) absent: BTreeSet<Revision>,
     pub(super) template_generation: Option<String>,
+    /// When the current revision last became that.
+    pub(super) adopted: Option<Timestamp>,
 }
 
 impl Joined {
@@ -109,6 +111,8 @@ pub(super) fn fleet(
         None => Arc::new(Fleet {
             revision: present.state.clone(),
             behind_since: None,
+            made: None,
+            adopted: None,
             replaces: false,
             earlier: Vec::new(),
             undone: None,
@@ -131,6 +135,8 @@ pub(super) fn fleet(
         RevisionState::Current(revision) => Some(revision),
         RevisionState::Behind(_) => None,
     };
+    let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
+    (kept.made, kept.adopted) = known.map_or((None, None), |known| (known.made, known.adopted));
     kept.replaces = revisions.len() > 1;
     let before = target.map(|current| earlier(revisions, current));
     let before = before.unwrap_or_default().into_iter();
@@ -223,7 +229,7 @@ fn node(
     let images = basis.images.as_deref();
     let has_images = images.is_some_and(|all| set.has_images(name, record, all, revisions));
     let podless_since = set.note_podless(name, pods.iter().all(|pod| pod.surge), now);
-    let disrupted_at = set.disrupted_at(name, &basis.state);
+    let disrupted_at = set.disrupted_at(name, (&basis.state, basis.adopted));
     Some(Node {
         name: name.clone(),
         labels: record.labels(),

@@ -623,7 +623,7 @@ impl SetRecord {
     pub(super) fn disrupted_at(
         &self,
         node: &NodeName,
-        current: &RevisionState,
+        current: (&RevisionState, Option<Timestamp>),
     ) -> Option<Timestamp> {
         self.disruptions.at(node, current)
     }
@@ -915,9 +915,17 @@ impl SetRecord {
 
     /// What the judgement of every pod rests on.
     pub(super) fn basis(&self, revisions: &[RevisionFacts]) -> Basis {
+        let state = self.current_revision(revisions);
+        let is_current =
+            |known: &&RevisionFacts| state == RevisionState::Current(known.hash.clone());
+        let adopted = revisions
+            .iter()
+            .find(is_current)
+            .and_then(|known| known.adopted);
         Basis {
             images: self.wanted_images(revisions),
-            state: self.current_revision(revisions),
+            adopted,
+            state,
             known: revisions
                 .iter()
                 .map(|known| (known.hash.clone(), known.number))

@@ -244,6 +244,28 @@ fn what_was_true_before_the_first_look_is_never_dated_before_creation_nor_in_the
 }
 
 #[test]
+fn a_removal_that_is_read_in_a_pod_counts_only_for_the_revision_that_was_adopted_before_it() {
+    for (adopted, counts) in [(60, true), (71, false)] {
+        let mut index = Index::default();
+        index.apply_node(&node("n1", "False", 75), at(100));
+        let _ = index.apply_set(&set("v2", 2, 2));
+        index.apply_revision(&revision("aaa", 1, "v1"));
+        let mut newest = revision("bbb", 2, "v2");
+        newest.metadata.managed_fields =
+            Some(vec![parsed(json!({ "time": at(adopted).to_string() }))]);
+        index.apply_revision(&newest);
+        let mut leaving = pod("n1", "aaa").ready(10).terminating();
+        leaving.0["metadata"]["deletionTimestamp"] = json!(at(100).to_string());
+        leaving.0["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        feed(&mut index, &leaving, 200);
+        index.set_mut(&key()).unwrap().synced = true;
+        let told = fleet(&mut index);
+        assert_eq!(told.adopted, Some(at(adopted)));
+        assert_eq!(told.nodes[0].disrupted_at.is_some(), counts);
+    }
+}
+
+#[test]
 fn a_node_whose_clock_is_far_ahead_did_not_return_a_moment_ago() {
     let since = |stamped| {
         let mut index = index();

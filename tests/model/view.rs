@@ -88,6 +88,8 @@ impl State {
         let revisions = set.numbers.iter().filter(|number| **number > 0);
         Fleet {
             revision,
+            made: None,
+            adopted: None,
             behind_since: None,
             replaces: revisions.count() > 1,
             earlier: Vec::new(),

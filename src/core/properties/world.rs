@@ -190,6 +190,8 @@ impl World {
         Fleet {
             in_order: true,
             revision,
+            made: None,
+            adopted: None,
             behind_since: None,
             replaces: self.known.len() > 1,
             earlier: Vec::new(),

@@ -96,7 +96,6 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         strategy,
         invalid: None,
         notes: Vec::new(),
-        revision_made: None,
         fleet,
         plan,
         conditions: Vec::new(),
@@ -443,6 +442,7 @@ fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
         under_way: vec!["n2".into()],
         done: vec!["n1".into(), "n4".into()],
         stuck: vec!["n3".into()],
+        away: Vec::new(),
         why: Some(Recreate::OtherImages),
     });
     let why = picture.plan.reversal.as_ref().unwrap().why_words();
@@ -651,7 +651,7 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
     picture.conditions[1].status = "True".to_owned();
     let since = |picture: &Picture| SetRow::of(picture, false).since;
     assert_eq!(since(&picture), Some(age::instant(at(200))));
-    picture.revision_made = Some(at(NOW - 2));
+    picture.fleet.adopted = Some(at(NOW - 2));
     assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
     assert_eq!(picture.incomplete_since(), Some(at(NOW - 2)));
     // Under OTA no condition is true.
@@ -659,7 +659,7 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
     picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
     picture.conditions[1].status = "False".to_owned();
     assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
-    picture.revision_made = Some(at(150));
+    picture.fleet.adopted = Some(at(150));
     picture.fleet.nodes[0].pods[0].created = at(NOW - 1);
     let node_since = [0, 1].map(|position| explain(&picture, position).since);
     assert_eq!(node_since, [Some(at(NOW - 1)), Some(at(200))]);

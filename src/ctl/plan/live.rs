@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::slim::{ControllerRevision, Node, Pod};
 use crate::core::images::of_template;
 use crate::core::in_place::Shape;
-use crate::core::revision::{RevisionFacts, TemplateFingerprint, current};
+use crate::core::revision::{RevisionFacts, TemplateFingerprint, adopted, current};
 use crate::core::{Behind, Revision, RevisionState};
 use crate::ctl::access::{Access, Trouble};
 use crate::ctl::budgets::list_of;
@@ -188,6 +188,7 @@ fn facts(set: &DynamicObject, revisions: &[ControllerRevision]) -> Vec<RevisionF
             .creation_timestamp
             .as_ref()
             .map(|time| time.0),
+        adopted: adopted(&revision.metadata),
         template: TemplateFingerprint::of(&revision.data["spec"]["template"]),
         shape: Arc::new(Shape::of(&revision.data["spec"]["template"])),
         images: of_template(&revision.data["spec"]["template"]).into(),
