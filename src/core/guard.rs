@@ -146,15 +146,13 @@ impl Court<'_> {
     fn judge_losses(&mut self, classes: &mut [Class], glance: &Glance<'_>) {
         let nodes = &self.fleet.nodes;
         let mut losses = Losses::of(
-            nodes,
+            self.fleet,
             classes,
             glance,
             (&self.record, self.mode),
             self.window,
         );
-        while let Some(name) = losses.forget(self.window, self.now) {
-            self.strike(&name);
-        }
+        losses.forget(&self.record, self.window, self.now);
         let (mut touched, mut judged) = (BTreeSet::new(), BTreeMap::new());
         for suspect in losses.suspects() {
             let name = &nodes[suspect.position].name;
@@ -169,7 +167,10 @@ impl Court<'_> {
             }
         }
         for (name, since) in losses.gone() {
-            self.judge(&losses, name, *since, &mut judged);
+            match self.record.failed.contains(name) {
+                true => note_loss(&mut judged, name, *since),
+                false => drop(self.judge(&losses, name, *since, &mut judged)),
+            }
         }
         self.record.judged = judged;
         self.record.beside = losses.beside(self.window, FAILED_NAMED);
@@ -189,6 +190,8 @@ impl Court<'_> {
 
     /// A node that was lost after the rollout touched it: charges it, or says that this is open; notes in `judged` what is to be
     /// remembered until then, and of who is charged: it is a loss beside the others also when no Node tells of it any more.
+    ///
+    /// Who is charged stays so, whatever becomes of the others later; only that nothing new begins meanwhile.
     fn judge(
         &mut self,
         losses: &Losses,
@@ -196,22 +199,22 @@ impl Court<'_> {
         since: Timestamp,
         judged: &mut BTreeMap<NodeName, Timestamp>,
     ) -> bool {
+        let is_charged = self.record.failed.contains(name);
         let judged_at = later(since, JUDGED_AFTER);
-        let open_until = if losses.is_network_event(since, self.window) {
-            self.strike(name);
-            later(since, self.window)
-        } else if judged_at > self.now && !self.record.failed.contains(name) {
-            judged_at
-        } else {
-            self.charge(name, true);
-            note_loss(judged, name, since);
-            return false;
+        let is_network = losses.is_network_event(since, self.window);
+        let open_until = match is_network {
+            true => later(since, self.window),
+            false => judged_at,
         };
         self.leave_open(open_until);
-        if open_until > self.now {
+        let is_judged = !is_network && judged_at <= self.now;
+        if is_judged {
+            self.charge(name, true);
+        }
+        if is_judged || is_charged || open_until > self.now {
             note_loss(judged, name, since);
         }
-        true
+        !is_judged && !is_charged
     }
 
     /// Nodes whose pod we deleted, and where then a taint or a label kept the next one away: for some agents that comes from
@@ -270,6 +273,9 @@ impl Court<'_> {
 
     /// New pods that crash or cannot be started.
     fn judge_pods(&mut self, classes: &mut [Class]) {
+        // Back within a moment, as when two tools write the template in turn, it is no rollback to something that is known.
+        let at = self.fleet.made.zip(self.fleet.adopted);
+        let comes_again = at.is_some_and(|(made, adopted)| adopted <= later(made, self.window));
         for (class, node) in classes.iter_mut().zip(&self.fleet.nodes) {
             let is_new = match class {
                 Class::InProgress(Progress::Starting | Progress::UpdatingInPlace { .. }) => true,
@@ -280,7 +286,9 @@ impl Court<'_> {
                 continue;
             }
             // One that was left from before a rollback has nothing to do with it.
-            let Some(pod) = new_pod(node).filter(|pod| pod.of_template) else {
+            let is_own =
+                |pod: &&Pod| pod.of_template || comes_again && pod.in_place.reverted_from.is_none();
+            let Some(pod) = new_pod(node).filter(is_own) else {
                 continue;
             };
             let since = unready_since(pod);
@@ -311,14 +319,8 @@ impl Court<'_> {
         }
     }
 
-    /// Takes a node off the sheet. That of a stopped revision keeps its names: people read there why it was stopped.
-    fn strike(&mut self, name: &NodeName) {
-        if self.record.stopped.is_none() {
-            self.record.failed.remove(name);
-        }
-    }
-
-    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet.
+    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet. That of a stopped revision keeps
+    /// its names: people read there why it was stopped.
     fn acquit(&mut self, classes: &[Class]) {
         let record = &self.record;
         if record.failed.is_empty() && record.broken_before.is_empty() {
@@ -337,7 +339,9 @@ impl Court<'_> {
             };
             let proved_at = later(since, self.window);
             if proved_at <= self.now {
-                self.strike(&name);
+                if self.record.stopped.is_none() {
+                    self.record.failed.remove(&name);
+                }
                 self.record.broken_before.remove(&name);
             } else {
                 self.look_again(proved_at);

@@ -136,7 +136,8 @@ pub(super) fn of_rollout(
             None,
         );
     }
-    if moving {
+    let goes_on = is_judging && counts.outdated > 0 && counts.unavailable < counts.allowed;
+    if moving || goes_on {
         return (Phase::Progressing, None);
     }
     if let Some(since) = blocked {

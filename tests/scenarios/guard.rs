@@ -248,7 +248,16 @@ scenarios! {
             .wait(2)
             .controller(true)
             .until(is_stopped().and(condition("Guard", "True", "-0001")))
-            .throughout(deletions(1).and(untouched(2..=6)), pace.pick(3600, 8));
+            .throughout(deletions(1).and(untouched(2..=6)), pace.pick(3600, 8))
+            // The next revision, which mends that, has nothing to do with the loss, whoever starts then.
+            .behave(OLD, Behaviour::default())
+            .image(NEWER)
+            .until(replaced([2]))
+            .controller(false)
+            .wait(2)
+            .controller(true)
+            .until(replaced(2..=6).and(is_free()))
+            .throughout(is_free(), pace.pick(600, 8));
         let mut scenario = Scenario::from(vec![bounded, restarted]);
         scenario.alone = true;
         scenario
@@ -293,6 +302,20 @@ scenarios! {
             .image(NEW)
             .until(replaced(2..=4).and(condition("RolloutComplete", "True", "of these failed by this revision: 1")))
             .expect(not_condition("Stalled"))
+    }
+
+    fn w01_given_an_outage_after_nodes_failed_then_they_stay_charged_and_the_next_ones_stop_it(pace) {
+        Story::on(8)
+            .with(guarded(2, 2).annotate("failure-window", "40s"))
+            .allowed(2)
+            .behave(NEW, crashing())
+            .image(NEW)
+            .until(condition("Guard", "False", "-0001").and(condition("Guard", "False", "-0002")))
+            .offline(1..=8)
+            .wait(pace.pick(32, 5))
+            .online(3..=8)
+            .until(is_stopped().and(condition("Guard", "True", "failed: ")).and(condition("Guard", "True", "-0001")))
+            .throughout(deletions(4).and(untouched(5..=8)).and(is_stopped()), pace.pick(600, 8))
     }
 
     fn w01_given_a_rollback_then_it_is_charged_with_nothing_that_was_lost_before_it(pace) {

@@ -9,7 +9,7 @@ use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, judged_at, later};
 use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, Targeting, position_of};
-use crate::core::guard::{JUDGED_AFTER, failure_window};
+use crate::core::guard::failure_window;
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
@@ -113,9 +113,7 @@ impl Draft<'_> {
 
     /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
     fn is_judging(&self) -> bool {
-        let record = self.guard.record.iter();
-        let mut open = record.flat_map(|record| record.losses(false));
-        open.any(|(_, since)| later(*since, JUDGED_AFTER) > self.now)
+        matches!(self.guard.gate, Some(Guarded::Inconclusive { .. }))
     }
 
     /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to

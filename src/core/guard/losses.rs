@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::record::Record;
 use crate::core::classify::{Class, earlier, later};
-use crate::core::fleet::{Node, NodeName, Pod, PodRevision, position_of};
+use crate::core::fleet::{Fleet, Node, NodeName, Pod, PodRevision, position_of};
 use crate::core::glance::Glance;
 use crate::core::strategy::Mode;
 
@@ -50,12 +50,13 @@ impl Losses {
     /// A node is touched by what [`Node::touched_at`] names: also by the removal of its old pod alone, which can take down
     /// what the node is reached by (CNI, VPN, tunnel). `record` remembers those of which nothing else tells that any more.
     pub(super) fn of(
-        nodes: &[Node],
+        fleet: &Fleet,
         classes: &[Class],
         glance: &Glance<'_>,
         (record, mode): (&Record, Mode),
         window: Duration,
     ) -> Self {
+        let nodes = &fleet.nodes;
         let mut losses = Self {
             removes: mode == Mode::AdvancedRollingUpdate,
             ..Self::default()
@@ -67,6 +68,9 @@ impl Losses {
             else {
                 continue;
             };
+            if fleet.adopted.is_some_and(|adopted| since < adopted) {
+                continue; // it was lost under another revision
+            }
             let node = &nodes[position];
             let is_soon =
                 |touched: &Timestamp| *touched <= since && since <= later(*touched, window);
@@ -152,15 +156,22 @@ impl Losses {
         self.suspects.iter().copied()
     }
 
-    /// Takes one out whose Node was deleted, whom the network took away, and whose window is over: nothing is known of it any
-    /// more, so the others are judged without it at once.
-    pub(super) fn forget(&mut self, window: Duration, now: Timestamp) -> Option<NodeName> {
-        let mut gone = self.gone.iter();
-        let over = gone.position(|(_, since)| {
-            later(*since, window) <= now && self.is_network_event(*since, window)
-        })?;
-        (self.targeted, self.lost) = (self.targeted - 1, self.lost - 1);
-        Some(self.gone.remove(over).0)
+    /// Takes those out whose Node was deleted, whom the network took away, and whose window is over: nothing is known of them
+    /// any more, so the others are judged without them at once. Who is charged stays.
+    pub(super) fn forget(&mut self, record: &Record, window: Duration, now: Timestamp) {
+        loop {
+            let mut gone = self.gone.iter();
+            let over = gone.position(|(name, since)| {
+                later(*since, window) <= now
+                    && !record.failed.contains(name)
+                    && self.is_network_event(*since, window)
+            });
+            let Some(over) = over else {
+                return;
+            };
+            (self.targeted, self.lost) = (self.targeted - 1, self.lost - 1);
+            self.gone.remove(over);
+        }
     }
 
     /// The control group, as far as it says anything of those that are away: what is to be remembered of it, `most` at most.

@@ -898,6 +898,94 @@ fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
     assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
 }
 
+/// NotReady since that second.
+fn away_since(second: i64, node: Node) -> Node {
+    let since = Some(at(second));
+    Node {
+        readiness: Readiness::NotReady { since },
+        ..node
+    }
+}
+
+#[test]
+fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_meanwhile() {
+    let mut fleet = beside_old(vec![node("a", crashing(current(2).made(1000), "Error", 3))]);
+    let charged = decide(&strategy(), &fleet, at(1050));
+    assert_eq!(named(charged.record.as_ref()), ["a"]);
+    fleet.record = charged.record;
+    // It alone: that is judged as any loss, before its slot goes to others.
+    let mut alone = fleet.clone();
+    alone.nodes[0] = away_since(1060, alone.nodes[0].clone());
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    let until = at(1060) + JUDGED_AFTER;
+    let plan = decide(&one, &alone, at(1070));
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));
+    assert_eq!(deletions(&decide(&one, &alone, until)), 1);
+    // All of them: whoever waits for a judgement is not complete; then it is so but for who is offline.
+    for node in &mut fleet.nodes {
+        *node = away_since(1060, node.clone());
+    }
+    for second in [1070, 1100, 1359] {
+        let plan = decide(&strategy(), &fleet, at(second));
+        assert_eq!(named(plan.record.as_ref()), ["a"], "{second}");
+        assert_eq!(plan.phase, Phase::Progressing, "{second}");
+    }
+    let over = decide(&strategy(), &fleet, at(1360));
+    assert!(matches!(over.phase, Phase::Complete { .. }), "{over:?}");
+    assert_eq!(named(over.record.as_ref()), ["a"]);
+    // All but it are back.
+    for node in &mut fleet.nodes[1..] {
+        node.readiness = Readiness::Ready { since: at(1370) };
+    }
+    let plan = decide(&strategy(), &fleet, at(1410));
+    assert_eq!(
+        (named(plan.record.as_ref()), plan.counts.failures),
+        (vec!["a"], 1)
+    );
+}
+
+#[test]
+fn a_rollout_with_free_slots_that_waits_for_a_judgement_is_not_stalled() {
+    let crashes = node("a", crashing(current(2).made(1000), "Error", 3));
+    let mut fleet = beside_old(vec![crashes, lost("b", 250)]);
+    fleet.nodes[2] = away_since(1250, fleet.nodes[2].clone());
+    let plan = decide(&strategy(), &fleet, at(1260));
+    assert!(matches!(plan.guarded, Some(Guarded::Inconclusive { .. })));
+    assert_eq!(plan.phase, Phase::Progressing);
+}
+
+#[test]
+fn what_was_lost_before_a_revision_was_adopted_is_not_its_fault() {
+    let mut fleet = beside_old(vec![lost_by_removal("a", 1004, 1009)]);
+    assert_eq!(named(at_1400(&strategy(), &fleet).record.as_ref()), ["a"]);
+    fleet.adopted = Some(at(1010));
+    assert_eq!(at_1400(&strategy(), &fleet).record, None);
+    fleet.adopted = Some(at(1009));
+    assert_eq!(named(at_1400(&strategy(), &fleet).record.as_ref()), ["a"]);
+}
+
+#[test]
+fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own_that_crash() {
+    let before = Pod {
+        of_template: false,
+        ..crashing(current(2).made(1000), "Error", 3)
+    };
+    let mut fleet = beside_old(vec![node("a", before)]);
+    for (adopted, failures) in [(1250, 1), (1301, 0)] {
+        (fleet.made, fleet.adopted) = (Some(at(1000)), Some(at(adopted)));
+        let plan = at_1400(&strategy(), &fleet);
+        assert_eq!(plan.counts.failures, failures, "{adopted}");
+    }
+    // One that was taken back was not made for it.
+    fleet.adopted = Some(at(1250));
+    fleet.nodes[0].pods[0].in_place.reverted_from = Some("bad".into());
+    assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
+}
+
 #[test]
 fn a_stop_stands_while_those_it_holds_back_are_away() {
     let mut fleet = fleet(vec![
