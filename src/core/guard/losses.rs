@@ -103,12 +103,18 @@ impl Losses {
             losses
                 .suspects
                 .sort_by_key(|suspect| (suspect.since, suspect.position));
-            losses.hear(nodes, classes, glance, record);
+            losses.hear(nodes, (classes, glance), record, window);
         }
         losses
     }
 
-    fn hear(&mut self, nodes: &[Node], classes: &[Class], glance: &Glance<'_>, record: &Record) {
+    fn hear(
+        &mut self,
+        nodes: &[Node],
+        (classes, glance): (&[Class], &Glance<'_>),
+        record: &Record,
+        window: Duration,
+    ) {
         for (position, class) in classes.iter().enumerate() {
             if !class.is_targeted() {
                 continue;
@@ -134,7 +140,10 @@ impl Losses {
                 }
             }
         }
-        for (name, since) in &record.beside {
+        let span = self.span(window);
+        let is_near =
+            |since: &Timestamp| span.is_some_and(|(from, to)| from <= *since && *since <= to);
+        for (name, since) in record.beside.iter().filter(|(_, since)| is_near(since)) {
             let position = position_of(nodes, name).ok();
             if self.beside.contains_key(name) {
                 continue; // it is away, still or again
@@ -176,21 +185,25 @@ impl Losses {
 
     /// The control group, as far as it says anything of those that are away: what is to be remembered of it, `most` at most.
     pub(super) fn beside(&self, window: Duration, most: usize) -> BTreeMap<NodeName, Timestamp> {
+        let Some((from, to)) = self.span(window) else {
+            return BTreeMap::new();
+        };
+        let beside = self.beside.iter();
+        let near = beside.filter(|(_, since)| from <= **since && **since <= to);
+        near.take(most)
+            .map(|(name, since)| (name.clone(), *since))
+            .collect()
+    }
+
+    /// When losses say anything of those that are away; `None`: nobody is.
+    fn span(&self, window: Duration) -> Option<(Timestamp, Timestamp)> {
         let suspects = self.suspects.iter().map(|suspect| suspect.since);
         let lost = || {
             suspects
                 .clone()
                 .chain(self.gone.iter().map(|(_, since)| *since))
         };
-        let (Some(first), Some(last)) = (lost().min(), lost().max()) else {
-            return BTreeMap::new();
-        };
-        let (from, to) = (earlier(first, window), later(last, window));
-        let beside = self.beside.iter();
-        let near = beside.filter(|(_, since)| from <= **since && **since <= to);
-        near.take(most)
-            .map(|(name, since)| (name.clone(), *since))
-            .collect()
+        Some((earlier(lost().min()?, window), later(lost().max()?, window)))
     }
 
     /// Those of them whose Node was deleted before they were judged, with since when they were NotReady.

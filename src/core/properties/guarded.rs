@@ -273,6 +273,49 @@ proptest! {
     }
 
     #[test]
+    fn who_is_charged_stays_so_while_all_are_away(
+        strategy in strategies(), fleet in fleets(), passed in 0..900_u64,
+    ) {
+        let plan = decide(&strategy, &fleet, now());
+        let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };
+        for node in &mut then.nodes {
+            if matches!(node.readiness, Readiness::Ready { .. }) {
+                node.readiness = Readiness::NotReady { since: Some(now()) };
+            }
+        }
+        let away = decide(&strategy, &then, later(now(), Duration::from_secs(passed)));
+        if let (Some(before), Some(after)) = (sheet(plan.record.as_ref()), away.record) {
+            prop_assert!(before.failed.is_subset(&after.failed), "{before} became {after}");
+        }
+    }
+
+    #[test]
+    fn while_a_judgement_is_open_nothing_is_complete((strategy, fleet) in outages()) {
+        let plan = decide(&strategy, &fleet, now());
+        if matches!(plan.guarded, Some(Guarded::Inconclusive { .. })) {
+            let is_complete = matches!(plan.phase, Phase::Complete { .. });
+            prop_assert!(!is_complete);
+            prop_assert!(plan.next_wake.is_some());
+        }
+    }
+
+    #[test]
+    fn what_was_lost_before_its_revision_was_adopted_is_not_charged(
+        (strategy, fleet) in prop_oneof![(strategies(), fleets()), outages()],
+    ) {
+        let fleet = Fleet {
+            record: None,
+            adopted: Some(later(now(), Duration::from_secs(1))),
+            ..fleet
+        };
+        let plan = decide(&strategy, &fleet, now());
+        let lost = |verdict: &Verdict| {
+            matches!(verdict, Verdict::FailedByRevision { cause: Cause::NodeLost, .. })
+        };
+        prop_assert!(!plan.verdicts.iter().any(lost));
+    }
+
+    #[test]
     fn what_was_made_before_the_template_changed_is_never_charged(
         strategy in strategies(), fleet in fleets(),
     ) {
