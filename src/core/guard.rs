@@ -293,8 +293,12 @@ impl Court<'_> {
             };
             let since = unready_since(pod);
             let cause = match Failing::of(pod) {
-                _ if since > later(pod.revised(), self.window) => continue,
                 None => continue,
+                _ if !self.record.failed.contains(&node.name)
+                    && since > later(pod.revised(), self.window) =>
+                {
+                    continue;
+                }
                 Some(Failing::Crashes) => Cause::Crashing,
                 Some(Failing::CannotStart) => Cause::NotStarting,
             };
@@ -443,13 +447,27 @@ impl Charges {
             .zip(classes)
             .filter(|(_, class)| waits(class));
         let reverts = strategy.on_failure == OnFailure::RevertInPlace;
-        let mut failed = classes.iter().filter(|class| class.is_failed());
+        // Where nobody is left to compare with, losses alone may be the network's doing; pods that fail are not.
+        let is_broken = |class: &&Class| {
+            matches!(class, Class::Failed { cause, .. } if cause.holds_slot())
+                || matches!(class, Class::Surging(pair) if pair.failed.is_some())
+        };
+        let is_proven = classes.iter().filter(is_broken).count() > threshold;
+        let is_away = |class: &Class| {
+            matches!(
+                class,
+                Class::Offline { updated: false, .. }
+                    | Class::Outdated {
+                        settling: Some(_),
+                        ..
+                    }
+            )
+        };
+        let saves_later = || reverts || classes.iter().any(is_away);
         let loops = |node: &Node| record.replaced_twice.contains(&node.name);
         let stopped = if record.stopped.is_some() {
             record.stopped
-        } else if failures > threshold
-            && (waiting.next().is_some() || reverts && failed.next().is_some())
-        {
+        } else if failures > threshold && (waiting.next().is_some() || is_proven && saves_later()) {
             Some(Stopped::FailedByRevision)
         } else if !record.replaced_twice.is_empty() && waiting.any(|(node, _)| loops(node)) {
             Some(Stopped::ReplacedTwice)

@@ -75,7 +75,8 @@ pub struct Said {
 impl Plan {
     /// The phase as it is told; `was_complete`: the rollout of the same revision was called complete before.
     ///
-    /// Then it stays so while no node is outdated: pods that restart and nodes that join are daily life, not a rollout.
+    /// Then it stays so while no node is outdated: pods that restart and nodes that join are daily life, not a rollout. A node
+    /// that is judged is not.
     pub fn standing(&self, was_complete: bool) -> Phase {
         let counts = &self.counts;
         let is_daily_life = match self.phase {
@@ -83,7 +84,8 @@ impl Plan {
             Phase::Progressing | Phase::Stalled(_) => counts.outdated == 0 && counts.lost == 0,
             _ => false,
         };
-        match is_daily_life && was_complete {
+        let is_judging = matches!(self.guarded, Some(Guarded::Inconclusive { .. }));
+        match is_daily_life && was_complete && !is_judging {
             true => Phase::Complete {
                 offline: counts.offline_outdated,
                 kept: counts.kept + counts.repelled,
@@ -442,6 +444,12 @@ mod tests {
         assert!(!complete(Phase::Stalled(Stall::FailedByRevision), none));
         assert!(!complete(Phase::Progressing, outdated));
         assert!(!complete(Phase::Progressing, lost));
+        let until = crate::core::testing::at(30);
+        let judging = Plan {
+            guarded: Some(Guarded::Inconclusive { until }),
+            ..plan(Phase::Progressing, none)
+        };
+        assert_eq!(judging.standing(true), Phase::Progressing);
         let fresh = plan(Phase::Progressing, none).standing(false);
         assert_eq!(fresh, Phase::Progressing);
     }

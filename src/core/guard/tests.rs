@@ -987,6 +987,48 @@ fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own
 }
 
 #[test]
+fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_not() {
+    let none = Strategy {
+        failure_threshold: Some(Share::Number(0)),
+        ..strategy()
+    };
+    let reverting = Strategy {
+        on_failure: crate::core::OnFailure::RevertInPlace,
+        ..none.clone()
+    };
+    let stopped = |strategy: &Strategy, nodes: Vec<Node>| {
+        let plan = at_1400(strategy, &fleet(nodes));
+        assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+        plan.record.unwrap().stopped.is_some()
+    };
+    let crashes = || node("a", crashing(current(2).made(1000), "Error", 3));
+    let done = || node("b", current(2).made(1000));
+    let away = || node("c", old(1)).away();
+    assert!(stopped(&none, vec![crashes(), done(), away()]));
+    assert!(!stopped(&none, vec![crashes(), done()]));
+    assert!(stopped(&reverting, vec![crashes(), done()]));
+    // There is nobody to compare with.
+    assert!(!stopped(&none, vec![lost("a", 9), done(), away()]));
+    assert!(!stopped(&reverting, vec![lost("a", 9), done()]));
+}
+
+#[test]
+fn who_is_charged_stays_so_while_its_pod_crashes_however_seldom() {
+    let crashes = |ready_until| Pod {
+        unready_since: Some(at(ready_until)),
+        ..crashing(current(2).made(1000), "Error", 9)
+    };
+    let mut fleet = beside_old(vec![node("a", crashes(1310))]);
+    assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
+    fleet.record = Some(Record {
+        failed: ["a".into()].into(),
+        ..Record::of("new".into())
+    });
+    let plan = at_1400(&strategy(), &fleet);
+    assert!(matches!(plan.verdicts[0], Verdict::FailedByRevision { .. }));
+}
+
+#[test]
 fn a_stop_stands_while_those_it_holds_back_are_away() {
     let mut fleet = fleet(vec![
         node("a", current(2).made(10)),
