@@ -75,23 +75,22 @@ pub(super) fn dated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Object
 
 impl Slim {
     fn meta(self) -> ObjectMeta {
-        let slim = self;
-        let mut annotations = slim.annotations.unwrap_or_default();
+        let mut annotations = self.annotations.unwrap_or_default();
         annotations
             .retain(|key, _| key.starts_with(ANNOTATION_PREFIX) || KNOWN.contains(&key.as_str()));
         ObjectMeta {
-            name: slim.name,
-            namespace: slim.namespace,
-            uid: slim.uid,
-            resource_version: slim.resource_version,
-            generation: slim.generation,
-            creation_timestamp: slim.creation_timestamp,
-            deletion_timestamp: slim.deletion_timestamp,
-            deletion_grace_period_seconds: slim.deletion_grace_period_seconds,
-            labels: slim.labels,
+            name: self.name,
+            namespace: self.namespace,
+            uid: self.uid,
+            resource_version: self.resource_version,
+            generation: self.generation,
+            creation_timestamp: self.creation_timestamp,
+            deletion_timestamp: self.deletion_timestamp,
+            deletion_grace_period_seconds: self.deletion_grace_period_seconds,
+            labels: self.labels,
             annotations: Some(annotations),
-            finalizers: slim.finalizers,
-            owner_references: slim.owner_references.map(|references| {
+            finalizers: self.finalizers,
+            owner_references: self.owner_references.map(|references| {
                 references
                     .into_iter()
                     .filter(|reference| {

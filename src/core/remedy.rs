@@ -39,8 +39,8 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
         let best = all.max_by_key(|(revision, _)| has(revision));
         best.filter(|(revision, _)| has(revision) > 0)
     };
-    if let Some((away, number)) =
-        most().filter(|away| serving.is_none() && *away != &fleet.earlier[0])
+    if serving.is_none()
+        && let Some((away, number)) = most().filter(|(away, _)| away != before)
     {
         return Some(format!(
             "go back to revision {away}, which nodes have that are away, with: yurt-ds ctl undo {set} --to-revision {number}"

@@ -250,7 +250,8 @@ pub(super) fn turns(
         }
         let Some((rank, pod)) = rank(class).zip(bad(node)) else {
             let is_back = class.is_targeted() && taken_back(record, node).is_some();
-            if !node.is_ready() && is_due(strategy, fleet, node) {
+            let is_due = |pod| renewal(record, past, pod).is_ok();
+            if !node.is_ready() && bad(node).is_some_and(is_due) {
                 reversal.away.push(node.name.clone());
             }
             match class {

@@ -136,7 +136,7 @@ pub(super) fn fleet(
         RevisionState::Behind(_) => None,
     };
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
-    (kept.made, kept.adopted) = known.map_or((None, None), |known| (known.made, known.adopted));
+    (kept.made, kept.adopted) = (known.and_then(|known| known.made), present.adopted);
     kept.replaces = revisions.len() > 1;
     let before = target.map(|current| earlier(revisions, current));
     let before = before.unwrap_or_default().into_iter();

@@ -173,7 +173,7 @@ fn owners(object: &Value) -> Owners {
     }
 }
 
-/// As `metadata.managedFields`; an entry whose fields are the same keeps its time.
+/// As `metadata.managedFields`; an entry whose fields are the same keeps its time, but for that of who `changed` something.
 fn entries(owners: &Owners, old: &Value, writing: &Writing, changed: Option<&Owner>) -> Value {
     let olds = old["metadata"]["managedFields"].as_array();
     owners
