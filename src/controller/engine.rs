@@ -475,6 +475,7 @@ impl Engine {
             reason: "SurgeKept",
             note: kept_words(released),
             mark: None,
+            news: None,
         };
         self.publish(key, &notice);
     }
@@ -547,6 +548,7 @@ impl Engine {
                 why.words()
             ),
             mark: None,
+            news: None,
         };
         self.publish(key, &notice);
     }
@@ -565,6 +567,7 @@ impl Engine {
                 reason: "Settings",
                 note: note.text.clone(),
                 mark: None,
+                news: None,
             };
             self.publish(key, &notice);
         }
@@ -580,7 +583,7 @@ impl Engine {
         if state.told.0 != present {
             state.told = (present, Vec::new());
         }
-        let is_new = |notice: &&Notice| !state.told.1.contains(notice);
+        let is_new = |notice: &&Notice| !state.told.1.iter().any(|told| notice.repeats(told));
         let fresh: Vec<Notice> = notices.iter().filter(is_new).cloned().collect();
         for notice in fresh {
             let Some((about, severity)) = self.event(key, &notice) else {

@@ -284,6 +284,7 @@ fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
                it; its number decides"
             .to_owned(),
         mark: None,
+        news: None,
     })
 }
 

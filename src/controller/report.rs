@@ -12,7 +12,7 @@ mod reverted;
 use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
-use self::guarded::{is_stopped, same_stall, sheet};
+use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 use self::reverted::reversal;
 use super::apply::on_the_wire;
 use crate::api::Condition;
@@ -47,6 +47,15 @@ pub(super) struct Notice {
     pub(super) note: String,
     /// What makes it the same Event when it is said again, also by another replica; `None`: it may be said twice.
     pub(super) mark: Option<String>,
+    /// What makes it the same news as one of a moment ago that does not show yet, although the words are others by now.
+    pub(super) news: Option<String>,
+}
+
+impl Notice {
+    /// Whether `told` said this already.
+    pub(super) fn repeats(&self, told: &Self) -> bool {
+        self == told || self.news.is_some() && self.news == told.news
+    }
 }
 
 /// What the status should say.
@@ -88,11 +97,13 @@ impl Report {
         let (mistake, _) = note.split_at(note.len() - invalid.why.len());
         let is_told = |present: &Condition| present.message.starts_with(mistake);
         if !find(&set.conditions, INVALID_SETTINGS).is_some_and(is_told) {
+            let news = Some(mistake.to_owned());
             report.notices.push(Notice {
                 warning: true,
                 reason: "InvalidSettings",
                 note,
                 mark: None,
+                news,
             });
         }
         report
@@ -279,6 +290,7 @@ fn notice(
     if same_reason && before.is_some_and(|before| before.message == note) {
         return None;
     }
+    let mut news = None;
     let (warning, reason) = match plan.phase {
         // What is said beside it changes; it was complete before.
         Phase::Complete { .. } if same_reason && same_revision => return None,
@@ -303,7 +315,11 @@ fn notice(
         Phase::Stalled(_) if stopped || same_stall(stall, plan, reason, same_revision) => {
             return None;
         }
-        Phase::Stalled(_) => (true, "RolloutStalled"),
+        Phase::Stalled(_) => {
+            let revision = subject(note).unwrap_or_default();
+            news = Some(stall_news(plan, revision, reason));
+            (true, "RolloutStalled")
+        }
         Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) | Phase::Invalid => {
             return None;
         }
@@ -313,6 +329,7 @@ fn notice(
         reason,
         note: note.to_owned(),
         mark: None,
+        news,
     })
 }
 

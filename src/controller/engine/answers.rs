@@ -328,6 +328,7 @@ impl Engine {
                 "pods are made anew, not updated in place: the API server does not let them be changed so: {sentence}"
             ),
             mark: None,
+            news: None,
         };
         info!(daemonset = %key, pod = about.name(), "{}", notice.note);
         self.publish(key, &notice);
@@ -379,6 +380,7 @@ impl Engine {
                 }
             ),
             mark: None,
+            news: None,
         };
         self.publish(key, &notice);
     }
@@ -416,6 +418,7 @@ impl Engine {
                     reason: permissions::PERMISSION_MISSING,
                     note,
                     mark: None,
+                    news: None,
                 };
                 self.publish(key, &notice);
             }

@@ -20,8 +20,17 @@ pub(super) fn same_stall(
     reason: &str,
     same_revision: bool,
 ) -> bool {
-    let is_stopped = matches!(plan.guarded, Some(Guarded::Stopped(_)));
-    !is_stopped && same_revision && stall.is_some_and(|stall| stall.reason == reason)
+    !stops(plan) && same_revision && stall.is_some_and(|stall| stall.reason == reason)
+}
+
+/// What makes two tellings of a stall the same, whoever is named in them.
+pub(super) fn stall_news(plan: &Plan, revision: &str, reason: &str) -> String {
+    let stop = if stops(plan) { "stopped" } else { "stalled" };
+    format!("{revision} {stop} {reason}")
+}
+
+fn stops(plan: &Plan) -> bool {
+    matches!(plan.guarded, Some(Guarded::Stopped(_)))
 }
 
 /// The condition in which the guard remembers.

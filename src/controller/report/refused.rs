@@ -44,5 +44,6 @@ pub(super) fn news(refused: &Refusals, about: &str, known: Option<&Condition>) -
             group.sentence
         ),
         mark: None,
+        news: None,
     })
 }

@@ -38,5 +38,6 @@ pub(super) fn reversal(
         reason,
         note: format!("revision {revision}: {words}: {names}{next}"),
         mark: None,
+        news: None,
     })
 }

@@ -182,6 +182,31 @@ fn a_selector_of_nobody_is_told_once_whatever_the_number_of_nodes() {
 }
 
 #[test]
+fn a_stall_that_grows_before_it_shows_is_the_same_news() {
+    let failed = Verdict::FailedByRevision {
+        since: at(0),
+        cause: Cause::Crashing,
+    };
+    let told = |stall: Stall, failed: &[Verdict], guarded: Option<Guarded>| {
+        let plan = Plan {
+            guarded,
+            ..plan(Phase::Stalled(stall), failed.to_vec(), 1)
+        };
+        let mut report = report(Vec::new(), &fleet(&["n1", "n2"], None), &plan);
+        report.notices.pop().expect("an Event")
+    };
+    let first = told(Stall::FailedByRevision, &[failed, Verdict::Done], None);
+    let second = told(Stall::FailedByRevision, &[failed; 2], None);
+    assert_ne!(first.note, second.note);
+    assert!(second.repeats(&first));
+    let stopped = Some(Guarded::Stopped(Stopped::FailedByRevision));
+    let stop = told(Stall::FailedByRevision, &[failed; 2], stopped);
+    assert!(!stop.repeats(&second), "{}", stop.note);
+    let other = told(Stall::NoProgress, &[failed; 2], None);
+    assert!(!other.repeats(&second), "{}", other.note);
+}
+
+#[test]
 fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
     fn case(stall: Stall, verdict: Verdict, trouble: Option<&str>, expected: &[&str]) {
         let plan = plan(Phase::Stalled(stall), vec![verdict; 2], 1);
