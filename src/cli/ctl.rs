@@ -59,8 +59,8 @@ pub enum Verb {
     /// Go back to the template before, or to that of an older revision
     ///
     /// Writes the template and nothing else: waves, budgets and windows apply to the way back as to every rollout. Says
-    /// which images it restores. Without --to-revision it goes to the revision before the present one, never to one that
-    /// was made later; when none is kept, it refuses (exit code 9).
+    /// which images it restores. Without --to-revision it goes to the newest revision that was made before the present
+    /// one and that the guard did not stop, never to one that was made later; when none is kept, it refuses (exit code 9).
     #[command(after_long_help = Code::long_help())]
     Undo(UndoArgs),
     /// Stop a rollout: no pod is replaced until it is resumed
@@ -138,7 +138,7 @@ pub struct UndoArgs {
     /// The DaemonSet
     #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
-    /// The number of the revision, as kubectl rollout history shows it [default: the one before the present one]
+    /// The number of the revision, as kubectl rollout history shows it [default: the newest that was made before the present one and that the guard did not stop]
     #[arg(
         long,
         env = "YURT_DS_TO_REVISION",

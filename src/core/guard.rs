@@ -72,6 +72,8 @@ pub(super) fn failure_threshold(strategy: &Strategy, targeted: usize, base: usiz
 pub(super) struct Charges {
     /// The sheet; `None`: the revision is not judged (it is not known, replaces nothing, or somebody resumed it).
     record: Option<Record>,
+    /// What remains of it where it is not judged.
+    rest: Option<Record>,
     /// Nodes whose pod cannot be started: only as long as that is so, for want of an image is often want of a network.
     not_starting: usize,
     /// Until when it is open whose fault some losses are.
@@ -106,19 +108,27 @@ pub(super) fn charge(
     let RevisionState::Current(revision) = &fleet.revision else {
         return Charges::default();
     };
-    if !fleet.replaces || strategy.resume.as_ref() == Some(revision) {
+    if !fleet.replaces {
         return Charges::default();
     }
-    let is_about = |record: &&Record| {
-        record.revision == *revision && strategy.mode == Mode::AdvancedRollingUpdate
-    };
-    let known = fleet.record.as_ref().filter(is_about).cloned();
+    let known = fleet.record.as_ref();
+    let known = known.filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
+    if strategy.resume.as_ref() == Some(revision) {
+        let rest = Record {
+            stopped_before: Record::stopped_besides(known, revision),
+            ..Record::of(revision.clone())
+        };
+        return Charges {
+            rest: Some(rest).filter(|rest| !rest.is_empty()),
+            ..Charges::default()
+        };
+    }
     let mut court = Court {
         mode: strategy.mode,
         window: failure_window(strategy),
         now,
         fleet,
-        record: known.unwrap_or_else(|| Record::of(revision.clone())),
+        record: Record::begun(known, revision),
         added: BTreeSet::new(),
         charges: Charges::default(),
     };
@@ -418,6 +428,7 @@ impl Charges {
         let threshold = failure_threshold(strategy, budget.targeted, budget.base);
         let Some(mut record) = self.record.take() else {
             return Guard {
+                record: self.rest,
                 threshold,
                 ..Guard::default()
             };
@@ -488,7 +499,7 @@ impl Charges {
         }
         record.stopped = stopped;
         if reverts && stopped == Some(Stopped::FailedByRevision) && record.before.is_none() {
-            record.before = revert::before(fleet);
+            record.before = revert::before(fleet, &record);
         }
         let gate = match (record.stopped, self.open_until) {
             (Some(stopped), _) => Some(Guarded::Stopped(stopped)),

@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use super::fleet::{Fleet, Revision};
+use super::fleet::{Fleet, Revision, RevisionState};
+use super::guard::Record;
 
 /// The ways on from a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
@@ -11,6 +12,10 @@ use super::fleet::{Fleet, Revision};
 pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     match back(fleet, set) {
         Some(back) => format!("{back}; or roll out another template"),
+        None if !fleet.earlier.is_empty() && unstopped(fleet).is_empty() => {
+            "repair the nodes, or roll out another template (the guard stopped all revisions that are kept from before this one)"
+                .to_owned()
+        }
         None if fleet.undone.is_some() => {
             "repair the nodes, or roll out another template (this revision is what somebody went back to)"
                 .to_owned()
@@ -20,13 +25,24 @@ pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
     }
 }
 
-/// The way back, if a revision is kept that was made before this one: to the newest of those with which pods serve now, for the
-/// one before may be as bad; to that one where there is no such pod. Who has just gone back is sent further back only to where
-/// pods serve.
+/// The revisions that are kept and were made before this one, the newest first, without those that the guard stopped.
+fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
+    let stopped = match &fleet.revision {
+        RevisionState::Current(current) => Record::stopped_besides(fleet.record.as_ref(), current),
+        RevisionState::Behind(_) => Vec::new(),
+    };
+    let earlier = fleet.earlier.iter();
+    let good = earlier.filter(|(revision, _)| !stopped.contains(revision));
+    good.collect()
+}
+
+/// The way back, if a revision is kept that was made before this one and that the guard did not stop: to the newest of those
+/// with which pods serve now, for the one before may be as bad; to that one where there is no such pod. Who has just gone
+/// back is sent further back only to where pods serve.
 pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
-    let (before, _) = fleet.earlier.first()?;
-    let mut earlier = fleet.earlier.iter();
-    let serving = earlier.find(|(revision, _)| serves(fleet, revision));
+    let earlier = unstopped(fleet);
+    let (before, _) = earlier.first()?;
+    let serving = (earlier.iter()).find(|(revision, _)| serves(fleet, revision));
     // While all nodes are away nobody serves: then to what most of them have, for the one before may never have been there.
     let most = || {
         let has = |revision: &Revision| {
@@ -35,7 +51,7 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
             pods.filter(|pod| pod.in_place.revision.as_ref() == Some(revision))
                 .count()
         };
-        let all = fleet.earlier.iter().rev();
+        let all = earlier.iter().rev();
         let best = all.max_by_key(|(revision, _)| has(revision));
         best.filter(|(revision, _)| has(revision) > 0)
     };
@@ -130,6 +146,34 @@ mod tests {
             "{words}"
         );
         assert!(words.ends_with("edge/web --to-revision 1"), "{words}");
+    }
+
+    #[test]
+    fn nobody_is_sent_back_to_what_the_guard_stopped() {
+        use crate::core::Stopped;
+        let mut fleet = fleet(vec![node("a", current(3))]);
+        fleet.earlier = vec![("bad".into(), 2), ("good".into(), 1)];
+        let stop = |revision: &str| Record {
+            stopped: Some(Stopped::FailedByRevision),
+            ..Record::of(revision.into())
+        };
+        // As it stands when the next revision has just come, and later.
+        fleet.record = Some(stop("bad"));
+        let at_once = back(&fleet, &"edge/web").expect("a way back");
+        fleet.record = Some(Record::begun(Some(&stop("bad")), &"new".into()));
+        let words = back(&fleet, &"edge/web").expect("a way back");
+        assert_eq!(at_once, words);
+        assert_eq!(
+            words,
+            "go back to revision good with: yurt-ds ctl undo edge/web"
+        );
+        fleet.earlier.pop();
+        let words = way_on(&fleet, &"edge/web");
+        assert!(
+            words.ends_with("(the guard stopped all revisions that are kept from before this one)"),
+            "{words}"
+        );
+        assert!(!words.contains("undo"), "{words}");
     }
 
     #[test]

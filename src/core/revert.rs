@@ -13,7 +13,8 @@
 //!
 //! # Which revision is the one before
 //! One for the whole fleet, chosen when the revision is stopped and remembered with that: the one that most Ready pods of
-//! older revisions run; of equals, and when there is no such pod, the newest. A vote and not each pod's own past, for what a
+//! older revisions run; of equals, and when there is no such pod, the newest. One that the guard stopped before is none, as
+//! long as another is kept. A vote and not each pod's own past, for what a
 //! pod ran before may be the bad revision of yesterday.
 //!
 //! # What it waits for
@@ -119,8 +120,8 @@ impl Reversal {
 /// Reason of the Event when nodes keep the stopped revision.
 pub const NOT_REVERTED: &str = "NotReverted";
 
-/// Which revision was the one before, as far as the fleet shows.
-pub(super) fn before(fleet: &Fleet) -> Option<Revision> {
+/// Which revision was the one before that of `record`, as far as the fleet shows.
+pub(super) fn before(fleet: &Fleet, record: &Record) -> Option<Revision> {
     let mut votes: BTreeMap<&Revision, usize> = BTreeMap::new();
     let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
     let votes_for = |pod: &&Pod| {
@@ -134,6 +135,7 @@ pub(super) fn before(fleet: &Fleet) -> Option<Revision> {
     let known = fleet.way_back.revisions.iter();
     let best = known.max_by_key(|(revision, past)| {
         (
+            !record.stopped_before.contains(revision),
             votes.get(revision).copied().unwrap_or_default(),
             past.number,
         )
@@ -235,7 +237,7 @@ pub(super) fn turns(
     let Some(record) = stop_to_revert(strategy, fleet) else {
         return Turns::default();
     };
-    if record.before.is_none() && before(fleet).is_some() {
+    if record.before.is_none() && before(fleet, record).is_some() {
         return Turns::default(); // it is chosen by this very plan, and has to stand first
     }
     let mut reversal = Reversal {

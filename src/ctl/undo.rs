@@ -38,8 +38,8 @@ use crate::core::remedy::advised;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
-use crate::core::{Mode, Revision, RevisionState};
-use crate::index::SetKey;
+use crate::core::{Mode, Record, Revision, RevisionState};
+use crate::index::{SetKey, SetRecord};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
 const ATTEMPTS: usize = 5;
@@ -62,6 +62,8 @@ struct Answer {
     to: Which,
     /// Containers whose image changes.
     images: Vec<ImageChange>,
+    /// Newer ones that would have been next, and that the guard stopped.
+    passed_over: Vec<Which>,
 }
 
 /// A revision.
@@ -104,7 +106,11 @@ pub(super) async fn undo(
         if changed && !history.restore(context, chosen).await? {
             continue;
         }
-        let answer = history.answer(chosen, changed);
+        let passed_over = match args.to_revision {
+            None => history.passed_over(chosen),
+            Some(_) => Vec::new(),
+        };
+        let answer = history.answer(chosen, changed, passed_over);
         let text = match args.output {
             Output::Json | Output::Yaml => document(&answer, args.output)?,
             Output::Table | Output::Wide if is_current => format!(
@@ -118,6 +124,10 @@ pub(super) async fn undo(
                 };
                 let further = match args.to_revision {
                     None => history.further(chosen),
+                    Some(_) if history.is_stopped(chosen) => format!(
+                        "Note: the guard stopped revision {} when it was rolled out before.\n",
+                        answer.to.number
+                    ),
                     Some(_) => String::new(),
                 };
                 answer.words(context.clock.now(), picture.as_ref()) + &further
@@ -142,6 +152,8 @@ struct History {
     current: Option<Revision>,
     /// The number of the revision to which its conditions advise to go back.
     advised: Option<i64>,
+    /// Revisions besides the current one that the guard stopped, as far as it remembers.
+    stopped: Vec<Revision>,
 }
 
 /// A revision that is kept.
@@ -156,7 +168,9 @@ impl History {
         let access = &context.access;
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, context.clock.now()).await?;
-        let selector = found.index.set(key).map(|set| set.selector.clone());
+        let known = found.index.set(key);
+        let selector = known.map(|set| set.selector.clone());
+        let record = known.and_then(SetRecord::record_that_stands);
         let kind = ApiResource::erase::<k8s_openapi::api::apps::v1::DaemonSet>(&());
         let sets: Api<DynamicObject> =
             Api::namespaced_with(access.client.clone(), &key.namespace, &kind);
@@ -190,20 +204,45 @@ impl History {
         let stalled = told.into_iter().flatten().find(|told| {
             told["type"].as_str() == Some(STALLED) && told["status"].as_str() == Some("True")
         });
+        let current = match state {
+            RevisionState::Current(current) => Some(current),
+            RevisionState::Behind(_) => None,
+        };
+        let stopped = current
+            .as_ref()
+            .map(|current| Record::stopped_besides(record.as_ref(), current));
         Ok(Self {
             key: key.clone(),
             advised: stalled.and_then(|stalled| advised(stalled["message"].as_str()?)),
             seen: set.metadata,
             template,
             revisions,
-            current: match state {
-                RevisionState::Current(current) => Some(current),
-                RevisionState::Behind(_) => None,
-            },
+            current,
+            stopped: stopped.unwrap_or_default(),
         })
     }
 
-    /// The revision of that number; without one, the one before.
+    fn is_stopped(&self, kept: &Kept) -> bool {
+        self.stopped.contains(&kept.facts.hash)
+    }
+
+    /// Those that come before `chosen` on the way back, and that the guard stopped.
+    fn passed_over(&self, chosen: &Kept) -> Vec<Which> {
+        let Some(current) = &self.current else {
+            return Vec::new();
+        };
+        let facts = facts(&self.revisions);
+        let earlier = earlier(&facts, current).into_iter();
+        let newer: Vec<i64> = earlier
+            .map(|known| known.number)
+            .take_while(|number| *number != chosen.facts.number)
+            .collect();
+        let passed = self.revisions.iter().rev();
+        let passed = passed.filter(|kept| newer.contains(&kept.facts.number));
+        passed.map(Kept::which).collect()
+    }
+
+    /// The revision of that number; without one, the one before that the guard did not stop.
     fn choose(&self, number: Option<i64>) -> Result<&Kept, Trouble> {
         let find = |wanted: &RevisionFacts| {
             let mut kept = self.revisions.iter();
@@ -229,8 +268,16 @@ impl History {
             )),
             (None, Some(current)) => {
                 let facts = facts(&self.revisions);
-                let found = earlier(&facts, current).first().copied().and_then(find);
-                found.ok_or_else(|| Trouble::new(Code::Refused, self.nothing_earlier(current)))
+                let earlier = earlier(&facts, current);
+                let mut kept = earlier.iter().filter_map(|known| find(known));
+                let found = kept.find(|kept| !self.is_stopped(kept));
+                found.ok_or_else(|| {
+                    let text = match earlier.is_empty() {
+                        true => self.nothing_earlier(current),
+                        false => self.nothing_good(current),
+                    };
+                    Trouble::new(Code::Refused, text)
+                })
             }
         }
     }
@@ -253,6 +300,16 @@ impl History {
         }
     }
 
+    /// That whatever could be gone back to was stopped, and what to do.
+    fn nothing_good(&self, current: &Revision) -> String {
+        format!(
+            "{} is not taken back: the guard stopped all revisions that are kept from before the present one ({current}). \
+             Repair the nodes, roll out another template, or name one by --to-revision.{}",
+            self.key,
+            self.choices()
+        )
+    }
+
     /// That its conditions advise to go back to another revision than `chosen`.
     fn further(&self, chosen: &Kept) -> String {
         let advised = self.advised.filter(|number| *number != chosen.facts.number);
@@ -269,6 +326,7 @@ impl History {
         let line = |kept: &Kept| {
             let here = match self.current.as_ref() == Some(&kept.facts.hash) {
                 true => " (the present one)",
+                false if self.is_stopped(kept) => " (the guard stopped it)",
                 false => "",
             };
             let images = images(&kept.data["spec"]["template"]);
@@ -300,7 +358,7 @@ impl History {
         write_if_unchanged(context, &doing, &self.key, &self.seen, changes).await
     }
 
-    fn answer(&self, chosen: &Kept, changed: bool) -> Answer {
+    fn answer(&self, chosen: &Kept, changed: bool, passed_over: Vec<Which>) -> Answer {
         let current = self.current.as_ref();
         let mut kept = self.revisions.iter();
         let from = kept.find(|kept| Some(&kept.facts.hash) == current);
@@ -323,6 +381,7 @@ impl History {
             from: from.map(Kept::which),
             to: chosen.which(),
             images: images.filter(|change| change.from != change.to).collect(),
+            passed_over,
         }
     }
 }
@@ -388,8 +447,16 @@ impl Answer {
             false => self.images.iter().map(line).collect(),
         };
         let follows = picture.map_or_else(String::new, |picture| follows(picture, now));
+        let passed = |which: &Which| {
+            format!(
+                "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
+                 --to-revision {}\n",
+                which.number
+            )
+        };
+        let passed: String = self.passed_over.iter().map(passed).collect();
         let manifest = "Change the manifest that it is applied from in the same way, or the next apply undoes this.\n";
-        format!("{head}{images}{follows}{manifest}")
+        format!("{head}{images}{passed}{follows}{manifest}")
     }
 }
 

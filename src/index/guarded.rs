@@ -34,8 +34,7 @@ impl Guarded {
             return record;
         };
         if self.replaced.revision.as_ref() == Some(revision) && !self.replaced.twice.is_empty() {
-            let of_it = record.filter(|record| record.revision == *revision);
-            let mut of_it = of_it.unwrap_or_else(|| Record::of(revision.clone()));
+            let mut of_it = Record::begun(record.as_ref(), revision);
             of_it
                 .replaced_twice
                 .extend(self.replaced.twice.iter().cloned());

@@ -124,6 +124,24 @@ scenarios! {
             .until(converged().and(is_free()))
     }
 
+    fn w03_given_a_second_revision_that_crashes_then_the_pods_are_not_taken_back_to_the_first_one_that_did(pace) {
+        // With all pods replaced at once no Ready pod tells which revision was good.
+        Story::on(4)
+            .with(reverting(4, 1))
+            .allowed(4)
+            .writing(Writes::Attempts)
+            .behave(NEW, crashing())
+            .behave(NEWER, crashing())
+            .image(NEW)
+            .until(is_stopped().and(taken_back(1..=4, OLD)))
+            .image(NEWER)
+            .until(condition("Guard", "True", "stopped before: ").and(taken_back(1..=4, OLD)))
+            .throughout(is_stopped().and(renewals(8)).and(taken_back(1..=4, OLD)), pace.pick(3600, 10))
+            .image(OLD)
+            .until(converged().and(is_free()).and(condition("Guard", "False", "stopped before: ")))
+            .quiet(600, 5)
+    }
+
     fn w03_given_a_stop_and_a_fleet_that_goes_away_whole_then_the_stop_stands_and_keeps_its_names(pace) {
         let stands = || is_stopped()
             .and(condition("Guard", "True", "-0001"))

@@ -8,7 +8,7 @@ use crate::core::{Guarded, Plan, Record};
 /// Whether the guard had stopped the revision of `plan` already.
 pub(super) fn is_stopped(told: Option<&Record>, plan: &Plan) -> bool {
     told.is_some_and(|told| {
-        let same = |record: &Record| record.revision == told.revision;
+        let same = |record: &Record| record.revision == told.revision && record.stopped.is_some();
         told.stopped.is_some() && plan.record.as_ref().is_some_and(same)
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
 //! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
-//! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and another one begins with an empty sheet.
+//! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and another one begins with an
+//! empty sheet, on which stands only which ones were stopped before: nobody is to be led back to them.
 //!
 //! ```text
 //! revision 5d4f8: back to: 8c1a2; failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
@@ -21,6 +22,8 @@ use crate::core::verdict::Stopped;
 pub(super) const FAILED_NAMED: usize = 200;
 /// Nodes of [`Record::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
 pub(super) const BROKEN_NAMED: usize = 1000;
+/// Revisions of [`Record::stopped_before`] that are remembered: as many as a DaemonSet keeps by default.
+const STOPPED_KEPT: usize = 10;
 
 const BACK: &str = "back to: ";
 const FAILED: &str = "failed: ";
@@ -31,6 +34,7 @@ const JUDGED: &str = "being judged: ";
 const LOST: &str = "lost: ";
 const BESIDE: &str = "lost beside: ";
 const SINCE: &str = " since ";
+const STOPPED: &str = "stopped before: ";
 const WAVE: &str = "in wave ";
 
 /// What the guard remembers about a revision.
@@ -62,6 +66,8 @@ pub struct Record {
     /// By wave, those of the nodes that were in it when they were last seen: once failed, they hold the later waves shut also
     /// when their Node is deleted.
     pub waves: BTreeMap<Arc<str>, BTreeSet<NodeName>>,
+    /// Other revisions that were stopped before this one came, the last one last; of more than ten the first are forgotten.
+    pub stopped_before: Vec<Revision>,
 }
 
 impl Record {
@@ -94,7 +100,31 @@ impl Record {
             judged: BTreeMap::new(),
             beside: BTreeMap::new(),
             waves: BTreeMap::new(),
+            stopped_before: Vec::new(),
         }
+    }
+
+    /// The sheet of `revision`: what is `known` where that is about it, else an empty one.
+    pub fn begun(known: Option<&Self>, revision: &Revision) -> Self {
+        match known.filter(|known| known.revision == *revision) {
+            Some(known) => known.clone(),
+            None => Self {
+                stopped_before: Self::stopped_besides(known, revision),
+                ..Self::of(revision.clone())
+            },
+        }
+    }
+
+    /// The revisions besides `current` that were stopped, as far as `known`; the last one last.
+    pub fn stopped_besides(known: Option<&Self>, current: &Revision) -> Vec<Revision> {
+        let Some(known) = known else {
+            return Vec::new();
+        };
+        let last = known.stopped.map(|_| &known.revision);
+        let before = (known.stopped_before.iter()).filter(|before| Some(*before) != last);
+        let all = before.chain(last).filter(|stopped| *stopped != current);
+        let all: Vec<Revision> = all.cloned().collect();
+        all[all.len().saturating_sub(STOPPED_KEPT)..].to_vec()
     }
 
     /// The wave in which that node was lost or failed, as far as known.
@@ -141,6 +171,8 @@ impl Record {
                 (part.strip_prefix(WAVE)).and_then(|part| part.split_once(": "))
             {
                 record.waves.insert(wave.into(), read_names(names).0);
+            } else if let Some(revisions) = part.strip_prefix(STOPPED) {
+                record.stopped_before = revisions.split(", ").map(Revision::from).collect();
             } else if let Some(names) = part.strip_prefix(BESIDE) {
                 record.beside = read_dated(names);
             } else if let Some(names) = part
@@ -225,6 +257,10 @@ impl fmt::Display for Record {
             write!(f, "{separator}{WAVE}{wave}: {}", failed.join(", "))?;
             separator = "; ";
         }
+        if !self.stopped_before.is_empty() {
+            let stopped: Vec<&str> = self.stopped_before.iter().map(Revision::as_str).collect();
+            write!(f, "{separator}{STOPPED}{}", stopped.join(", "))?;
+        }
         Ok(())
     }
 }
@@ -248,6 +284,7 @@ mod tests {
             judged: [("edge-3".into(), Timestamp::from_second(90).unwrap())].into(),
             beside: [("edge-4".into(), Timestamp::from_second(60).unwrap())].into(),
             waves: [("canary".into(), names(&["edge-1"]))].into(),
+            stopped_before: vec!["77aa1".into(), "0b2c3".into()],
             ..empty.clone()
         };
         let many = Record {
@@ -295,8 +332,34 @@ mod tests {
             "revision 5d4f8: failed: edge-1, edge-2.and.more and 3 more; broken before: edge-7; \
              replaced twice: edge-8, edge-9; lost while touched: edge-5; being judged: edge-3 since 1970-01-01T00:01:30Z; \
              lost beside: edge-4 since 1970-01-01T00:01:00Z; \
-             in wave canary: edge-1"
+             in wave canary: edge-1; stopped before: 77aa1, 0b2c3"
         );
+    }
+
+    #[test]
+    fn of_another_revision_remains_that_it_was_stopped() {
+        let bad = Record {
+            stopped: Some(Stopped::FailedByRevision),
+            failed: names(&["edge-1"]),
+            ..Record::of("bad".into())
+        };
+        let next = Record::begun(Some(&bad), &"next".into());
+        assert_eq!(next.to_string(), "revision next: stopped before: bad");
+        assert!(!next.is_empty() && next.failures() == 0);
+        assert_eq!(Record::begun(Some(&next), &"next".into()), next);
+        let good = Record::begun(Some(&next), &"good".into());
+        assert_eq!(good.stopped_before, ["bad".into()]);
+        // Who comes again is judged anew.
+        let again = Record::begun(Some(&good), &"bad".into());
+        assert!(again.is_empty(), "{again}");
+        assert!(Record::begun(None, &"good".into()).is_empty());
+        let mut many = good;
+        for number in 0..30 {
+            many.stopped = Some(Stopped::ReplacedTwice);
+            many = Record::begun(Some(&many), &format!("bad-{number}").as_str().into());
+        }
+        assert_eq!(many.stopped_before.len(), STOPPED_KEPT);
+        assert_eq!(many.stopped_before.last(), Some(&"bad-28".into()));
     }
 
     #[test]

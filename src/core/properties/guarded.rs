@@ -26,7 +26,14 @@ pub(super) fn records() -> impl Random<Record> {
     ];
     let hashes = prop_oneof![3 => Just("new"), 1 => Just("old")];
     let dated = || btree_map("n0[0-9]|gone", recent(), 0..2);
-    let lists = (names(), names(), names(), names(), (dated(), dated()));
+    let before = prop_oneof![3 => Just(&[][..]), 1 => Just(&["older"][..]), 1 => Just(&["old", "older"][..])];
+    let lists = (
+        names(),
+        names(),
+        names(),
+        names(),
+        (dated(), dated(), before),
+    );
     (hashes, option::weighted(0.3, stopped), lists).prop_map(|(hash, stopped, lists)| {
         let names = |names: BTreeSet<String>| names.into_iter().map(NodeName::from).collect();
         let dated = |dated: BTreeMap<String, Timestamp>| {
@@ -42,6 +49,7 @@ pub(super) fn records() -> impl Random<Record> {
             touched: names(lists.3),
             judged: dated(lists.4.0),
             beside: dated(lists.4.1),
+            stopped_before: lists.4.2.iter().map(|name| (*name).into()).collect(),
             ..Record::of(hash.into())
         }
     })

@@ -154,6 +154,36 @@ proptest! {
     }
 
     #[test]
+    fn what_the_guard_stopped_is_remembered_and_nobody_is_taken_back_to_it_while_another_is_kept(
+        strategy in reverting(), fleet in stopped(), also_older in any::<bool>(), resumes in any::<bool>(),
+    ) {
+        let mut fleet = fleet;
+        fleet.revision = RevisionState::Current("newest".into());
+        fleet.record = Some(Record {
+            stopped: Some(Stopped::FailedByRevision),
+            stopped_before: also_older.then(|| "older".into()).into_iter().collect(),
+            ..Record::of("old".into())
+        });
+        let resume = resumes.then(|| "newest".into());
+        let strategy = Strategy { resume, ..strategy };
+        let plan = decide(&strategy, &fleet, now());
+        let record = plan.record.as_ref();
+        let stopped = record.map(|record| record.stopped_before.clone()).unwrap_or_default();
+        let all: Vec<Revision> = also_older.then(|| "older".into()).into_iter().chain(["old".into()]).collect();
+        prop_assert_eq!(&stopped, &all);
+        let before = record.and_then(|record| record.before.clone());
+        if let Some(before) = before {
+            prop_assert!(also_older || before == "older".into(), "{before:?}");
+        }
+        // And still when that is what stands, and the next one comes.
+        fleet.revision = RevisionState::Current("last".into());
+        fleet.record = plan.record;
+        let plan = decide(&Strategy { resume: None, ..strategy }, &fleet, now());
+        let then = plan.record.map(|record| record.stopped_before).unwrap_or_default();
+        prop_assert!(all.iter().all(|revision| then.contains(revision)), "{then:?}");
+    }
+
+    #[test]
     fn resume_and_another_revision_undo_it(
         strategy in reverting(), fleet in stopped(), another in any::<bool>(),
     ) {

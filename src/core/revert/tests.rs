@@ -345,7 +345,9 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
             way_back: way_back(&["one", "two"]),
             ..fleet(nodes.collect())
         };
-        assert_eq!(super::before(&fleet), expected.map(Into::into), "{pods:?}");
+        let record = Record::of("new".into());
+        let found = super::before(&fleet, &record);
+        assert_eq!(found, expected.map(Into::into), "{pods:?}");
     }
     case(&[], Some("two"));
     case(&[("one", true), ("one", true), ("two", true)], Some("one"));
@@ -355,7 +357,26 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
         Some("one"),
     );
     case(&[("gone", true)], Some("two"));
-    assert_eq!(super::before(&fleet(vec![])), None);
+    let nobody = fleet(vec![]);
+    assert_eq!(super::before(&nobody, &Record::of("new".into())), None);
+}
+
+#[test]
+fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
+    let fleet = Fleet {
+        way_back: way_back(&["one", "two"]),
+        ..fleet(vec![node("a", old(1).named("two"))])
+    };
+    let before = |stopped: &[&str]| {
+        let record = Record {
+            stopped_before: stopped.iter().map(|name| (*name).into()).collect(),
+            ..Record::of("new".into())
+        };
+        super::before(&fleet, &record)
+    };
+    assert_eq!(before(&[]), Some("two".into()));
+    assert_eq!(before(&["two"]), Some("one".into()));
+    assert_eq!(before(&["one", "two"]), Some("two".into()));
 }
 
 #[test]

@@ -157,8 +157,8 @@ async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
     assert_eq!(image(&world).await, "web:1");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_back() {
+/// Four nodes and a controller that stops a revision at the first node that fails; web:2 crashes.
+async fn web_2_stopped() -> (World, Box<dyn std::any::Any>) {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
@@ -166,7 +166,7 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_b
     let world = World::with_nodes(4).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
-    let (_end, _controller) = start_controller(client, clock);
+    let running = start_controller(client, clock);
     let annotations = json!({ "apps.openyurt.io/failure-threshold": "0", "apps.openyurt.io/max-unavailable": "1" });
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))
@@ -175,6 +175,37 @@ async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_b
     world.set_image("web:2").await;
     tokio::time::sleep(10 * A_MOMENT).await;
     assert_eq!(world.code("status web").await, Code::Stalled);
+    (world, Box::new(running))
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
+    let (world, _running) = web_2_stopped().await;
+    world.set_image("web:3").await;
+    tokio::time::sleep(10 * A_MOMENT).await;
+    assert_eq!(world.code("status web").await, Code::Complete);
+    let dry = world.json("undo web --dry-run").await;
+    let images = json!([{ "container": "c", "from": "web:3", "to": "web:1" }]);
+    assert_eq!(dry["images"], images, "{dry}");
+    assert_eq!(dry["passedOver"][0]["number"], 2, "{dry}");
+    let named = world.text("undo web --dry-run --to-revision 2").await;
+    assert!(named.contains("c: web:3 -> web:2"), "{named}");
+    assert!(
+        named.contains("Note: the guard stopped revision 2 when it"),
+        "{named}"
+    );
+    let text = world.text("undo web").await;
+    assert!(text.contains("Revision 2 ("), "{text}");
+    assert!(
+        text.contains("is passed over, because the guard stopped it; to go there nevertheless: "),
+        "{text}"
+    );
+    assert_eq!(image(&world).await, "web:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_back() {
+    let (world, _running) = web_2_stopped().await;
     let advice = "go back to revision ";
     let undo = " with: yurt-ds ctl undo default/web;";
     let resume = "to go on with this revision nevertheless: yurt-ds ctl resume default/web";
