@@ -138,7 +138,8 @@ pub struct UndoArgs {
     /// The DaemonSet
     #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
     pub daemonset: String,
-    /// The number of the revision, as kubectl rollout history shows it [default: the newest that was made before the present one and that the guard did not stop]
+    /// The number of the revision, as kubectl rollout history shows it [default: the newest that was made before the present
+    /// one and that the guard did not stop]
     #[arg(
         long,
         env = "YURT_DS_TO_REVISION",

@@ -474,8 +474,7 @@ impl Engine {
             warning: true,
             reason: "SurgeKept",
             note: kept_words(released),
-            mark: None,
-            news: None,
+            ..Notice::default()
         };
         self.publish(key, &notice);
     }
@@ -547,8 +546,7 @@ impl Engine {
                 "revision {revision}: pods are made anew, not updated in place: {}",
                 why.words()
             ),
-            mark: None,
-            news: None,
+            ..Notice::default()
         };
         self.publish(key, &notice);
     }
@@ -566,8 +564,7 @@ impl Engine {
                 warning: note.warning,
                 reason: "Settings",
                 note: note.text.clone(),
-                mark: None,
-                news: None,
+                ..Notice::default()
             };
             self.publish(key, &notice);
         }

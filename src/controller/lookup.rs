@@ -283,8 +283,7 @@ fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
         note: "the newest ControllerRevision does not equal the template although the native controller has observed \
                it; its number decides"
             .to_owned(),
-        mark: None,
-        news: None,
+        ..Notice::default()
     })
 }
 

@@ -37,7 +37,7 @@ const AFTER: &str = "after ";
 const HANDED_BACK: &str = "not rolled out any more";
 
 /// A change of state worth an Event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notice {
     /// Event type `Warning` rather than `Normal`.
     pub(super) warning: bool,
@@ -102,8 +102,8 @@ impl Report {
                 warning: true,
                 reason: "InvalidSettings",
                 note,
-                mark: None,
                 news,
+                ..Notice::default()
             });
         }
         report
@@ -328,8 +328,8 @@ fn notice(
         warning,
         reason,
         note: note.to_owned(),
-        mark: None,
         news,
+        ..Notice::default()
     })
 }
 

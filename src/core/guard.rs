@@ -114,10 +114,7 @@ pub(super) fn charge(
     let known = fleet.record.as_ref();
     let known = known.filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
     if strategy.resume.as_ref() == Some(revision) {
-        let rest = Record {
-            stopped_before: Record::stopped_besides(known, revision),
-            ..Record::of(revision.clone())
-        };
+        let rest = Record::anew(known, revision);
         return Charges {
             rest: Some(rest).filter(|rest| !rest.is_empty()),
             ..Charges::default()

@@ -14,8 +14,7 @@
 //! # Which revision is the one before
 //! One for the whole fleet, chosen when the revision is stopped and remembered with that: the one that most Ready pods of
 //! older revisions run; of equals, and when there is no such pod, the newest. One that the guard stopped before is none, as
-//! long as another is kept. A vote and not each pod's own past, for what a
-//! pod ran before may be the bad revision of yesterday.
+//! long as another is kept. A vote and not each pod's own past, for what a pod ran before may be the bad revision of yesterday.
 //!
 //! # What it waits for
 //! Only for the stop to stand on the DaemonSet: whoever starts in the middle finds it there. Pods that are not available have

@@ -226,28 +226,28 @@ impl History {
         self.stopped.contains(&kept.facts.hash)
     }
 
-    /// Those that come before `chosen` on the way back, and that the guard stopped.
-    fn passed_over(&self, chosen: &Kept) -> Vec<Which> {
-        let Some(current) = &self.current else {
-            return Vec::new();
-        };
+    /// Those that were made before `current`, the newest first.
+    fn earlier(&self, current: &Revision) -> Vec<&Kept> {
         let facts = facts(&self.revisions);
-        let earlier = earlier(&facts, current).into_iter();
-        let newer: Vec<i64> = earlier
-            .map(|known| known.number)
-            .take_while(|number| *number != chosen.facts.number)
-            .collect();
-        let passed = self.revisions.iter().rev();
-        let passed = passed.filter(|kept| newer.contains(&kept.facts.number));
-        passed.map(Kept::which).collect()
-    }
-
-    /// The revision of that number; without one, the one before that the guard did not stop.
-    fn choose(&self, number: Option<i64>) -> Result<&Kept, Trouble> {
         let find = |wanted: &RevisionFacts| {
             let mut kept = self.revisions.iter();
             kept.find(|kept| kept.facts.number == wanted.number && kept.facts.hash == wanted.hash)
         };
+        let earlier = earlier(&facts, current).into_iter();
+        earlier.filter_map(find).collect()
+    }
+
+    /// Those that come before `chosen` on the way back, and that the guard stopped.
+    fn passed_over(&self, chosen: &Kept) -> Vec<Which> {
+        let current = self.current.as_ref();
+        let earlier = current.map(|current| self.earlier(current));
+        let newer = (earlier.into_iter().flatten())
+            .take_while(|kept| kept.facts.number != chosen.facts.number);
+        newer.map(Kept::which).collect()
+    }
+
+    /// The revision of that number; without one, the one before that the guard did not stop.
+    fn choose(&self, number: Option<i64>) -> Result<&Kept, Trouble> {
         match (number, &self.current) {
             (Some(number), _) => {
                 let mut kept = self.revisions.iter();
@@ -267,11 +267,9 @@ impl History {
                 ),
             )),
             (None, Some(current)) => {
-                let facts = facts(&self.revisions);
-                let earlier = earlier(&facts, current);
-                let mut kept = earlier.iter().filter_map(|known| find(known));
-                let found = kept.find(|kept| !self.is_stopped(kept));
-                found.ok_or_else(|| {
+                let earlier = self.earlier(current);
+                let found = earlier.iter().find(|kept| !self.is_stopped(kept));
+                found.copied().ok_or_else(|| {
                     let text = match earlier.is_empty() {
                         true => self.nothing_earlier(current),
                         false => self.nothing_good(current),

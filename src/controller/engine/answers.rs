@@ -327,8 +327,7 @@ impl Engine {
             note: format!(
                 "pods are made anew, not updated in place: the API server does not let them be changed so: {sentence}"
             ),
-            mark: None,
-            news: None,
+            ..Notice::default()
         };
         info!(daemonset = %key, pod = about.name(), "{}", notice.note);
         self.publish(key, &notice);
@@ -379,8 +378,7 @@ impl Engine {
                     false => "",
                 }
             ),
-            mark: None,
-            news: None,
+            ..Notice::default()
         };
         self.publish(key, &notice);
     }
@@ -417,8 +415,7 @@ impl Engine {
                     warning: true,
                     reason: permissions::PERMISSION_MISSING,
                     note,
-                    mark: None,
-                    news: None,
+                    ..Notice::default()
                 };
                 self.publish(key, &notice);
             }

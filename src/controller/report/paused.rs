@@ -95,6 +95,6 @@ pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<Notice> {
             "paused-{:x}-{days}",
             stand.record.since.as_second()
         )),
-        news: None,
+        ..Notice::default()
     })
 }

@@ -43,7 +43,6 @@ pub(super) fn news(refused: &Refusals, about: &str, known: Option<&Condition>) -
             group.nodes.first().map_or("", |node| node.as_str()),
             group.sentence
         ),
-        mark: None,
-        news: None,
+        ..Notice::default()
     })
 }

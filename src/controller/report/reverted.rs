@@ -37,7 +37,6 @@ pub(super) fn reversal(
         warning,
         reason,
         note: format!("revision {revision}: {words}: {names}{next}"),
-        mark: None,
-        news: None,
+        ..Notice::default()
     })
 }

@@ -2,8 +2,9 @@
 //!
 //! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
 //! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
-//! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and another one begins with an
-//! empty sheet, on which stands only which ones were stopped before: nobody is to be led back to them.
+//! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and
+//! another one begins with an empty sheet, on which stands only which ones were stopped before: nobody is to be led back to
+//! them.
 //!
 //! ```text
 //! revision 5d4f8: back to: 8c1a2; failed: edge-1, edge-2 and 3 more; broken before: edge-7; replaced twice: edge-9
@@ -108,10 +109,15 @@ impl Record {
     pub fn begun(known: Option<&Self>, revision: &Revision) -> Self {
         match known.filter(|known| known.revision == *revision) {
             Some(known) => known.clone(),
-            None => Self {
-                stopped_before: Self::stopped_besides(known, revision),
-                ..Self::of(revision.clone())
-            },
+            None => Self::anew(known, revision),
+        }
+    }
+
+    /// An empty sheet of `revision`, on which stands only what was stopped besides it, as far as `known`.
+    pub(super) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
+        Self {
+            stopped_before: Self::stopped_besides(known, revision),
+            ..Self::of(revision.clone())
         }
     }
 
