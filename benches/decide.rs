@@ -121,6 +121,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
         update_strategy: Some(ON_DELETE),
         rolling_update_max_unavailable: None,
         min_ready_seconds: 5,
+        in_template: &[],
         exclusive: None,
         preempting: None,
     });
@@ -160,6 +161,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
         node.hold = i.is_multiple_of(101).then(|| Hold {
             until: Some(at(NOW + 3_600)),
             reason: "calibration".into(),
+            unreadable: false,
         });
     }
     fleet

@@ -408,7 +408,8 @@ impl Engine {
                     metrics.record_plan(&key.namespace, &key.name, &plan, phase);
                 }
                 let on_revision = strategy.notes_on(&fleet.revision);
-                let notes: Vec<Note> = notes.into_iter().chain(on_revision).collect();
+                let notes = notes.into_iter().chain(on_revision);
+                let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
                 self.tell_notes(key, &notes);
                 self.carry_out(key, &fleet, plan, now);
             }

@@ -14,6 +14,12 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use super::fleet::{Fleet, Node};
+use super::plan::Plan;
+use super::strategy::Note;
+use super::verdict::Verdict;
+use super::words::named;
+
 /// Most entries that are looked at: an annotation has its limits, and so has a node.
 const ENTRIES: usize = 64;
 /// Longest reason that is kept, in characters.
@@ -26,6 +32,8 @@ pub struct Hold {
     pub until: Option<Timestamp>,
     /// Why, in the words of whoever set it; may be empty when there is an end.
     pub reason: Arc<str>,
+    /// Whether nobody asked for it in a way that can be read: then `reason` says what is wrong with the annotation.
+    pub unreadable: bool,
 }
 
 impl Hold {
@@ -53,7 +61,9 @@ enum Flaw {
     NoList,
     TooMany,
     NoDaemonSet,
-    NoTime,
+    /// It is no NAMESPACE/NAME.
+    NoKey(String),
+    NoTime(String),
     ForEver,
     /// A key that means nothing, most of the time one that is misspelt.
     UnknownKey(String),
@@ -61,18 +71,29 @@ enum Flaw {
 
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unknown;
+        let quoted;
         let why = match self {
             Self::NoList => "it is no JSON list",
             Self::TooMany => "it has more than 64 entries",
             Self::NoDaemonSet => "an entry has no daemonset such as \"default/nginx-daemonset\"",
-            Self::NoTime => "an entry has an until that is no time such as 2030-01-31T18:00:00Z",
+            Self::NoKey(key) => {
+                quoted = format!(
+                    "the daemonset of an entry is {key:?}, and not NAMESPACE/NAME such as \"default/nginx-daemonset\""
+                );
+                &quoted
+            }
+            Self::NoTime(until) => {
+                quoted = format!(
+                    "the until of an entry is {until:?}, and no time such as \"2030-01-31T18:00:00Z\""
+                );
+                &quoted
+            }
             Self::ForEver => "an entry has neither until nor a reason",
             Self::UnknownKey(key) => {
-                unknown = format!(
+                quoted = format!(
                     "an entry has the key {key:?}, which means nothing (there are daemonset, until and reason)"
                 );
-                &unknown
+                &quoted
             }
         };
         write!(
@@ -90,6 +111,7 @@ impl Holds {
             let hold = Hold {
                 until: None,
                 reason: flaw.to_string().into(),
+                unreadable: true,
             };
             vec![(Scope::Everybody, hold)]
         });
@@ -125,34 +147,71 @@ fn entry(entry: &Value) -> Result<(Scope, Hold), Flaw> {
         .split_once('/')
         .is_some_and(|(namespace, name)| is_name(namespace) && is_name(name))
     {
-        return Err(Flaw::NoDaemonSet);
+        return Err(Flaw::NoKey(cut(daemonset)));
     }
     let known = ["daemonset", "until", "reason"];
     let mut keys = entry.as_object().into_iter().flat_map(|entry| entry.keys());
     if let Some(unknown) = keys.find(|key| !known.contains(&key.as_str())) {
-        let key = unknown.chars().take(REASON).collect();
-        return Err(Flaw::UnknownKey(key));
+        return Err(Flaw::UnknownKey(cut(unknown)));
     }
     let until = match &entry["until"] {
         Value::Null => None,
-        Value::String(text) => Some(text.parse().map_err(|_| Flaw::NoTime)?),
-        _ => return Err(Flaw::NoTime),
+        Value::String(text) => Some(text.parse().map_err(|_| Flaw::NoTime(cut(text)))?),
+        other => return Err(Flaw::NoTime(cut(&other.to_string()))),
     };
     let reason = entry["reason"].as_str().unwrap_or_default().trim();
     if until.is_none() && reason.is_empty() {
         return Err(Flaw::ForEver);
     }
-    let reason: String = reason.chars().take(REASON).collect();
     let hold = Hold {
         until,
-        reason: reason.into(),
+        reason: cut(reason).into(),
+        unreadable: false,
     };
     Ok((Scope::DaemonSet(daemonset.into()), hold))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(REASON).collect()
+}
+
+impl Plan {
+    /// The nodes that are kept because their annotation cannot be read.
+    pub(super) fn unreadable_holds<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Node> {
+        if self.counts.by_word[Verdict::Held { until: None }.index()] == 0 {
+            return Vec::new(); // looking at every node takes longer than all the rest
+        }
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let held = nodes.filter(|(_, told)| matches!(told, Verdict::Held { .. }));
+        let is_unreadable = |node: &&Node| node.hold.as_ref().is_some_and(|hold| hold.unreadable);
+        held.map(|(node, _)| node).filter(is_unreadable).collect()
+    }
+
+    /// What the owner of a DaemonSet should know about annotations of Nodes.
+    pub fn notes_on_nodes(&self, fleet: &Fleet) -> Option<Note> {
+        let nodes = self.unreadable_holds(fleet);
+        let (first, others) = nodes.split_first()?;
+        let why = first.hold.as_ref().map_or("", |hold| &*hold.reason);
+        let others = match others {
+            [] => String::new(),
+            others => {
+                let names = others.iter().map(|node| node.name.as_str());
+                format!(" (the same of {})", named(names, 0))
+            }
+        };
+        let text = format!(
+            "node {} keeps its outdated pod, of every DaemonSet: {why}{others}",
+            first.name
+        );
+        Some(Note::warning(text))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::testing::{current, fleet, node, old};
+    use crate::core::{Mode, Strategy, decide};
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()
@@ -206,8 +265,61 @@ mod tests {
         ] {
             let holds = Holds::read(text);
             let hold = holds.of("any", "thing").unwrap();
+            assert!(hold.unreadable, "{text}");
             assert!(hold.reason.ends_with("correct or remove it"), "{text}");
             assert!(hold.holds(Timestamp::MAX), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_is_quoted_and_told_to_each_daemonset_that_it_holds_up() {
+        let why = |text: &str| {
+            Holds::read(text)
+                .of("any", "thing")
+                .unwrap()
+                .reason
+                .to_string()
+        };
+        let no_namespace = why(r#"[{"daemonset": "nginx", "reason": "x"}]"#);
+        assert!(
+            no_namespace.contains("the daemonset of an entry is \"nginx\""),
+            "{no_namespace}"
+        );
+        let no_time = why(r#"[{"daemonset": "a/b", "until": "tomorrow"}]"#);
+        assert!(
+            no_time.contains("the until of an entry is \"tomorrow\""),
+            "{no_time}"
+        );
+
+        let held = |name: &str, text: &str| Node {
+            hold: Holds::read(text).of("default", "nginx").cloned(),
+            ..node(name, old(1))
+        };
+        let good = r#"[{"daemonset": "default/nginx", "reason": "calibration"}]"#;
+        let told = |nodes: Vec<Node>| {
+            let fleet = fleet(nodes);
+            let now = Timestamp::from_second(1_000).unwrap();
+            let plan = decide(&Strategy::of(Mode::AdvancedRollingUpdate), &fleet, now);
+            let note = plan.notes_on_nodes(&fleet).map(|note| note.text);
+            (plan.exceptions(&fleet), note)
+        };
+        assert_eq!(told(vec![held("a", good)]), ("on hold: 1".to_owned(), None));
+        let (words, note) = told(vec![held("a", good), held("b", "x"), held("c", "[{}]")]);
+        assert_eq!(words, "on hold: 3 (the annotation cannot be read on b, c)");
+        let note = note.expect("a note");
+        assert!(
+            note.starts_with("node b keeps its outdated pod, of every DaemonSet: "),
+            "{note}"
+        );
+        assert!(
+            note.ends_with("because it is no JSON list; correct or remove it (the same of c)"),
+            "{note}"
+        );
+        // Nothing is held up.
+        let done = Node {
+            pods: vec![current(2)],
+            ..held("b", "x")
+        };
+        assert_eq!(told(vec![done]).1, None);
     }
 }

@@ -157,7 +157,9 @@ impl Plan {
 
     /// What a complete rollout leaves out, in words; empty when nothing. Nodes that nobody kept on purpose are named.
     pub fn exceptions(&self, fleet: &Fleet) -> String {
-        let words = self.counts.exceptions();
+        let unreadable = self.unreadable_holds(fleet);
+        let unreadable = named(unreadable.iter().map(|node| node.name.as_str()), 0);
+        let words = self.counts.exceptions(&unreadable);
         let nodes = fleet.nodes.iter().zip(&self.verdicts);
         let repelled = nodes.filter(|(_, told)| **told == Verdict::UntoleratedTaint);
         let mut names = repelled.map(|(node, _)| node.name.as_str()).peekable();
@@ -586,7 +588,9 @@ impl Counts {
     }
 
     /// What a complete rollout leaves out, in words: `offline: 2, held by partition: 3`; empty when nothing.
-    fn exceptions(&self) -> String {
+    ///
+    /// `unreadable`: the names of nodes that are on hold because their annotation cannot be read.
+    fn exceptions(&self, unreadable: &str) -> String {
         let of_word = |verdict: Verdict| self.by_word[verdict.index()];
         let parts = [
             ("offline", self.offline_outdated + self.lost_offline()),
@@ -594,17 +598,24 @@ impl Counts {
             ("lost their pod and may get no other", self.barred),
             ("held by partition", of_word(Verdict::Partition)),
             ("not selected", of_word(Verdict::NotSelected)),
-            ("on hold", of_word(Verdict::Held { until: None })),
+            (ON_HOLD, of_word(Verdict::Held { until: None })),
             (REPELLED, self.repelled),
         ];
         let some = parts.iter().filter(|(_, nodes)| *nodes > 0);
         let words: Vec<String> = some
-            .map(|(what, nodes)| format!("{what}: {nodes}"))
+            .map(|(what, nodes)| match (*what, unreadable) {
+                (ON_HOLD, names) if !names.is_empty() => {
+                    format!("{what}: {nodes} (the annotation cannot be read on {names})")
+                }
+                _ => format!("{what}: {nodes}"),
+            })
             .collect();
         words.join(", ")
     }
 }
 
+/// What is said of nodes with the annotation `hold`.
+const ON_HOLD: &str = "on hold";
 /// What is said of nodes with a taint that would keep the next pod away.
 const REPELLED: &str = "untolerated taint";
 

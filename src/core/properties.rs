@@ -358,6 +358,7 @@ fn nodes() -> impl Random<Node> {
                 hold: hold.map(|until| Hold {
                     until,
                     reason: "".into(),
+                    unreadable: false,
                 }),
                 targeting,
                 readiness,

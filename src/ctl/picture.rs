@@ -92,11 +92,10 @@ impl Picture {
         };
         let fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
         let conditions = index.set(key)?.conditions.clone();
-        let notes: Vec<Note> = notes
-            .into_iter()
-            .chain(strategy.notes_on(&fleet.revision))
-            .collect();
         let mut plan = decide(&strategy, &fleet, now);
+        let on_revision = strategy.notes_on(&fleet.revision);
+        let notes = notes.into_iter().chain(on_revision);
+        let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
         if invalid.is_some() {
             for (node, verdict) in fleet.nodes.iter().zip(&mut plan.verdicts) {
                 // Who is away does not follow on its return either.

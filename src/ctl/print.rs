@@ -27,7 +27,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "are outdated; the rollout is paused",
     "keep their outdated pods: partition holds them back",
     "keep their outdated pods: selector does not select them",
-    "keep their outdated pods: the annotation hold on the Node asks for that",
+    "keep their outdated pods: the annotation hold on the Node asks for that, or cannot be read",
     "are outdated; the guard lets nothing new begin",
     "run the revision before the one that the guard stopped again, or wait for that",
     "are outdated; their wave is not open",

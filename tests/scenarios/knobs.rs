@@ -177,7 +177,8 @@ scenarios! {
         let unreadable = Story::on(2)
             .patch_node(1, json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): "please" } } }))
             .image(NEW)
-            .until(replaced([2]))
+            .until(replaced([2]).and(condition("RolloutComplete", "True", "on hold: 1 (the annotation cannot be read on ")))
+            .until(one_event("Warning", "keeps its outdated pod, of every DaemonSet: the annotation apps.openyurt.io/hold cannot be used"))
             .throughout(untouched([1]), pace.pick(600, 5));
         vec![by_hand, by_itself, unreadable]
     }

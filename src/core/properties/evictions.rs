@@ -146,7 +146,7 @@ proptest! {
             // Who is updated in place asks nobody.
             let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), Way::Recreate(_));
             if first.is_some_and(|pod| is_refused(pod) && leaves(pod)) {
-                node.hold = Some(Hold { until: None, reason: "".into() });
+                node.hold = Some(Hold { until: None, reason: "".into(), unreadable: false });
             }
         }
         let (plan, other) = (decide(&strategy, &blocked, now()), decide(&strategy, &held, now()));

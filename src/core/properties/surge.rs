@@ -443,6 +443,7 @@ impl World {
             hold: node.held.then(|| Hold {
                 until: None,
                 reason: "calibration".into(),
+                unreadable: false,
             }),
             window: None,
             has_images: false,

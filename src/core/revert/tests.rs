@@ -281,6 +281,7 @@ fn who_is_away_held_settling_or_has_a_second_pod_is_left_alone() {
         hold: Some(Hold {
             until: None,
             reason: "".into(),
+            unreadable: false,
         }),
         ..node("b", crashing())
     };

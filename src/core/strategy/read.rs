@@ -411,7 +411,7 @@ impl Note {
         }
     }
 
-    pub(super) fn warning(text: String) -> Self {
+    pub(in crate::core) fn warning(text: String) -> Self {
         Self {
             warning: true,
             text,
