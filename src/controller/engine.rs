@@ -417,7 +417,7 @@ impl Engine {
                 if self.state.leading {
                     self.parts.metrics.record_invalid(&key.namespace, &key.name);
                 }
-                let left_ota = invalid.key == crate::core::names::UPDATE_STRATEGY_TYPE_FIELD;
+                let left_ota = invalid.is_native_update();
                 if left_ota {
                     self.wish(key, Vec::new());
                 }

@@ -76,12 +76,7 @@ impl Report {
         let mut report = Self {
             conditions: vec![
                 condition(ROLLOUT_COMPLETE, false, "InvalidSettings", &note),
-                condition(
-                    PROGRESSING,
-                    false,
-                    "InvalidSettings",
-                    "nothing is replaced before the settings are corrected",
-                ),
+                condition(PROGRESSING, false, "InvalidSettings", invalid.consequence()),
                 condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
             ],
             notices: Vec::new(),

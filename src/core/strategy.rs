@@ -22,6 +22,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Node, Revision, RevisionState};
 use super::lifecycle::PreDelete;
+use super::names::UPDATE_STRATEGY_TYPE_FIELD;
 use super::selector::Selector;
 use super::window::Windows;
 
@@ -238,6 +239,23 @@ pub struct Note {
     pub warning: bool,
     /// One sentence.
     pub text: String,
+}
+
+impl Invalid {
+    /// Whether it is `spec.updateStrategy` that is not `OnDelete`: then the native controller replaces the pods.
+    pub fn is_native_update(&self) -> bool {
+        self.key == UPDATE_STRATEGY_TYPE_FIELD
+    }
+
+    /// What follows for the pods.
+    pub fn consequence(&self) -> &'static str {
+        match self.is_native_update() {
+            true => {
+                "yurt-ds replaces nothing; Kubernetes' own rolling update does, whatever the annotations say"
+            }
+            false => "nothing is replaced before the settings are corrected",
+        }
+    }
 }
 
 impl fmt::Display for Invalid {

@@ -147,14 +147,19 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
         Verdict::AwaitingOwner => pulls::awaiting_owner(node),
         Verdict::NativeControllerBehind => (behind_word(picture), waits_behind(picture)),
         Verdict::Invalid => {
-            let key = picture.invalid.as_ref().map(|invalid| invalid.key.as_str());
-            (
-                None,
-                format!(
+            let invalid = picture.invalid.as_ref();
+            let because = match invalid {
+                Some(invalid) if invalid.is_native_update() => {
+                    "is outdated, and Kubernetes' own rolling update replaces its pod at any moment, whatever the \
+                     annotations say"
+                        .to_owned()
+                }
+                _ => format!(
                     "is outdated, and yurt-ds leaves it alone: {} cannot be used",
-                    key.unwrap_or("a setting")
+                    invalid.map_or("a setting", |invalid| &invalid.key)
                 ),
-            )
+            };
+            (None, because)
         }
         Verdict::UntoleratedTaint => (None, repelled(node, None)),
         Verdict::NotTargeted => (
