@@ -396,7 +396,9 @@ impl Index {
 fn stray(set: &api::DaemonSet) -> Option<Stray> {
     let meta = &set.metadata;
     let kind = set.spec.update_strategy.kind.as_deref();
-    let text = strategy::stray(meta.annotations.as_ref()?, kind)?;
+    let none = BTreeMap::new();
+    let annotations = meta.annotations.as_ref().unwrap_or(&none);
+    let text = strategy::stray(annotations, kind, &set.spec.in_template)?;
     Some(Stray {
         uid: meta.uid.as_deref().unwrap_or_default().into(),
         text: text.into(),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::meta::{nullable, slim};
 use crate::core::eligibility::Scheduling;
 use crate::core::revision::TemplateFingerprint;
+use crate::core::strategy::is_setting;
 use crate::core::{Exclusive, Preempting};
 
 /// The part of an `apps/v1` DaemonSet that is decided upon.
@@ -44,6 +45,8 @@ pub struct DaemonSetSpec {
     pub update_strategy: UpdateStrategy,
     /// How long a pod has to be Ready to be available.
     pub min_ready: Duration,
+    /// Settings of ours among the annotations of the template, where they have no effect.
+    pub in_template: Vec<String>,
     /// Fingerprint of the template.
     pub template: TemplateFingerprint,
     /// Where its pods belong.
@@ -89,12 +92,21 @@ impl From<RawSpec> for DaemonSetSpec {
             min_ready: Duration::from_secs(
                 raw.min_ready_seconds.unwrap_or(0).try_into().unwrap_or(0),
             ),
+            in_template: settings_in(&raw.template),
             template: TemplateFingerprint::of(&raw.template),
             scheduling: Scheduling::from_template(&raw.template),
             exclusive: Exclusive::of(&raw.template),
             preempting: Preempting::of(&raw.template),
         }
     }
+}
+
+fn settings_in(template: &Value) -> Vec<String> {
+    let annotations = template["metadata"]["annotations"].as_object();
+    let keys = annotations
+        .into_iter()
+        .flat_map(|annotations| annotations.keys());
+    keys.filter(|key| is_setting(key)).cloned().collect()
 }
 
 /// What the native controller last said, and our conditions beside it.

@@ -259,6 +259,7 @@ impl SetRecord {
                 .as_ref()
                 .and_then(|block| block.get("maxUnavailable")),
             min_ready_seconds: i64::try_from(set.spec.min_ready.as_secs()).unwrap_or(i64::MAX),
+            in_template: &set.spec.in_template,
             exclusive: set.spec.exclusive.as_ref(),
             preempting: set.spec.preempting.as_ref(),
         });

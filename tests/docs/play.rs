@@ -251,6 +251,7 @@ fn is_valid(daemon: &DaemonSet) -> anyhow::Result<()> {
         update_strategy: strategy["type"].as_str(),
         rolling_update_max_unavailable: strategy["rollingUpdate"].get("maxUnavailable"),
         min_ready_seconds: i64::from(min_ready.unwrap_or_default()),
+        in_template: &[],
         exclusive: exclusive.as_ref(),
         preempting: preempting.as_ref(),
     });

@@ -59,10 +59,12 @@ pub fn settings() -> impl Iterator<Item = &'static str> {
 
 /// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to
 /// other parts of OpenYurt look different and are left alone.
-pub(super) fn on_keys(annotations: &BTreeMap<String, String>) -> Vec<Note> {
+pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[String]) -> Vec<Note> {
+    let misplaced = in_template.iter().map(|key| misplaced(key));
     annotations
         .keys()
         .filter_map(|key| advice(key))
+        .chain(misplaced)
         .take(LIMIT)
         .map(Note::warning)
         .collect()
@@ -92,18 +94,22 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
 
 /// What to say of a DaemonSet that is not ours although its annotations look as if it should be; `None`: they do not, or
 /// the native controller replaces its pods.
+///
+/// `in_template`: settings among the annotations of the pods' template.
 pub fn stray(
     annotations: &BTreeMap<String, String>,
     update_strategy: Option<&str>,
+    in_template: &[String],
 ) -> Option<String> {
     let has = |key: &str| annotations.contains_key(key);
+    let in_template = in_template.iter().map(|key| misplaced(key));
     if update_strategy != Some(ON_DELETE) || has(UPDATE_STRATEGY) || has(UPGRADE_STRATEGY) {
         return None;
     }
     let slips = annotations.keys().filter_map(|key| slip(key));
     let settings = annotations.keys().filter(|key| is_setting(key));
     let settings: Vec<&str> = settings.map(String::as_str).take(LIMIT).collect();
-    let mut parts: Vec<String> = slips.take(LIMIT).collect();
+    let mut parts: Vec<String> = slips.chain(in_template).take(LIMIT).collect();
     if !settings.is_empty() {
         let has = if settings.len() == 1 { "has" } else { "have" };
         parts.push(format!(
@@ -121,8 +127,34 @@ pub fn stray(
 
 /// The same as [`advice`] of a DaemonSet that may be anybody's: a short name that only resembles one of ours is left alone.
 fn slip(key: &str) -> Option<String> {
-    let name = key.strip_prefix(ANNOTATION_PREFIX)?;
+    let (_, name) = split(key);
     (name.len() >= LONG).then(|| advice(key)).flatten()
+}
+
+/// What to say of a setting that stands on the pods instead of on the DaemonSet.
+fn misplaced(key: &str) -> String {
+    format!(
+        "{key} has no effect in spec.template.metadata.annotations; it belongs to the DaemonSet's own"
+    )
+}
+
+/// The prefix of a key, its slash included, and its name.
+fn split(key: &str) -> (&str, &str) {
+    key.split_at(key.rfind('/').map_or(0, |slash| slash + 1))
+}
+
+/// Whether somebody who wrote this prefix may have meant ours: the family's name is in it, or nearly. Without any prefix only
+/// a name of several words, as it stands, is likely to be meant.
+fn may_be_ours(prefix: &str, name: &str) -> bool {
+    match prefix {
+        ANNOTATION_PREFIX => true,
+        "" => name.contains('-') && KNOWN.iter().any(|known| split(known).1 == name),
+        _ => {
+            prefix.contains("openyurt")
+                || prefix.len().abs_diff(ANNOTATION_PREFIX.len()) <= NEAR
+                    && distance(prefix, ANNOTATION_PREFIX) <= NEAR
+        }
+    }
 }
 
 /// Names of at least so many letters are hardly alike by chance.
@@ -140,13 +172,13 @@ pub(super) fn on_resume(resume: &Revision, current: &Revision) -> Option<Note> {
 }
 
 fn advice(key: &str) -> Option<String> {
-    let name = key.strip_prefix(ANNOTATION_PREFIX)?;
-    if KNOWN.contains(&key) {
+    let (prefix, name) = split(key);
+    if KNOWN.contains(&key) || !may_be_ours(prefix, name) {
         return None;
     }
     let meant = KNOWN
         .iter()
-        .find(|known| looks_like(name, &known[ANNOTATION_PREFIX.len()..]))?;
+        .find(|known| looks_like(name, split(known).1))?;
     Some(format!("{key} has no effect; {meant} may be meant"))
 }
 

@@ -60,6 +60,8 @@ pub struct Source<'a> {
     pub rolling_update_max_unavailable: Option<&'a Value>,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: i64,
+    /// Settings among the annotations of the template, where they have no effect.
+    pub in_template: &'a [String],
     /// Why two pods of the template cannot run on one node, if so.
     pub exclusive: Option<&'a Exclusive>,
     /// What lets pods of the template drive others off a node without room, if anything.
@@ -77,7 +79,7 @@ pub fn read(source: &Source<'_>) -> Reading {
     match read_settings(source, mode, &mut notes) {
         Err(invalid) => Reading::Invalid(invalid),
         Ok(strategy) => {
-            notes.extend(advice::on_keys(source.annotations));
+            notes.extend(advice::on_keys(source.annotations, source.in_template));
             notes.extend(advice::on_percentages(source.annotations));
             notes.extend(kruise::advice(source.annotations));
             Reading::Strategy { strategy, notes }

@@ -32,6 +32,7 @@ fn read_with(
         update_strategy,
         rolling_update_max_unavailable: left_over,
         min_ready_seconds: 0,
+        in_template: &[],
         exclusive: None,
         preempting: None,
     })
@@ -434,6 +435,7 @@ fn min_ready_seconds_is_kept_within_sane_bounds() {
             update_strategy: Some("OnDelete"),
             rolling_update_max_unavailable: None,
             min_ready_seconds: seconds,
+            in_template: &[],
             exclusive: None,
             preempting: None,
         });
@@ -619,9 +621,10 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
             .iter()
             .map(|(key, value)| (format!("apps.openyurt.io/{key}"), (*value).to_owned()));
         let annotations = annotations.collect();
-        assert_eq!(stray(&annotations, Some("OnDelete")).as_deref(), expected);
-        assert_eq!(stray(&annotations, Some("RollingUpdate")), None);
-        assert_eq!(stray(&annotations, None), None);
+        let stray = |strategy| stray(&annotations, strategy, &[]);
+        assert_eq!(stray(Some("OnDelete")).as_deref(), expected);
+        assert_eq!(stray(Some("RollingUpdate")), None);
+        assert_eq!(stray(None), None);
     }
     let nobody = "under OnDelete and without apps.openyurt.io/update-strategy nobody replaces the pods of this DaemonSet";
     case(
@@ -658,6 +661,53 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
     ] {
         case(&[(key, "x")], None);
     }
+}
+
+#[test]
+fn a_setting_under_another_prefix_or_on_the_template_is_told() {
+    let stray = |keys: &[&str], in_template: &[String]| {
+        let annotations = keys
+            .iter()
+            .map(|key| ((*key).to_owned(), "auto".to_owned()));
+        stray(&annotations.collect(), Some("OnDelete"), in_template)
+    };
+    for key in [
+        "openyurt.io/update-strategy",
+        "app.openyurt.io/update-strategy",
+        "apps.openyurt.com/update-strategy",
+        "apps.openyurt.io.io/update-strategy",
+        "apps.opneyurt.io/update-strategy",
+        "apps.openyurt.com/update-stategy",
+        "update-strategy",
+    ] {
+        let told = stray(&[key], &[]).expect(key);
+        let meant = format!("{key} has no effect; {UPDATE_STRATEGY} may be meant: under OnDelete");
+        assert!(told.starts_with(&meant), "{told}");
+        let note = only_note(read_annotations(&[
+            (UPDATE_STRATEGY, "auto"),
+            (key, "auto"),
+        ]));
+        assert!(note.warning && note.text.starts_with(key), "{note:?}");
+    }
+    for key in [
+        "selector",
+        "paused",
+        "update",
+        "apps.kruise.io/update-strategy",
+        "example.com/update-strategy",
+        "deprecated.daemonset.template.generation",
+        "node.openyurt.io/autonomy-duration",
+    ] {
+        assert_eq!(stray(&[key], &[]), None, "{key}");
+    }
+    let on_pods = [UPDATE_STRATEGY.to_owned()];
+    let told = stray(&[], &on_pods).expect("told");
+    assert!(
+        told.starts_with(&format!(
+            "{UPDATE_STRATEGY} has no effect in spec.template.metadata.annotations"
+        )),
+        "{told}"
+    );
 }
 
 #[test]
@@ -1010,6 +1060,7 @@ fn where_two_pods_cannot_run_side_by_side_pods_are_deleted_first_and_a_note_says
             update_strategy: Some("OnDelete"),
             rolling_update_max_unavailable: None,
             min_ready_seconds: 0,
+            in_template: &[],
             exclusive: Some(&exclusive),
             preempting: None,
         }))
@@ -1093,6 +1144,7 @@ fn a_surge_whose_pods_may_drive_others_off_is_told_with_the_class() {
             update_strategy: Some("OnDelete"),
             rolling_update_max_unavailable: None,
             min_ready_seconds: 0,
+            in_template: &[],
             exclusive: None,
             preempting: Some(&preempting),
         }));
