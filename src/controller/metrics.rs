@@ -172,7 +172,11 @@ impl Metrics {
                 "1: the settings cannot be used, nothing is touched",
             ),
             targeted: gauges(r, "targeted", "Nodes where a pod belongs"),
-            allowed: gauges(r, "allowed_unavailable", "max-unavailable, resolved"),
+            allowed: gauges(
+                r,
+                "allowed_unavailable",
+                "max-unavailable, resolved; 0 under OTA, where owners decide",
+            ),
             unavailable: gauges(r, "unavailable", "Targeted nodes that occupy budget"),
             updated: gauges(
                 r,

@@ -691,6 +691,7 @@ proptest! {
         }
         let most = strategy.max_unavailable.resolve(plan.counts.base);
         match strategy.ramp_up {
+            _ if strategy.mode == Mode::Ota => prop_assert_eq!(plan.counts.allowed, 0),
             None => prop_assert_eq!(plan.counts.allowed, most),
             Some(_) => prop_assert!(plan.counts.allowed <= most),
         }

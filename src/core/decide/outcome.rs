@@ -15,6 +15,7 @@ use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::refusals::Part;
 use crate::core::revert::Reversal;
+use crate::core::strategy::Mode;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};
@@ -395,7 +396,10 @@ impl Draft<'_> {
         let mut counts = Counts {
             targeted: self.budget.targeted,
             base: self.budget.base,
-            allowed: self.budget.allowed,
+            allowed: match self.strategy.mode {
+                Mode::AdvancedRollingUpdate => self.budget.allowed,
+                Mode::Ota => 0,
+            },
             failures: self.guard.failures,
             threshold: self.guard.threshold,
             ..Counts::default()

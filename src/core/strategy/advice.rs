@@ -92,6 +92,22 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
     set.map(note).collect()
 }
 
+/// That OTA does not use settings which are there, unless the notes `told` name them already.
+pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> Option<Note> {
+    let used = [UPDATE_STRATEGY, UPGRADE_STRATEGY, PAUSED];
+    let unused = annotations.keys().map(String::as_str);
+    let is_told = |key: &str| told.iter().any(|note| note.text.contains(key));
+    let unused = unused.filter(|key| is_setting(key) && !used.contains(key) && !is_told(key));
+    let unused: Vec<&str> = unused.take(LIMIT).collect();
+    let has = if unused.len() == 1 { "has" } else { "have" };
+    (!unused.is_empty()).then(|| {
+        let unused = unused.join(", ");
+        Note::advice(format!(
+            "{unused} {has} no effect under OTA, where the owner of each node decides"
+        ))
+    })
+}
+
 /// What to say of a DaemonSet that is not ours although its annotations look as if it should be; `None`: they do not, or
 /// the native controller replaces its pods.
 ///

@@ -81,6 +81,9 @@ pub fn read(source: &Source<'_>) -> Reading {
         Ok(strategy) => {
             notes.extend(advice::on_keys(source.annotations, source.in_template));
             notes.extend(advice::on_percentages(source.annotations));
+            if mode == Mode::Ota {
+                notes.extend(advice::on_ota(source.annotations, &notes));
+            }
             notes.extend(kruise::advice(source.annotations));
             Reading::Strategy { strategy, notes }
         }

@@ -664,6 +664,25 @@ fn what_looks_like_ours_and_is_not_is_told_and_what_belongs_to_others_is_left_al
 }
 
 #[test]
+fn what_ota_does_not_use_is_told_once() {
+    let ota =
+        |extra: &[(&str, &str)]| read_annotations(&[&[(UPDATE_STRATEGY, "OTA")], extra].concat());
+    let note = only_note(ota(&[
+        (MAX_UNAVAILABLE, "1"),
+        (PARTITION, "3"),
+        (PAUSED, "false"),
+    ]));
+    assert!(!note.warning);
+    assert_eq!(
+        note.text,
+        format!(
+            "{MAX_UNAVAILABLE}, {PARTITION} have no effect under OTA, where the owner of each node decides"
+        )
+    );
+    without_notes(ota(&[(PAUSED, "false")]));
+}
+
+#[test]
 fn a_setting_under_another_prefix_or_on_the_template_is_told() {
     let stray = |keys: &[&str], in_template: &[String]| {
         let annotations = keys
