@@ -8,6 +8,7 @@ use super::help;
 use super::pod::{Images, Pod, Update};
 use super::row::{ActRow, PodRow};
 use crate::cli::ctl::Output;
+use crate::core::plan::is_about_jobs;
 use crate::ctl::{Code, Screen, Trouble, print};
 
 /// What is asked of the server.
@@ -122,6 +123,10 @@ impl Act {
                 format!(
                     " Its images are being pulled. Wait for them: {pull}; or do without: --force"
                 )
+            }
+            (Self::Upgrade(false), Some(Images::Failed(why))) if is_about_jobs(&why) => {
+                " That is mended in the cluster, not here; to do without the pull: --force"
+                    .to_owned()
             }
             (Self::Upgrade(false), Some(_)) => {
                 format!(" Pull once more: {pull}; or do without: --force")

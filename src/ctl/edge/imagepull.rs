@@ -10,6 +10,7 @@ use super::pull::{Pull, Stage};
 use super::row::PodRow;
 use crate::cli::ctl::Output;
 use crate::cli::edge::ImagepullArgs;
+use crate::core::plan::is_about_jobs;
 use crate::ctl::{Code, Screen, Trouble, print};
 
 /// Pulls ahead for a pod, or shows for which.
@@ -82,10 +83,14 @@ fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Out
             Code::PullFailed,
             "PullFailed",
             format!(
-                "The images for {key} could not be pulled: {}. Check that the image exists and that this node reaches \
-                 its registry; then once more: yurt-ds ctl imagepull {key} --wait; or replace it all the same: yurt-ds \
-                 ctl upgrade {key} --force",
-                one_line(why)
+                "The images for {key} could not be pulled: {}. {}; then once more: yurt-ds ctl imagepull {key} --wait; or \
+                 replace it all the same: yurt-ds ctl upgrade {key} --force",
+                one_line(why),
+                match is_about_jobs(why) {
+                    true =>
+                        "Whoever looks after the cluster has to let the controller make the Job that pulls",
+                    false => "Check that the image exists and that this node reaches its registry",
+                }
             ),
             Some(*pod),
         ),
