@@ -107,9 +107,12 @@ pub async fn config(source: &Source) -> Result<Config> {
     };
     if let Some(path) = &source.kubeconfig {
         let what = || format!("cannot use kubeconfig {}", path.display());
-        let file = Kubeconfig::read_from(path).with_context(what)?;
+        let file = Kubeconfig::read_from(path)
+            .map_err(in_one_line)
+            .with_context(what)?;
         return Config::from_custom_kubeconfig(file, &options)
             .await
+            .map_err(in_one_line)
             .with_context(what);
     }
     if source.in_cluster {
@@ -234,6 +237,17 @@ impl From<kube::Error> for CallError {
     }
 }
 
+/// An error and everything below it; `kube` says many causes twice.
+fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
+    struct Chain<E>(E);
+    impl<E: std::error::Error> fmt::Display for Chain<E> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            chain(f, &self.0)
+        }
+    }
+    anyhow::anyhow!("{}", Chain(error))
+}
+
 /// Writes an error and everything below it; `kube` says of a refused TLS handshake only "client error (Connect)".
 fn chain(f: &mut fmt::Formatter<'_>, error: &dyn std::error::Error) -> fmt::Result {
     let mut last = error.to_string();
@@ -286,7 +300,7 @@ mod tests {
             missing.starts_with("cannot use kubeconfig /nowhere/config: "),
             "{missing}"
         );
-        assert!(missing.contains("No such file"), "{missing}");
+        assert_eq!(missing.matches("No such file").count(), 1, "{missing}");
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"apiVersion: v1\nkind: Config\nclusters: 3\n")
             .unwrap();

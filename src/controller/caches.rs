@@ -19,7 +19,7 @@ use super::complaints::Complaints;
 use super::metrics::Metrics;
 use super::server;
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
-use crate::client::{self, Failure, WATCH_TIMEOUT_SECONDS};
+use crate::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::index::SetKey;
 
 /// Objects per page of a list: small enough that a page never weighs much (nodes take 14 KB each on the wire).
@@ -163,13 +163,24 @@ impl Caches {
                     Err(error) => {
                         metrics.watch_restarted(resource);
                         let failure = failure(&error);
-                        let error = format!("{:#}", anyhow::Error::from(error));
+                        let error = told(error);
                         complaints.failed(resource, failure, &error);
                     }
                 }
             }
         }))
     }
+}
+
+/// What went wrong with a watch, each thing said once.
+fn told(error: watcher::Error) -> String {
+    let (what, error) = match error {
+        watcher::Error::InitialListFailed(error) => ("cannot list", error),
+        watcher::Error::WatchStartFailed(error) => ("cannot watch", error),
+        watcher::Error::WatchFailed(error) => ("the watch broke off", error),
+        other => return format!("{:#}", anyhow::Error::from(other)),
+    };
+    format!("{what}: {}", CallError::from(error))
 }
 
 /// How every watch is asked for.

@@ -247,7 +247,8 @@ pub async fn missing(
 
 fn note(permission: Permission, metrics: &Metrics) {
     let (verb, resource) = (permission.verb, permission.resource_and_group());
-    warn!(verb, %resource, "The service account lacks a permission");
+    let apply = granted_by(permission.verb, permission.resource);
+    warn!(verb, %resource, apply, "The service account lacks a permission that these manifests grant");
     metrics.permission_missing(verb, &resource, true);
 }
 
