@@ -80,8 +80,8 @@ pub(super) async fn find(access: &Access, key: &SetKey, now: Timestamp) -> Resul
             Code::NotFound,
             format!("DaemonSet {key} is being deleted: nothing is rolled out any more."),
         )),
-        Some(_) if view.managed().next().is_none() => {
-            let mut trouble = unmanaged(key);
+        Some(present) if view.managed().next().is_none() => {
+            let mut trouble = to_hand_over(key, present.on_delete);
             if let Some((_, stray)) = view.index.strays().next() {
                 trouble.text = format!("{}. ({})", trouble.text, stray.text);
             }
@@ -93,10 +93,17 @@ pub(super) async fn find(access: &Access, key: &SetKey, now: Timestamp) -> Resul
 
 /// What to say of a DaemonSet without the annotation.
 pub(super) fn unmanaged(key: &SetKey) -> Trouble {
+    to_hand_over(key, false)
+}
+
+fn to_hand_over(key: &SetKey, on_delete: bool) -> Trouble {
+    let first = match on_delete {
+        true => "",
+        false => " set its spec.updateStrategy.type to OnDelete and:",
+    };
     let text = format!(
-        "DaemonSet {key} is not managed by yurt-ds: it lacks the annotation {UPDATE_STRATEGY}. To hand it over, set \
-         its spec.updateStrategy.type to OnDelete and: kubectl -n {} annotate daemonset {} \
-         {UPDATE_STRATEGY}=AdvancedRollingUpdate",
+        "DaemonSet {key} is not managed by yurt-ds: it lacks the annotation {UPDATE_STRATEGY}. To hand it over,{first} kubectl -n {} \
+         annotate daemonset {} {UPDATE_STRATEGY}=AdvancedRollingUpdate",
         key.namespace, key.name
     );
     Trouble::new(Code::NotFound, text)

@@ -227,7 +227,11 @@ fn paused(
     picture: Option<&Picture>,
 ) -> String {
     let head = match (changed, until) {
-        (false, _) => format!("{key} is paused already; nothing was changed."),
+        (false, None) => format!("{key} is paused already; nothing was changed."),
+        (false, Some(until)) => format!(
+            "{key} is paused until {} already; nothing was changed.",
+            age::instant(until)
+        ),
         (true, None) => format!("{key} is paused."),
         (true, Some(until)) => {
             format!(

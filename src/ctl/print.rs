@@ -102,14 +102,14 @@ pub(super) fn list(
     if rows.len() > limit {
         text.push_str(&format!("… and {} more\n", rows.len() - limit));
     }
-    text + &unheard(rows)
+    text + &warnings(rows)
 }
 
-/// What is not known or stands still for want of a controller or of a right, each thing once, with whom it is about.
-pub(super) fn unheard(rows: &[SetRow]) -> String {
-    let notes: BTreeSet<&String> = rows.iter().flat_map(|row| &row.unheard).collect();
+/// What a list warns of, each thing once, with whom it is about.
+pub(super) fn warnings(rows: &[SetRow]) -> String {
+    let notes: BTreeSet<&String> = rows.iter().flat_map(|row| &row.warnings).collect();
     let line = |note: &String| {
-        let about = rows.iter().filter(|row| row.unheard.contains(note));
+        let about = rows.iter().filter(|row| row.warnings.contains(note));
         let about: Vec<String> = about.map(SetRow::key).collect();
         let about = match about.len() == rows.len() && rows.len() > 1 {
             true => "all of them".to_owned(),

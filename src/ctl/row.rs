@@ -101,9 +101,10 @@ pub struct SetRow {
     pub verdicts: BTreeMap<&'static str, usize>,
     /// What the owner should know about the settings, or about the controller.
     pub notes: Vec<String>,
-    /// Those of them that tell what is not known or stands still for want of a controller or of a right.
+    /// Those of them that a list shows, too: mistakes in the settings, and what is not known or stands still for want of a
+    /// controller or of a right.
     #[serde(skip)]
-    pub unheard: Vec<String>,
+    pub warnings: Vec<String>,
     /// Its waves in their order; empty without `waves`.
     pub waves: Vec<WaveRow>,
     /// Its failure domains; empty without `topology-key`.
@@ -258,7 +259,7 @@ impl SetRow {
             }),
             verdicts: verdicts.collect(),
             notes: notes(picture),
-            unheard: unheard(picture),
+            warnings: warnings(picture),
             waves: groups::waves(picture),
             domains: groups::domains(picture),
             next_wake: picture.plan.next_wake.map(age::instant),
@@ -278,7 +279,7 @@ impl SetRow {
         Self {
             message: String::new(),
             notes: Vec::new(),
-            unheard: Vec::new(),
+            warnings: Vec::new(),
             next_wake: None,
             nodes: None,
             ..self.clone()
@@ -458,6 +459,12 @@ fn all(nodes: usize) -> String {
 
 pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
     if count == 1 { one } else { many }
+}
+
+fn warnings(picture: &Picture) -> Vec<String> {
+    let mistakes = picture.notes.iter().filter(|note| note.warning);
+    let mistakes = mistakes.map(|note| note.text.clone());
+    mistakes.chain(unheard(picture)).collect()
 }
 
 fn notes(picture: &Picture) -> Vec<String> {

@@ -366,7 +366,7 @@ impl Show<'_> {
         }
         let code = self.code(pictures);
         if code == Code::Silent && !self.is_document() {
-            let _ = screen.print(&print::unheard(&self.rows(pictures, false)));
+            let _ = screen.print(&print::warnings(&self.rows(pictures, false)));
         }
         Ok(match code {
             // What was waited for did not come.

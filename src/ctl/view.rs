@@ -25,7 +25,7 @@ use super::access::{Access, Trouble};
 use super::budgets::{self, Budgets};
 use super::picture::{blocked_since, incomplete_since};
 use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
-use crate::core::names::PAUSED;
+use crate::core::names::{ON_DELETE, PAUSED};
 use crate::core::{Behind, Disruption, Reading, RevisionState};
 use crate::index::{Index, SetChange, SetKey};
 
@@ -74,6 +74,8 @@ pub(super) struct Present {
     pub(super) deleting: bool,
     /// Its annotation `paused`.
     pub(super) paused: Option<String>,
+    /// Whether it is under `OnDelete`.
+    pub(super) on_delete: bool,
 }
 
 /// Where watches have to begin.
@@ -200,6 +202,7 @@ impl View {
             let present = Present {
                 deleting: set.metadata.deletion_timestamp.is_some(),
                 paused: annotations.and_then(|all| all.get(PAUSED).cloned()),
+                on_delete: set.spec.update_strategy.kind.as_deref() == Some(ON_DELETE),
             };
             self.present
                 .extend(SetKey::of(&set.metadata).map(|key| (key, present)));
