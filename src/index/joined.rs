@@ -137,7 +137,11 @@ pub(super) fn fleet(
     };
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
     (kept.made, kept.adopted) = (known.and_then(|known| known.made), present.adopted);
-    kept.replaces = revisions.len() > 1;
+    // Without any other revision that is kept, pods and the guard still tell that this one replaces another.
+    let is_outdated = |pod: &Pod| pod.revision == PodRevision::Outdated;
+    kept.replaces = revisions.len() > 1
+        || (record.as_ref()).is_some_and(|record| Some(&record.revision) == target)
+        || (kept.nodes.iter().flat_map(|node| &node.pods)).any(is_outdated);
     let before = target.map(|current| earlier(revisions, current));
     let before = before.unwrap_or_default().into_iter();
     kept.earlier = before
