@@ -495,6 +495,7 @@ impl Charges {
             record.failed.extend(names);
         }
         record.stopped = stopped;
+        record.exceeded = stopped.is_none() && failures > threshold;
         if reverts && stopped == Some(Stopped::FailedByRevision) && record.before.is_none() {
             record.before = revert::before(fleet, &record);
         }

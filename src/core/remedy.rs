@@ -37,8 +37,8 @@ fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
 }
 
 /// The way back, if a revision is kept that was made before this one and that the guard did not stop: to the newest of those
-/// with which pods serve now, for the one before may be as bad; to that one where there is no such pod. Who has just gone
-/// back is sent further back only to where pods serve.
+/// with which pods serve now, for the one before may be as bad; to that one where there is no such pod. It is never one that
+/// was made later, so who has just gone back is sent further back, and not to what was gone back from.
 pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
     let earlier = unstopped(fleet);
     let (before, _) = earlier.first()?;
@@ -61,9 +61,6 @@ pub fn back(fleet: &Fleet, set: &dyn Display) -> Option<String> {
         return Some(format!(
             "go back to revision {away}, which nodes have that are away, with: yurt-ds ctl undo {set} --to-revision {number}"
         ));
-    }
-    if serving.is_none() && fleet.undone.is_some() {
-        return None;
     }
     Some(match serving.filter(|(serving, _)| serving != before) {
         Some((serving, number)) => format!(
@@ -116,12 +113,18 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_back_is_sent_further_back_only_to_where_pods_serve() {
+    fn who_has_gone_back_is_sent_further_back() {
         let mut fleet = fleet(vec![node("a", current(3))]);
-        fleet.earlier = vec![("older".into(), 1)];
         fleet.undone = Some(2);
+        fleet.earlier = Vec::new();
         let words = way_on(&fleet, &"edge/web");
         assert!(words.ends_with("what somebody went back to)"), "{words}");
+        fleet.earlier = vec![("older".into(), 1)];
+        let words = way_on(&fleet, &"edge/web");
+        assert!(
+            words.starts_with("go back to revision older with: "),
+            "{words}"
+        );
         let mut serving = old(1);
         serving.in_place.revision = Some("older".into());
         fleet.nodes.push(node("b", serving));

@@ -23,9 +23,10 @@ use crate::core::verdict::Stopped;
 pub(super) const FAILED_NAMED: usize = 200;
 /// Nodes of [`Record::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
 pub(super) const BROKEN_NAMED: usize = 1000;
-/// Revisions of [`Record::stopped_before`] that are remembered: as many as a DaemonSet keeps by default.
-const STOPPED_KEPT: usize = 10;
+/// Revisions of [`Record::stopped_before`] that are remembered: ten times what a DaemonSet keeps by default.
+const STOPPED_KEPT: usize = 100;
 
+const EXCEEDED: &str = "more nodes failed than may";
 const BACK: &str = "back to: ";
 const FAILED: &str = "failed: ";
 const BROKEN: &str = "broken before: ";
@@ -45,6 +46,8 @@ pub struct Record {
     pub revision: Revision,
     /// Why it was stopped, if it was. Only another revision or `resume` ends that.
     pub stopped: Option<Stopped>,
+    /// Whether more nodes failed than may, also where nobody was left to be saved by a stop.
+    pub exceeded: bool,
     /// The revision that its pods are taken back to, chosen when it was stopped (`on-failure: RevertInPlace`).
     pub before: Option<Revision>,
     /// Nodes that were charged to it and have not proved since that they run it.
@@ -67,7 +70,8 @@ pub struct Record {
     /// By wave, those of the nodes that were in it when they were last seen: once failed, they hold the later waves shut also
     /// when their Node is deleted.
     pub waves: BTreeMap<Arc<str>, BTreeSet<NodeName>>,
-    /// Other revisions that were stopped before this one came, the last one last; of more than ten the first are forgotten.
+    /// Other revisions that were stopped before this one came, or with which more nodes failed than may, the last one last; of
+    /// more than a hundred the first are forgotten.
     pub stopped_before: Vec<Revision>,
 }
 
@@ -92,6 +96,7 @@ impl Record {
         Self {
             revision,
             stopped: None,
+            exceeded: false,
             before: None,
             failed: BTreeSet::new(),
             more: 0,
@@ -121,12 +126,14 @@ impl Record {
         }
     }
 
-    /// The revisions besides `current` that were stopped, as far as `known`; the last one last.
+    /// The revisions besides `current` that were stopped, or with which more nodes failed than may, as far as `known`; the last
+    /// one last.
     pub fn stopped_besides(known: Option<&Self>, current: &Revision) -> Vec<Revision> {
         let Some(known) = known else {
             return Vec::new();
         };
-        let last = known.stopped.map(|_| &known.revision);
+        let is_bad = known.stopped.is_some() || known.exceeded;
+        let last = is_bad.then_some(&known.revision);
         let before = (known.stopped_before.iter()).filter(|before| Some(*before) != last);
         let all = before.chain(last).filter(|stopped| *stopped != current);
         let all: Vec<Revision> = all.cloned().collect();
@@ -163,7 +170,9 @@ impl Record {
             false => None,
         };
         for part in parts.split("; ") {
-            if let Some(before) = part.strip_prefix(BACK) {
+            if part == EXCEEDED {
+                record.exceeded = true;
+            } else if let Some(before) = part.strip_prefix(BACK) {
                 record.before = Some(before.into());
             } else if let Some(names) = part.strip_prefix(FAILED) {
                 (record.failed, record.more) = read_names(names);
@@ -226,8 +235,12 @@ impl fmt::Display for Record {
             (TOUCHED, &self.touched, 0),
         ];
         let mut separator = "";
+        if self.exceeded {
+            write!(f, "{EXCEEDED}")?;
+            separator = "; ";
+        }
         if let Some(before) = &self.before {
-            write!(f, "{BACK}{before}")?;
+            write!(f, "{separator}{BACK}{before}")?;
             separator = "; ";
         }
         for (title, names, more) in parts {
@@ -311,6 +324,11 @@ mod tests {
             failed: names(&["edge-3"]),
             ..judged.clone()
         };
+        let exceeded = Record {
+            exceeded: true,
+            failed: names(&["edge-1"]),
+            ..empty.clone()
+        };
         let bare = Record {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("8c1a2".into()),
@@ -321,7 +339,7 @@ mod tests {
             ..many.clone()
         };
         for record in [
-            &empty, &some, &many, &nameless, &judged, &gone, &bare, &back,
+            &empty, &some, &many, &nameless, &judged, &gone, &bare, &back, &exceeded,
         ] {
             let message = record.to_string();
             let read = Record::read(record.stopped.is_some(), record.reason(), &message);
@@ -359,13 +377,21 @@ mod tests {
         let again = Record::begun(Some(&good), &"bad".into());
         assert!(again.is_empty(), "{again}");
         assert!(Record::begun(None, &"good".into()).is_empty());
+        // Nobody was left to be saved from it.
+        let everywhere = Record {
+            exceeded: true,
+            ..Record::of("everywhere".into())
+        };
+        let next = Record::begun(Some(&everywhere), &"next".into());
+        assert_eq!(next.stopped_before, ["everywhere".into()]);
+        assert!(!next.exceeded);
         let mut many = good;
-        for number in 0..30 {
+        for number in 0..300 {
             many.stopped = Some(Stopped::ReplacedTwice);
             many = Record::begun(Some(&many), &format!("bad-{number}").as_str().into());
         }
         assert_eq!(many.stopped_before.len(), STOPPED_KEPT);
-        assert_eq!(many.stopped_before.last(), Some(&"bad-28".into()));
+        assert_eq!(many.stopped_before.last(), Some(&"bad-298".into()));
     }
 
     #[test]
