@@ -83,7 +83,7 @@ pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use opening::NodeWindow;
 pub use ota::{message_of, revision_in};
 pub use pause::{PauseRecord, PauseStand, is_paused};
-pub use phase::stall_of;
+pub use phase::{is_between_crashes, stall_of};
 pub use plan::{
     Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, WaveStand, WaveState, Wisher,
 };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::failing::{PROVED_AFTER, proved_at};
 use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
 use super::lifecycle::Preparing;
 use super::scope::Kept;
@@ -260,9 +261,20 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
         return Class::InProgress(Progress::UpdatingInPlace { since: update.at });
     }
     match (pod.revision, available_at) {
-        (PodRevision::Current, Some(_)) if available => Class::Done,
         (PodRevision::Current, Some(available_at)) => {
-            Class::InProgress(Progress::Young { available_at })
+            let is_recent = || {
+                pod.ready_since
+                    .is_some_and(|at| later(at, PROVED_AFTER) > now)
+            };
+            let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+            let proved_at = (rolls && is_recent()).then(|| proved_at(pod, node_ready_since));
+            match proved_at.flatten() {
+                Some(proved_at) => Class::InProgress(Progress::Young {
+                    available_at: available_at.max(proved_at),
+                }),
+                None if available => Class::Done,
+                None => Class::InProgress(Progress::Young { available_at }),
+            }
         }
         (PodRevision::Current, None) => Class::InProgress(Progress::Starting),
         (PodRevision::Unknown, _) => Class::Unknown { available },

@@ -3,6 +3,11 @@
 //! `CrashLoopBackOff` shows minutes late since Kubernetes 1.35, and not all the time: restarts and terminations are what
 //! a crash is judged by.
 
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::classify::later;
 use super::fleet::{Node, Pod};
 
 /// Reasons with which a container does not start before somebody mends something (list of ExtendedDaemonSet).
@@ -22,6 +27,20 @@ const UNSTARTABLE: [&str; 11] = [
 
 /// A container that was started again this often is crashing, whatever its reason says.
 pub(crate) const CRASHING_RESTARTS: u32 = 2;
+
+/// A pod whose container crashed again and again is available only once it has been Ready for so long: before that it may be
+/// between two crashes, and whoever takes it for one that runs goes on from node to node with it.
+pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
+
+/// When a Ready pod has proved that it is not between two crashes; `None`: it did not crash on its own account. A container
+/// is started again also by an update in place, and after its node was away.
+pub(super) fn proved_at(pod: &Pod, node_ready_since: Timestamp) -> Option<Timestamp> {
+    let at = later(pod.ready_since?, PROVED_AFTER);
+    let mut containers = pod.in_place.containers.iter();
+    let is_own = pod.in_place.update.is_none() && node_ready_since <= pod.created;
+    let crashed = is_own && containers.any(|container| container.restarts >= CRASHING_RESTARTS);
+    crashed.then_some(at)
+}
 
 /// In which way a pod fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::classify::later;
 use super::eviction::BUDGET_PATIENCE;
-use super::fleet::{Fleet, Node, Pod, PodRevision};
+use super::failing;
+use super::fleet::{Fleet, Node, Pod, PodRevision, Readiness};
 use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;
 use super::overdue::{self, MISSING_GRACE};
@@ -49,6 +50,9 @@ pub(super) fn stuck(
         Verdict::InProgress(progress) if overdue::fails(node, progress) => {
             Ok(Stall::PodsDoNotStart)
         }
+        Verdict::InProgress(Progress::Young { .. }) if is_between_crashes(node, now) => {
+            Ok(Stall::PodsDoNotStart)
+        }
         Verdict::InProgress(progress @ (Progress::SurgeStarting | Progress::Starting))
             if let Some(since) = unscheduled_since(node, progress == Progress::SurgeStarting) =>
         {
@@ -66,6 +70,15 @@ pub(super) fn stuck(
         },
         _ => Err(None),
     }
+}
+
+/// Whether a pod of this node crashed again and again, and is Ready for a moment.
+pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
+    let Readiness::Ready { since } = node.readiness else {
+        return false;
+    };
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive.any(|pod| failing::proved_at(pod, since).is_some_and(|at| at > now))
 }
 
 /// Since when a pod (`beside` the old one, or in its place) waits for room on its node.

@@ -28,7 +28,7 @@ use crate::core::said::behind_words;
 use crate::core::selector::Selector;
 use crate::core::{
     Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert,
-    RevisionState, Stall, Targeting, Verdict, overdue, stall_of,
+    RevisionState, Stall, Targeting, Verdict, is_between_crashes, overdue, stall_of,
 };
 
 /// What becomes of a pod whose budget has changed its mind.
@@ -260,6 +260,15 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
             };
             (Some(reason), because)
         }
+        Progress::Young { available_at } if is_between_crashes(node, picture.now) => (
+            Some("Young".into()),
+            format!(
+                "has {}{pod}, whose container crashed and was started again more than once; if it goes on running, it counts as \
+                 available in {}",
+                its_pod(node),
+                age::between(picture.now, available_at)
+            ),
+        ),
         Progress::Young { available_at } => (
             Some("Young".into()),
             format!(

@@ -387,7 +387,11 @@ impl Draft<'_> {
             let Readiness::Ready { since } = node.readiness else {
                 return false;
             };
-            self.classes[position] == Class::Done && node.pods.iter().any(|pod| crashed(pod, since))
+            let runs = matches!(
+                self.classes[position],
+                Class::Done | Class::InProgress(Progress::Young { .. } | Progress::Starting)
+            );
+            runs && node.pods.iter().any(|pod| crashed(pod, since))
         });
         relapsing.count()
     }
