@@ -182,9 +182,16 @@ impl Plan {
             _ => ("nodes", "they"),
         };
         let nameless = failures - names.len();
+        let is_stopped = self
+            .record
+            .as_ref()
+            .is_some_and(|record| record.stopped.is_some());
+        let may = match is_stopped && failures <= self.counts.threshold {
+            true => format!("{} may by now", self.counts.threshold),
+            false => format!("{} may", self.counts.threshold),
+        };
         format!(
-            "{failures} {nodes} failed after {they} got this revision ({} may): {}",
-            self.counts.threshold,
+            "{failures} {nodes} failed after {they} got this revision ({may}): {}",
             named(names.into_iter().map(NodeName::as_str), nameless)
         )
     }

@@ -101,9 +101,19 @@ impl Plan {
             judged.chain(&record.touched)
         });
         let lost: BTreeSet<&str> = open.map(NodeName::as_str).collect();
+        let failed = self.record.iter().flat_map(|record| record.losses(true));
+        let failed: BTreeSet<&str> = failed.map(|(name, _)| name.as_str()).collect();
         let count = lost.len();
         let names = named(lost, 0);
         match count {
+            0 if failed.len() == 1 => format!(
+                "node {}, which failed with this revision, is away now, and whether others follow is still to be seen",
+                named(failed, 0)
+            ),
+            0 if !failed.is_empty() => format!(
+                "nodes {}, which failed with this revision, are away now, and whether others follow is still to be seen",
+                named(failed, 0)
+            ),
             0 => {
                 "a pod was taken back from this revision a moment ago, and why is still to be read"
                     .to_owned()

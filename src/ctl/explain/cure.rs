@@ -18,8 +18,8 @@ use crate::core::revert::is_due;
 use crate::core::said::behind_remedy;
 use crate::core::{
     Behind, Cause, Disruption, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert,
-    RevisionState, Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_withheld,
-    queue as in_order, stall_of,
+    RevisionState, Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_between_crashes,
+    is_withheld, queue as in_order, stall_of,
 };
 use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
@@ -48,7 +48,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
         Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),
         Verdict::Guarded(guarded) => cure_guarded(picture, guarded),
         Verdict::Revert(revert) => cure_revert(picture, node, revert),
-        Verdict::Paused { until } => cure_paused(picture, until),
+        Verdict::Paused { until } => cure_paused(picture, until, false),
         Verdict::Partition => format!(
             "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
              the last."
@@ -195,10 +195,10 @@ fn crashing(pod: &Pod) -> String {
     }
 }
 
-fn cure_paused(picture: &Picture, until: Option<Timestamp>) -> String {
+/// `is_taken_back`: the pod of the node is to be taken back from the revision that the guard stopped.
+fn cure_paused(picture: &Picture, until: Option<Timestamp>, is_taken_back: bool) -> String {
     let resume = format!("yurt-ds ctl resume {}", picture.key);
-    let reverts = picture.pause().is_some_and(|pause| pause.reverts);
-    if picture.is_stopped() && !reverts {
+    if picture.is_stopped() && !is_taken_back {
         return format!(
             "The guard stopped this revision, and holds it also when the pause has ended ({resume}): {}",
             way_on(&picture.fleet, &picture.key)
@@ -217,7 +217,9 @@ fn cure_revert(picture: &Picture, node: &Node, revert: Revert) -> String {
     let stays = cure_guarded(picture, Guarded::Stopped(Stopped::FailedByRevision));
     match revert {
         Revert::Done => format!("It stays so. {stays}"),
-        Revert::Pending if let Some(pause) = picture.pause() => cure_paused(picture, pause.until),
+        Revert::Pending if let Some(pause) = picture.pause() => {
+            cure_paused(picture, pause.until, true)
+        }
         Revert::Pending if let Some(until) = settles(picture, node) => format!(
             "It goes on by itself when its node has stayed Ready for {} (annotation ready-settle), in {}.",
             humantime::format_duration(picture.strategy.ready_settle),
@@ -370,6 +372,10 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
                 Some(_) => format!("Look at its readiness: {look}"),
             }
         }
+        Progress::Young { .. } if is_between_crashes(node, picture.now) => format!(
+            "If it crashes again, {}. What it says: kubectl -n {namespace} logs {pod} --previous",
+            way_on(&picture.fleet, &picture.key)
+        ),
         Progress::Young { .. } if stall_of(node, verdict, picture.now).is_some() => format!(
             "Its readiness comes and goes, or came late. See why: kubectl -n {namespace} describe pod {pod}"
         ),
