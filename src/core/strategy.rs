@@ -120,7 +120,9 @@ impl Strategy {
     /// What the owner should know about settings that are about one revision, now that the current one is known.
     pub fn notes_on(&self, state: &RevisionState) -> Option<Note> {
         match (&self.resume, state) {
-            (Some(resume), RevisionState::Current(current)) => advice::on_resume(resume, current),
+            (Some(resume), RevisionState::Current(current)) => {
+                Some(advice::on_resume(resume, current))
+            }
             _ => None,
         }
     }

@@ -30,10 +30,10 @@ use super::picture::{Picture, State};
 use super::print::document;
 use super::screen::Screen;
 use super::view::list;
-use super::write::{set, write_if_unchanged};
+use super::write::{remove, set, write_if_unchanged};
 use crate::cli::ctl::{Output, UndoArgs};
 use crate::core::in_place::Shape;
-use crate::core::names::{REVISION_HASH_LABEL, STALLED};
+use crate::core::names::{RESUME, REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
@@ -64,6 +64,8 @@ struct Answer {
     images: Vec<ImageChange>,
     /// Newer ones that would have been next, and that the guard stopped.
     passed_over: Vec<Which>,
+    /// The revision which the annotation `resume` let go on, and lets no more; `null`: there is no such annotation.
+    resume_ended: Option<String>,
 }
 
 /// A revision.
@@ -352,8 +354,18 @@ impl History {
             return Err(Trouble::new(Code::Failed, text));
         }
         let doing = format!("take back the template of DaemonSet {}", self.key);
-        let changes = vec![set(&["spec", "template"], template.clone())];
+        let mut changes = vec![set(&["spec", "template"], template.clone())];
+        if self.resumed_besides(kept).is_some() {
+            changes.push(remove(&["metadata", "annotations", RESUME]));
+        }
         write_if_unchanged(context, &doing, &self.key, &self.seen, changes).await
+    }
+
+    /// The revision that the annotation `resume` names, if it is another one than `kept`: should that come again, nobody would
+    /// be charged to it.
+    fn resumed_besides(&self, kept: &Kept) -> Option<&str> {
+        let named = self.seen.annotations.as_ref()?.get(RESUME)?;
+        (named != kept.facts.hash.as_str()).then_some(named.as_str())
     }
 
     fn answer(&self, chosen: &Kept, changed: bool, passed_over: Vec<Which>) -> Answer {
@@ -380,6 +392,7 @@ impl History {
             to: chosen.which(),
             images: images.filter(|change| change.from != change.to).collect(),
             passed_over,
+            resume_ended: self.resumed_besides(chosen).map(str::to_owned),
         }
     }
 }
@@ -454,7 +467,12 @@ impl Answer {
         };
         let passed: String = self.passed_over.iter().map(passed).collect();
         let manifest = "Change the manifest that it is applied from in the same way, or the next apply undoes this.\n";
-        format!("{head}{images}{passed}{follows}{manifest}")
+        let resumed = self.resume_ended.as_ref();
+        let resumed = resumed.map_or_else(String::new, |revision| {
+            let goes = if self.changed { "is" } else { "would be" };
+            format!("The annotation {RESUME}, which names revision {revision}, {goes} taken away: it may not go on unguarded.\n")
+        });
+        format!("{head}{images}{passed}{resumed}{follows}{manifest}")
     }
 }
 

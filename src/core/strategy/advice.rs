@@ -176,11 +176,14 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
 /// Names of at least so many letters are hardly alike by chance.
 const LONG: usize = 8;
 
-/// What to know of a `resume` that is not about the current revision.
-pub(super) fn on_resume(resume: &Revision, current: &Revision) -> Option<Note> {
-    (resume != current).then(|| Note {
-        warning: false,
-        text: format!(
+/// What to know of a `resume`: whether it is about the current revision.
+pub(super) fn on_resume(resume: &Revision, current: &Revision) -> Note {
+    Note::advice(match resume == current {
+        true => format!(
+            "{RESUME} names this revision: nodes that fail with it are not charged to it, and the guard stops it no more, \
+             until that annotation is removed"
+        ),
+        false => format!(
             "{RESUME} names revision {resume}, and the current one is {current}: it has no effect; remove it, or name \
              that one to go on with it"
         ),

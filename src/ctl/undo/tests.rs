@@ -204,6 +204,36 @@ async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_resumed_is_not_left_to_go_on_unguarded_when_it_comes_again() {
+    let (world, _running) = web_2_stopped().await;
+    world.text("resume web").await;
+    tokio::time::sleep(A_MOMENT).await;
+    let annotation = "/metadata/annotations/apps.openyurt.io~1resume";
+    let hash = set(&world).await.pointer(annotation).cloned().unwrap();
+    let report = world.text("status web").await;
+    assert!(
+        report.contains("Note: apps.openyurt.io/resume names this revision"),
+        "{report}"
+    );
+    let dry = world.json("undo web --dry-run").await;
+    assert_eq!(dry["resumeEnded"], hash, "{dry}");
+    let text = world.text("undo web").await;
+    assert!(
+        text.contains("is taken away: it may not go on unguarded."),
+        "{text}"
+    );
+    assert_eq!(set(&world).await.pointer(annotation), None);
+    tokio::time::sleep(30 * A_MOMENT).await;
+    assert_eq!(world.code("status web").await, Code::Complete);
+    world.set_image("web:2").await;
+    tokio::time::sleep(20 * A_MOMENT).await;
+    assert_eq!(
+        world.json("status web").await["guarded"],
+        "FailedByRevision"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stopped_revision_is_undone_as_its_condition_advises_and_not_brought_back() {
     let (world, _running) = web_2_stopped().await;
     let advice = "go back to revision ";
