@@ -1,7 +1,9 @@
 //! The guard: nodes that fail on a revision's account, and those that do not (spec/beyond.md §2, wishes 1, 2, 4, 21, 29).
 
 use anyhow::Context as _;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
 use yurt_ds::ctl::Code;
 use yurt_ds::sim::kubelet::Behaviour;
@@ -56,12 +58,28 @@ pub(crate) async fn resume(stage: Stage) -> anyhow::Result<()> {
     stage.patch_daemon(&patch).await
 }
 
+/// Deletes all revisions but the newest one, as somebody does who tidies up.
+async fn forget_older_revisions(stage: Stage) -> anyhow::Result<()> {
+    let revisions = stage.api::<ControllerRevision>();
+    let all = revisions.list(&ListParams::default()).await?.items;
+    let newest = all.iter().map(|revision| revision.revision).max();
+    for older in all.iter().filter(|older| Some(older.revision) != newest) {
+        let name = older.metadata.name.as_deref().context("a name")?;
+        revisions.delete(name, &DeleteParams::default()).await?;
+    }
+    Ok(())
+}
+
 /// Goes back as the condition advises, and tries it once more: that would bring back what failed.
 async fn undo(stage: Stage) -> anyhow::Result<()> {
+    undo_from(stage, NEW).await
+}
+
+async fn undo_from(stage: Stage, image: &str) -> anyhow::Result<()> {
     let (text, ended) = ctl(&stage, &format!("undo {DAEMON}")).await?;
     let ended = ended.map_err(|trouble| anyhow::anyhow!("{trouble}"))?;
     anyhow::ensure!(ended == Code::Complete, "{ended:?}: {text}");
-    anyhow::ensure!(text.contains(&format!(": {NEW} -> {OLD}\n")), "{text}");
+    anyhow::ensure!(text.contains(&format!(": {image} -> {OLD}\n")), "{text}");
     Ok(())
 }
 
@@ -133,6 +151,44 @@ scenarios! {
             )
             .image(OLD)
             .until(converged().and(is_free()))
+    }
+
+    fn w02_given_a_stopped_rollout_and_all_other_revisions_deleted_then_the_stop_stands(pace) {
+        three_of_six_crash()
+            .does("delete the older revisions", forget_older_revisions)
+            .throughout(is_stopped().and(deletions(3)).and(untouched(4..=6)), pace.pick(900, 15))
+    }
+
+    fn w02_given_a_revision_that_fails_on_all_nodes_then_no_advice_leads_back_to_it(pace) {
+        Story::on(3)
+            .with(guarded(3, 1))
+            .allowed(3)
+            .behave(NEW, crashing())
+            .behave(NEWER, crashing())
+            .image(NEW)
+            .until(condition("Stalled", "True", "got this revision"))
+            .image(NEWER)
+            .until(condition("Guard", "False", "stopped before: ").and(condition("Stalled", "True", "got this revision")))
+            .throughout(condition("Stalled", "True", " with: yurt-ds ctl undo "), pace.pick(120, 5))
+            .does("ctl undo", |stage| undo_from(stage, NEWER))
+            .until(converged())
+    }
+
+    fn w02_given_pods_that_crash_and_are_ready_in_between_then_it_stalls_once_and_goes_no_further(pace) {
+        let in_between = Behaviour { crash_after: Some(secs(1)), ..Behaviour::default() };
+        // The guard lets all of them fail.
+        Story::on(6)
+            .with(guarded(2, 6).min_ready(3))
+            .allowed(2)
+            .behave(NEW, in_between)
+            .image(NEW)
+            .until(condition("Stalled", "True", "the new pods do not start"))
+            .throughout(
+                deletions(2).and(at_most_events("Warning", "the new pods do not start", 3)),
+                pace.pick(600, 60),
+            )
+            .image(OLD)
+            .until(converged())
     }
 
     fn w02_given_an_image_that_cannot_be_pulled_then_the_same(pace) {
