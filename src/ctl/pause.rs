@@ -49,19 +49,17 @@ pub(super) async fn pause(
 /// When it does: what to do instead.
 fn native_replaces(view: &View, key: &SetKey) -> Result<(), Trouble> {
     match view.index.reading(key) {
-        Some(Reading::Invalid(invalid)) if invalid.key == UPDATE_STRATEGY_TYPE_FIELD => {
-            Err(Trouble::new(
-                Code::Invalid,
-                format!(
-                    "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
+        Some(Reading::Invalid(invalid)) if invalid.is_native_update() => Err(Trouble::new(
+            Code::Invalid,
+            format!(
+                "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
                      replaces its pods itself and heeds no pause. Set that to {ON_DELETE}, and nobody replaces any more \
                      what you do not let yurt-ds replace: kubectl -n {} patch daemonset {} --type merge -p \
                      '{{\"spec\":{{\"updateStrategy\":{{\"type\":\"{ON_DELETE}\",\"rollingUpdate\":null}}}}}}'; then pause \
                      again.",
-                    invalid.value, key.namespace, key.name
-                ),
-            ))
-        }
+                invalid.value, key.namespace, key.name
+            ),
+        )),
         _ => Ok(()),
     }
 }
