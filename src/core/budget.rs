@@ -96,9 +96,11 @@ impl Budget {
             budget.failed += usize::from(fails);
             budget.surging += usize::from(match class {
                 Class::Surging(_) => true,
-                Class::InProgress(_) | Class::Kept(_) | Class::Preparing { settling: None, .. } => {
-                    glance.is_doubled(position)
-                }
+                // Also while a node that returned is left alone with both of its pods.
+                Class::InProgress(_)
+                | Class::Kept(_)
+                | Class::Outdated { .. }
+                | Class::Preparing { .. } => glance.is_doubled(position),
                 Class::Repelled | Class::NotTargeted => glance.is_paired(position),
                 _ => false,
             });

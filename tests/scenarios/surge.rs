@@ -309,8 +309,18 @@ scenarios! {
                 .online([1]);
             ends_well(story.until(deletions(4).and(spares(0))))
         };
+        // Nobody saw it leave, but it is Ready since a moment ago: with its two pods it still takes the one place.
+        let anew = Story { always_served: false, ..fleet(3, "1") }
+            .behave_on(1, NEW, slow(pace.pick(60, 8)))
+            .image(NEW)
+            .until(beside_each_other([1]))
+            .wait(3)
+            .step(Step::Offline(vec![1], HUNG))
+            .online([1])
+            .until(converged())
+            .expect(spares(0).and(deletions(3)).and(most_spares(1)));
         // Not the revision's fault: no slot is held. Charged to it: one of two is.
-        vec![case("1", "1s"), case("2", "5m")]
+        vec![case("1", "1s"), case("2", "5m"), anew]
     }
 
     fn su06_given_partition_and_selector_then_only_those_nodes_surge(pace) {

@@ -3,6 +3,7 @@ use k8s_openapi::jiff::SignedDuration;
 use super::*;
 use crate::core::lifecycle::{Exit, PreDelete, Preparing};
 use crate::core::testing::{fleet, old};
+use crate::core::verdict::Offline;
 use crate::core::{Labels, Mode, NodeName, RevisionState, Share, Strategy, Verdict, decide};
 
 fn now() -> Timestamp {
@@ -518,6 +519,32 @@ fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
     let plan = plan(vec![ended, pod("new", Current, 50)]);
     let starts = Verdict::InProgress(Progress::SurgeStarting);
     assert_eq!(plan.verdicts, [Verdict::Done, starts]);
+}
+
+/// Found on a real cluster: a node whose Ready began anew was left alone with both of its pods, and one more got two.
+#[test]
+fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
+    use PodRevision::{Current, Outdated};
+    let returned = Node {
+        readiness: Readiness::Ready { since: ago(5) },
+        ..node([pod("old", Outdated, 500), made("new", Current, 50)])
+    };
+    let waits = Node {
+        name: "n2".into(),
+        ..node([pod("waits", Outdated, 500)])
+    };
+    let fleet = Fleet {
+        revision: RevisionState::Current("r".into()),
+        ..fleet(vec![returned, waits])
+    };
+    let plan = decide(&surging(1), &fleet, now());
+    assert_eq!(plan.actions, []);
+    assert!(matches!(
+        plan.verdicts[0],
+        Verdict::Offline(Offline::Settling { .. })
+    ));
+    assert_eq!(plan.verdicts[1], Verdict::Budget { broken: false });
+    assert_eq!(plan.counts.surging, 1);
 }
 
 /// Found on a real cluster: an undo after more than ten minutes called the pod that serves held up.
