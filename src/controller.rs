@@ -36,8 +36,8 @@ use kube::Client;
 use tracing::info;
 
 use crate::cli::{ControllerArgs, LeaseArgs};
-use crate::client::{self, Role, Source};
 use crate::clock::Clock;
+use crate::k8s::client::{self, Role, Source};
 use crate::serve::{self, Readiness};
 use crate::shutdown::{self, Shutdown};
 use complaints::Complaints;

@@ -48,8 +48,8 @@ pub use screen::Screen;
 pub use why::Answer;
 
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
-use crate::client::Source;
 use crate::clock::Clock;
+use crate::k8s::client::Source;
 use edge::Edge;
 
 /// What every verb needs.

@@ -1,7 +1,7 @@
 //! What the watches have told: nodes, DaemonSets, their revisions and pods, in a form that a [`Fleet`] is made from.
 //!
 //! ```text
-//! api::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► Reading + Fleet ──► core::decide
+//! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► Reading + Fleet ──► core::decide
 //!                                  own writes ──overlay──►
 //! ```
 //!
@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api;
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
 use crate::core::strategy;
 use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
+use crate::k8s;
 
 pub use key::SetKey;
 pub(crate) use set::OWN_CONDITIONS;
@@ -105,7 +105,7 @@ impl Index {
     }
 
     /// Takes in a Node; says which DaemonSets may be decided differently now.
-    pub fn apply_node(&mut self, node: &api::Node, now: Timestamp) -> Vec<SetKey> {
+    pub fn apply_node(&mut self, node: &k8s::Node, now: Timestamp) -> Vec<SetKey> {
         let Some(name) = node.metadata.name.as_deref().map(NodeName::from) else {
             return Vec::new();
         };
@@ -172,7 +172,7 @@ impl Index {
     }
 
     /// Takes in a DaemonSet.
-    pub fn apply_set(&mut self, set: &api::DaemonSet) -> SetChange {
+    pub fn apply_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
         let change = self.take_set(set);
         if change != SetChange::Ignored {
             self.look_for_images();
@@ -180,7 +180,7 @@ impl Index {
         change
     }
 
-    fn take_set(&mut self, set: &api::DaemonSet) -> SetChange {
+    fn take_set(&mut self, set: &k8s::DaemonSet) -> SetChange {
         let Some(key) = SetKey::of(&set.metadata) else {
             return SetChange::Ignored;
         };
@@ -222,7 +222,7 @@ impl Index {
     }
 
     /// Takes in a ControllerRevision; names the DaemonSet that it belongs to.
-    pub fn apply_revision(&mut self, revision: &api::ControllerRevision) -> Option<SetKey> {
+    pub fn apply_revision(&mut self, revision: &k8s::ControllerRevision) -> Option<SetKey> {
         let meta = &revision.metadata;
         let owner = meta
             .owner_references
@@ -275,7 +275,7 @@ impl Index {
     }
 
     /// Forgets a ControllerRevision; names the DaemonSet that it belonged to.
-    pub fn delete_revision(&mut self, revision: &api::ControllerRevision) -> Option<SetKey> {
+    pub fn delete_revision(&mut self, revision: &k8s::ControllerRevision) -> Option<SetKey> {
         let owner = revision.metadata.owner_references.iter().flatten().next()?;
         let owned = self.revisions.get_mut(owner.uid.as_str())?;
         let removed = owned.remove(revision.metadata.name.as_deref()?);
@@ -393,7 +393,7 @@ impl Index {
     }
 }
 
-fn stray(set: &api::DaemonSet) -> Option<Stray> {
+fn stray(set: &k8s::DaemonSet) -> Option<Stray> {
     let meta = &set.metadata;
     let kind = set.spec.update_strategy.kind.as_deref();
     let none = BTreeMap::new();

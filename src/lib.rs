@@ -6,7 +6,7 @@
 //!   Kubernetes API
 //!        │ watch                                                     ▲ delete, patch, Events
 //!        ▼                                                           │
-//!   api ───► index ───────► core::Fleet ──► core::decide ──► Plan ──► controller
+//!   k8s ───► index ───────► core::Fleet ──► core::decide ──► Plan ──► controller
 //!   (slim    (what is       (one entry      (pure: no I/O,   (actions, one verdict   (one leader,
 //!    objects) known,         per node)       no clock)        per node, next wake)    preconditions)
 //!             own writes
@@ -15,24 +15,24 @@
 //!
 //! - [`core`] decides and knows nothing of networks, clocks or clients. Its words ([`core::Verdict`]) are the words of
 //!   every table, Event, metric and test.
-//! - [`api`] reads from API objects what is decided upon and skips the rest while parsing.
+//! - [`k8s`] reads from API objects what is decided upon and skips the rest while parsing; its client is the door to
+//!   the API server.
 //! - [`index`] remembers it, dates it by our own clock, and joins it into a fleet.
 //! - [`controller`] is `yurt-ds controller`: watches, passes, writes, reports; one writer among the replicas.
 //! - [`ctl`] is what people type: it fills an index from lists and asks the very same `decide`.
 //! - [`ota_server`] is `yurt-ds ota-server`, on every node: what the owner of a device asks and confirms.
 //! - [`sim`] is an embedded Kubernetes (API server, native controllers, kubelets with faults) for everything above to
 //!   run on: the story that newcomers see, and the tests. `sim kubelets` runs its kubelets against a real API server.
-//! - [`client`], [`clock`], [`serve`], [`shutdown`], [`log`] and [`cli`] are the doors: to the API server, to time, for
-//!   probes and metrics, to the end, to the log and from the command line.
+//! - [`clock`], [`serve`], [`shutdown`], [`log`] and [`cli`] are the other doors: to time, for probes and metrics, to the
+//!   end, to the log and from the command line.
 
-pub mod api;
 pub mod cli;
-pub mod client;
 pub mod clock;
 pub mod controller;
 pub mod core;
 pub mod ctl;
 pub mod index;
+pub mod k8s;
 pub mod log;
 pub mod ota_server;
 pub mod serve;

@@ -37,8 +37,8 @@ use tracing::{info, warn};
 pub use self::agent::{Agent, Config};
 pub use self::listen::{serve, serve_stream};
 use crate::cli::ota_server::OtaServerArgs;
-use crate::client::{self, Role, Source};
 use crate::clock::Clock;
+use crate::k8s::client::{self, Role, Source};
 use crate::shutdown::Shutdown;
 
 /// The process: listens, watches, answers, and ends when asked to.

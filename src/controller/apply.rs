@@ -14,16 +14,16 @@ use super::in_place;
 use super::lease::Leadership;
 use super::metrics::{Metrics, Withheld};
 use super::surge::For;
-use crate::api;
-use crate::client::conditions::{image_request, patch_conditions, removal};
-use crate::client::eviction::{eviction, refusal};
-use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::core::names::{
     CONTROLLER, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
 };
 use crate::core::{Action, GateWrite, PodRef, Renewal, StaleImage, message_of};
 use crate::index::SetKey;
+use crate::k8s;
+use crate::k8s::client::conditions::{image_request, patch_conditions, removal};
+use crate::k8s::client::eviction::{eviction, refusal};
+use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// Requests under way at once: a batch of 250 deletions takes a fraction of a second, and the API server hardly notices.
 const PARALLEL: usize = 16;
@@ -202,7 +202,7 @@ impl Writer {
                 "annotations": { LIFECYCLE_TIMESTAMP: preparing.then(|| on_the_wire(now)) },
             },
         });
-        let request = requests::<api::Pod>(&key.namespace);
+        let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch(pod.name.as_str(), &parameters, &Patch::Merge(&patch));
         self.send("patch", "pods", request).await.map(drop)
     }
@@ -216,7 +216,7 @@ impl Writer {
             }),
             ..DeleteParams::default()
         };
-        let request = requests::<api::Pod>(&key.namespace).delete(pod.name.as_str(), &parameters);
+        let request = requests::<k8s::Pod>(&key.namespace).delete(pod.name.as_str(), &parameters);
         self.send("delete", "pods", request).await.map(drop)
     }
 
@@ -241,7 +241,7 @@ impl Writer {
             ..PatchParams::default()
         };
         let patch = Patch::Strategic(in_place::patch(pod, renewal, now));
-        let request = requests::<api::Pod>(&key.namespace);
+        let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch(pod.name.as_str(), &parameters, &patch);
         self.send("patch", "pods", request).await.map(drop)
     }
@@ -292,7 +292,7 @@ impl Writer {
             "status": { "conditions": [condition] },
         });
         let patch = Patch::Strategic(&patch);
-        let request = requests::<api::Pod>(&key.namespace);
+        let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch_subresource("status", pod.name.as_str(), &parameters, &patch);
         self.send("patch", "pods/status", request).await
     }
@@ -304,7 +304,7 @@ impl Writer {
         pod: &PodRef,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let requests = requests::<api::Pod>(&key.namespace);
+        let requests = requests::<k8s::Pod>(&key.namespace);
         let object = (pod.name.as_str(), pod.uid.as_str());
         let request = patch_conditions(&requests, object, CONTROLLER, conditions);
         self.send("patch", "pods/status", request).await.map(drop)
@@ -317,7 +317,7 @@ impl Writer {
         uid: &str,
         conditions: Vec<Value>,
     ) -> Result<(), Refusal> {
-        let requests = requests::<api::DaemonSet>(&key.namespace);
+        let requests = requests::<k8s::DaemonSet>(&key.namespace);
         let request = patch_conditions(&requests, (&key.name, uid), CONTROLLER, conditions);
         self.send("patch", "daemonsets/status", request)
             .await

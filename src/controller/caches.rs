@@ -18,9 +18,9 @@ use tokio::task::JoinHandle;
 use super::complaints::Complaints;
 use super::metrics::Metrics;
 use super::server;
-use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
-use crate::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::index::SetKey;
+use crate::k8s::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
+use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
 /// Objects per page of a list: small enough that a page never weighs much (nodes take 14 KB each on the wire).
 const PAGE: u32 = 100;

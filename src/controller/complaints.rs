@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::client::Failure;
+use crate::k8s::client::Failure;
 
 /// How long a cause that was told is not told again.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -32,13 +32,13 @@ use super::prepull::{Puller, Wishes};
 use super::report::{Notice, Report, kept_words};
 use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
-use crate::api::Condition;
 use crate::clock::Clock;
 use crate::core::{
     Action, Fleet, Note, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite, Release,
     Revision, RevisionState, decide, release,
 };
 use crate::index::{SetKey, SetRecord, Stir, Stray, Write, was_complete};
+use crate::k8s::Condition;
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
 

@@ -23,9 +23,9 @@ use tracing::{debug, warn};
 
 use super::caches::Patience;
 use super::metrics::Metrics;
-use crate::client::{Failure, WRITE_DEADLINE, within};
 use crate::clock::Clock;
 use crate::core::names;
+use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 
 /// Events that wait to be sent: a burst of one per DaemonSet of a large cluster after a start.
 const QUEUE: usize = 256;

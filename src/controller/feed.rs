@@ -6,8 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
 use super::caches::{Caches, Input, Watch};
-use crate::api;
 use crate::index::{Index, SetChange, SetKey, Stir};
+use crate::k8s;
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
 pub(super) const CLUSTER_WIDE: [&str; 3] = ["nodes", "daemonsets", "controllerrevisions"];
@@ -135,7 +135,7 @@ impl Feed {
         }
     }
 
-    fn node(&mut self, event: Event<api::Node>, now: Timestamp) -> Fed {
+    fn node(&mut self, event: Event<k8s::Node>, now: Timestamp) -> Fed {
         match event {
             Event::Init => self.nodes.seen.clear(),
             Event::InitApply(node) => {
@@ -161,7 +161,7 @@ impl Feed {
         Fed::default()
     }
 
-    fn set(&mut self, event: Event<api::DaemonSet>) -> Fed {
+    fn set(&mut self, event: Event<k8s::DaemonSet>) -> Fed {
         match event {
             Event::Init => self.sets.seen.clear(),
             Event::InitApply(set) => {
@@ -199,7 +199,7 @@ impl Feed {
     }
 
     /// Takes in a DaemonSet, watched or read.
-    pub(super) fn apply_set(&mut self, set: &api::DaemonSet) -> Fed {
+    pub(super) fn apply_set(&mut self, set: &k8s::DaemonSet) -> Fed {
         let Some(key) = SetKey::of(&set.metadata) else {
             return Fed::default();
         };
@@ -244,8 +244,8 @@ impl Feed {
         self.index.delete_set(key)
     }
 
-    fn revision(&mut self, event: Event<api::ControllerRevision>) -> Fed {
-        let identity = |revision: &api::ControllerRevision| {
+    fn revision(&mut self, event: Event<k8s::ControllerRevision>) -> Fed {
+        let identity = |revision: &k8s::ControllerRevision| {
             let owner = revision.metadata.owner_references.iter().flatten().next()?;
             Some((owner.uid.clone(), revision.metadata.name.clone()?))
         };
@@ -273,7 +273,7 @@ impl Feed {
         Fed::default()
     }
 
-    fn pod(&mut self, key: SetKey, number: u64, event: Event<api::Pod>, now: Timestamp) -> Fed {
+    fn pod(&mut self, key: SetKey, number: u64, event: Event<k8s::Pod>, now: Timestamp) -> Fed {
         let Some(watch) = self
             .pods
             .get_mut(&key)

@@ -32,9 +32,9 @@ use tracing::{info, warn};
 
 use super::complaints::Complaints;
 use super::metrics::Metrics;
-use crate::client::{CallError, Failure, within};
 use crate::clock::Clock;
 use crate::core::names;
+use crate::k8s::client::{CallError, Failure, within};
 use crate::shutdown::{self, Shutdown};
 
 /// The longest that one request may take.

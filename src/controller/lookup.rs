@@ -11,11 +11,11 @@ use tracing::{debug, warn};
 
 use super::feed::{Fed, Feed};
 use super::report::Notice;
-use crate::api::{Condition, ControllerRevision, DaemonSet, Pod};
-use crate::client::{CallError, WRITE_DEADLINE, within};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{Behind, PodName, PodUid, Revision, RevisionState, not_created, not_ready};
 use crate::index::{SetKey, SetRecord};
+use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
+use crate::k8s::{Condition, ControllerRevision, DaemonSet, Pod};
 
 /// The watches get this long to agree by themselves before anything is read.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(1);

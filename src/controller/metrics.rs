@@ -16,8 +16,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use crate::client::Failure;
 use crate::core::{Counts, Phase, Plan, Verdict};
+use crate::k8s::client::Failure;
 
 /// Prefix of every metric.
 const PREFIX: &str = "yurt_ds";

@@ -18,10 +18,10 @@ use tracing::{debug, info, warn};
 
 use super::events::{Events, Severity, Subject};
 use super::metrics::Metrics;
-use crate::api::DaemonSet;
-use crate::client::{CallError, WRITE_DEADLINE, within};
 use crate::core::{Reading, RollingUpdateType, Strategy, names};
 use crate::index::{Index, SetKey};
+use crate::k8s::DaemonSet;
+use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
 
 /// Reason of the Event about it.
 pub const PERMISSION_MISSING: &str = "PermissionMissing";

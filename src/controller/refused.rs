@@ -1,7 +1,7 @@
 //! What a refused write means: for the pod that it was about, or for all writes.
 
-use crate::client::{CallError, Failure};
 use crate::core::refusals::lacks_permission;
+use crate::k8s::client::{CallError, Failure};
 
 use super::apply::Refusal;
 

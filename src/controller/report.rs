@@ -15,8 +15,6 @@ use self::blocked::stays_blocked;
 use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 use self::reverted::reversal;
 use super::apply::on_the_wire;
-use crate::api::Condition;
-use crate::client::conditions::removal;
 use crate::core::instant;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
@@ -28,6 +26,8 @@ use crate::core::{
     Stall,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord, was_complete};
+use crate::k8s::Condition;
+use crate::k8s::client::conditions::removal;
 use k8s_openapi::jiff::Timestamp;
 
 /// Stands before the revision that was current while it is not known which one is.

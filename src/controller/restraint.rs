@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::apply::Refusal;
 use super::lease::Leadership;
-use crate::client::Failure;
+use crate::k8s::client::Failure;
 
 /// Pauses after a write that failed: doubling from the first to the second.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));

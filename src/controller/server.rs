@@ -4,7 +4,7 @@ use kube::Client;
 use tracing::{info, warn};
 
 use super::caches::Patience;
-use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
+use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// From this version of the API server (major, minor) on, the native controller learns of changes of several pods in the order
 /// in which they happened. Controller managers do since 1.33 (client-go's `InOrderInformers`), and may be one version older

@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::apply::{Refusal, Writer, requests};
-use crate::api;
-use crate::client::{Failure, WRITE_DEADLINE, within};
 use crate::core::names::CONTROLLER;
 use crate::core::revision::TemplateFingerprint;
 use crate::core::selector::Selector;
 use crate::core::{NodeName, PodRef, Revision};
 use crate::index::{SetKey, SetRecord};
+use crate::k8s;
+use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 use manifest::{Origin, manifest};
 
 /// Names that are tried for one pod: so often somebody may have taken its predecessor out of the DaemonSet.
@@ -60,7 +60,7 @@ impl For {
     }
 
     /// Whether this is a pod that was made beside another one, or handed over since, and still belongs to the DaemonSet.
-    fn owns(&self, pod: &api::Pod) -> bool {
+    fn owns(&self, pod: &k8s::Pod) -> bool {
         let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
         let selects = |selector: &Selector| selector.matches(label);
         let owners = || pod.metadata.owner_references.iter().flatten();
@@ -74,7 +74,7 @@ impl For {
 }
 
 /// What became of one of them: the pod as the API server has it, where its answer can be read.
-pub(super) type Made = Result<Option<api::Pod>, Refusal>;
+pub(super) type Made = Result<Option<k8s::Pod>, Refusal>;
 
 impl Writer {
     /// Makes these pods of one revision, whose ControllerRevision has this name; the answers are in the same order. None are made, and there are no answers, when
@@ -92,7 +92,7 @@ impl Writer {
         let Some(revision) = wanted.first().map(|wanted| &wanted.revision) else {
             return Ok(Vec::new());
         };
-        let path = api::ControllerRevision::url_path(&(), Some(&key.namespace));
+        let path = k8s::ControllerRevision::url_path(&(), Some(&key.namespace));
         let object: Value = read(self.client(), path, "controllerrevisions", name).await?;
         let Some(origin) = Origin::read(&object, set, key, revision) else {
             return Ok(Vec::new());
@@ -109,7 +109,7 @@ impl Writer {
         loop {
             let name = origin.name(&wanted.beside.uid, taken);
             let pod = manifest(origin, &wanted.node, &name);
-            let request = requests::<api::Pod>(origin.namespace());
+            let request = requests::<k8s::Pod>(origin.namespace());
             let request = request.create(&parameters, pod.to_string().into_bytes());
             let refusal = match self.send("create", "pods", request).await {
                 Ok(answer) => return Ok(serde_json::from_str(&answer).ok()),
@@ -119,7 +119,7 @@ impl Writer {
                 return Err(refusal);
             }
             // Somebody may have taken it out of the DaemonSet, to look at it: that one stays, and another is made.
-            let path = api::Pod::url_path(&(), Some(origin.namespace()));
+            let path = k8s::Pod::url_path(&(), Some(origin.namespace()));
             match read(self.client(), path, "pods", &name).await {
                 Ok(pod) if origin.owns(&pod) => return Ok(Some(pod)),
                 Ok(_) => taken += 1,
@@ -146,7 +146,7 @@ impl Writer {
             "uid": pod.uid.as_str(),
             "ownerReferences": [manifest::controlled_by("DaemonSet", &key.name, &set.uid)],
         } });
-        let request = requests::<api::Pod>(&key.namespace);
+        let request = requests::<k8s::Pod>(&key.namespace);
         let request = request.patch(pod.name.as_str(), &parameters, &Patch::Merge(&patch));
         self.send("patch", "pods", request).await.map(drop)
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::age;
 use super::code::Code;
-use crate::client::{self, CallError, Failure, Role, Source};
+use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
 /// A person waits for it; a server that needs longer is in trouble.
 const CALL_DEADLINE: Duration = Duration::from_secs(30);

@@ -18,11 +18,11 @@ use kube::{Api, ResourceExt as _};
 
 use super::access::Access;
 use super::edge::Edge;
-use crate::api::{DaemonSet, Node};
 use crate::cli::Cli;
 use crate::cli::edge::SERVER;
-use crate::client::Source;
 use crate::core::names::UPDATE_STRATEGY;
+use crate::k8s::client::Source;
+use crate::k8s::{DaemonSet, Node};
 
 /// Whoever presses Tab waits no longer than this.
 const PATIENCE: Duration = Duration::from_secs(2);

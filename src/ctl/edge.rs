@@ -43,8 +43,8 @@ use self::server::Server;
 use self::upgrades::Upgrades;
 use super::{Code, Screen, Trouble};
 use crate::cli::edge::EdgeVerb;
-use crate::client::Role;
 use crate::clock::Clock;
+use crate::k8s::client::Role;
 
 /// Performs a verb of the node.
 ///

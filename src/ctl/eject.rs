@@ -30,8 +30,6 @@ use super::pulse::{Heard, listen};
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
-use crate::client::conditions::{patch_conditions, removal};
-use crate::client::{Failure, within};
 use crate::core::names::{
     ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED,
     ROLLOUT_COMPLETE,
@@ -39,6 +37,8 @@ use crate::core::names::{
 use crate::core::strategy::{Share, Strategy, is_setting};
 use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
+use crate::k8s::client::conditions::{patch_conditions, removal};
+use crate::k8s::client::{Failure, within};
 
 /// How often it is looked at again when somebody else wrote between the look and the write.
 const ATTEMPTS: usize = 5;

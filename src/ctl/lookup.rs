@@ -9,11 +9,11 @@ use super::access::{Access, Trouble};
 use super::code::Code;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::view::{Scope, View, list};
-use crate::api::DaemonSet;
 use crate::core::NodeName;
 use crate::core::names::UPDATE_STRATEGY;
 use crate::core::near::distance;
 use crate::index::SetKey;
+use crate::k8s::DaemonSet;
 
 /// The DaemonSet that `typed` means: `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context.
 pub(super) fn target(

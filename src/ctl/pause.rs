@@ -16,11 +16,11 @@ use super::row::{message, plural};
 use super::screen::Screen;
 use super::view::View;
 use super::write::FIELD_MANAGER;
-use crate::api::DaemonSet;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::{Mode, Pause, Reading, Record, Stall};
 use crate::index::{SetKey, SetRecord};
+use crate::k8s::DaemonSet;
 
 /// Pauses a rollout.
 pub(super) async fn pause(

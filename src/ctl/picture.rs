@@ -8,7 +8,6 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::code::Code;
 use super::pulse::Heard;
 use super::view::View;
-use crate::api::Condition;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
@@ -19,6 +18,7 @@ use crate::core::{
     RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey, told_revision, was_complete};
+use crate::k8s::Condition;
 /// A leader may have written that long after it renewed its Lease for the last time.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 

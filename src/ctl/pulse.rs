@@ -19,11 +19,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
 use super::age;
-use crate::client::{CallError, Failure, within};
 use crate::clock::Clock;
 use crate::core::Action;
 use crate::core::names::LEASE;
 use crate::index::SetKey;
+use crate::k8s::client::{CallError, Failure, within};
 use crate::sim::task::Task;
 
 /// Whoever has not renewed the Lease for so long does not work: twelve times as long as a leader may be silent.

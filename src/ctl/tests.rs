@@ -799,7 +799,7 @@ async fn a_wait_ends_within_a_second_of_the_end() {
     let clock = world.context.clock.clone();
     let client = world
         .cluster
-        .client(&crate::client::Role::Controller.user_agent());
+        .client(&crate::k8s::client::Role::Controller.user_agent());
     let (_end, _controller) = crate::sim::world::start_controller(client, clock);
     let annotations = json!({ "apps.openyurt.io/max-unavailable": "100%" });
     world

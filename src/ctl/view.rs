@@ -24,10 +24,10 @@ use tokio::time::{Instant, timeout_at};
 use super::access::{Access, Trouble};
 use super::budgets::{self, Budgets};
 use super::picture::{blocked_since, incomplete_since};
-use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::core::names::{ON_DELETE, PAUSED};
 use crate::core::{Behind, Disruption, Reading, RevisionState};
 use crate::index::{Index, SetChange, SetKey};
+use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
 /// Objects per page of a list; the API server's own clients use it.
 const PAGE: u32 = 500;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::access::Trouble;
-use crate::client::{Failure, within};
 use crate::index::SetKey;
+use crate::k8s::client::{Failure, within};
 
 /// Who writes, for the API server's records.
 pub(super) const FIELD_MANAGER: &str = "yurt-ds-ctl";

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
-use crate::api;
 use crate::core::failing::CRASHING_RESTARTS;
 use crate::core::said::DO_NOT_START;
 use crate::core::words::line;
 use crate::core::{NodeName, PodUid, Trouble};
+use crate::k8s;
 
 /// Pods that end further apart have nothing to do with each other; the native controller waits a quarter of an hour at most before
 /// it makes the next one (`FailedPodsBackoff`).
@@ -71,7 +71,7 @@ impl Ended {
     pub(super) fn note(
         &mut self,
         node: &NodeName,
-        (pod, record): (&api::Pod, &mut PodRecord),
+        (pod, record): (&k8s::Pod, &mut PodRecord),
         now: Timestamp,
         recalled: impl FnOnce() -> Option<Recalled>,
     ) {
@@ -113,7 +113,7 @@ impl Ended {
         self.0.insert(node.clone(), series);
     }
 
-    fn count(&mut self, node: &NodeName, record: &PodRecord, pod: &api::Pod, now: Timestamp) {
+    fn count(&mut self, node: &NodeName, record: &PodRecord, pod: &k8s::Pod, now: Timestamp) {
         if self.0.len() >= KEPT {
             self.0
                 .retain(|_, series| now.duration_since(series.at) < TOGETHER);
@@ -138,7 +138,7 @@ impl Ended {
 }
 
 /// Why a pod ended, in one word: as its kubelet says of the pod, or of its container.
-fn reason(pod: &api::Pod) -> &str {
+fn reason(pod: &k8s::Pod) -> &str {
     let statuses = &pod.status.container_statuses;
     let mut ended = statuses
         .iter()

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::told::Told;
-use crate::api::Condition;
 use crate::core::names::GUARD;
 use crate::core::{NodeName, PodUid, Record, Revision, RevisionState};
+use crate::k8s::Condition;
 
 /// What is known beside the condition on the DaemonSet.
 #[derive(Debug, Default)]

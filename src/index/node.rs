@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::api;
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
 use crate::core::images::ImageKey;
 use crate::core::names::{HOLD, MAINTENANCE_WINDOW};
 use crate::core::{Holds, Labels, NodeName, NodeWindow, Readiness, Windows};
+use crate::k8s;
 
 /// A Node, as far as anything depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl NodeRecord {
     /// Reads a Node; `before` is what was known of it, `texts` holds label texts that nodes share, `wanted`
     /// the images of which it matters whether the node has them.
     pub(super) fn read(
-        node: &api::Node,
+        node: &k8s::Node,
         before: Option<&Self>,
         texts: &mut BTreeSet<Arc<str>>,
         wanted: &BTreeSet<ImageKey>,

@@ -9,7 +9,6 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::set::later;
 use super::trouble::{self, trouble, unscheduled};
-use crate::api;
 use crate::core::in_place::{Container, State, Update};
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
@@ -20,6 +19,7 @@ use crate::core::{
     Exit, Gate, InPlace, Labels, Leaving, NodeName, OtaCondition, Pod, PodName, PodRevision,
     PodUid, Preparing, PullFailure, Revision, revision_in,
 };
+use crate::k8s;
 
 /// A pod of a DaemonSet; everything but its revision is settled here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl PodRecord {
     /// Reads a pod that the DaemonSet controls, or that we made beside such a one (`surge`); `before` is what was known of
     /// it.
     pub(super) fn read(
-        pod: &api::Pod,
+        pod: &k8s::Pod,
         surge: bool,
         before: Option<&Self>,
         label_sets: &mut LabelSets,
@@ -153,7 +153,7 @@ struct Restarted {
 }
 
 impl Restarted {
-    fn by(state: Option<&State>, pod: &api::Pod, in_place: &InPlace) -> Option<Self> {
+    fn by(state: Option<&State>, pod: &k8s::Pod, in_place: &InPlace) -> Option<Self> {
         let state = state?;
         let update = in_place.update.filter(|update| update.is_carried_out)?;
         let changed = || {
@@ -161,7 +161,7 @@ impl Restarted {
             statuses.filter(|status| state.changes(&status.name))
         };
         changed().next()?;
-        let started = |status: &api::ContainerStatus| {
+        let started = |status: &k8s::ContainerStatus| {
             let running = status.state.running.as_ref()?;
             running.started_at.as_ref().map(|time| time.0)
         };
@@ -221,7 +221,7 @@ fn leaving(before: Option<&PodRecord>, meta: &ObjectMeta, now: Timestamp) -> Opt
 /// When its kubelet took it up, dated as [`ready_since`] is.
 fn started(
     before: Option<&PodRecord>,
-    pod: &api::Pod,
+    pod: &k8s::Pod,
     created: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
@@ -235,7 +235,7 @@ fn started(
 /// Since when a pod that is not Ready is so, dated as [`ready_since`] is; `None`: since it was made.
 fn unready_since(
     before: Option<&PodRecord>,
-    ready: Option<&api::Condition>,
+    ready: Option<&k8s::Condition>,
     created: Timestamp,
     now: Timestamp,
 ) -> Option<Timestamp> {
@@ -250,7 +250,7 @@ fn unready_since(
 }
 
 /// What it says about its way out.
-fn exit(pod: &api::Pod, known: &mut LabelSets) -> Exit {
+fn exit(pod: &k8s::Pod, known: &mut LabelSets) -> Exit {
     let meta = &pod.metadata;
     let labels = meta.labels.iter().flatten();
     let labels = known.share(
@@ -287,7 +287,7 @@ fn exit(pod: &api::Pod, known: &mut LabelSets) -> Exit {
     }
 }
 
-fn ota_condition(condition: &api::Condition) -> OtaCondition {
+fn ota_condition(condition: &k8s::Condition) -> OtaCondition {
     let status = condition.status == "True";
     OtaCondition {
         status,
@@ -300,7 +300,7 @@ fn ota_condition(condition: &api::Condition) -> OtaCondition {
 
 /// What is written down of attempts that failed: when the first was asked for stands in the time of the transition, when
 /// the last ended in the time of the probe.
-fn failure(condition: &api::Condition) -> Option<PullFailure> {
+fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
     let failed = condition.last_probe.as_ref()?.0;
     let said = condition.message.split_once(PULL_FAILED);
     let why = said.map_or("", |(_, why)| {
@@ -317,19 +317,19 @@ fn failure(condition: &api::Condition) -> Option<PullFailure> {
 }
 
 /// What an update in place wrote into the pod; what cannot be read is no such thing.
-fn state(pod: &api::Pod) -> Option<State> {
+fn state(pod: &k8s::Pod) -> Option<State> {
     let annotations = pod.metadata.annotations.as_ref()?;
     serde_json::from_str(annotations.get(IN_PLACE_STATE)?).ok()
 }
 
 /// Whether its kubelet has seen the pod as it is; `None`: it does not say.
-pub(super) fn is_seen(pod: &api::Pod) -> Option<bool> {
+pub(super) fn is_seen(pod: &k8s::Pod) -> Option<bool> {
     let observed = pod.status.observed_generation?;
     Some(observed >= pod.metadata.generation?)
 }
 
 fn in_place(
-    pod: &api::Pod,
+    pod: &k8s::Pod,
     hash: Option<&Arc<str>>,
     state: Option<&State>,
     before: Option<&InPlace>,
@@ -348,8 +348,8 @@ fn in_place(
     }
 }
 
-fn containers(pod: &api::Pod) -> Vec<Container> {
-    let told = |status: &api::ContainerStatus, image: &str, is_init: bool| Container {
+fn containers(pod: &k8s::Pod) -> Vec<Container> {
+    let told = |status: &k8s::ContainerStatus, image: &str, is_init: bool| Container {
         name: status.name.as_str().into(),
         image: image.into(),
         reported: status.image.as_str().into(),
@@ -357,7 +357,7 @@ fn containers(pod: &api::Pod) -> Vec<Container> {
         restarts: u32::try_from(status.restart_count).unwrap_or_default(),
         is_init,
     };
-    let silent = api::ContainerStatus::default();
+    let silent = k8s::ContainerStatus::default();
     let asked = pod.spec.containers.iter().map(|asked| {
         let mut statuses = pod.status.container_statuses.iter();
         let status = statuses.find(|status| status.name == asked.name);

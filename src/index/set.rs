@@ -16,7 +16,6 @@ use super::key::SetKey;
 use super::node::NodeRecord;
 use super::pod::{LabelSets, PodRecord};
 use super::told::Told;
-use crate::api;
 use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::{Succession, Successions, Update};
@@ -38,6 +37,7 @@ use crate::core::{
     RevisionState, RollingUpdateType, WayBack,
 };
 use crate::core::{not_created, not_ready};
+use crate::k8s;
 
 /// Conditions on a DaemonSet's status that are ours.
 pub(crate) const OWN_CONDITIONS: [&str; 7] = [
@@ -68,7 +68,7 @@ pub struct SetRecord {
     /// Its template.
     pub template: TemplateFingerprint,
     /// Our conditions as they stand on it.
-    pub conditions: Vec<api::Condition>,
+    pub conditions: Vec<k8s::Condition>,
     /// The label selector of its pods, as a query.
     pub selector: String,
     /// Whether the pods are known completely.
@@ -247,7 +247,7 @@ pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
 }
 
 impl SetRecord {
-    pub(super) fn read(set: &api::DaemonSet) -> Self {
+    pub(super) fn read(set: &k8s::DaemonSet) -> Self {
         let meta = &set.metadata;
         let no_annotations = BTreeMap::new();
         let strategy = &set.spec.update_strategy;
@@ -263,7 +263,7 @@ impl SetRecord {
             exclusive: set.spec.exclusive.as_ref(),
             preempting: set.spec.preempting.as_ref(),
         });
-        let own = |condition: &&api::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
+        let own = |condition: &&k8s::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
         let annotation = |key| {
             meta.annotations
                 .as_ref()
@@ -386,7 +386,7 @@ impl SetRecord {
     }
 
     /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
-    pub fn apply_pod(&mut self, pod: &api::Pod, now: Timestamp) -> Stir {
+    pub fn apply_pod(&mut self, pod: &k8s::Pod, now: Timestamp) -> Stir {
         let Some(whose) = self.whose(&pod.metadata) else {
             let uid = pod.metadata.uid.as_deref();
             return uid.map_or(Stir::Nothing, |uid| self.delete_pod(uid));
@@ -1020,7 +1020,7 @@ impl SetRecord {
     /// Since when it waits for the native controller, as it stands on the DaemonSet.
     fn behind_since_told(&self) -> Option<Timestamp> {
         let says_so =
-            |told: &&api::Condition| told.kind == ROLLOUT_COMPLETE && told.reason == NATIVE_BEHIND;
+            |told: &&k8s::Condition| told.kind == ROLLOUT_COMPLETE && told.reason == NATIVE_BEHIND;
         let told = self.conditions.iter().find(says_so)?;
         let (_, since) = told.message.split_once(BEHIND_SINCE)?;
         since.split_once(": ")?.0.parse().ok()
@@ -1028,7 +1028,7 @@ impl SetRecord {
 
     /// Since when it is stalled for this reason, as it stands on the DaemonSet.
     fn stalled_since(&self, stall: Stall) -> Option<Timestamp> {
-        let says_so = |told: &&api::Condition| {
+        let says_so = |told: &&k8s::Condition| {
             told.kind == STALLED && told.status == "True" && told.reason == stall.reason()
         };
         let told = self.conditions.iter().find(says_so)?;

@@ -21,14 +21,14 @@ fn parsed<T: serde::de::DeserializeOwned>(object: Value) -> T {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn node(name: &str, ready: &str, since: i64) -> api::Node {
+fn node(name: &str, ready: &str, since: i64) -> k8s::Node {
     parsed(
         json!({"metadata": {"name": name, "labels": {"pool": "a"}}, "status": {"conditions": [
         {"type": "Ready", "status": ready, "lastTransitionTime": at(since).to_string()}]}}),
     )
 }
 
-fn set(image: &str, generation: i64, observed: i64) -> api::DaemonSet {
+fn set(image: &str, generation: i64, observed: i64) -> k8s::DaemonSet {
     parsed(
         json!({"metadata": {"name": "agent", "namespace": "edge", "uid": "ds", "generation": generation,
         "resourceVersion": generation.to_string(),
@@ -42,7 +42,7 @@ fn template(image: &str) -> Value {
     json!({"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
 }
 
-fn revision(hash: &str, number: i64, image: &str) -> api::ControllerRevision {
+fn revision(hash: &str, number: i64, image: &str) -> k8s::ControllerRevision {
     parsed(
         json!({"metadata": {"name": format!("agent-{hash}"), "namespace": "edge",
         "labels": {"controller-revision-hash": hash},
@@ -78,7 +78,7 @@ impl PodWords {
         self
     }
 
-    fn object(&self) -> api::Pod {
+    fn object(&self) -> k8s::Pod {
         parsed(self.0.clone())
     }
 }
@@ -527,7 +527,7 @@ fn a_daemonset_without_annotation_is_watched_only_while_it_carries_our_condition
     let mut plain = set("v1", 1, 1);
     plain.metadata.annotations = None;
     assert_eq!(index.apply_set(&plain), SetChange::Ignored);
-    plain.status.conditions = vec![api::Condition {
+    plain.status.conditions = vec![k8s::Condition {
         kind: "RolloutComplete".to_owned(),
         ..Default::default()
     }];
@@ -540,9 +540,9 @@ fn a_daemonset_without_annotation_is_watched_only_while_it_carries_our_condition
 fn objects_with_missing_or_null_fields_are_read() {
     fn case(object: Value) {
         let text = object.to_string();
-        let pod: api::Pod = parsed(object.clone());
-        let node: api::Node = parsed(object.clone());
-        let revision: api::ControllerRevision = parsed(json!({"metadata": object["metadata"]}));
+        let pod: k8s::Pod = parsed(object.clone());
+        let node: k8s::Node = parsed(object.clone());
+        let revision: k8s::ControllerRevision = parsed(json!({"metadata": object["metadata"]}));
         let mut index = index();
         index.apply_node(&node, at(1));
         index.apply_revision(&revision);
@@ -577,7 +577,7 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
         annotations.insert(key.to_owned(), "1".to_owned());
         set
     };
-    let lists = |name: &str, images: &[&str]| -> api::Node {
+    let lists = |name: &str, images: &[&str]| -> k8s::Node {
         let conditions = json!([{ "type": "Ready", "status": "True" }]);
         let images = json!([{ "names": images, "sizeBytes": 1 }]);
         parsed(

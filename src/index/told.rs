@@ -1,8 +1,8 @@
 //! What was told in a condition: what is written takes a moment to show.
 
-use crate::api::Condition;
 use crate::core::RevisionState;
 use crate::core::names::ROLLOUT_COMPLETE;
+use crate::k8s::Condition;
 
 /// Whether these conditions say that the rollout of the current revision is complete.
 pub(crate) fn was_complete(conditions: &[Condition], revision: &RevisionState) -> bool {

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::pod::{PodRecord, is_seen};
-use crate::api;
 use crate::core::Trouble;
 use crate::core::in_place::State;
 use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
+use crate::k8s;
 
 /// With these a kubelet tells in turn that it cannot pull, and that it waits before it tries again.
 const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
 /// update in place is none.
-pub(super) fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> {
+pub(super) fn trouble(pod: &k8s::Pod, state: Option<&State>) -> Option<Trouble> {
     let status = &pod.status;
     let seen = is_seen(pod);
     let containers = status
@@ -75,20 +75,20 @@ pub(super) fn trouble(pod: &api::Pod, state: Option<&State>) -> Option<Trouble> 
 
 /// Whether a container that never ran is told of with another image than the one that it is to have: its kubelet has not looked
 /// since that changed. Of such a container a kubelet repeats the image as it was asked for.
-fn is_of_former(container: &api::ContainerStatus, image: &str) -> bool {
+fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     let never_ran = container.image_id.is_empty() && container.restart_count == 0;
     never_ran && !container.image.is_empty() && container.image != image
 }
 
 /// The image that is asked for.
-fn image_of<'a>(pod: &'a api::Pod, name: &str) -> &'a str {
+fn image_of<'a>(pod: &'a k8s::Pod, name: &str) -> &'a str {
     let mut containers = pod.spec.containers.iter();
     let container = containers.find(|container| container.name == name);
     container.map_or("", |container| container.image.as_str())
 }
 
 /// Why no node takes it.
-pub(super) fn unscheduled(condition: &api::Condition) -> Option<Trouble> {
+pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<Trouble> {
     let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
     // What follows is about pods of lower priority, and the cause stands before it.
     let cause = condition.message.split(" preemption:").next();
@@ -113,7 +113,7 @@ pub(super) fn as_before(trouble: Trouble, before: Option<&PodRecord>) -> Trouble
 }
 
 /// What a kubelet says of a container that waits, without what changes from one try to the next.
-fn said(detail: &api::StateDetail) -> Arc<str> {
+fn said(detail: &k8s::StateDetail) -> Arc<str> {
     let message = detail.message.as_str();
     match detail.reason.as_str() {
         "CrashLoopBackOff" => Arc::default(),

@@ -41,12 +41,12 @@ use super::answer::Answer;
 use super::cloud::Cloud;
 use super::memory::Memory;
 use super::pod::{Pod, PodKey};
-use crate::api;
-use crate::client::conditions::{image_request, patch_conditions};
-use crate::client::{CallError, Failure};
 use crate::clock::Clock;
 use crate::core::Revision;
 use crate::core::names::OTA_SERVER;
+use crate::k8s;
+use crate::k8s::client::conditions::{image_request, patch_conditions};
+use crate::k8s::client::{CallError, Failure};
 
 /// What actions need.
 #[derive(Clone)]
@@ -182,7 +182,7 @@ impl Actions {
             }),
             ..DeleteParams::default()
         };
-        let request = requests::<api::Pod>(&key.namespace).delete(&key.name, &parameters);
+        let request = requests::<k8s::Pod>(&key.namespace).delete(&key.name, &parameters);
         let mut answer = self.live.write(request).await;
         if let Err(error) = &answer
             && error.failure() == Failure::Unreachable
@@ -240,7 +240,7 @@ impl Actions {
         if present.is_none_or(|image| image.status != "False") {
             condition["lastTransitionTime"] = json!(self.setup.clock.time());
         }
-        let requests = requests::<api::Pod>(&key.namespace);
+        let requests = requests::<k8s::Pod>(&key.namespace);
         let object = (key.name.as_str(), facts.uid.as_str());
         let request = patch_conditions(&requests, object, OTA_SERVER, vec![condition]);
         match self.live.write(request).await {

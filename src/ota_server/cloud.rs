@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::client::{CallError, Failure};
+use crate::k8s::client::{CallError, Failure};
 
 /// How long an API server that asks for fewer requests and does not say for how long is left alone.
 const THROTTLED: Duration = Duration::from_secs(1);

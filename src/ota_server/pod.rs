@@ -7,9 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::api::nullable;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::revision_in;
+use crate::k8s::nullable;
 
 /// Namespace and name of a pod, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

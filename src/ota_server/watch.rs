@@ -19,7 +19,7 @@ use super::cloud::{self, Cloud};
 use super::heard::Heard;
 use super::memory::Memory;
 use super::pod::{Pod, PodKey};
-use crate::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
+use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 
 /// Pods per page of a list: few enough that a page never weighs much (6 KB each), enough for most nodes.
 const PAGE: u32 = 50;

@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result};
 use futures::FutureExt as _;
 
 use crate::cli::edge::SERVER;
-use crate::client::Role;
 use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream};
+use crate::k8s::client::Role;
 use crate::ota_server::{Agent, Config, serve_stream};
 use crate::sim::cluster::{Cluster, Fault, Guard};
 

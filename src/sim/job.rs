@@ -19,8 +19,8 @@ use kube::{Api, Client, Error, Resource as _};
 use serde_json::Value;
 
 use self::state::{Step, next};
-use crate::api::Pod;
 use crate::clock::Clock;
+use crate::k8s::Pod;
 use crate::sim::events::{Events, Recorder};
 use crate::sim::queue::Queue;
 use crate::sim::task::Task;

@@ -7,11 +7,11 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, Client};
 
-use crate::api::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::clock::Clock;
 use crate::core::names::ROLLOUT_COMPLETE;
 use crate::core::{Offline, Plan, Reading, Verdict, decide};
 use crate::index::{Index, SetKey};
+use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::sim::task::Task;
 
 /// Follows one DaemonSet; it ends when dropped.

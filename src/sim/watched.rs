@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
-use crate::client::WATCH_TIMEOUT_SECONDS;
+use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 
 /// So many requests of one controller are under way at most.
 const PARALLEL: usize = 64;

@@ -11,9 +11,9 @@ use std::time::Duration;
 use kube::Client;
 use tokio::task::JoinHandle;
 
-use crate::client::Role;
 use crate::clock::Clock;
 use crate::controller::{self, lease, metrics};
+use crate::k8s::client::Role;
 use crate::serve::Readiness;
 use crate::shutdown;
 use crate::sim::cluster::{self, Cluster};

@@ -5,7 +5,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use yurt_ds::client::Role;
+use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::cluster::faults::{Fault, RequestInfo};
 use yurt_ds::sim::kubelet::Behaviour;
 

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use kube::api::DeleteParams;
-use yurt_ds::client::Role;
+use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::dice::mix;
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::Value;
 use tokio::net::TcpStream;
-use yurt_ds::client::Role;
+use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::kubelet::Behaviour;
 
 use crate::support::agents::other_addresses;

@@ -15,7 +15,7 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams
 use kube::config::Kubeconfig;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use yurt_ds::client::Role;
+use yurt_ds::k8s::client::Role;
 
 use super::agents::Setup;
 use super::machine::BUSY;

@@ -24,8 +24,8 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use yurt_ds::client::Role;
 use yurt_ds::clock::Clock;
+use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::kubelet::{Kubelets, Offline, Options};
 
 use super::agents::{Agent, Setup};

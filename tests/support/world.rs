@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ResourceQuota, ServiceAccount};
 use kube::{Api, Client};
-use yurt_ds::client::Role;
 use yurt_ds::clock::Clock;
+use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
 use yurt_ds::sim::kubelet::Kubelets;
 

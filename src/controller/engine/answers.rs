@@ -4,7 +4,6 @@ use k8s_openapi::jiff::Timestamp;
 use tracing::{debug, error, info, warn};
 
 use super::{Done, Engine};
-use crate::client::Failure;
 use crate::controller::apply::Refusal;
 use crate::controller::permissions;
 use crate::controller::refused::{Meaning, is_by_webhook, meaning};
@@ -14,6 +13,7 @@ use crate::controller::restraint::Restraint;
 use crate::controller::surge::{Made, Wanted};
 use crate::core::{NodeName, PodRef, PodUid, Refusals, RefusedWrite};
 use crate::index::{Doubt, Overlay, SetKey, SetRecord, Stir, Write};
+use crate::k8s::client::Failure;
 
 /// What a write was about.
 #[derive(Clone, Copy)]

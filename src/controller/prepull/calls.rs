@@ -13,8 +13,6 @@ use super::desk::{Answer, Order, Step};
 use super::name::job_name;
 use super::shelf::JobRef;
 use super::{Outcome, manifest};
-use crate::api;
-use crate::client::{CallError, Failure, WRITE_DEADLINE, within};
 use crate::clock::Clock;
 use crate::controller::apply::{Refusal, Writer};
 use crate::controller::events::{Events, Severity, Subject};
@@ -25,6 +23,8 @@ use crate::core::names::{
     POD_IMAGE_READY, PULL_FAILED, PULL_IMAGE_FAIL, PULL_IMAGE_SUCCESS, WAIT_PULL_IMAGE,
 };
 use crate::core::refusals::lacks_permission;
+use crate::k8s;
+use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 use std::sync::Arc;
 
 /// The longest that a condition says why a pull failed, in bytes: a registry's sentence, not its page.
@@ -147,7 +147,7 @@ impl Calls {
     async fn tell(&self, order: &Order, outcome: &Outcome, job: Option<&JobRef>) -> Answer {
         let name = job.map_or_else(|| name_of(order), |job| job.name.clone());
         for _ in 0..ATTEMPTS {
-            let api: Api<api::Pod> = Api::namespaced(self.client.clone(), &order.key.namespace);
+            let api: Api<k8s::Pod> = Api::namespaced(self.client.clone(), &order.key.namespace);
             let pod = order.pull.pod.name.as_str();
             let pod = match within(WRITE_DEADLINE, api.get(pod)).await {
                 Ok(pod) => pod,
@@ -233,7 +233,7 @@ fn name_of(order: &Order) -> String {
 }
 
 /// Whether a pod asks for this revision and has no answer.
-fn asks(pod: &api::Pod, order: &Order) -> bool {
+fn asks(pod: &k8s::Pod, order: &Order) -> bool {
     let message = message_of(order.pull.revision.as_str());
     pod.metadata.uid.as_deref() == Some(order.pull.pod.uid.as_str())
         && pod.metadata.deletion_timestamp.is_none()

@@ -11,9 +11,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
-use crate::client::Role;
 use crate::clock::Clock;
 use crate::controller::{self, lease, metrics::Metrics};
+use crate::k8s::client::Role;
 use crate::serve::Readiness;
 use crate::shutdown;
 use crate::sim::kubelet::{Behaviour, NodeSpec, Offline};

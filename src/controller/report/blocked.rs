@@ -1,8 +1,8 @@
 //! How long a rollout counts as one that disruption budgets hold up.
 
-use crate::api::Condition;
 use crate::core::said::BLOCKED;
 use crate::core::{Action, Plan, Progress, Verdict};
+use crate::k8s::Condition;
 
 /// Whether a rollout that was blocked before still is, as far as known: it does nothing but ask for pods to be evicted, be
 /// it once more or after a restart.

@@ -1,9 +1,9 @@
 //! What is told of a stop by the guard, and the condition in which it remembers.
 
 use super::condition;
-use crate::api::Condition;
 use crate::core::names::GUARD;
 use crate::core::{Guarded, Plan, Record};
+use crate::k8s::Condition;
 
 /// Whether the guard had stopped the revision of `plan` already.
 pub(super) fn is_stopped(told: Option<&Record>, plan: &Plan) -> bool {

@@ -1,11 +1,11 @@
 //! What is said of a pause: in the condition that remembers it, and once a day in an Event, so that nobody forgets it.
 
 use super::{Notice, condition};
-use crate::api::Condition;
 use crate::core::names::PAUSED_CONDITION;
 use crate::core::said::paused_words;
 use crate::core::words::{NAMED, named};
 use crate::core::{NodeName, Plan, RevisionState};
+use crate::k8s::Condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Reason of the Event that reminds.

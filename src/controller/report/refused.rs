@@ -1,10 +1,10 @@
 //! What is said of writes that the API server refuses: in the condition that remembers them, and once in an Event.
 
 use super::{Notice, condition};
-use crate::api::Condition;
 use crate::core::names::REFUSED;
 use crate::core::refusals::Group;
 use crate::core::{Plan, Refusals};
+use crate::k8s::Condition;
 
 /// Reason of the Event, and of the condition.
 pub(in crate::controller) const WRITE_REFUSED: &str = "WriteRefused";

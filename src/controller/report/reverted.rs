@@ -3,11 +3,11 @@
 use std::fmt::Display;
 
 use super::Notice;
-use crate::api::Condition;
 use crate::core::remedy::way_on;
 use crate::core::revert::NOT_REVERTED;
 use crate::core::words::named;
 use crate::core::{Fleet, NodeName, Phase, Plan};
+use crate::k8s::Condition;
 
 /// The Event for what is new in it since `before`, with the names of nodes.
 pub(super) fn reversal(

@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::api;
 use crate::core::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
@@ -12,6 +11,7 @@ use crate::core::{
     Targeting, Trouble, Verdict, WaveShut, WaveStand, WaveState,
 };
 use crate::index::{Index, SetKey};
+use crate::k8s;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + second).unwrap()
@@ -22,7 +22,7 @@ fn with(conditions: Vec<Condition>) -> Index {
     let set = json!({"metadata": {"name": "agent", "namespace": "edge", "uid": "ds",
         "annotations": {"apps.openyurt.io/update-strategy": "auto"}},
         "spec": {"selector": {"matchLabels": {"app": "agent"}}, "updateStrategy": {"type": "OnDelete"}, "template": {}}});
-    let mut set: api::DaemonSet = serde_json::from_str(&set.to_string()).unwrap();
+    let mut set: k8s::DaemonSet = serde_json::from_str(&set.to_string()).unwrap();
     set.status.conditions = conditions;
     let mut index = Index::default();
     index.apply_set(&set);

@@ -11,11 +11,11 @@
 use serde_json::{Map, Value, json};
 
 use super::For;
-use crate::api;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{NodeName, PodUid, Revision};
 use crate::index::SetKey;
+use crate::k8s;
 
 /// A name is also a label of the pod's host name, and labels have at most 63 characters.
 const LONGEST: usize = 63;
@@ -61,7 +61,7 @@ impl<'a> Origin<'a> {
     }
 
     /// Whether this pod is one that was made beside another one.
-    pub(super) fn owns(&self, pod: &api::Pod) -> bool {
+    pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
         self.set.owns(pod)
     }
 

@@ -4,11 +4,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::api::{Condition, nullable};
 use crate::core::names::{
     POD_IMAGE_READY, POD_NEED_UPGRADE, PULL_IMAGE_FAIL, REVISION_HASH_LABEL, UNTOLERATED_TAINT,
 };
 use crate::core::revision_in;
+use crate::k8s::{Condition, nullable};
 
 /// The part of a pod that is shown or followed.
 #[derive(Clone, Debug, Default, Deserialize)]

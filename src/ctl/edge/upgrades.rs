@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use serde::Deserialize;
 
 use super::pod::Pod;
-use crate::api::nullable;
+use crate::k8s::nullable;
 
 /// The answer to `GET /yurt-ds/v1/upgrades`.
 #[derive(Clone, Debug, Default, Deserialize)]

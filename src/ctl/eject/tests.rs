@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::client::Role;
 use crate::ctl::Code;
 use crate::ctl::tests::World;
+use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Offline;
 use crate::sim::world::start_controller;

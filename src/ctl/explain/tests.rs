@@ -629,8 +629,8 @@ fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
 }
 
 /// What a condition of the DaemonSet says of this revision since that second.
-fn told(kind: &str, status: &str, revision: &str, since: i64) -> crate::api::Condition {
-    crate::api::Condition {
+fn told(kind: &str, status: &str, revision: &str, since: i64) -> crate::k8s::Condition {
+    crate::k8s::Condition {
         kind: kind.to_owned(),
         status: status.to_owned(),
         reason: String::new(),

@@ -78,7 +78,7 @@ impl Fleet {
     }
 
     /// The DaemonSet as it will be, to read its settings beforehand.
-    pub(super) fn settings(&self) -> Option<crate::api::DaemonSet> {
+    pub(super) fn settings(&self) -> Option<crate::k8s::DaemonSet> {
         let mut set = self.objects.get(&Storage::DaemonSets)?.first()?.clone();
         json_patch::merge(&mut set, self.patch.as_ref().unwrap_or(&json!({})));
         serde_json::from_value(set).ok()

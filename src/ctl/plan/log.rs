@@ -6,8 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
 use super::row::Manner;
-use crate::api::Pod;
 use crate::core::names::{PRE_PULL_POD, REVISION_HASH_LABEL};
+use crate::k8s::Pod;
 
 /// A node that gets the new revision.
 #[derive(Clone, Debug, PartialEq, Eq)]

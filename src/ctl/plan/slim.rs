@@ -5,10 +5,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::api::{nullable, resource};
 use crate::core::in_place::State;
 use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
 use crate::core::revision::hash_of;
+use crate::k8s::{nullable, resource};
 
 /// What annotations are kept of nodes and pods: those of this family, wherever they come from.
 const FAMILY: &str = "openyurt.io/";

@@ -11,9 +11,9 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
-use crate::client::Role;
 use crate::ctl::Code;
 use crate::ctl::tests::World;
+use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::{Behaviour, Offline, Rule};
 use crate::sim::task::Task;
@@ -24,7 +24,7 @@ const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// The nodes whose pods are deleted from now on, in order, when the controller does it.
 async fn really(world: &World, change: impl Future<Output = ()>) -> Vec<String> {
-    let pods: Api<crate::api::Pod> = Api::namespaced(world.client.clone(), "default");
+    let pods: Api<crate::k8s::Pod> = Api::namespaced(world.client.clone(), "default");
     let (found, mut nodes) = tokio::sync::mpsc::unbounded_channel();
     let _watching = Task::spawn(async move {
         let mut pods = events(pods, "");

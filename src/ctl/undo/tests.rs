@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::Role;
 use crate::ctl::Code;
 use crate::ctl::tests::World;
+use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Behaviour;
 use crate::sim::world::start_controller;

@@ -89,7 +89,7 @@ fn the_condition_tells_of_pods_that_ended_before_the_first_look() {
             index.apply_node(&node(name, "True", 0), at(100));
         }
         let mut set = set("v1", 1, 1);
-        set.status.conditions = vec![api::Condition {
+        set.status.conditions = vec![k8s::Condition {
             kind: "Stalled".to_owned(),
             status: "True".to_owned(),
             reason: "PodsDoNotStart".to_owned(),

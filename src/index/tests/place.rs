@@ -194,7 +194,7 @@ fn pod_of_old_event() -> PodWords {
 #[test]
 fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
     let mut index = index_in_place();
-    let mut other: api::ControllerRevision = revision("ccc", 1, "v1");
+    let mut other: k8s::ControllerRevision = revision("ccc", 1, "v1");
     let template = json!({ "spec": { "hostNetwork": true, "containers": [{ "name": "main", "image": "v1" }] } });
     let shape = crate::core::in_place::Shape::of(&template);
     other.template.as_mut().unwrap().shape = Arc::new(shape);

@@ -17,10 +17,10 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::reason::Reason;
-use crate::api::{self, ControllerRevision, DaemonSet};
-use crate::client::{CallError, Failure, within};
 use crate::core::{Behind, Mode, PodRevision, Reading, Revision, RevisionState, is_paused};
 use crate::index::{Index, SetKey};
+use crate::k8s::client::{CallError, Failure, within};
+use crate::k8s::{self, ControllerRevision, DaemonSet};
 use crate::ota_server::cloud::Cloud;
 use crate::ota_server::pod::{Pod, PodKey};
 
@@ -72,7 +72,7 @@ impl Live {
 
     /// The pod.
     pub(super) async fn pod(&self, key: &PodKey) -> Result<Pod, CallError> {
-        let request = requests::<api::Pod>(&key.namespace).get(&key.name, &GetParams::default());
+        let request = requests::<k8s::Pod>(&key.namespace).get(&key.name, &GetParams::default());
         self.call(DEADLINE, self.fetch(request)).await
     }
 
@@ -281,7 +281,7 @@ fn index(
         index.apply_revision(revision);
     }
     let key = SetKey::of(&set.metadata)?;
-    let pod: api::Pod = serde_json::from_str(pod.raw()).ok()?;
+    let pod: k8s::Pod = serde_json::from_str(pod.raw()).ok()?;
     index.set_mut(&key)?.apply_pod(&pod, now);
     Some((index, key))
 }

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::reason::Reason;
-use crate::client::{CallError, Failure};
+use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
 use crate::ota_server::pod::{Condition, PodKey};

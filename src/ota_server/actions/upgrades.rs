@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use super::precheck::{image_of, is_repelled, needs_upgrade};
 use super::reason::Reason;
 use super::{Actions, Answer, Pod, text};
-use crate::api::{ControllerRevision, nullable};
 use crate::core::names::REVISION_HASH_LABEL;
+use crate::k8s::{ControllerRevision, nullable};
 
 /// Revisions remembered: some for each DaemonSet of a node.
 const REVISIONS: usize = 256;

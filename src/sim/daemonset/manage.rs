@@ -6,11 +6,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::pods::{ByNode, is_available, is_deleted, is_updated, label, ready_since};
 use super::set::{Set, Strategy, scaled};
-use crate::api::Pod;
 use crate::core::Labels;
 use crate::core::Targeting;
 use crate::core::eligibility::{NodeFacts, Taint};
 use crate::core::names::REVISION_HASH_LABEL;
+use crate::k8s::Pod;
 
 /// A node, as far as eligibility goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::set::Set;
-use crate::api::Pod;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+use crate::k8s::Pod;
 
 /// The pods of one DaemonSet by node, oldest first.
 pub(super) type ByNode<'a> = BTreeMap<&'a str, Vec<&'a Pod>>;

@@ -10,7 +10,7 @@ use kube::{Api, Client, Error, Resource as _};
 use serde_json::{Value, json};
 
 use super::history::holds_the_same;
-use crate::api::Pod;
+use crate::k8s::Pod;
 use crate::sim::events::Recorder;
 
 /// One request.

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::api::Pod;
+use crate::k8s::Pod;
 
 /// First wait after a failed pod; it doubles up to the second (the original's values).
 const BACK_OFF: Duration = Duration::from_secs(10);
@@ -260,7 +260,7 @@ fn is_active(pod: &Pod) -> bool {
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let ready = |c: &&crate::api::Condition| c.kind == "Ready" && c.status == "True";
+    let ready = |c: &&crate::k8s::Condition| c.kind == "Ready" && c.status == "True";
     pod.status.conditions.iter().find(ready).is_some()
 }
 

@@ -9,8 +9,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::{Behaviour, Kubelets, NodeSpec, Offline, Options};
-use crate::client::{self, Role, Source};
 use crate::clock::Clock;
+use crate::k8s::client::{self, Role, Source};
 
 /// Play the kubelets of many nodes against a real API server
 ///

@@ -18,9 +18,9 @@ use tokio::time::Instant;
 
 use super::Options;
 use super::taints::{NO_EXECUTE, may_stay, readiness, wanted};
-use crate::api::nullable;
 use crate::clock::Clock;
 use crate::core::names::AUTONOMY;
+use crate::k8s::nullable;
 use crate::sim::kubelet::unknown;
 use crate::sim::queue::Queue;
 use crate::sim::watched::{Cache, Change, Events, Key, Part, Writes, events};

@@ -7,8 +7,8 @@ use super::report::{Command, Owner, Promise};
 use super::script::{Aim, Deed, Engine, Rollout, Script, Step, Typing, seconds, step};
 use super::shell::Typed;
 use super::stage::{Ending, Stage};
-use crate::client::Role;
 use crate::core::{Mode, Share};
+use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
 

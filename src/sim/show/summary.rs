@@ -6,8 +6,8 @@ use super::monitor::{NodeRecord, Record};
 use super::report::{Followed, Promise, Report, Time, Writes};
 use super::script::Engine;
 use super::stage::{Ending, Stage};
-use crate::client::Role;
 use crate::core::Mode;
+use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 
 impl Stage {

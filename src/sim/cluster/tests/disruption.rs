@@ -6,8 +6,8 @@ use kube::api::{Api, EvictParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{cluster, pod};
-use crate::client::eviction::eviction;
 use crate::core::PodRef;
+use crate::k8s::client::eviction::eviction;
 
 fn of<K: serde::de::DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).unwrap()

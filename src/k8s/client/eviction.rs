@@ -8,8 +8,8 @@ use kube::core::{Status, request};
 use serde_json::json;
 
 use super::CallError;
-use crate::api;
 use crate::core::{Obstruction, PodRef, Refusal};
+use crate::k8s;
 
 /// Who refuses, in the causes of an answer (`k8s.io/api/policy/v1`, `DisruptionBudgetCause`).
 const CAUSE: &str = "DisruptionBudget";
@@ -34,7 +34,7 @@ pub(crate) fn eviction(
     namespace: &str,
     pod: &PodRef,
 ) -> Result<http::Request<Vec<u8>>, request::Error> {
-    let path = api::Pod::url_path(&(), Some(namespace));
+    let path = k8s::Pod::url_path(&(), Some(namespace));
     let body = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",

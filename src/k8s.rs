@@ -1,8 +1,9 @@
-//! The API objects as the engine needs them: a few fields each, read straight from the wire.
+//! The Kubernetes API as the engine meets it: slim objects, read straight from the wire, and the [`client`].
 //!
 //! k8s-openapi's own types keep everything (a pod takes 7 KB even when pruned afterwards); these read what is decided
 //! upon and skip the rest while parsing. They are made for watching and reading, never for writing back.
 
+pub mod client;
 mod daemonset;
 mod meta;
 mod node;
