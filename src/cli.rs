@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use crate::demo::args::SimArgs;
 use crate::log::Format;
-use crate::sim::show::args::SimArgs;
 
 /// Rolls out DaemonSets on fleets whose nodes come and go.
 #[derive(Debug, Parser)]

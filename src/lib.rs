@@ -31,6 +31,7 @@ pub mod clock;
 pub mod controller;
 pub mod core;
 pub mod ctl;
+pub mod demo;
 pub mod index;
 pub mod k8s;
 pub mod log;
@@ -38,6 +39,7 @@ pub mod ota_server;
 pub mod serve;
 pub mod shutdown;
 pub mod sim;
+pub mod task;
 
 #[cfg(test)]
 mod documents;

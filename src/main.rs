@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
-use yurt_ds::{controller, ctl, log, ota_server, shutdown, sim};
+use yurt_ds::{controller, ctl, demo, log, ota_server, shutdown};
 
 /// What a shell calls the end by Ctrl-C.
 const INTERRUPTED: u8 = 130;
@@ -46,7 +46,7 @@ async fn dispatch(command: Command) -> Result<ExitCode> {
             };
             return Ok(ended.into());
         }
-        Command::Sim(args) => return sim::show::run(args, shutdown).await,
+        Command::Sim(args) => return demo::run(args, shutdown).await,
     }
     Ok(ExitCode::SUCCESS)
 }

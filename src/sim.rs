@@ -1,6 +1,5 @@
 //! The simulator: an embedded cluster, fake kubelets, and the native controllers beside them.
 
-pub mod agents;
 pub mod cluster;
 pub mod daemonset;
 pub mod dice;
@@ -11,9 +10,6 @@ pub mod native;
 pub mod node_lifecycle;
 pub mod pulse;
 pub mod scheduler;
-pub mod serve_command;
-pub mod show;
-pub mod task;
 pub mod world;
 
 mod events;

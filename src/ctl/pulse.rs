@@ -24,7 +24,7 @@ use crate::core::Action;
 use crate::core::names::LEASE;
 use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure, within};
-use crate::sim::task::Task;
+use crate::task::Task;
 
 /// Whoever has not renewed the Lease for so long does not work: twelve times as long as a leader may be silent.
 const SILENCE: SignedDuration = SignedDuration::from_mins(3);

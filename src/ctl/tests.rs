@@ -15,8 +15,8 @@ use crate::clock::Clock;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::cluster::{Cluster, Options};
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
-use crate::sim::task::Task;
 use crate::sim::{daemonset, scheduler};
+use crate::task::Task;
 
 /// Long enough for native controllers and kubelets to do what they do.
 const A_MOMENT: Duration = Duration::from_secs(60);

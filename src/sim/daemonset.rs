@@ -24,7 +24,7 @@ use kube::Client;
 
 use self::engine::Engine;
 use crate::clock::Clock;
-use crate::sim::task::Task;
+use crate::task::Task;
 
 /// How the controller works.
 #[derive(Clone, Debug)]

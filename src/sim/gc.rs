@@ -20,8 +20,8 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 
 use crate::sim::queue::Queue;
-use crate::sim::task::Task;
 use crate::sim::watched::{Cache, Key, Writes, events};
+use crate::task::Task;
 
 /// After this a failed write, or one that changed nothing yet, is tried again.
 const RETRY: Duration = Duration::from_secs(1);

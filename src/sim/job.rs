@@ -23,8 +23,8 @@ use crate::clock::Clock;
 use crate::k8s::Pod;
 use crate::sim::events::{Events, Recorder};
 use crate::sim::queue::Queue;
-use crate::sim::task::Task;
 use crate::sim::watched::{Cache, Key, Writes, events, key};
+use crate::task::Task;
 
 /// After this a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);

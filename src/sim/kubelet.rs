@@ -9,7 +9,6 @@
 //! They are ordinary clients: on the embedded cluster and on a real kube-apiserver the same code runs. They bind no
 //! pods; the scheduler does. What containers do is data ([`Behaviour`]), looked up by image and node.
 
-mod args;
 mod behaviour;
 mod engine;
 mod node;
@@ -26,7 +25,6 @@ use anyhow::Context as _;
 use kube::Client;
 use tokio::sync::mpsc;
 
-pub use self::args::{KubeletsArgs, run_kubelets};
 pub use self::behaviour::{Behaviour, Rule};
 use self::engine::{Command, Engine};
 pub(crate) use self::node::unknown;
@@ -34,7 +32,7 @@ pub use self::node::{NodeSpec, Offline};
 use self::write::Ack;
 use crate::clock::Clock;
 use crate::sim::pulse::Pulse;
-use crate::sim::task::Task;
+use crate::task::Task;
 
 /// How many commands may wait: they come from people and scenarios, one after the other.
 const COMMANDS: usize = 64;

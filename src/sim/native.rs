@@ -5,9 +5,9 @@ use std::time::Duration;
 use kube::Client;
 
 use super::pulse::Pulse;
-use super::task::Task;
 use super::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::clock::Clock;
+use crate::task::Task;
 
 /// Starts everything that kube-controller-manager and kube-scheduler do here; it stops when the tasks are dropped.
 /// `client` makes a client with a user agent, `pulse` tells which nodes are silent (share it with the fake kubelets),

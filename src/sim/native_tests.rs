@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Options};
 use super::kubelet::{Behaviour, Kubelets, NodeSpec, Offline};
 use super::pulse::Pulse;
-use super::task::Task;
 use super::{kubelet, native};
 use crate::clock::Clock;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+use crate::task::Task;
 
 struct World {
     client: Client,

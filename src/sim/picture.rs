@@ -12,7 +12,7 @@ use crate::core::names::ROLLOUT_COMPLETE;
 use crate::core::{Offline, Plan, Reading, Verdict, decide};
 use crate::index::{Index, SetKey};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
-use crate::sim::task::Task;
+use crate::task::Task;
 
 /// Follows one DaemonSet; it ends when dropped.
 pub(crate) struct Picture {

@@ -19,8 +19,8 @@ use crate::core::Labels;
 use crate::core::Targeting;
 use crate::core::eligibility::{NodeFacts, Scheduling};
 use crate::sim::queue::Queue;
-use crate::sim::task::Task;
 use crate::sim::watched::{Cache, Key, events, key};
+use crate::task::Task;
 
 /// After this a failed binding is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -19,8 +19,8 @@ use crate::shutdown;
 use crate::sim::cluster::{self, Cluster};
 use crate::sim::kubelet::{self, Kubelets};
 use crate::sim::pulse::Pulse;
-use crate::sim::task::Task;
 use crate::sim::{daemonset, gc, job, node_lifecycle, scheduler};
+use crate::task::Task;
 
 /// What native controllers call themselves.
 const NATIVE: &str = "kube-controller-manager (sim)";

@@ -21,8 +21,8 @@ use yurt_ds::shutdown::{self, Trigger};
 use yurt_ds::sim::cluster::{Cluster, Fault, Guard, Options, RequestInfo};
 use yurt_ds::sim::dice::mix;
 use yurt_ds::sim::kubelet::{self, Kubelets, Offline};
-use yurt_ds::sim::task::Task;
 use yurt_ds::sim::{daemonset, gc, job, scheduler};
+use yurt_ds::task::Task;
 
 use super::agents::{Agent, Setup, Stream};
 use super::link::{self, Asked};

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use yurt_ds::sim::cluster::Cluster;
-use yurt_ds::sim::task::Task;
+use yurt_ds::task::Task;
 
 /// What becomes of what is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

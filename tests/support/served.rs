@@ -16,8 +16,8 @@ use yurt_ds::clock::Clock;
 use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::cluster::{Fault, Guard, RequestInfo};
 use yurt_ds::sim::kubelet::{NodeSpec, Options};
-use yurt_ds::sim::task::Task;
 use yurt_ds::sim::world::{Setup as WorldSetup, World};
+use yurt_ds::task::Task;
 
 use super::agents::{Agent, Setup};
 use super::binary::{ANY_PORT, Process, agent_command};

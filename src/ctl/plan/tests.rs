@@ -16,9 +16,9 @@ use crate::ctl::tests::World;
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::{Behaviour, Offline, Rule};
-use crate::sim::task::Task;
 use crate::sim::watched::events;
 use crate::sim::world::start_controller;
+use crate::task::Task;
 
 const A_MOMENT: Duration = Duration::from_secs(60);
 

@@ -85,9 +85,9 @@ impl Statics {
     }
 
     /// The agent's own task, as after a start.
-    fn guard(&self) -> crate::sim::task::Task {
+    fn guard(&self) -> crate::task::Task {
         let actions = self.world.actions.clone();
-        crate::sim::task::Task::spawn(actions.guard_static_pods())
+        crate::task::Task::spawn(actions.guard_static_pods())
     }
 }
 

@@ -19,14 +19,14 @@ use tokio::task::JoinHandle;
 
 use crate::cli::edge::SERVER;
 use crate::clock::Clock;
+use crate::demo::agents;
+use crate::demo::{first_daemonset, screen};
 use crate::ota_server;
 use crate::shutdown::{self, Shutdown};
-use crate::sim::agents;
 use crate::sim::cluster::{Cluster, Guard};
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
-use crate::sim::show::{first_daemonset, screen};
-use crate::sim::task::Task;
 use crate::sim::world::{Setup, World};
+use crate::task::Task;
 
 /// `true` on a node: its kubelet falls silent; anything else, or nothing: it is there.
 pub const OFFLINE_ANNOTATION: &str = "sim.yurt-ds.io/offline";

@@ -16,7 +16,7 @@ use kube::{Api, Client, ResourceExt as _};
 
 use crate::clock::Clock;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
-use crate::sim::task::Task;
+use crate::task::Task;
 
 /// What is measured, and against what.
 #[derive(Clone, Debug)]

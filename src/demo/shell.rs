@@ -16,9 +16,9 @@ use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::ctl::Screen;
 use crate::ctl::edge::perform_edge;
-use crate::sim::agents::Agents;
+use crate::demo::agents::Agents;
 use crate::sim::cluster::Cluster;
-use crate::sim::task::Task;
+use crate::task::Task;
 
 /// A command and what came of it. Times count from the start of the play.
 #[derive(Clone, Debug)]

@@ -8,12 +8,15 @@
 //! Time is virtual. Between two pictures the thread sleeps while virtual time stands still, so how fast it plays changes
 //! nothing in what is played.
 
+pub mod agents;
 pub mod args;
+mod kubelets;
 mod monitor;
 mod ota;
 pub mod report;
 pub(crate) mod screen;
 mod script;
+pub mod serve;
 mod shell;
 mod stage;
 mod summary;
@@ -38,8 +41,6 @@ use self::stage::{Ending, Stage};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::sim::dice::mix;
-use crate::sim::kubelet::run_kubelets;
-use crate::sim::serve_command;
 
 /// Virtual time from one picture to the next.
 const FRAME: Duration = Duration::from_millis(500);
@@ -73,8 +74,8 @@ Try next:
 /// When it could not be played.
 pub async fn run(args: SimArgs, shutdown: Shutdown) -> Result<ExitCode> {
     match args.verb {
-        Some(SimVerb::Serve(args)) => serve_command::run(args, shutdown).await,
-        Some(SimVerb::Kubelets(args)) => run_kubelets(args).await.map(|()| ExitCode::SUCCESS),
+        Some(SimVerb::Serve(args)) => serve::run(args, shutdown).await,
+        Some(SimVerb::Kubelets(args)) => kubelets::run(args).await.map(|()| ExitCode::SUCCESS),
         None => in_own_time(args.play, shutdown).await,
     }
 }

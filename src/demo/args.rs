@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::kubelets::KubeletsArgs;
 use super::script::{Engine, FleetPlan, Rollout, Script};
 use super::{ota, script};
 use crate::core::{Mode, Share};
-use crate::sim::kubelet::{Behaviour, KubeletsArgs};
-use crate::sim::serve_command::ServeArgs;
+use crate::demo::serve::ServeArgs;
+use crate::sim::kubelet::Behaviour;
 
 /// Nodes of a fleet of which only something else was said.
 const NODES: u32 = 200;
@@ -382,7 +383,7 @@ mod tests {
         let Command::Sim(args) = cli.unwrap().command else {
             panic!("another command");
         };
-        let error = crate::sim::show::scripts(&args.play, 1).unwrap_err();
+        let error = crate::demo::scripts(&args.play, 1).unwrap_err();
         assert!(error.contains("--story"), "{error}");
         let unknown = Cli::try_parse_from(["yurt-ds", "sim", "--story", "romeo"]).unwrap_err();
         assert!(unknown.to_string().contains("ota"), "{unknown}");

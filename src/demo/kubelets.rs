@@ -8,9 +8,9 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::{Behaviour, Kubelets, NodeSpec, Offline, Options};
 use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
+use crate::sim::kubelet::{Behaviour, Kubelets, NodeSpec, Offline, Options};
 
 /// Play the kubelets of many nodes against a real API server
 ///
@@ -101,7 +101,7 @@ impl KubeletsArgs {
 }
 
 /// Runs the kubelets until SIGTERM or Ctrl-C.
-pub async fn run_kubelets(args: KubeletsArgs) -> anyhow::Result<()> {
+pub(super) async fn run(args: KubeletsArgs) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     let source = Source {
         kubeconfig: args.kubeconfig.clone(),
