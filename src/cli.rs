@@ -3,6 +3,7 @@
 pub mod ctl;
 pub mod edge;
 pub mod ota_server;
+pub mod sim;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +12,6 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use crate::demo::args::SimArgs;
 use crate::log::Format;
 
 /// Rolls out DaemonSets on fleets whose nodes come and go.
@@ -39,7 +39,7 @@ pub enum Command {
     ///
     /// Without flags: the story of three nodes of which two go offline while the image changes, that of the owner of a
     /// node who confirms an upgrade (OTA), then a fleet of 200; ends by itself within a minute, with a report.
-    Sim(SimArgs),
+    Sim(sim::SimArgs),
 }
 
 impl Cli {

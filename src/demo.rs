@@ -9,7 +9,7 @@
 //! nothing in what is played.
 
 pub mod agents;
-pub mod args;
+mod args;
 mod kubelets;
 mod monitor;
 mod ota;
@@ -33,11 +33,11 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::args::{Output, PlayArgs, SimArgs, SimVerb, Story};
 use self::report::Report;
 use self::screen::Screen;
 use self::script::{Engine, Script};
 use self::stage::{Ending, Stage};
+use crate::cli::sim::{Output, PlayArgs, SimArgs, SimVerb, Story};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::sim::dice::mix;

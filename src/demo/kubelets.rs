@@ -1,67 +1,15 @@
 //! `yurt-ds sim kubelets`: the fake kubelets as a program of their own, against any API server.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+use crate::cli::sim::KubeletsArgs;
 use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
 use crate::sim::kubelet::{Behaviour, Kubelets, NodeSpec, Offline, Options};
-
-/// Play the kubelets of many nodes against a real API server
-///
-/// Lines on standard input steer them: `offline NODE`, `online NODE`, `remove NODE`, `flap NODE UP DOWN`, and
-/// `image PATTERN [pull=5s] [start=1s] [ready-after=3s] [crash-after=1s] [kills-node-after=2s] [error] [never-ready]`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct KubeletsArgs {
-    /// Which cluster; by default the usual rules of kubectl
-    #[arg(long, value_name = "FILE", env = "YURT_DS_KUBECONFIG")]
-    pub kubeconfig: Option<PathBuf>,
-    /// How many nodes
-    #[arg(long, default_value_t = 10, env = "YURT_DS_SIM_NODES")]
-    pub nodes: usize,
-    /// What their names begin with
-    #[arg(long, default_value = "fake-", env = "YURT_DS_SIM_PREFIX")]
-    pub prefix: String,
-    /// Their labels, as KEY=VALUE, separated by commas
-    #[arg(long, value_delimiter = ',', value_parser = label, env = "YURT_DS_SIM_LABELS")]
-    pub labels: Vec<(String, String)>,
-    /// How long a container takes to start once its image is there
-    #[arg(long, default_value = "1s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_START")]
-    pub start: Duration,
-    /// How long a node pulls an image that it does not have
-    #[arg(long, default_value = "0s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_PULL")]
-    pub pull: Duration,
-    /// How long a container takes to end
-    #[arg(long, default_value = "1s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_TERMINATE")]
-    pub terminate: Duration,
-    /// Every step takes up to this much longer
-    #[arg(long, default_value = "0s", value_parser = crate::clock::duration, env = "YURT_DS_SIM_JITTER")]
-    pub jitter: Duration,
-    /// Decides the jitter
-    #[arg(long, default_value_t = 0, env = "YURT_DS_SIM_SEED")]
-    pub seed: u64,
-    /// Renew every node's Lease this often; needed where the node lifecycle controller looks for it (40 s by default)
-    #[arg(long, value_parser = crate::clock::duration, env = "YURT_DS_SIM_LEASE")]
-    pub lease: Option<Duration>,
-    /// A node that goes offline and its pods are marked so at once, instead of after the grace period
-    #[arg(long, env = "YURT_DS_SIM_MARK")]
-    pub mark: bool,
-    /// Delete the nodes at the end
-    #[arg(long, env = "YURT_DS_SIM_CLEANUP")]
-    pub cleanup: bool,
-}
-
-fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is no label: write KEY=VALUE")),
-    }
-}
 
 impl KubeletsArgs {
     fn options(&self) -> Options {

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
@@ -18,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::cli::edge::SERVER;
+use crate::cli::sim::ServeArgs;
 use crate::clock::Clock;
 use crate::demo::agents;
 use crate::demo::{first_daemonset, screen};
@@ -31,17 +31,6 @@ use crate::task::Task;
 /// `true` on a node: its kubelet falls silent; anything else, or nothing: it is there.
 pub const OFFLINE_ANNOTATION: &str = "sim.yurt-ds.io/offline";
 
-const EXAMPLES: &str = "\
-Take nodes offline, and let them return, by an annotation:
-  kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
-  kubectl annotate node edge-2 sim.yurt-ds.io/offline-
-
-Be the owner of a node, after `kubectl annotate ds nginx-daemonset apps.openyurt.io/update-strategy=OTA --overwrite`:
-  yurt-ds sim serve --ota-server edge-1
-  yurt-ds ctl pods                                             # or: curl 127.0.0.1:10267/pods
-
-Containers are not run: images are only names, there are no logs and nothing to exec into.";
-
 /// What to try first: a node goes, the image changes, the others get it, the node returns and follows.
 const FIRST_STEPS: &str = "
   kubectl annotate node edge-2 sim.yurt-ds.io/offline=true
@@ -50,60 +39,6 @@ const FIRST_STEPS: &str = "
   kubectl annotate node edge-2 sim.yurt-ds.io/offline-         # half a minute later its pod follows
 
 ";
-
-/// Flags of `yurt-ds sim serve`.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct ServeArgs {
-    /// Where the API is served, without encryption or passwords: keep it on this machine; port 0 picks a free one
-    #[arg(long, env = "YURT_DS_SIM_LISTEN", default_value = "127.0.0.1:0", value_name = "ADDR", value_parser = loopback)]
-    pub listen: SocketAddr,
-    /// How many nodes it has
-    #[arg(long, env = "YURT_DS_SIM_NODES", default_value_t = 3, value_name = "NUMBER",
-        value_parser = clap::value_parser!(u32).range(0..=20_000))]
-    pub nodes: u32,
-    /// Write the kubeconfig to this file instead of a temporary one
-    #[arg(long, env = "YURT_DS_SIM_KUBECONFIG_OUT", value_name = "FILE")]
-    pub kubeconfig_out: Option<PathBuf>,
-    /// Without the DaemonSet default/nginx-daemonset to begin with
-    #[arg(long, env = "YURT_DS_SIM_EMPTY")]
-    pub empty: bool,
-    /// Without the yurt-ds controller, to run one beside it: `yurt-ds controller --kubeconfig FILE`
-    #[arg(long, env = "YURT_DS_SIM_NO_CONTROLLER")]
-    pub no_controller: bool,
-    /// How long a node pulls an image that it does not have
-    #[arg(long, env = "YURT_DS_SIM_PULL", default_value = "3s", value_name = "DURATION",
-        value_parser = crate::clock::duration)]
-    pub pull: Duration,
-    /// Also run the ota-server of this node, for `yurt-ds ctl pods` and curl
-    #[arg(long, env = "YURT_DS_SIM_OTA_SERVER", value_name = "NODE")]
-    pub ota_server: Option<String>,
-    /// Where that one listens; port 0 picks a free one
-    #[arg(long, env = "YURT_DS_SIM_OTA_LISTEN", default_value = "127.0.0.1:10267", value_name = "ADDR",
-        value_parser = loopback)]
-    pub ota_listen: SocketAddr,
-    /// Decides every name
-    #[arg(
-        long,
-        env = "YURT_DS_SIM_SEED",
-        default_value_t = 1,
-        value_name = "NUMBER"
-    )]
-    pub seed: u64,
-}
-
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text
-        .parse()
-        .map_err(|_| "use an address and a port, such as 127.0.0.1:8001".to_owned())?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => Err(
-            "everybody who reaches this address could do everything: use 127.0.0.1 or [::1]"
-                .to_owned(),
-        ),
-    }
-}
 
 /// Serves until the end is asked for.
 ///
@@ -410,12 +345,5 @@ mod tests {
             door.welcome()
                 .contains(&format!("ctl pods --server http://{}", door.address))
         );
-    }
-
-    #[test]
-    fn only_this_machine_is_served() {
-        assert!(loopback("127.0.0.1:0").is_ok() && loopback("[::1]:8001").is_ok());
-        assert!(loopback("0.0.0.0:8001").unwrap_err().contains("127.0.0.1"));
-        assert!(loopback("localhost").unwrap_err().contains("such as"));
     }
 }
