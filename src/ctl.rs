@@ -14,6 +14,7 @@ mod age;
 mod approve;
 mod budgets;
 mod code;
+pub mod command_line;
 pub mod complete;
 pub mod edge;
 mod eject;

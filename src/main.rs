@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::FromArgMatches as _;
 use yurt_ds::cli::{Cli, Command};
 use yurt_ds::clock::Clock;
 use yurt_ds::{controller, ctl, demo, log, ota_server, shutdown};
@@ -14,7 +14,8 @@ const INTERRUPTED: u8 = 130;
 fn main() -> ExitCode {
     // A shell may only want to know what could be typed.
     ctl::complete::answer();
-    let cli = Cli::parse();
+    let typed = ctl::command_line::described().get_matches();
+    let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     log::init(cli.log_levels(), cli.log.log_format);
     match run(cli.command) {
         Ok(code) => code,

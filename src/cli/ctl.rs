@@ -5,15 +5,12 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
 
 use super::edge::EdgeVerb;
-use crate::ctl::{Code, complete};
 
 /// Flags and verbs of `yurt-ds ctl`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = Code::help(), after_long_help = Code::long_help())]
 pub struct CtlArgs {
     /// Which cluster.
     #[command(flatten)]
@@ -51,17 +48,14 @@ pub struct AccessArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
     /// Show how rollouts stand: one line per DaemonSet, or the nodes of one
-    #[command(after_help = Code::help(), after_long_help = Code::long_help())]
     Status(StatusArgs),
     /// Say why a node is (not) updated, since when, and what would change that
-    #[command(after_long_help = Code::long_help())]
     Why(WhyArgs),
     /// Go back to the template before, or to that of an older revision
     ///
     /// Writes the template, and takes the annotation resume away where it names another revision: waves, budgets and windows
     /// apply to the way back as to every rollout. Says which images it restores. Without --to-revision it goes to the newest revision that was made before the present
     /// one and that the guard did not stop, never to one that was made later; when none is kept, it refuses (exit code 9).
-    #[command(after_long_help = Code::long_help())]
     Undo(UndoArgs),
     /// Stop a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),
@@ -71,20 +65,17 @@ pub enum Verb {
     ///
     /// Reads the fleet, and plays the real controller on a copy of it in memory, in virtual time. Nothing is written to
     /// the cluster. Offline nodes stay offline. The exit code is that of the state in which the plan ends.
-    #[command(after_long_help = Code::plan_help())]
     Plan(PlanArgs),
     /// Let a wave open, for the revision that is being rolled out
     ///
     /// Writes the annotation approved-waves: WAVE@HASH. An approval counts for one revision; the next one has to be approved
     /// anew.
-    #[command(after_long_help = Code::long_help())]
     Approve(ApproveArgs),
     /// Hand a DaemonSet back to Kubernetes' own RollingUpdate; no pod is restarted
     ///
     /// Sets updateStrategy to RollingUpdate with the same max-unavailable and removes the annotations of yurt-ds in one
     /// write, then the conditions. While a node runs an old revision this is refused (exit code 9), because the native
     /// controller would replace its pod at once.
-    #[command(after_long_help = Code::long_help())]
     Eject(EjectArgs),
     /// What asks the node itself.
     #[command(flatten)]
@@ -97,7 +88,7 @@ pub enum Verb {
 #[derive(Clone, Debug, Default, Args)]
 pub struct StatusArgs {
     /// One DaemonSet [default: all that are managed]
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: Option<String>,
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
@@ -122,10 +113,10 @@ pub struct StatusArgs {
 #[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The node
-    #[arg(value_name = "NODE", add = ArgValueCompleter::new(complete::nodes))]
+    #[arg(value_name = "NODE")]
     pub node: String,
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
@@ -136,7 +127,7 @@ pub struct WhyArgs {
 #[derive(Clone, Debug, Args)]
 pub struct UndoArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The number of the revision, as kubectl rollout history shows it [default: the newest that was made before the present
     /// one and that the guard did not stop]
@@ -159,7 +150,7 @@ pub struct UndoArgs {
 #[derive(Clone, Debug, Args)]
 pub struct PauseArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// Resume by itself after that long, as 2h or 30m
     #[arg(long = "for", env = "YURT_DS_FOR", hide_env = true, conflicts_with = "until",
@@ -174,7 +165,7 @@ pub struct PauseArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ResumeArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
 }
 
@@ -182,7 +173,7 @@ pub struct ResumeArgs {
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// With this setting, as max-unavailable=20%; may be repeated
     #[arg(long, env = "YURT_DS_SET", hide_env = true, value_name = "KEY=VALUE")]
@@ -232,7 +223,7 @@ pub struct PlanArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ApproveArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// The wave, as it is called in the annotation waves
     #[arg(value_name = "WAVE")]
@@ -243,7 +234,7 @@ pub struct ApproveArgs {
 #[derive(Clone, Debug, Args)]
 pub struct EjectArgs {
     /// The DaemonSet
-    #[arg(value_name = "[NAMESPACE/]DAEMONSET", add = ArgValueCompleter::new(complete::daemonsets))]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
     pub daemonset: String,
     /// Also while nodes run an old revision: Kubernetes then replaces their pods at once
     #[arg(long, env = "YURT_DS_NOW", hide_env = true)]

@@ -3,23 +3,17 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use clap_complete::engine::ArgValueCompleter;
 
 use super::ctl::Output;
-use crate::ctl::complete;
-use crate::ctl::edge::help;
 
 /// A verb that asks the server of a node.
 #[derive(Clone, Debug, Subcommand)]
 pub enum EdgeVerb {
     /// On a node: show its pods, which of them have something new, and what is pulled
-    #[command(after_help = help::short(help::PODS), after_long_help = help::long(help::PODS))]
     Pods(PodsArgs),
     /// On a node: replace a pod by its new version; without a pod, show what would change
-    #[command(after_help = help::short(help::UPGRADE), after_long_help = help::long(help::UPGRADE))]
     Upgrade(UpgradeArgs),
     /// On a node: pull the images of a pod's new version ahead of its upgrade
-    #[command(after_help = help::short(help::IMAGEPULL), after_long_help = help::long(help::IMAGEPULL))]
     Imagepull(ImagepullArgs),
 }
 
@@ -67,7 +61,7 @@ pub struct UpgradeArgs {
     #[command(flatten)]
     pub edge: EdgeArgs,
     /// The pod, or the DaemonSet of which there is one pod on this node
-    #[arg(value_name = "[NAMESPACE/]POD", add = ArgValueCompleter::new(complete::pods))]
+    #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,
     /// Also when its images could not be pulled ahead, or are being pulled; and when a taint of the node (NoSchedule) repels every
     /// new pod, which leaves the node without one
@@ -85,7 +79,7 @@ pub struct ImagepullArgs {
     #[command(flatten)]
     pub edge: EdgeArgs,
     /// The pod, or the DaemonSet of which there is one pod on this node
-    #[arg(value_name = "[NAMESPACE/]POD", add = ArgValueCompleter::new(complete::pods))]
+    #[arg(value_name = "[NAMESPACE/]POD")]
     pub pod: Option<String>,
     /// How long to wait, and how to show it.
     #[command(flatten)]

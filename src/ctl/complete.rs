@@ -9,7 +9,6 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
@@ -17,8 +16,8 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
 use super::access::Access;
+use super::command_line::described;
 use super::edge::Edge;
-use crate::cli::Cli;
 use crate::cli::edge::SERVER;
 use crate::core::names::UPDATE_STRATEGY;
 use crate::k8s::client::Source;
@@ -33,9 +32,7 @@ const ASKED: &str = "YURT_DS_COMPLETE";
 
 /// Answers a shell that asks what could be typed, and ends the process; does nothing otherwise.
 pub fn answer() {
-    CompleteEnv::with_factory(Cli::command)
-        .var(ASKED)
-        .complete();
+    CompleteEnv::with_factory(described).var(ASKED).complete();
 }
 
 /// What a shell has to run once to ask from then on.
@@ -52,7 +49,7 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
 }
 
 /// DaemonSets that are managed.
-pub fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
+pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = Typed::read();
     offer(current, async move {
         let access = Access::connect(&typed.source()).await.ok()?;
@@ -83,7 +80,7 @@ pub fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Nodes of the cluster.
-pub fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
+pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = Typed::read();
     offer(current, async move {
         let access = Access::connect(&typed.source()).await.ok()?;
@@ -103,7 +100,7 @@ pub fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
 }
 
 /// Pods of the node that this is typed on.
-pub fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
+pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
     let typed = Typed::read();
     offer(current, async move {
         let server = typed.server.as_deref().unwrap_or(SERVER);

@@ -15,7 +15,7 @@ mod answer;
 mod connect;
 mod find;
 mod follow;
-pub mod help;
+pub(super) mod help;
 mod imagepull;
 mod list;
 mod pod;

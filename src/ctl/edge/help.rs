@@ -12,7 +12,7 @@ it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component
 On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
 
 /// Examples of `ctl pods`.
-pub const PODS: &str = "\
+pub(in crate::ctl) const PODS: &str = "\
 Asks the server of the node that this runs on; no kubeconfig is needed, and it works while the cloud is away.
 
 Examples:
@@ -20,7 +20,7 @@ Examples:
   yurt-ds ctl pods -n default -o wide    with node, images, and the images that wait";
 
 /// Examples of `ctl upgrade`.
-pub const UPGRADE: &str = "\
+pub(in crate::ctl) const UPGRADE: &str = "\
 Asks the server of the node that this runs on; no kubeconfig is needed.
 
 Examples:
@@ -29,7 +29,7 @@ Examples:
   yurt-ds ctl upgrade nginx-daemonset --wait --timeout 5m    the same by its DaemonSet, for at most five minutes";
 
 /// Examples of `ctl imagepull`.
-pub const IMAGEPULL: &str = "\
+pub(in crate::ctl) const IMAGEPULL: &str = "\
 Asks the server of the node that this runs on; no kubeconfig is needed. Once asked for, an upgrade is refused until the
 images are there (or --force).
 
@@ -69,7 +69,7 @@ const CODES: [(Code, &str); 9] = [
 ];
 
 /// For `-h`.
-pub fn short(examples: &str) -> String {
+pub(in crate::ctl) fn short(examples: &str) -> String {
     let mut help = format!("{examples}\n\nExit codes:");
     for (code, meaning) in CODES {
         // Writing to a String cannot fail.
@@ -79,7 +79,7 @@ pub fn short(examples: &str) -> String {
 }
 
 /// For `--help`.
-pub fn long(examples: &str) -> String {
+pub(in crate::ctl) fn long(examples: &str) -> String {
     format!("{}\n\n{FIELDS}", short(examples))
 }
 
