@@ -38,6 +38,7 @@ use tracing::info;
 use crate::cli::{ControllerArgs, LeaseArgs};
 use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
+use crate::k8s::permission::Permission;
 use crate::serve::{self, Readiness};
 use crate::shutdown::{self, Shutdown};
 use complaints::Complaints;
@@ -188,7 +189,7 @@ async fn check_permissions(
     events: Events,
     (mut leadership, told): (
         tokio::sync::watch::Receiver<lease::Leadership>,
-        tokio::sync::mpsc::UnboundedReceiver<permissions::Permission>,
+        tokio::sync::mpsc::UnboundedReceiver<Permission>,
     ),
 ) {
     let missing = permissions::missing(&client, &namespace, elects, &metrics).await;

@@ -7,6 +7,7 @@ pub mod client;
 mod daemonset;
 mod meta;
 mod node;
+pub mod permission;
 mod pod;
 mod revision;
 

@@ -7,9 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -18,10 +16,11 @@ use tracing::{debug, info, warn};
 
 use super::events::{Events, Severity, Subject};
 use super::metrics::Metrics;
-use crate::core::{Reading, RollingUpdateType, Strategy, names};
+use crate::core::{Reading, RollingUpdateType, Strategy};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
+use crate::k8s::permission::{Permission, Scope, cluster, lease};
 
 /// Reason of the Event about it.
 pub const PERMISSION_MISSING: &str = "PermissionMissing";
@@ -29,53 +28,6 @@ pub const PERMISSION_MISSING: &str = "PermissionMissing";
 const PAUSE: Duration = Duration::from_secs(10);
 /// How often a permission that is missing is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
-
-/// Where a permission is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// In all namespaces.
-    Cluster,
-    /// In the namespace of the Lease; any object.
-    LeaseNamespace,
-    /// The Lease itself.
-    Lease,
-}
-
-/// One verb on one resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Permission {
-    /// Where.
-    pub scope: Scope,
-    /// API group, empty for the core group.
-    pub group: &'static str,
-    /// Resource, or resource/subresource.
-    pub resource: &'static str,
-    /// As in a role.
-    pub verb: &'static str,
-}
-
-/// A permission in all namespaces.
-pub(crate) const fn cluster(
-    group: &'static str,
-    resource: &'static str,
-    verb: &'static str,
-) -> Permission {
-    Permission {
-        scope: Scope::Cluster,
-        group,
-        resource,
-        verb,
-    }
-}
-
-const fn lease(scope: Scope, verb: &'static str) -> Permission {
-    Permission {
-        scope,
-        group: "coordination.k8s.io",
-        resource: "leases",
-        verb,
-    }
-}
 
 /// Everything the controller asks of the API server, and nothing else.
 pub const NEEDED: [Permission; 22] = [
@@ -168,45 +120,6 @@ pub fn granted_by(verb: &str, resource: &str) -> &'static str {
     };
     let extra = EXTRA.iter().find(is_meant);
     extra.map_or(BASE, |extra| extra.component)
-}
-
-impl Permission {
-    /// Verb, resource and group in words.
-    fn describe(&self) -> String {
-        format!("{} {}", self.verb, self.resource_and_group())
-    }
-
-    /// Resource and group as kubectl writes them.
-    pub fn resource_and_group(&self) -> String {
-        match self.group {
-            "" => self.resource.to_owned(),
-            group => format!("{}.{group}", self.resource),
-        }
-    }
-
-    fn review(&self, lease_namespace: &str) -> SelfSubjectAccessReview {
-        let (resource, subresource) = match self.resource.split_once('/') {
-            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
-            None => (self.resource, None),
-        };
-        let namespace = (self.scope != Scope::Cluster).then(|| lease_namespace.to_owned());
-        let name = (self.scope == Scope::Lease).then(|| names::LEASE.to_owned());
-        SelfSubjectAccessReview {
-            spec: SelfSubjectAccessReviewSpec {
-                resource_attributes: Some(ResourceAttributes {
-                    group: Some(self.group.to_owned()),
-                    resource: Some(resource.to_owned()),
-                    subresource,
-                    verb: Some(self.verb.to_owned()),
-                    namespace,
-                    name,
-                    ..ResourceAttributes::default()
-                }),
-                ..SelfSubjectAccessReviewSpec::default()
-            },
-            ..SelfSubjectAccessReview::default()
-        }
-    }
 }
 
 /// What the service account lacks.
@@ -397,5 +310,3 @@ pub fn report(missing: &Missing, lease_namespace: &str, events: &Events) {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) use tests::granted;

@@ -1,6 +1,6 @@
 //! What the node's agent may do: the one list, compared with the manifests by a test, both ways.
 
-use crate::controller::permissions::{Permission, cluster};
+use crate::k8s::permission::{Permission, cluster};
 
 /// Everything that the agent asks of the API server, and nothing else.
 pub const NEEDED: [Permission; 7] = [
@@ -25,7 +25,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::controller::permissions::{Scope, granted};
+    use crate::k8s::permission::Scope;
+    use crate::k8s::permission::testing::granted;
 
     #[track_caller]
     fn equal(file: &str, needed: &[Permission]) {

@@ -1,6 +1,5 @@
 //! The list against the manifests, and against a server that says no.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,51 +9,13 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::Clock;
+use crate::core::names;
+use crate::k8s::permission::testing::granted;
 use crate::sim::cluster::{Cluster, Options};
-
-#[derive(Deserialize)]
-struct Role {
-    #[serde(default)]
-    rules: Vec<Rule>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    #[serde(default)]
-    resource_names: Vec<String>,
-    verbs: Vec<String>,
-}
-
-/// Every (scope, group, resource, verb) that a role in that file grants.
-pub(crate) fn granted(file: &str, scope: Scope) -> BTreeSet<(Scope, String, String, String)> {
-    let role: Role = serde_saphyr::from_str(file).expect("a role");
-    let mut granted = BTreeSet::new();
-    for rule in role.rules {
-        let scope = match (scope, rule.resource_names.as_slice()) {
-            (scope, []) => scope,
-            (Scope::LeaseNamespace, [name]) if name == names::LEASE => Scope::Lease,
-            (_, names) => panic!("unexpected resourceNames {names:?}"),
-        };
-        for group in &rule.api_groups {
-            for resource in &rule.resources {
-                for verb in &rule.verbs {
-                    let new =
-                        granted.insert((scope, group.clone(), resource.clone(), verb.clone()));
-                    assert!(new, "{verb} {resource} is granted twice");
-                }
-            }
-        }
-    }
-    granted
-}
 
 #[test]
 fn the_manifests_grant_exactly_what_is_needed() {

@@ -1,0 +1,143 @@
+//! What a role grants: one verb on one resource, for the lists of what each part of the program may do.
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+
+use crate::core::names;
+
+/// Where a permission is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// In all namespaces.
+    Cluster,
+    /// In the namespace of the Lease; any object.
+    LeaseNamespace,
+    /// The Lease itself.
+    Lease,
+}
+
+/// One verb on one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Permission {
+    /// Where.
+    pub scope: Scope,
+    /// API group, empty for the core group.
+    pub group: &'static str,
+    /// Resource, or resource/subresource.
+    pub resource: &'static str,
+    /// As in a role.
+    pub verb: &'static str,
+}
+
+/// A permission in all namespaces.
+pub(crate) const fn cluster(
+    group: &'static str,
+    resource: &'static str,
+    verb: &'static str,
+) -> Permission {
+    Permission {
+        scope: Scope::Cluster,
+        group,
+        resource,
+        verb,
+    }
+}
+
+/// A permission on the Lease, or on all of its namespace.
+pub(crate) const fn lease(scope: Scope, verb: &'static str) -> Permission {
+    Permission {
+        scope,
+        group: "coordination.k8s.io",
+        resource: "leases",
+        verb,
+    }
+}
+
+impl Permission {
+    /// Verb, resource and group in words.
+    pub(crate) fn describe(&self) -> String {
+        format!("{} {}", self.verb, self.resource_and_group())
+    }
+
+    /// Resource and group as kubectl writes them.
+    pub fn resource_and_group(&self) -> String {
+        match self.group {
+            "" => self.resource.to_owned(),
+            group => format!("{}.{group}", self.resource),
+        }
+    }
+
+    /// The question whether the service account has it; `lease_namespace` is where the Lease is.
+    pub(crate) fn review(&self, lease_namespace: &str) -> SelfSubjectAccessReview {
+        let (resource, subresource) = match self.resource.split_once('/') {
+            Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
+            None => (self.resource, None),
+        };
+        let namespace = (self.scope != Scope::Cluster).then(|| lease_namespace.to_owned());
+        let name = (self.scope == Scope::Lease).then(|| names::LEASE.to_owned());
+        SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    group: Some(self.group.to_owned()),
+                    resource: Some(resource.to_owned()),
+                    subresource,
+                    verb: Some(self.verb.to_owned()),
+                    namespace,
+                    name,
+                    ..ResourceAttributes::default()
+                }),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::collections::BTreeSet;
+
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Role {
+        #[serde(default)]
+        rules: Vec<Rule>,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Rule {
+        api_groups: Vec<String>,
+        resources: Vec<String>,
+        #[serde(default)]
+        resource_names: Vec<String>,
+        verbs: Vec<String>,
+    }
+
+    /// Every (scope, group, resource, verb) that a role in that file grants.
+    pub(crate) fn granted(file: &str, scope: Scope) -> BTreeSet<(Scope, String, String, String)> {
+        let role: Role = serde_saphyr::from_str(file).expect("a role");
+        let mut granted = BTreeSet::new();
+        for rule in role.rules {
+            let scope = match (scope, rule.resource_names.as_slice()) {
+                (scope, []) => scope,
+                (Scope::LeaseNamespace, [name]) if name == names::LEASE => Scope::Lease,
+                (_, names) => panic!("unexpected resourceNames {names:?}"),
+            };
+            for group in &rule.api_groups {
+                for resource in &rule.resources {
+                    for verb in &rule.verbs {
+                        let new =
+                            granted.insert((scope, group.clone(), resource.clone(), verb.clone()));
+                        assert!(new, "{verb} {resource} is granted twice");
+                    }
+                }
+            }
+        }
+        granted
+    }
+}
