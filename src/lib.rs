@@ -21,10 +21,22 @@
 //! - [`controller`] is `yurt-ds controller`: watches, passes, writes, reports; one writer among the replicas.
 //! - [`ctl`] is what people type: it fills an index from lists and asks the very same `decide`.
 //! - [`ota_server`] is `yurt-ds ota-server`, on every node: what the owner of a device asks and confirms.
-//! - [`sim`] is an embedded Kubernetes (API server, native controllers, kubelets with faults) for everything above to
-//!   run on: the story that newcomers see, and the tests. `sim kubelets` runs its kubelets against a real API server.
-//! - [`clock`], [`serve`], [`shutdown`], [`log`] and [`cli`] are the other doors: to time, for probes and metrics, to the
-//!   end, to the log and from the command line.
+//! - [`sim`] is an embedded Kubernetes (API server, native controllers, kubelets with faults): the tests run on it,
+//!   `ctl plan` plays a copy of the fleet on it, and [`demo`], which is `yurt-ds sim`, tells its stories on it.
+//! - [`clock`], [`serve`], [`shutdown`], [`task`], [`log`] and [`cli`] are the other doors: to time, for probes and metrics,
+//!   to the end, to the log and from the command line.
+//!
+//! The rooms stand on floors, and imports run down only; a test (`src/floors.rs`) reads them:
+//!
+//! ```text
+//!                       demo
+//!                       ctl
+//!                       sim
+//!       controller            ota_server
+//!               index     cli
+//!          k8s     serve     log
+//!    core     clock     shutdown     task
+//! ```
 
 pub mod cli;
 pub mod clock;
@@ -43,6 +55,8 @@ pub mod task;
 
 #[cfg(test)]
 mod documents;
+#[cfg(test)]
+mod floors;
 #[cfg(test)]
 #[path = "../tests/support/machine.rs"]
 mod machine;
