@@ -2,8 +2,7 @@
 //!
 //! Starts `../shared/control-plane` (or the folder in `CONTROL_PLANE`), one node with thirty pods of OTA mode, and
 //! `yurt-ds ota-server` for it, and asks as the owner of the node would: reads, upgrades, pre-pulls, beside junk and
-//! silent connections. Prints a table: the target, what was measured, and what the reference needs for it
-//! (spec/openyurt-upgrade-model.md §11). CPU time and memory are those of its process as the kernel counts them, API
+//! silent connections. Prints a table: the target, what was measured, and what OpenYurt's agent needs for it. CPU time and memory are those of its process as the kernel counts them, API
 //! requests those of the API server's own audit log. `-- --reads 2000` for a quick look; `YURT_DS` names another
 //! build of the program, such as the static one of the image.
 //!

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2034,SC2154
-# OTA on two real nodes: their owners read, pull and confirm with curl and with ctl (spec/openyurt-upgrade-model.md §9).
+# OTA on two real nodes: their owners read, pull and confirm with curl and with ctl.
 #
 #   real-ota.sh BINARY     the static one that `.ci/static build` makes; needs root, iptables and
 #                          ../shared/control-plane

@@ -1,7 +1,7 @@
 //! How many more nodes may lose their pod now.
 //!
 //! Every targeted node that is online and lacks an available pod occupies a slot: missing, terminating, starting, young,
-//! broken. Offline nodes never do (spec/openyurt-upgrade-model.md §3.8), also when the revision took them away: how many may
+//! broken. Offline nodes never do (that is what OpenYurt's AdvancedRollingUpdate is for), also when the revision took them away: how many may
 //! be lost is `failure-threshold`'s to say, and while it is judged nothing begins. Nor do those that returned a moment ago with
 //! an old pod: flapping nodes would leave nothing for the others.
 

@@ -1,4 +1,4 @@
-//! In which state one node is: exactly one class per pass (spec/openyurt-upgrade-model.md §3.8).
+//! In which state one node is: exactly one class per pass.
 
 use std::time::Duration;
 

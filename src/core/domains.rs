@@ -1,4 +1,4 @@
-//! Failure domains take turns: what is under way stays inside a few values of one node label (spec/beyond.md §2, wish 8).
+//! Failure domains take turns: what is under way stays inside a few values of one node label (kubernetes/kubernetes#114010).
 //!
 //! A node's domain is its value of the label `topology-key`; all nodes without that label form one domain, whose value is
 //! empty. A domain is *held* while a node in it is under way, waits for a pod, or is charged to the revision; a node that is

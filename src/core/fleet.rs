@@ -114,7 +114,8 @@ pub enum RevisionState {
     Behind(Behind),
 }
 
-/// Why the current revision is not known (spec/openyurt-upgrade-model.md §4.2).
+/// Why the current revision is not known. It is the newest ControllerRevision whose template is that of the DaemonSet
+/// (Kubernetes, `constructHistory` in `pkg/controller/daemon/update.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// The native controller has not observed this generation of the DaemonSet.
@@ -261,7 +262,7 @@ impl Leaving {
     }
 }
 
-/// Which revision a pod runs (spec/openyurt-upgrade-model.md §4.2, step 6).
+/// Which revision a pod runs, by its label `controller-revision-hash`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodRevision {
     /// The current one.

@@ -1,4 +1,4 @@
-//! What is the revision's fault, and what is the network's (spec/beyond.md §2, wishes 1, 2, 21 and 29).
+//! What is the revision's fault, and what is the network's (kubernetes/kubernetes#117658).
 //!
 //! A node is *charged* to the current revision when, soon after the rollout touched its pod (the removal of the old one
 //! counts), it turned NotReady, a taint or a label kept its new pod away, or that pod crashes or cannot be started. While a

@@ -1,4 +1,4 @@
-//! A node that is to keep its version for a while: the annotation `hold` on the Node (spec/beyond.md §2, wish 11).
+//! A node that is to keep its version for a while: the annotation `hold` on the Node (strimzi/proposals#229).
 //!
 //! A list of entries, each for one DaemonSet, with the time at which it ends, or a reason why it has none:
 //!

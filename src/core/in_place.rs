@@ -1,5 +1,5 @@
 //! Updating a pod in place: the running pod gets the images and labels of the current revision in one write, and keeps
-//! its UID, its IP and its node (`rolling-update-type: InPlaceIfPossible`, spec/advanced-daemonset.md §5).
+//! its UID, its IP and its node (`rolling-update-type: InPlaceIfPossible`, as Kruise's).
 //!
 //! ```text
 //! templates of two revisions ──shape──► Shape, Shape ──succession──► Change, or why not ──way──► per pod: Way

@@ -1,6 +1,6 @@
 //! The hook before a pod goes: who has to agree, and what a pod says about its way out.
 //!
-//! `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation (spec/advanced-daemonset.md §6): a pod that
+//! `lifecycle.preDelete` of Kruise's Advanced DaemonSet, as an annotation: a pod that
 //! carries one of the listed labels or finalizers is *hooked*. Before such a pod is replaced it is marked
 //! `PreparingDelete`; it goes when whoever put the label or finalizer there has taken it away. Other than in Kruise there
 //! is a way back: a pod that is wanted again loses the mark.
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// spec/advanced-daemonset.md §10, scenario 186.
+    /// As in Kruise's `IsPodHooked`.
     #[test]
     fn a_pod_is_hooked_by_any_listed_finalizer_or_label_with_exactly_that_value() {
         let text = r#"{"preDelete": {"labelsHandler": {"a": "1", "b": "2"}, "finalizersHandler": ["x.io/y"]}}"#;
@@ -302,7 +302,7 @@ mod tests {
         assert!(!PreDelete::default().hooks(&exit(&[("a", "1")], &["x.io/y"])));
     }
 
-    /// spec/advanced-daemonset.md §10, scenarios 109 and 187.
+    /// As Kruise's webhook checks it.
     #[test]
     fn a_lifecycle_is_read_as_kruise_writes_it_and_the_error_names_the_field() {
         let marks = |text: &str| {
@@ -359,7 +359,7 @@ mod tests {
         );
     }
 
-    /// spec/advanced-daemonset.md §10, scenarios 189 and 191.
+    /// Kruise's `KruisePodReady`, with one message per user.
     #[test]
     fn a_gate_is_open_only_while_nobody_keeps_it_shut() {
         const OWN: &str = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | the wave | late returners of earlier waves are served at once |
 //! | 2 | a broken old pod before an available one | a repair takes nothing away |
-//! | 3 | the unfinished revision before older ones | fix-forward: that revision may be what is broken (spec/beyond.md §2, wish 9) |
+//! | 3 | the unfinished revision before older ones | fix-forward: that revision may be what is broken (zone-aware-controllers#6) |
 //! | 4 | on the unfinished revision: the pod made last first | it has been looked at the least |
 //! | 5 | the name of the node | somebody has to be first |
 //!

@@ -1,4 +1,4 @@
-//! The two pod conditions of OTA mode: who gets them, and who loses them (spec/openyurt-upgrade-model.md §1.6, §5).
+//! The two pod conditions of OTA mode: who gets them, and who loses them (docs/reference/node-api.md).
 
 use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod, PodRevision, Revision};
@@ -76,7 +76,7 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
 }
 
 /// What has to become of `PodImageReady`: a pre-pull of another revision than the target must not block the upgrade for
-/// ever (spec/openyurt-upgrade-model.md §5.2), and a pod that needs no upgrade needs no pull.
+/// ever, and a pod that needs no upgrade needs no pull.
 fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
     let image = pod.image_ready.as_ref()?;
     let outdated = pod.revision == PodRevision::Outdated;

@@ -1,7 +1,7 @@
 //! How fast replacements may follow each other, whatever the budget would allow.
 //!
 //! - `min-interval`: in each wave one replacement at a time, and the next not before the newest pod of the current revision is that old,
-//!   nor so soon after a removal that no such pod followed (spec/beyond.md §2, wish 5).
+//!   nor so soon after a removal that no such pod followed (`minTimeBetweenUpgrades` in kubernetes/kubernetes#111073).
 //! - `ramp-up`: at first so many nodes at once, then as many as are done: that doubles every round while all goes well, up
 //!   to `max-unavailable` (as ExtendedDaemonSet's slow start).
 //!

@@ -477,7 +477,7 @@ impl Action {
     }
 }
 
-/// What becomes of a `PodImageReady` that is about another revision than the target (spec/openyurt-upgrade-model.md §5.2).
+/// What becomes of a `PodImageReady` that is about another revision than the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleImage {
     /// It says how an old pull ended, or nobody needs it any more: it goes.

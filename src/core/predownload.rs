@@ -1,4 +1,4 @@
-//! Images that are on a node before its pod is replaced (spec/beyond.md §2, wish 15).
+//! Images that are on a node before its pod is replaced (openkruise/kruise#1339).
 //!
 //! ```text
 //! outdated node ──its turn──► asked (PodImageReady=False) ──Puller──┬─► True: has them

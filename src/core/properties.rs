@@ -906,7 +906,7 @@ proptest! {
         }
     }
 
-    /// spec/advanced-daemonset.md §6.
+    /// Kruise's `lifecycle.preDelete`.
     #[test]
     fn a_hooked_pod_is_never_deleted_and_what_stays_loses_its_mark(
         strategy in strategies(), fleet in fleets(),

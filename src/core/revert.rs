@@ -1,5 +1,5 @@
 //! Taking pods back to the revision before the one that the guard stopped, in place (`on-failure: RevertInPlace`,
-//! spec/beyond.md §2, wish 3).
+//! asked for in kubernetes/kubernetes#23211).
 //!
 //! ```text
 //! stop stands on the DaemonSet ──► pods of that revision: charged ─► not available ─► available, as slots are free

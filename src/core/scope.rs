@@ -1,9 +1,8 @@
 //! Which outdated nodes keep their old revision, because the owner of the DaemonSet said so.
 //!
 //! `selector` names the nodes that take part; `partition` is a number of nodes that do not, whichever they are; `hold`
-//! on a Node keeps that one out for a while (spec/beyond.md §2, wish 11). The first two are
-//! settings of the KEP "RollingUpdate enhancement" and of Kruise's Advanced DaemonSet, and mean the same here
-//! (spec/advanced-daemonset.md §4.3): a cap on what is touched. A pod that somebody else deletes comes back with the
+//! on a Node keeps that one out for a while. The first two are
+//! settings of the KEP "RollingUpdate enhancement" and of Kruise's Advanced DaemonSet, and mean the same here: a cap on what is touched. A pod that somebody else deletes comes back with the
 //! current revision, and nothing goes back to an old one, unless the guard stopped the
 //! current one (`revert`).
 

@@ -1,4 +1,4 @@
-//! Waves: pools of nodes that are rolled out one after the other (spec/beyond.md §2, wish 7).
+//! Waves: pools of nodes that are rolled out one after the other (openyurtio/openyurt#2008).
 //!
 //! A node belongs to the first wave whose selector it matches; who matches none is in the last one. A wave opens when every
 //! earlier wave is complete, no node of an earlier wave is charged to the revision, and every wave up to it that asks for it

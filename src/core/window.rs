@@ -1,4 +1,4 @@
-//! Maintenance windows: when replacements may begin (spec/beyond.md §2, wish 10).
+//! Maintenance windows: when replacements may begin (rancher/system-upgrade-controller#63).
 //!
 //! `Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC`: days, times of the day, and a time zone. A window that ends
 //! before it begins goes on into the next day. Where clocks are put forward, the times that are skipped do not open; where

@@ -1,12 +1,12 @@
 //! What an owner may do to a pod: replace it, and have its images pulled before.
 //!
 //! ```text
-//! request ─► admit (memory: rows 1-9, no API request) ─► turn (one call per pod) ─► live (rows 1-9 again, and the
+//! request ─► admit (memory: checks 1-9, no API request) ─► turn (one call per pod) ─► live (checks 1-9 again, the
 //!                                                                                    DaemonSet and its revisions)
 //!                                        DELETE / PATCH / manifest ◄────────────────────┘
 //! ```
 //!
-//! Statuses, texts and their order are those of spec/openyurt-upgrade-model.md §6.4 and §6.5. One call writes once, and
+//! The checks, their order, statuses and texts: docs/reference/node-api.md. One call writes once, and
 //! never before a read of the same call was answered.
 
 mod admit;
@@ -256,7 +256,7 @@ impl Actions {
     }
 }
 
-/// Row 11, and the log says why.
+/// Check 11: the write failed, and the log says why.
 fn not_applied(verb: Verb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
     verb.not_applied(match error.failure() {

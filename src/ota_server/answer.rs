@@ -1,6 +1,6 @@
 //! What an owner hears: a status, a text, and a word for programs.
 //!
-//! Statuses and texts are those of OpenYurt, to the letter (spec/openyurt-upgrade-model.md §6); the word in
+//! Statuses and texts are those of OpenYurt, to the letter (docs/reference/node-api.md); the word in
 //! `X-OTA-Reason` is ours, because OpenYurt says 403 and 500 to many different things.
 
 use http::StatusCode;

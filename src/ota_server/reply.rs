@@ -21,7 +21,7 @@ const JSON: &str = "application/json";
 /// The type of words.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Words. Those of a success are called JSON, as OpenYurt does (spec/openyurt-upgrade-model.md §6.2).
+/// Words. Those of a success are called JSON, as OpenYurt does (YurtHub's `otaupdate`).
 pub(super) fn words(answer: &Answer) -> Reply {
     let kind = match answer.status.is_success() {
         true => JSON,

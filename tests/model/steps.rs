@@ -1,7 +1,6 @@
 //! What can happen next, and what becomes of it.
 //!
-//! Kubelets work on nodes that are Ready; the native controller behaves as under `OnDelete` (spec/openyurt-upgrade-model.md
-//! §8), and knows no pod that another object controls; our controller is `core::decide` with the index' overlay before it and
+//! Kubelets work on nodes that are Ready; the native controller behaves as under `OnDelete`, and knows no pod that another object controls; our controller is `core::decide` with the index' overlay before it and
 //! the API server's preconditions behind it.
 
 use super::denials::Policy;

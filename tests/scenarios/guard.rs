@@ -1,4 +1,4 @@
-//! The guard: nodes that fail on a revision's account, and those that do not (spec/beyond.md §2, wishes 1, 2, 4, 21, 29).
+//! The guard: nodes that fail on a revision's account, and those that do not (kubernetes/kubernetes#117658).
 
 use anyhow::Context as _;
 use k8s_openapi::api::apps::v1::ControllerRevision;

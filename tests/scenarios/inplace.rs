@@ -67,7 +67,7 @@ fn complete() -> Check {
 
 scenarios! {
     vary because "which fields of a running pod may change is validated by the API server, which learned more of them (resize, sidecars)";
-    /// Also spec/advanced-daemonset.md §10, 4 and 5.
+    /// As two of Kruise's end-to-end tests.
     fn s98_given_in_place_if_possible_then_an_image_keeps_the_pod_and_any_other_change_makes_a_new_one(pace) {
         Story::on(4)
             .with(daemon())
@@ -115,7 +115,7 @@ scenarios! {
             .pod_writes(6)
     }
 
-    /// spec/advanced-daemonset.md §10, 133 to 138 and 153.
+    /// As the table of Kruise's unit tests.
     fn a133_given_images_and_metadata_changed_at_once_then_in_place_and_anything_more_makes_a_new_pod(pace) {
         let with_label = |mut patch: Value, value: Option<&str>| {
             patch["spec"]["template"]["metadata"] = json!({ "labels": { "tier": value } });

@@ -149,7 +149,7 @@ scenarios! {
             .until(replaced([1]).and(condition("RolloutComplete", "True", "held by partition: 2")))
     }
 
-    /// spec/beyond.md §2, wish 11.
+    /// strimzi/proposals#229.
     fn w11_given_a_node_on_hold_then_it_keeps_its_version_until_the_hold_ends_and_nobody_waits_for_it(pace) {
         let end = |stage: Stage| async move {
             let none = json!({ "metadata": { "annotations": { format!("{FAMILY}/hold"): null } } });
@@ -183,7 +183,7 @@ scenarios! {
         vec![by_hand, by_itself, unreadable]
     }
 
-    /// spec/beyond.md §2, wish 10.
+    /// rancher/system-upgrade-controller#63.
     fn w10_given_a_maintenance_window_then_replacements_begin_only_while_it_is_open(pace) {
         let opens_later = Story::on(3)
             .does("close the window", |stage: Stage| async move {
@@ -210,7 +210,7 @@ scenarios! {
         vec![opens_later, unreadable]
     }
 
-    /// spec/beyond.md §2, wish 5.
+    /// kubernetes/kubernetes#111073.
     fn w05_given_a_min_interval_then_one_node_at_a_time_and_no_sooner_than_that(_pace) {
         Story::on(4)
             .with(Daemon::new().max_unavailable("100%").annotate("min-interval", "8s"))

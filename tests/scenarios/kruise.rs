@@ -1,6 +1,6 @@
-//! The acceptance scenarios of Kruise's Advanced DaemonSet that speak of rollouts (spec/advanced-daemonset.md §10), told
-//! with annotations. Those that other files tell: 4 and 5 in `inplace`, 6 and 186 in `lifecycle`, 7 in `surge`. Where this
-//! controller decides otherwise on purpose (the spec's 4.9: nodes that are away, pods that are broken already), the
+//! What Kruise's own end-to-end and unit tests of its Advanced DaemonSet say of rollouts, told with annotations; in place,
+//! hooks and surge have files of their own. Where this
+//! controller decides otherwise on purpose (nodes that are away, pods that are broken already), the
 //! sentence says so.
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The hook before a pod goes: `lifecycle`, as in Kruise's Advanced DaemonSet (spec/advanced-daemonset.md §6).
+//! The hook before a pod goes: `lifecycle`, as in Kruise's Advanced DaemonSet.
 
 use serde_json::{Value, json};
 
@@ -85,7 +85,7 @@ scenarios! {
         vec![by_label, by_finalizer, not_hooked, two]
     }
 
-    /// spec/advanced-daemonset.md §10, 186.
+    /// As in Kruise's `IsPodHooked`.
     fn a186_given_a_hook_by_label_and_by_finalizer_then_either_keeps_the_pod_and_an_empty_hook_none(pace) {
         use crate::support::story::Step;
         let both = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}, "finalizersHandler": ["example.io/drain"]}}"#;
@@ -192,7 +192,7 @@ scenarios! {
         release(story, 3).until(converged()).expect(deletions(3))
     }
 
-    /// spec/advanced-daemonset.md §10, scenario 6.
+    /// As Kruise's end-to-end test with a hook by label.
     fn hook_given_a_controller_that_restarts_then_waiting_pods_are_found_and_no_second_one_waits(pace) {
         let story = waiting(3)
             .controller(false)

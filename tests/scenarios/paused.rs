@@ -108,7 +108,7 @@ scenarios! {
             .expect(deletions(3))
     }
 
-    /// spec/beyond.md §2, wish 6.
+    /// kubernetes/kubernetes#86619.
     fn w06_given_a_pause_of_days_then_somebody_is_reminded_once_a_day_and_a_restart_repeats_nothing(pace) {
         let told = |days| move |limit: i64| {
             let words: &'static str = days;
@@ -131,7 +131,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// spec/beyond.md §2, wish 6.
+    /// kubernetes/kubernetes#86619.
     fn w06_given_days_that_pass_then_each_has_its_reminder_and_nothing_else_is_written(_pace) {
         let day = 24 * 60 * 60;
         let reminded = |times: i64| at_most_events("Warning", "still paused", times);
@@ -150,7 +150,7 @@ scenarios! {
         Scenario::from(story).only_embedded("days pass")
     }
 
-    /// spec/beyond.md §2, wish 6.
+    /// kubernetes/kubernetes#86619.
     fn w06_given_nobody_outdated_then_the_pause_is_told_and_remembered_all_the_same(pace) {
         Story::on(2)
             .annotate("paused", "true")

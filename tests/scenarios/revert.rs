@@ -1,5 +1,4 @@
-//! `on-failure: RevertInPlace`: pods that got a revision which the guard stopped are taken back, and stay so
-//! (spec/beyond.md §2, wish 3).
+//! `on-failure: RevertInPlace`: pods that got a revision which the guard stopped are taken back, and stay so (kubernetes/kubernetes#23211).
 
 use serde_json::{Value, json};
 use yurt_ds::sim::kubelet::Behaviour;

@@ -199,7 +199,7 @@ scenarios! {
     vary because "before 1.33 the native controller learns of changes of several pods out of their order";
     also on minor version 28;
 
-    /// advanced-daemonset.md §10, scenario 7; writes: one to make, one to delete, one to hand over.
+    /// As Kruise's end-to-end test with maxSurge 100%; writes: one to make, one to delete, one to hand over.
     fn s97_given_max_surge_then_the_old_pod_goes_only_after_the_new_one_is_available(pace) {
         let plain = ends_well(fleet(4, "1").image(NEW))
             .expect(deletions(4).and(most_spares(1)))

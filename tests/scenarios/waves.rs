@@ -57,7 +57,7 @@ fn pooled(pools: &[&str], waves: &str) -> Story {
 }
 
 scenarios! {
-    /// spec/beyond.md §2, wish 9.
+    /// zone-aware-controllers#6.
     fn w09_given_a_revision_that_is_overtaken_then_its_nodes_go_first_and_the_last_updated_before_all(_pace) {
         let overtaken = half_way()
             .patch(without_partition(NEWER))
@@ -91,7 +91,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// spec/beyond.md §2, wish 8.
+    /// kubernetes/kubernetes#114010.
     fn w08_given_a_topology_key_then_one_zone_after_the_other_in_alphabetical_order(pace) {
         let plain = zoned(&["b", "a", "b", "a"])
             .image(NEW)
@@ -155,7 +155,7 @@ scenarios! {
         Scenario::from(story).alone()
     }
 
-    /// spec/beyond.md §2, wish 7.
+    /// openyurtio/openyurt#2008.
     fn w07_given_waves_then_a_pool_follows_when_the_one_before_is_done_and_has_soaked(pace) {
         let soak = pace.pick(120, 8);
         let plain = pooled(&["field", "canary", "field", "canary"], &canary_first(soak))
@@ -278,7 +278,7 @@ scenarios! {
             .expect(deletions(4).and(group_by_group([vec![4], vec![2], vec![1], vec![3]])))
     }
 
-    /// spec/advanced-daemonset.md §6: a pod that waits for its hook has not been replaced.
+    /// As in Kruise, a pod that waits for its hook has not been replaced.
     fn w07_given_waves_and_hooks_then_the_next_pool_is_asked_when_the_one_before_is_done(pace) {
         let hook = r#"{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}"#;
         let free = |node| Step::PatchPod(node, json!({ "metadata": { "labels": { "example.io/drain": null } } }));

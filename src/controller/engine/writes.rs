@@ -294,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// Reads live what the watches leave in doubt (spec/openyurt-upgrade-model.md §4.2, steps 4 and 6).
+    /// Reads live what the watches leave in doubt: which revision is the current one, and which one a pod has.
     pub(super) fn look_up(
         &mut self,
         key: &SetKey,

@@ -1,5 +1,4 @@
-//! Pre-pulls from the request to the result, on the embedded cluster in virtual time (spec/openyurt-upgrade-model.md §9,
-//! scenarios 79-88).
+//! Pre-pulls from the request to the result, on the embedded cluster in virtual time.
 
 use std::time::Duration;
 

@@ -160,7 +160,7 @@ fn pin(spec: &mut Value, node: &str) {
     spec["affinity"] = affinity.into();
 }
 
-/// What a pod of a DaemonSet tolerates beyond its template (spec/openyurt-upgrade-model.md §8).
+/// What a pod of a DaemonSet tolerates beyond its template (Kubernetes, `AddOrUpdateDaemonPodTolerations`).
 const TOLERATED: [(&str, &str); 6] = [
     ("not-ready", "NoExecute"),
     ("unreachable", "NoExecute"),

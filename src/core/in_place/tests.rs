@@ -1,4 +1,4 @@
-//! The tables of spec/advanced-daemonset.md §10, as far as they apply to native pods.
+//! What may be updated in place: the cases of Kruise's own tests, as far as they apply to native pods.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,6 @@ fn texts<const N: usize>(pairs: [(&str, Option<&str>); N]) -> BTreeMap<String, O
     pairs.map(owned).into()
 }
 
-/// Rows 133 and 134.
 #[test]
 fn an_image_alone_is_changed_in_place() {
     let new = change(&changed("/spec/containers/1/image", json!("side:2")));
@@ -55,7 +54,6 @@ fn an_image_alone_is_changed_in_place() {
     assert!(new.annotations.is_empty() && new.new_finalizers.is_empty());
 }
 
-/// Rows 135 and 137.
 #[test]
 fn metadata_of_the_template_is_changed_in_place() {
     let mut new = changed(
@@ -75,7 +73,7 @@ fn metadata_of_the_template_is_changed_in_place() {
     assert_eq!(new.old_finalizers, ["x/y"]);
 }
 
-/// Row 136 without a node agent, 138, and what else spec/advanced-daemonset.md §5.2 lists.
+/// Also resources, environment and metadata that Kruise would need its node agent for.
 #[test]
 fn everything_else_makes_a_new_pod() {
     fn case(path: &str, value: Value, why: Recreate) {
@@ -128,7 +126,7 @@ fn container(reported: &str, image_id: &str, restarts: u32) -> Container {
     }
 }
 
-/// Rows 168 to 171, and kruise#1493.
+/// Also openkruise/kruise#1493.
 #[test]
 fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     fn case(now: Container, seen: Option<bool>, done: bool) {
@@ -165,7 +163,7 @@ fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
     );
 }
 
-/// Row 167: nothing was changed in any container.
+/// Nothing was changed in any container.
 #[test]
 fn an_update_of_metadata_is_carried_out_at_once() {
     let mut state = state("a");

@@ -1,4 +1,4 @@
-//! Static pods: made by the kubelet from a file, so an upgrade is another file (spec/openyurt-upgrade-model.md §6.7).
+//! Static pods: made by the kubelet from a file, so an upgrade is another file (docs/reference/node-api.md).
 //!
 //! ```text
 //! ConfigMap yurt-static-set-NAME ─► manifest (is it that pod?) ─► folder (backup, note, rename) ─► kubelet

@@ -245,7 +245,7 @@ fn told(answer: &Answer, status: u16, reason: Reason, text: &str) {
     );
 }
 
-/// Row 5 in the words of upgrade.
+/// Check 5 in the words of upgrade.
 fn row_5(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod: {key} update status is False, can \
@@ -253,12 +253,12 @@ fn row_5(key: &PodKey) -> String {
     )
 }
 
-/// Row 3 in the words of upgrade.
+/// Check 3 in the words of upgrade.
 fn row_3(key: &PodKey) -> String {
     format!(
         "Pre check update pod failed, Failed to check pod {key} status, error: Pod {key} is deleting, can not be updated"
     )
 }
 
-/// Row 1.
+/// Check 1.
 const ROW_1: &str = "OTA upgrade is not allowed when node is disconnected to cloud";

@@ -1,4 +1,4 @@
-//! The answers of both actions, to the letter (spec/openyurt-upgrade-model.md §6.4, §6.5).
+//! The answers of both actions, to the letter (docs/reference/node-api.md).
 
 use http::StatusCode;
 

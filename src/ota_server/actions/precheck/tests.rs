@@ -1,4 +1,4 @@
-//! Rows 3 to 9, in order: every pod below is wrong in all later rows, too, so the first row has to answer.
+//! Checks 3 to 9, in order: every pod below is wrong in all later ones, too, so the first one has to answer.
 
 use serde_json::{Value, json};
 
