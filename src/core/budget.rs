@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::{Class, later};
+use super::classify::Class;
 use super::glance::Glance;
+use super::instant::later;
 use super::pace::ramp_up;
 use super::scope::Scope;
 use super::strategy::Strategy;

@@ -1,11 +1,10 @@
 //! In which state one node is: exactly one class per pass.
 
-use std::time::Duration;
-
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::failing::{PROVED_AFTER, proved_at};
 use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
+use super::instant::later;
 use super::lifecycle::Preparing;
 use super::scope::Kept;
 use super::strategy::{Mode, Strategy};
@@ -311,16 +310,4 @@ pub(super) fn settling(
     let lived_through = pod.started.unwrap_or(pod.created) < node_ready_since;
     let replaces = strategy.mode == Mode::AdvancedRollingUpdate;
     (replaces && lived_through).then(|| later(node_ready_since, strategy.ready_settle))
-}
-
-/// `instant + duration`, saturating.
-pub(super) fn later(instant: Timestamp, duration: Duration) -> Timestamp {
-    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    instant.checked_add(duration).unwrap_or(Timestamp::MAX)
-}
-
-/// `instant - duration`, saturating.
-pub(super) fn earlier(instant: Timestamp, duration: Duration) -> Timestamp {
-    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
-    instant.checked_sub(duration).unwrap_or(Timestamp::MIN)
 }

@@ -20,12 +20,13 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
-use super::classify::{Class, later};
+use super::classify::Class;
 use super::fleet::{Behind, Fleet, Revision, RevisionState};
 use super::gates::Gates;
 use super::glance::Glance;
 use super::guard::Guard;
 use super::in_place::Recreate;
+use super::instant::later;
 use super::order::Turn;
 use super::overdue::BEHIND_PATIENCE;
 use super::pause::{PauseStand, is_paused};

@@ -26,8 +26,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Labels;
-use super::classify::later;
 use super::fleet::{Fleet, Pod};
+use super::instant::later;
 use super::ota::reference;
 use super::plan::Action;
 use super::strategy::{Disruption, Strategy};

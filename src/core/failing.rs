@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::later;
 use super::fleet::{Node, Pod};
+use super::instant::later;
 
 /// Reasons with which a container does not start before somebody mends something (list of ExtendedDaemonSet).
 const UNSTARTABLE: [&str; 11] = [

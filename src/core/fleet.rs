@@ -258,7 +258,7 @@ pub struct Leaving {
 impl Leaving {
     /// When it was asked to go, by the clock of the API server.
     pub fn asked_at(&self) -> Timestamp {
-        super::classify::earlier(self.stamped, self.grace)
+        super::instant::earlier(self.stamped, self.grace)
     }
 }
 

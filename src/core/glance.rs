@@ -6,8 +6,8 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::later;
 use super::fleet::{Fleet, Node, Pod, PodRevision, Targeting};
+use super::instant::later;
 use super::surge::Terms;
 use super::{ota, removal, surge};
 

@@ -30,12 +30,13 @@ use k8s_openapi::jiff::Timestamp;
 pub use record::Record;
 
 use super::budget::Budget;
-use super::classify::{Class, later};
+use super::classify::Class;
 use super::failing::Failing;
 use super::fleet::{
     Fleet, Node, NodeName, Pod, PodRevision, Readiness, RevisionState, position_of,
 };
 use super::glance::Glance;
+use super::instant::later;
 use super::revert;
 use super::strategy::{Mode, OnFailure, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Stopped};

@@ -1,6 +1,20 @@
-//! Instants in sentences.
+//! Instants: arithmetic that saturates, and how they stand in sentences.
 
-use k8s_openapi::jiff::Timestamp;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+/// `instant + duration`, saturating.
+pub(crate) fn later(instant: Timestamp, duration: Duration) -> Timestamp {
+    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+    instant.checked_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+/// `instant - duration`, saturating.
+pub(crate) fn earlier(instant: Timestamp, duration: Duration) -> Timestamp {
+    let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+    instant.checked_sub(duration).unwrap_or(Timestamp::MIN)
+}
 
 /// RFC 3339, whole seconds, UTC: nobody reads nanoseconds, and two replicas that date the same thing by their own clocks
 /// differ in them.

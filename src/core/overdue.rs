@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::later;
 use super::failing;
 use super::fleet::{Fleet, Leaving, Node, Pod, PodRevision, Readiness};
 use super::instant;
+use super::instant::later;
 use super::not_ready;
 use super::phase::stuck;
 use super::plan::{Plan, Stall};

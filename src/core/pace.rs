@@ -9,8 +9,9 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::{Class, later};
+use super::classify::Class;
 use super::glance::Glance;
+use super::instant::later;
 use super::strategy::Strategy;
 use super::verdict::{Progress, Verdict};
 use super::waves::Front;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::later;
 use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision};
+use super::instant::later;
 use super::strategy::{Pause, Strategy};
 
 /// Somebody is reminded this often.

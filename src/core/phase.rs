@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::later;
 use super::eviction::BUDGET_PATIENCE;
 use super::failing;
 use super::fleet::{Fleet, Node, Pod, PodRevision, Readiness};
+use super::instant::later;
 use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;
 use super::overdue::{self, MISSING_GRACE};

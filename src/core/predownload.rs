@@ -19,9 +19,10 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::budget::BATCH;
-use super::classify::{Class, later};
+use super::classify::Class;
 use super::fleet::{Fleet, Node, Pod, PodRevision, PullFailure, Revision, RevisionState};
 use super::in_place::{self, Way};
+use super::instant::later;
 use super::ota::reference;
 use super::plan::{Action, Pull, Wisher};
 use super::strategy::{Mode, Predownload, RollingUpdateType, Share, Strategy};

@@ -29,7 +29,7 @@ use proptest::strategy::Strategy as _;
 use proptest::test_runner::RngSeed;
 
 use super::budget::BATCH;
-use super::classify::later;
+use super::instant::later;
 use super::*;
 use crate::core::Strategy;
 use crate::machine;

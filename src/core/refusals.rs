@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::later;
 use super::fleet::{Node, NodeName, PodRevision, PodUid, Readiness, Revision, by_name};
+use super::instant::later;
 use super::plan::Action;
 
 pub(super) use plan::Refusing;

@@ -12,9 +12,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::budget::STARTING;
-use super::classify::later;
 use super::eviction::Asking;
 use super::fleet::{Fleet, Node, Pod};
+use super::instant::later;
 use super::lifecycle::{HOOK_PATIENCE, Preparing};
 use super::ota::reference;
 use super::overdue::MARGIN;

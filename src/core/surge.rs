@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::later;
 use super::fleet::{Fleet, Node, NodeName, Pod, PodName, PodRevision, Readiness, Targeting};
+use super::instant::later;
 use super::ota::reference;
 use super::plan::Action;
 use super::strategy::Strategy;

@@ -29,10 +29,11 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::budget::starting_until;
-use super::classify::{Class, later};
+use super::classify::Class;
 use super::fleet::{Fleet, Node, NodeName, Readiness, RevisionState, position_of};
 use super::glance::{Facts, Glance};
 use super::guard::{Charges, Record};
+use super::instant::later;
 use super::plan::{WaveStand, WaveState};
 use super::scope::Scope;
 use super::strategy::{Mode, Share, Strategy, Waves};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::core::instant::later;
 use crate::core::{OtaCondition, Pod, PodUid, Revision};
 
 /// How long a request may stay unseen before somebody has to look.
@@ -46,7 +47,7 @@ impl Asked {
 
     /// When something should have shown.
     pub(super) fn due(&self) -> Option<Timestamp> {
-        let due = |(_, at): &(Revision, Timestamp)| super::set::later(*at, PATIENCE);
+        let due = |(_, at): &(Revision, Timestamp)| later(*at, PATIENCE);
         self.0.values().map(due).min()
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::set::later;
 use super::trouble::{self, trouble, unscheduled};
 use crate::core::in_place::{Container, State, Update};
+use crate::core::instant::later;
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, PULL_FAILED, REVISION_HASH_LABEL,

@@ -19,6 +19,7 @@ use super::told::Told;
 use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::{Succession, Successions, Update};
+use crate::core::instant::{self, later};
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
@@ -236,14 +237,6 @@ enum Whose {
     DaemonSet,
     /// One of its revisions: we made it, beside another one.
     Surge,
-}
-
-fn earlier_by(at: Timestamp, by: Duration) -> Timestamp {
-    at.checked_sub(by).unwrap_or(at)
-}
-
-pub(super) fn later(at: Timestamp, by: Duration) -> Timestamp {
-    at.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 impl SetRecord {
@@ -1009,7 +1002,7 @@ impl SetRecord {
             (RevisionState::Behind(_), Some(since)) => Some(since),
             (RevisionState::Behind(_), None) => {
                 let stalled = self.stalled_since(Stall::NativeControllerBehind);
-                let stalled = stalled.map(|since| earlier_by(since, BEHIND_PATIENCE));
+                let stalled = stalled.map(|since| instant::earlier(since, BEHIND_PATIENCE));
                 let since = stalled.or_else(|| self.behind_since_told());
                 Some(since.unwrap_or(now).min(now))
             }
@@ -1038,6 +1031,6 @@ impl SetRecord {
     /// Since when pods are missing at the least, as far as it stands on the DaemonSet: whoever looks for the first time does not know.
     fn missing_since(&self) -> Option<Timestamp> {
         let since = self.stalled_since(Stall::PodsNotCreated)?;
-        Some(earlier_by(since, MISSING_GRACE))
+        Some(instant::earlier(since, MISSING_GRACE))
     }
 }

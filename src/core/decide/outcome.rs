@@ -7,9 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Draft;
 use crate::core::budget::starting_until;
-use crate::core::classify::{Class, judged_at, later};
+use crate::core::classify::{Class, judged_at};
 use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, Targeting, position_of};
 use crate::core::guard::failure_window;
+use crate::core::instant::later;
 use crate::core::overdue::Overdue;
 use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};

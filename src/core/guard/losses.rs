@@ -6,9 +6,10 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::record::Record;
-use crate::core::classify::{Class, earlier, later};
+use crate::core::classify::Class;
 use crate::core::fleet::{Fleet, Node, NodeName, Pod, PodRevision, position_of};
 use crate::core::glance::Glance;
+use crate::core::instant::{earlier, later};
 use crate::core::strategy::Mode;
 
 /// The losses of a fleet.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Denial, PER_SECOND, Part, Place, Refusals, RefusedWrite, SECOND};
-use crate::core::classify::later;
 use crate::core::fleet::{Node, NodeName, Pod, PodUid, by_name};
+use crate::core::instant::later;
 use crate::core::plan::Action;
 
 /// What a plan has to know of refusals.
