@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::log::Format;
@@ -99,6 +99,20 @@ pub struct LogArgs {
         help_heading = "Log"
     )]
     pub log_format: Format,
+}
+
+/// The form of an answer. All of them are made of the same rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For people, with more columns and every node
+    Wide,
+    /// For programs
+    Json,
+    /// For programs and people
+    Yaml,
 }
 
 /// Flags of `yurt-ds controller`.

@@ -11,6 +11,7 @@
 //! objects: whoever kills this process at any moment loses nothing.
 
 mod apply;
+mod backoff;
 mod caches;
 pub mod complaints;
 mod engine;

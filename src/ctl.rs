@@ -15,7 +15,7 @@ mod approve;
 mod budgets;
 mod code;
 pub mod command_line;
-pub mod complete;
+mod complete;
 pub mod edge;
 mod eject;
 mod explain;

@@ -37,7 +37,7 @@ use self::report::Report;
 use self::screen::Screen;
 use self::script::{Engine, Script};
 use self::stage::{Ending, Stage};
-use crate::cli::sim::{Output, PlayArgs, SimArgs, SimVerb, Story};
+use crate::cli::sim::{PlayArgs, ReportFormat, SimArgs, SimVerb, Story};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::sim::dice::mix;
@@ -133,7 +133,7 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
         }
     };
     let mut theatre = Theatre {
-        screen: (args.output == Output::Text).then(Screen::standard),
+        screen: (args.output == ReportFormat::Text).then(Screen::standard),
         shutdown,
         args,
     };
@@ -149,7 +149,7 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
         reports.push(report);
     }
     let held = reports.iter().all(Report::held);
-    if args.output == Output::Json {
+    if args.output == ReportFormat::Json {
         let document = Document {
             seed,
             held,

@@ -13,7 +13,7 @@ const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     // A shell may only want to know what could be typed.
-    ctl::complete::answer();
+    ctl::command_line::answer_shell();
     let typed = ctl::command_line::described().get_matches();
     let cli = Cli::from_arg_matches(&typed).unwrap_or_else(|error| error.exit());
     log::init(cli.log_levels(), cli.log.log_format);

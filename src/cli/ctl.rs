@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use clap_complete::Shell;
 use k8s_openapi::jiff::Timestamp;
 
+use super::Output;
 use super::edge::EdgeVerb;
 
 /// Flags and verbs of `yurt-ds ctl`.
@@ -249,18 +250,4 @@ pub struct EjectArgs {
 pub struct CompletionsArgs {
     /// The shell
     pub shell: Shell,
-}
-
-/// The form of an answer. All of them are made of the same rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// For people
-    #[default]
-    Table,
-    /// For people, with more columns and every node
-    Wide,
-    /// For programs
-    Json,
-    /// For programs and people
-    Yaml,
 }

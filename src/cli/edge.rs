@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::ctl::Output;
+use super::Output;
 
 /// A verb that asks the server of a node.
 #[derive(Clone, Debug, Subcommand)]

@@ -140,7 +140,7 @@ pub struct PlayArgs {
         value_name = "FORMAT",
         help_heading = "Show"
     )]
-    pub output: Output,
+    pub output: ReportFormat,
 }
 
 /// A story.
@@ -167,7 +167,7 @@ pub enum BadRevision {
 
 /// How the report looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum ReportFormat {
     /// For a person
     Text,
     /// For a program

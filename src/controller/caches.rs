@@ -6,7 +6,6 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use kube::runtime::watcher::{self, Event, watcher};
@@ -15,6 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinHandle;
 
+use super::backoff::Backoff;
 use super::complaints::Complaints;
 use super::metrics::Metrics;
 use super::server;
@@ -210,64 +210,28 @@ fn failure(error: &watcher::Error) -> Failure {
 pub(super) fn patient<K: Send>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send {
-    let state = (Box::pin(events), Patience::default(), None);
-    futures::stream::unfold(state, |(mut events, mut patience, pause)| async move {
+    let state = (Box::pin(events), Backoff::default(), None);
+    futures::stream::unfold(state, |(mut events, mut backoff, pause)| async move {
         if let Some(pause) = pause {
             tokio::time::sleep(pause).await;
         }
         let event = events.next().await?;
         let pause = match &event {
-            Err(_) => patience.next(),
+            Err(_) => backoff.next(),
             Ok(event) if tells(event) => {
-                patience = Patience::default();
+                backoff = Backoff::default();
                 None
             }
             Ok(_) => None,
         };
-        Some((event, (events, patience, pause)))
+        Some((event, (events, backoff, pause)))
     })
-}
-
-/// Pauses between attempts, which double; by default half a second at first, and at most ten.
-#[derive(Debug)]
-pub(super) struct Patience {
-    pause: Duration,
-    longest: Duration,
-}
-
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self::between(FIRST_PAUSE, LONGEST_PAUSE)
-    }
-}
-
-impl Patience {
-    pub(super) fn between(first: Duration, longest: Duration) -> Self {
-        Self {
-            pause: first,
-            longest,
-        }
-    }
-
-    pub(super) fn pause(&mut self) -> Duration {
-        let next = (self.pause * 2).min(self.longest);
-        std::mem::replace(&mut self.pause, next)
-    }
-}
-
-impl Iterator for Patience {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        Some(self.pause())
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use tokio::time::Instant;
 

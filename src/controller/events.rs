@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, warn};
 
-use super::caches::Patience;
+use super::backoff::Backoff;
 use super::metrics::Metrics;
 use crate::clock::Clock;
 use crate::core::names;
@@ -286,7 +286,7 @@ struct Unsent {
     events: VecDeque<(Refused, Instant)>,
     /// When they are tried again.
     again: Instant,
-    patience: Patience,
+    backoff: Backoff,
 }
 
 impl Default for Unsent {
@@ -294,25 +294,25 @@ impl Default for Unsent {
         Self {
             events: VecDeque::new(),
             again: Instant::now(),
-            patience: Self::patience(),
+            backoff: Self::backoff(),
         }
     }
 }
 
 impl Unsent {
-    fn patience() -> Patience {
-        Patience::between(AGAIN.0, AGAIN.1)
+    fn backoff() -> Backoff {
+        Backoff::between(AGAIN.0, AGAIN.1)
     }
 
     fn wait(&mut self) {
-        self.again = Instant::now() + self.patience.pause();
+        self.again = Instant::now() + self.backoff.pause();
     }
 
     /// Keeps one; with too many the oldest goes.
     fn keep(&mut self, refused: Refused, metrics: &Metrics) {
         if self.events.is_empty() {
             warn!("Events are refused: they are kept, and tried again for an hour");
-            self.patience = Self::patience();
+            self.backoff = Self::backoff();
             self.wait();
         }
         if self.events.len() == QUEUE {
@@ -338,7 +338,7 @@ impl Unsent {
                 break;
             }
             self.events.pop_front();
-            self.patience = Self::patience();
+            self.backoff = Self::backoff();
         }
         self.wait();
     }

@@ -3,7 +3,7 @@
 use kube::Client;
 use tracing::{info, warn};
 
-use super::caches::Patience;
+use super::backoff::Backoff;
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// From this version of the API server (major, minor) on, the native controller learns of changes of several pods in the order
@@ -13,7 +13,7 @@ const IN_ORDER_SINCE: (u32, u32) = (1, 34);
 
 /// Asks the API server for its version, until it answers. Where that is forbidden or cannot be read, the answer is the safe one.
 pub(super) async fn is_in_order(client: &Client) -> bool {
-    let mut patience = Patience::default();
+    let mut backoff = Backoff::default();
     loop {
         let error = match within(WRITE_DEADLINE, client.apiserver_version()).await {
             Ok(version) => {
@@ -27,7 +27,7 @@ pub(super) async fn is_in_order(client: &Client) -> bool {
             warn!(%error, "The API server does not tell its version: it is taken for one before 1.34");
             return false;
         }
-        tokio::time::sleep(patience.next().unwrap_or_default()).await;
+        tokio::time::sleep(backoff.next().unwrap_or_default()).await;
     }
 }
 

@@ -126,17 +126,6 @@ impl Code {
             .unwrap_or(Self::Complete)
     }
 
-    /// The table for `--help`, and the fields of machine-readable answers.
-    pub fn long_help() -> String {
-        let fields = super::row::FIELDS;
-        format!("{}\n\n{fields}\n\n{}", Self::help(), super::rights::RIGHTS)
-    }
-
-    /// The same for `plan`, whose answers have fields of their own.
-    pub fn plan_help() -> String {
-        format!("{}\n\n{}", Self::help(), super::plan::FIELDS)
-    }
-
     /// The table for `-h`.
     pub fn help() -> String {
         let mut help = String::from("Exit codes (of a list: that of the worst DaemonSet):");

@@ -3,18 +3,36 @@
 
 use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::engine::ArgValueCompleter;
+use clap_complete::env::CompleteEnv;
 
 use super::edge::help;
-use super::{Code, complete};
+use super::{Code, complete, plan, rights, row};
 use crate::cli::Cli;
 
 /// All that can be typed, described.
 pub fn described() -> Command {
     Cli::command().mut_subcommand("ctl", |ctl| {
         ctl.after_help(Code::help())
-            .after_long_help(Code::long_help())
+            .after_long_help(long_help())
             .mut_subcommands(|verb| with_tables(verb).mut_args(with_names))
     })
+}
+
+/// Answers a shell that asks what could be typed, and ends the process; does nothing otherwise.
+pub fn answer_shell() {
+    CompleteEnv::with_factory(described)
+        .var(complete::ASKED)
+        .complete();
+}
+
+/// The table of exit codes, the fields of machine-readable answers, and who may ask.
+fn long_help() -> String {
+    format!("{}\n\n{}\n\n{}", Code::help(), row::FIELDS, rights::RIGHTS)
+}
+
+/// The same for `plan`, whose answers have fields of their own.
+fn plan_help() -> String {
+    format!("{}\n\n{}", Code::help(), plan::FIELDS)
 }
 
 fn with_tables(verb: Command) -> Command {
@@ -23,11 +41,9 @@ fn with_tables(verb: Command) -> Command {
             .after_long_help(help::long(examples))
     };
     match verb.get_name() {
-        "status" => verb
-            .after_help(Code::help())
-            .after_long_help(Code::long_help()),
-        "why" | "undo" | "approve" | "eject" => verb.after_long_help(Code::long_help()),
-        "plan" => verb.after_long_help(Code::plan_help()),
+        "status" => verb.after_help(Code::help()).after_long_help(long_help()),
+        "why" | "undo" | "approve" | "eject" => verb.after_long_help(long_help()),
+        "plan" => verb.after_long_help(plan_help()),
         "pods" => on_the_node(verb, help::PODS),
         "upgrade" => on_the_node(verb, help::UPGRADE),
         "imagepull" => on_the_node(verb, help::IMAGEPULL),

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use clap_complete::Shell;
 use clap_complete::engine::CompletionCandidate;
-use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::env::Shells;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
 use super::access::Access;
-use super::command_line::described;
 use super::edge::Edge;
 use crate::cli::edge::SERVER;
 use crate::core::names::UPDATE_STRATEGY;
@@ -28,12 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// More names help nobody to choose.
 const MOST: u32 = 500;
 /// How a shell asks, in its environment.
-const ASKED: &str = "YURT_DS_COMPLETE";
-
-/// Answers a shell that asks what could be typed, and ends the process; does nothing otherwise.
-pub fn answer() {
-    CompleteEnv::with_factory(described).var(ASKED).complete();
-}
+pub(super) const ASKED: &str = "YURT_DS_COMPLETE";
 
 /// What a shell has to run once to ask from then on.
 ///

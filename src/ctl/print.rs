@@ -10,7 +10,7 @@ use super::code::Code;
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::{Paint, Table};
-use crate::cli::ctl::Output;
+use crate::cli::Output;
 use crate::core::Verdict;
 use k8s_openapi::jiff::Timestamp;
 

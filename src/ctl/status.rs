@@ -17,7 +17,8 @@ use super::pulse::{Heard, Pulse, ToDo, listen};
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::view::{Scope, Step, View};
-use crate::cli::ctl::{Output, StatusArgs};
+use crate::cli::Output;
+use crate::cli::ctl::StatusArgs;
 use crate::index::{SetKey, Stray};
 
 /// Changes that come together are shown together.

@@ -15,7 +15,8 @@ use super::row::{NodeRow, ReversalRow, SetRow, unheard};
 use super::screen::Screen;
 use super::table::Paint;
 use super::view::View;
-use crate::cli::ctl::{Output, WhyArgs};
+use crate::cli::Output;
+use crate::cli::ctl::WhyArgs;
 use crate::core::{NodeName, Verdict};
 
 /// The answer. Field names are a promise to scripts.

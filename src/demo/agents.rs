@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream};
 use crate::k8s::client::Role;
 use crate::ota_server::{Agent, Config, serve_stream};
-use crate::sim::cluster::{Cluster, Fault, Guard};
+use crate::sim::cluster::{Cluster, Count, Fault, Guard};
 
 /// Room for what one side has sent and the other has not read.
 const PIPE: usize = 64 << 10;
@@ -69,6 +69,11 @@ impl Agents {
 /// What the agent of a node calls itself.
 pub fn user_agent(node: &str) -> String {
     format!("{} {node}", Role::OtaServer.user_agent())
+}
+
+/// Whether an agent asked for this.
+pub(super) fn is_agent(count: &Count) -> bool {
+    count.user_agent.starts_with(&Role::OtaServer.user_agent())
 }
 
 /// Cuts the agent of a node off from the API server until the guard is dropped. All watches break; everybody else resumes

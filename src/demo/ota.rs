@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use super::agents::is_agent;
 use super::monitor::Record;
 use super::report::{Command, Owner, Promise};
 use super::script::{Aim, Deed, Engine, Rollout, Script, Step, Typing, seconds, step};
 use super::shell::Typed;
 use super::stage::{Ending, Stage};
 use crate::core::{Mode, Share};
-use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
 
@@ -219,9 +219,4 @@ fn command(typed: &Typed) -> Command {
 fn agents(requests: &[Count], verb: &str, resource: &str) -> u64 {
     let of = |count: &&Count| is_agent(count) && count.verb == verb && count.resource == resource;
     requests.iter().filter(of).map(|count| count.number).sum()
-}
-
-/// Whether an agent asked for this.
-pub(super) fn is_agent(count: &Count) -> bool {
-    count.user_agent.starts_with(&Role::OtaServer.user_agent())
 }

@@ -8,7 +8,6 @@ use anyhow::{Result, bail};
 use clap::Parser as _;
 use tokio::time::Instant;
 
-use super::ota::is_agent;
 use super::report::{Line, Time, Voice};
 use super::script::Aim;
 use crate::cli::ctl::Verb;
@@ -16,7 +15,7 @@ use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::ctl::Screen;
 use crate::ctl::edge::perform_edge;
-use crate::demo::agents::Agents;
+use crate::demo::agents::{Agents, is_agent};
 use crate::sim::cluster::Cluster;
 use crate::task::Task;
 

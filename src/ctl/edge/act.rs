@@ -7,7 +7,7 @@ use super::answer::{Reply, one_line};
 use super::help;
 use super::pod::{Images, Pod, Update};
 use super::row::{ActRow, PodRow};
-use crate::cli::ctl::Output;
+use crate::cli::Output;
 use crate::core::plan::is_about_jobs;
 use crate::ctl::{Code, Screen, Trouble, print};
 

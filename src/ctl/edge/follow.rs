@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::Edge;
 use super::act::Outcome;
 use super::answer::Pods;
-use crate::cli::ctl::Output;
+use crate::cli::Output;
 use crate::cli::edge::WaitArgs;
 use crate::ctl::table::Paint;
 use crate::ctl::{Code, Screen, Trouble, age};

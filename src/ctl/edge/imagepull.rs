@@ -8,7 +8,7 @@ use super::follow::{Follow, Next};
 use super::list::{Intent, upgradable};
 use super::pull::{Pull, Stage};
 use super::row::PodRow;
-use crate::cli::ctl::Output;
+use crate::cli::Output;
 use crate::cli::edge::ImagepullArgs;
 use crate::core::plan::is_about_jobs;
 use crate::ctl::{Code, Screen, Trouble, print};

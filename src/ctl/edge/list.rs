@@ -6,7 +6,7 @@ use super::Edge;
 use super::answer::{Pods, one_line};
 use super::pod::Update;
 use super::row::PodRow;
-use crate::cli::ctl::Output;
+use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
 use crate::clock::Clock;
 use crate::ctl::table::{Paint, Table};

@@ -11,7 +11,7 @@ use super::list::{Intent, upgradable};
 use super::pod::Pod;
 use super::row::PodRow;
 use super::succession::{Result as Successor, Stage, Succession};
-use crate::cli::ctl::Output;
+use crate::cli::Output;
 use crate::cli::edge::UpgradeArgs;
 use crate::ctl::{Code, Screen, Trouble, print};
 

@@ -1,7 +1,7 @@
 //! ControllerRevisions: which one holds the present template, and what has to be written so that one does.
 
 use kube::api::DynamicObject;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::set::Set;
 use super::template;
@@ -119,9 +119,4 @@ fn hash(revision: &DynamicObject) -> String {
     let labels = revision.metadata.labels.as_ref();
     let hash = labels.and_then(|labels| labels.get(REVISION_HASH_LABEL));
     hash.cloned().unwrap_or_else(|| name(revision))
-}
-
-/// Whether an existing revision holds what another one was to hold.
-pub(super) fn holds_the_same(existing: &DynamicObject, wanted: &Value) -> bool {
-    existing.data["data"] == wanted["data"]
 }

@@ -9,7 +9,6 @@ use kube::api::{
 use kube::{Api, Client, Error, Resource as _};
 use serde_json::{Value, json};
 
-use super::history::holds_the_same;
 use crate::k8s::Pod;
 use crate::sim::events::Recorder;
 
@@ -224,4 +223,9 @@ fn said(error: &Error) -> String {
         Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     }
+}
+
+/// Whether an existing revision holds what another one was to hold.
+fn holds_the_same(existing: &DynamicObject, wanted: &Value) -> bool {
+    existing.data["data"] == wanted["data"]
 }
