@@ -21,6 +21,7 @@ mod judge;
 mod manifest;
 mod memory;
 mod name;
+mod request;
 mod shelf;
 
 use std::collections::BTreeMap;

@@ -9,8 +9,8 @@ use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::desk::{Answer, Order, Step};
 use super::name::job_name;
+use super::request::{Answer, Order, Step};
 use super::shelf::JobRef;
 use super::{Outcome, manifest};
 use crate::clock::Clock;

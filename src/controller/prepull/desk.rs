@@ -6,7 +6,6 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
@@ -14,9 +13,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::judge::{Doubt, Judgement, judge};
 use super::memory::{Lasting, Memory, RETRY, after};
+use super::request::{Answer, Order, Step};
 use super::shelf::{JobRef, Shelf, Wish};
-use super::{AllWishes, Outcome, Wishes};
-use crate::core::{Pull, Wisher};
+use super::{AllWishes, Outcome};
+use crate::core::Wisher;
 use crate::index::SetKey;
 
 /// Pulls of one DaemonSet at once that owners of nodes asked for; a rollout asks no more nodes than it may. It is what a registry and an uplink that many nodes share bear without slowing down each
@@ -32,63 +32,6 @@ const EVENTS_AFTER: [Duration; 3] = [
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
-
-/// A wish with all that is needed to make it true.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
-    /// The DaemonSet.
-    pub(super) key: SetKey,
-    /// Its UID.
-    pub(super) set_uid: Arc<str>,
-    /// The generation whose template is meant.
-    pub(super) generation: i64,
-    /// The pod, its node and the revision.
-    pub(super) pull: Pull,
-}
-
-impl Order {
-    fn of(key: &SetKey, wishes: &Wishes, pull: &Pull) -> Self {
-        Self {
-            key: key.clone(),
-            set_uid: wishes.uid.clone(),
-            generation: wishes.generation,
-            pull: pull.clone(),
-        }
-    }
-
-    /// What it is about, whoever asks.
-    pub(super) fn wish(&self) -> Wish {
-        (self.pull.pod.uid.clone(), self.pull.revision.clone())
-    }
-}
-
-/// The next thing to do, one request or a few.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Make the Job.
-    Begin(Order),
-    /// Read why a Job has no pod.
-    Look(Order, JobRef),
-    /// Write how it ended.
-    Tell(Order, Outcome, Option<JobRef>),
-    /// Remove a Job.
-    Clear(JobRef),
-}
-
-/// What came of a step.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
-    /// There is a Job now.
-    Begun(Box<Job>),
-    /// It ended before there was a Job: nothing to pull, or the Job was refused.
-    Ended(Outcome),
-    /// The Events said why there is no pod; `None`: they did not.
-    Looked(Option<String>),
-    /// The pod's condition says it, or asks for something else by now. With the version of the pod.
-    Told(Option<u64>),
-    /// It did not work and is tried again.
-    Failed,
-}
 
 /// All wishes and what became of them.
 #[derive(Debug, Default)]

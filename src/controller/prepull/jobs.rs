@@ -18,7 +18,8 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
 
 use super::calls::{self, Calls};
-use super::desk::{Answer, Desk, Step};
+use super::desk::Desk;
+use super::request::{Answer, Step};
 use super::shelf::Shelf;
 use super::{AllWishes, Parts};
 use crate::controller::caches;

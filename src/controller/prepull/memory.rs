@@ -5,8 +5,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Outcome;
-use super::desk::{Answer, Order};
 use super::judge::Doubt;
+use super::request::{Answer, Order};
 
 /// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
 /// anybody can tell, and the status goes on showing the failure before it.

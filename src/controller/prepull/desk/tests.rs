@@ -2,9 +2,12 @@
 
 use serde_json::json;
 
+use std::sync::Arc;
+
 use super::*;
-use crate::core::PodRef;
+use crate::controller::prepull::Wishes;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
+use crate::core::{PodRef, Pull};
 use kube::runtime::watcher::Event;
 
 fn at(seconds: i64) -> Timestamp {

@@ -1,0 +1,67 @@
+//! What is asked of those who pull, the steps to it, and what comes of each.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::batch::v1::Job;
+
+use super::shelf::{JobRef, Wish};
+use super::{Outcome, Wishes};
+use crate::core::Pull;
+use crate::index::SetKey;
+
+/// A wish with all that is needed to make it true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    /// The DaemonSet.
+    pub(super) key: SetKey,
+    /// Its UID.
+    pub(super) set_uid: Arc<str>,
+    /// The generation whose template is meant.
+    pub(super) generation: i64,
+    /// The pod, its node and the revision.
+    pub(super) pull: Pull,
+}
+
+impl Order {
+    pub(super) fn of(key: &SetKey, wishes: &Wishes, pull: &Pull) -> Self {
+        Self {
+            key: key.clone(),
+            set_uid: wishes.uid.clone(),
+            generation: wishes.generation,
+            pull: pull.clone(),
+        }
+    }
+
+    /// What it is about, whoever asks.
+    pub(super) fn wish(&self) -> Wish {
+        (self.pull.pod.uid.clone(), self.pull.revision.clone())
+    }
+}
+
+/// The next thing to do, one request or a few.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Make the Job.
+    Begin(Order),
+    /// Read why a Job has no pod.
+    Look(Order, JobRef),
+    /// Write how it ended.
+    Tell(Order, Outcome, Option<JobRef>),
+    /// Remove a Job.
+    Clear(JobRef),
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// There is a Job now.
+    Begun(Box<Job>),
+    /// It ended before there was a Job: nothing to pull, or the Job was refused.
+    Ended(Outcome),
+    /// The Events said why there is no pod; `None`: they did not.
+    Looked(Option<String>),
+    /// The pod's condition says it, or asks for something else by now. With the version of the pod.
+    Told(Option<u64>),
+    /// It did not work and is tried again.
+    Failed,
+}
