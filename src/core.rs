@@ -85,7 +85,8 @@ pub use ota::{message_of, revision_in};
 pub use pause::{PauseRecord, PauseStand, is_paused};
 pub use phase::{is_between_crashes, stall_of};
 pub use plan::{
-    Action, Counts, Phase, Plan, PodRef, Pull, StaleImage, Stall, WaveStand, WaveState, Wisher,
+    Action, Counts, Phase, Plan, PodRef, Pull, PullInitiator, StaleImage, Stall, WaveStand,
+    WaveState,
 };
 pub use predownload::Predownloading;
 pub use refusals::{Refusals, RefusedWrite};

@@ -28,7 +28,7 @@ use super::lease::Leadership;
 use super::lookup::{Looked, Lookups};
 use super::metrics::Metrics;
 use super::permissions::Lacking;
-use super::prepull::{Puller, Wishes};
+use super::prepull::{DesiredPulls, Puller};
 use super::report::{Notice, Report, kept_words};
 use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
@@ -60,7 +60,7 @@ const LASTING: SignedDuration = SignedDuration::from_secs(5);
 /// A full pass now and then, from memory: the belt to the braces of being woken by changes.
 const FULL_PASS: Duration = Duration::from_secs(300);
 
-/// Wishes to be woken are looked at again after this at the latest, for wall clocks that jump.
+/// DesiredPulls to be woken are looked at again after this at the latest, for wall clocks that jump.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What the loop is made of.
@@ -483,7 +483,7 @@ impl Engine {
     /// Hands over what the nodes of a DaemonSet want pulled.
     fn wish(&self, key: &SetKey, pulls: Vec<Pull>) {
         if let Some(set) = self.parts.feed.index.set(key) {
-            let wishes = Wishes {
+            let wishes = DesiredPulls {
                 uid: set.uid.clone(),
                 generation: set.generation,
                 pulls,

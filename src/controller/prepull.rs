@@ -1,7 +1,7 @@
 //! Image pre-pull: what owners of nodes asked for with `imagepull` is pulled before they say "upgrade".
 //!
 //! ```text
-//! engine ──Wishes (all of a DaemonSet, when they change)──► Puller ──┬─► Job on the node     (jobs)
+//! engine ──DesiredPulls (all of a DaemonSet, when they change)──► Puller ──┬─► Job on the node     (jobs)
 //!                                                                    └─► pod condition PodImageReady
 //! ```
 //!
@@ -11,18 +11,18 @@
 //! Jobs carry the pod's UID and the revision, and are found again after a restart.
 //!
 //! # Order
-//! First wished, first pulled, and then by name; at most [`desk::PER_SET`] of a DaemonSet and [`desk::IN_ALL`] in all at
+//! First wished, first pulled, and then by name; at most [`planner::PER_SET`] of a DaemonSet and [`planner::IN_ALL`] in all at
 //! once. Two pods of one node that wish the same image are two Jobs: the node's runtime downloads it once.
 
 mod calls;
-mod desk;
+mod job_store;
 mod jobs;
 mod judge;
 mod manifest;
-mod memory;
 mod name;
+mod planner;
+mod pull_state;
 mod request;
-mod shelf;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ use crate::index::SetKey;
 
 /// Everything that the nodes of one DaemonSet wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct DesiredPulls {
     /// UID of the DaemonSet.
     pub(super) uid: Arc<str>,
     /// Generation of the DaemonSet whose template is meant.
@@ -70,18 +70,18 @@ pub(super) struct Parts {
 }
 
 /// All wishes, by DaemonSet.
-type AllWishes = BTreeMap<SetKey, Arc<Wishes>>;
+type AllDesiredPulls = BTreeMap<SetKey, Arc<DesiredPulls>>;
 
 /// Makes wishes true while this replica leads.
 pub(super) struct Puller {
-    wishes: watch::Sender<AllWishes>,
+    wishes: watch::Sender<AllDesiredPulls>,
     task: JoinHandle<()>,
 }
 
 impl Puller {
     /// Starts without wishes; asks nothing of the API server before there is one, but for what an earlier leader left.
     pub(super) fn start(parts: Parts) -> Self {
-        let (wishes, wished) = watch::channel(AllWishes::new());
+        let (wishes, wished) = watch::channel(AllDesiredPulls::new());
         Self {
             wishes,
             task: tokio::spawn(jobs::run(parts, wished)),
@@ -89,7 +89,7 @@ impl Puller {
     }
 
     /// From now on these are the wishes of a DaemonSet. What was wished before and is not any more is given up.
-    pub(super) fn wish(&self, key: &SetKey, wishes: Wishes) {
+    pub(super) fn wish(&self, key: &SetKey, wishes: DesiredPulls) {
         self.wishes.send_if_modified(|all| {
             let same = all.get(key).is_some_and(|known| **known == wishes);
             if !same {

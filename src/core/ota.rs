@@ -3,7 +3,7 @@
 use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod, PodRevision, Revision};
 use super::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
-use super::plan::{Action, PodRef, Pull, StaleImage, Wisher};
+use super::plan::{Action, PodRef, Pull, PullInitiator, StaleImage};
 
 /// The message by which both conditions name a revision.
 pub fn message_of(revision: &str) -> String {
@@ -103,7 +103,7 @@ pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull>
             pod: reference(pod),
             node: node.name.clone(),
             revision: target.clone(),
-            wisher: Wisher::Owner,
+            initiator: PullInitiator::Owner,
             begins: node.is_ready() && !paused,
             tells: true,
         })

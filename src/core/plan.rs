@@ -496,7 +496,7 @@ pub struct Pull {
     /// The target revision.
     pub revision: Revision,
     /// Who wants that.
-    pub wisher: Wisher,
+    pub initiator: PullInitiator,
     /// Whether it may begin now. On a node that is not Ready, or while all is paused, nothing begins; what is under way
     /// there goes on.
     pub begins: bool,
@@ -506,7 +506,7 @@ pub struct Pull {
 
 /// Who wants images on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wisher {
+pub enum PullInitiator {
     /// The owner of the node, before saying "upgrade" (OTA).
     Owner,
     /// The rollout, which asks no more nodes at once than it may.

@@ -24,7 +24,7 @@ use super::fleet::{Fleet, Node, Pod, PodRevision, PullFailure, Revision, Revisio
 use super::in_place::{self, Way};
 use super::instant::later;
 use super::ota::reference;
-use super::plan::{Action, Pull, Wisher};
+use super::plan::{Action, Pull, PullInitiator};
 use super::strategy::{Mode, Predownload, RollingUpdateType, Share, Strategy};
 use super::verdict::{PullStage, Verdict};
 
@@ -257,7 +257,7 @@ impl<'a> Images<'a> {
             pod: reference(pod),
             node: node.name.clone(),
             revision: self.target.clone(),
-            wisher: Wisher::Rollout,
+            initiator: PullInitiator::Rollout,
             begins: begins && node.is_ready(),
             tells: true,
         })

@@ -9,9 +9,9 @@ use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
+use super::job_store::JobRef;
 use super::name::job_name;
-use super::request::{Answer, Order, Step};
-use super::shelf::JobRef;
+use super::request::{PullRequest, Step, StepResult};
 use super::{Outcome, manifest};
 use crate::clock::Clock;
 use crate::controller::apply::{Refusal, Writer};
@@ -48,7 +48,7 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Takes a step.
-    pub(super) async fn take(&self, step: &Step) -> Answer {
+    pub(super) async fn take(&self, step: &Step) -> StepResult {
         match step {
             Step::Begin(order) => self.begin(order).await,
             Step::Look(order, job) => self.look(order, job).await,
@@ -58,23 +58,23 @@ impl Calls {
     }
 
     /// Makes the Job from the template as it is now, if that is still the one that is meant.
-    async fn begin(&self, order: &Order) -> Answer {
+    async fn begin(&self, order: &PullRequest) -> StepResult {
         let (Some(set), Some(pod)) = (
             self.read::<DaemonSet>(order, &order.key.name).await,
             self.read::<Pod>(order, order.pull.pod.name.as_str()).await,
         ) else {
-            return Answer::Failed;
+            return StepResult::Failed;
         };
         let meant = set["metadata"]["uid"] == *order.set_uid
             && set["metadata"]["generation"] == order.generation
             && pod["metadata"]["uid"] == order.pull.pod.uid.as_str();
         if !meant {
-            return Answer::Failed; // the watches are about to say so, and then the wish is another one
+            return StepResult::Failed; // the watches are about to say so, and then the wish is another one
         }
         let template = &set["spec"]["template"];
         let images = manifest::images(template, &pod);
         if images.is_empty() {
-            return Answer::Ended(Outcome::Pulled);
+            return StepResult::Ended(Outcome::Pulled);
         }
         let (namespace, daemonset) = (&*order.key.namespace, &*order.key.name);
         let name = name_of(order);
@@ -83,8 +83,8 @@ impl Calls {
             Ok(made) => {
                 info!(daemonset = %order.key, job = name, node = %order.pull.node, "Made a Job that pulls images");
                 match serde_json::from_str(&made) {
-                    Ok(job) => Answer::Begun(Box::new(job)),
-                    Err(_) => Answer::Failed, // it is made; the watch shows it
+                    Ok(job) => StepResult::Begun(Box::new(job)),
+                    Err(_) => StepResult::Failed, // it is made; the watch shows it
                 }
             }
             Err(refusal) => self.refused(order, &refusal),
@@ -92,13 +92,13 @@ impl Calls {
     }
 
     /// A Job that the API server does not want will not be wanted in a minute: its sentence is the result.
-    fn refused(&self, order: &Order, refusal: &Refusal) -> Answer {
+    fn refused(&self, order: &PullRequest, refusal: &Refusal) -> StepResult {
         let Refusal::Failed { error, .. } = refusal else {
-            return Answer::Failed;
+            return StepResult::Failed;
         };
         match error.failure() {
             // Credentials that have just been renewed work in a moment.
-            Failure::Forbidden if is_unauthorized(error) => Answer::Failed,
+            Failure::Forbidden if is_unauthorized(error) => StepResult::Failed,
             Failure::Forbidden | Failure::Refused => {
                 warn!(daemonset = %order.key, %error, "A Job that pulls images was refused");
                 let mut why = error.to_string();
@@ -107,17 +107,17 @@ impl Calls {
                     why.push_str(granted_by("create", "jobs"));
                     self.complain(order, &why);
                 }
-                Answer::Ended(Outcome::Failed(why))
+                StepResult::Ended(Outcome::Failed(why))
             }
             Failure::Gone
             | Failure::Conflict
             | Failure::Blocked
             | Failure::Throttled
-            | Failure::Unreachable => Answer::Failed,
+            | Failure::Unreachable => StepResult::Failed,
         }
     }
 
-    fn complain(&self, order: &Order, why: &str) {
+    fn complain(&self, order: &PullRequest, why: &str) {
         let about = Subject::daemonset(&order.key.namespace, &order.key.name, &order.set_uid);
         let note = format!("cannot pull images ahead: {why}");
         self.events
@@ -125,7 +125,7 @@ impl Calls {
     }
 
     /// Why a Job has no pod, as the Job controller's Events tell.
-    async fn look(&self, order: &Order, job: &JobRef) -> Answer {
+    async fn look(&self, order: &PullRequest, job: &JobRef) -> StepResult {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &order.key.namespace);
         let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
         let failed = ListParams::default().fields(&failed);
@@ -133,30 +133,35 @@ impl Calls {
             Ok(events) => events.items,
             Err(error) => {
                 warn!(daemonset = %order.key, job = job.name, %error, "Cannot read the Events of a Job");
-                return Answer::Looked(None);
+                return StepResult::Looked(None);
             }
         };
         let said = events
             .into_iter()
             .filter_map(|event| event.message)
             .next_back();
-        Answer::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
+        StepResult::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
     }
 
     /// Writes the result, if the pod still asks for this very revision.
-    async fn tell(&self, order: &Order, outcome: &Outcome, job: Option<&JobRef>) -> Answer {
+    async fn tell(
+        &self,
+        order: &PullRequest,
+        outcome: &Outcome,
+        job: Option<&JobRef>,
+    ) -> StepResult {
         let name = job.map_or_else(|| name_of(order), |job| job.name.clone());
         for _ in 0..ATTEMPTS {
             let api: Api<k8s::Pod> = Api::namespaced(self.client.clone(), &order.key.namespace);
             let pod = order.pull.pod.name.as_str();
             let pod = match within(WRITE_DEADLINE, api.get(pod)).await {
                 Ok(pod) => pod,
-                Err(error) if error.failure() == Failure::Gone => return Answer::Told(None),
+                Err(error) if error.failure() == Failure::Gone => return StepResult::Told(None),
                 Err(error) => return self.hold(order, &error),
             };
             let version = pod.metadata.resource_version.clone().unwrap_or_default();
             if !asks(&pod, order) {
-                return Answer::Told(version.parse().ok());
+                return StepResult::Told(version.parse().ok());
             }
             let condition = condition(order, outcome, &name, &self.clock);
             let written = self
@@ -168,38 +173,38 @@ impl Calls {
                     let pulled = *outcome == Outcome::Pulled;
                     info!(daemonset = %order.key, pod = %order.pull.pod.name, job = name, pulled, "Told how a pull ended");
                     self.metrics.image_pulled(pulled);
-                    return Answer::Told(version_of(&pod));
+                    return StepResult::Told(version_of(&pod));
                 }
                 Err(refusal) if refusal.failure() == Some(Failure::Conflict) => {}
                 Err(Refusal::Failed { error, .. }) => return self.hold(order, &error),
-                Err(Refusal::NotLeader) => return Answer::Failed,
+                Err(Refusal::NotLeader) => return StepResult::Failed,
             }
         }
-        Answer::Failed
+        StepResult::Failed
     }
 
-    fn hold(&self, order: &Order, error: &CallError) -> Answer {
+    fn hold(&self, order: &PullRequest, error: &CallError) -> StepResult {
         warn!(daemonset = %order.key, pod = %order.pull.pod.name, %error, "Cannot tell how a pull ended yet");
         let why = error.to_string();
         if error.failure() == Failure::Forbidden && lacks_permission(&why) {
             let cure = granted_by("list", "events");
             self.complain(order, &format!("{why}; apply {cure}"));
         }
-        Answer::Failed
+        StepResult::Failed
     }
 
-    async fn clear(&self, job: &JobRef) -> Answer {
+    async fn clear(&self, job: &JobRef) -> StepResult {
         let cleared = self.writer.delete_job(&job.namespace, &job.name, &job.uid);
         match cleared.await {
-            Ok(()) => Answer::Told(None),
+            Ok(()) => StepResult::Told(None),
             Err(refusal) => match refusal.failure() {
                 // Gone, or another one by that name.
-                Some(Failure::Gone | Failure::Conflict) => Answer::Told(None),
+                Some(Failure::Gone | Failure::Conflict) => StepResult::Told(None),
                 _ => {
                     if let Refusal::Failed { error, .. } = refusal {
                         warn!(job = job.name, %error, "Cannot remove a Job yet");
                     }
-                    Answer::Failed
+                    StepResult::Failed
                 }
             },
         }
@@ -208,7 +213,7 @@ impl Calls {
     /// An object as it is now, all of it.
     async fn read<K: Resource<DynamicType = ()>>(
         &self,
-        order: &Order,
+        order: &PullRequest,
         name: &str,
     ) -> Option<Value> {
         let url = K::url_path(&(), Some(&order.key.namespace));
@@ -228,12 +233,12 @@ impl Calls {
 }
 
 /// The name of an order's Job.
-fn name_of(order: &Order) -> String {
+fn name_of(order: &PullRequest) -> String {
     job_name(order.pull.pod.name.as_str(), order.pull.revision.as_str())
 }
 
 /// Whether a pod asks for this revision and has no answer.
-fn asks(pod: &k8s::Pod, order: &Order) -> bool {
+fn asks(pod: &k8s::Pod, order: &PullRequest) -> bool {
     let message = message_of(order.pull.revision.as_str());
     pod.metadata.uid.as_deref() == Some(order.pull.pod.uid.as_str())
         && pod.metadata.deletion_timestamp.is_none()
@@ -245,7 +250,7 @@ fn asks(pod: &k8s::Pod, order: &Order) -> bool {
         })
 }
 
-fn condition(order: &Order, outcome: &Outcome, job: &str, clock: &Clock) -> Value {
+fn condition(order: &PullRequest, outcome: &Outcome, job: &str, clock: &Clock) -> Value {
     match outcome {
         Outcome::Pulled => json!({
             "type": POD_IMAGE_READY,
@@ -298,9 +303,9 @@ pub(super) fn selector() -> &'static str {
 }
 
 /// A Job as the API server answered.
-pub(super) fn made(answer: &Answer) -> Option<Job> {
+pub(super) fn made(answer: &StepResult) -> Option<Job> {
     match answer {
-        Answer::Begun(job) => Some((**job).clone()),
+        StepResult::Begun(job) => Some((**job).clone()),
         _ => None,
     }
 }

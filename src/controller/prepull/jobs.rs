@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{debug, error, warn};
 
 use super::calls::{self, Calls};
-use super::desk::Desk;
-use super::request::{Answer, Step};
-use super::shelf::Shelf;
-use super::{AllWishes, Parts};
+use super::job_store::JobStore;
+use super::planner::Planner;
+use super::request::{Step, StepResult};
+use super::{AllDesiredPulls, Parts};
 use crate::controller::caches;
 use crate::controller::lease::Leadership;
 
@@ -45,7 +45,7 @@ enum Told {
 type Watches = futures::stream::BoxStream<'static, Told>;
 
 /// Runs until nobody can wish anything any more.
-pub(super) async fn run(parts: Parts, mut wishes: watch::Receiver<AllWishes>) {
+pub(super) async fn run(parts: Parts, mut wishes: watch::Receiver<AllDesiredPulls>) {
     let mut leadership = parts.leadership.clone();
     let mut jobs = Jobs::new(parts);
     loop {
@@ -56,7 +56,7 @@ pub(super) async fn run(parts: Parts, mut wishes: watch::Receiver<AllWishes>) {
                 if changed.is_err() {
                     break;
                 }
-                jobs.desk.wish(&wishes.borrow_and_update());
+                jobs.planner.wish(&wishes.borrow_and_update());
                 jobs.soon();
             }
             changed = leadership.changed() => {
@@ -75,8 +75,8 @@ pub(super) async fn run(parts: Parts, mut wishes: watch::Receiver<AllWishes>) {
 
 struct Jobs {
     calls: Calls,
-    desk: Desk,
-    shelf: Shelf,
+    planner: Planner,
+    shelf: JobStore,
     watches: Watches,
     watching: bool,
     failing: bool,
@@ -84,7 +84,7 @@ struct Jobs {
     /// When nothing has been left to watch for long enough.
     idle_since: Option<Instant>,
     wake: Instant,
-    done: JoinSet<(Step, Answer)>,
+    done: JoinSet<(Step, StepResult)>,
 }
 
 impl Jobs {
@@ -99,8 +99,8 @@ impl Jobs {
         };
         let mut jobs = Self {
             calls,
-            desk: Desk::default(),
-            shelf: Shelf::default(),
+            planner: Planner::default(),
+            shelf: JobStore::default(),
             watches: nothing(),
             watching: false,
             failing: false,
@@ -125,7 +125,7 @@ impl Jobs {
             (true, false) => {
                 self.leading = false;
                 self.rest();
-                self.desk.forget();
+                self.planner.forget();
             }
             _ => {}
         }
@@ -152,7 +152,7 @@ impl Jobs {
         self.watching = false;
         self.watches = nothing();
         self.shelf.forget();
-        self.desk.deny(None);
+        self.planner.deny(None);
         self.failing = false;
     }
 
@@ -173,7 +173,7 @@ impl Jobs {
 
     fn recovered(&mut self) {
         if std::mem::take(&mut self.failing) {
-            self.desk.deny(None);
+            self.planner.deny(None);
         }
     }
 
@@ -185,21 +185,21 @@ impl Jobs {
             warn!(resource, %error, "A watch failed and is tried again");
         }
         if denied {
-            self.desk.deny(Some(format!(
+            self.planner.deny(Some(format!(
                 "the controller may not list and watch {resource}: apply manifests/base/rbac"
             )));
         }
     }
 
-    fn take(&mut self, done: Option<(Step, Answer)>) {
+    fn take(&mut self, done: Option<(Step, StepResult)>) {
         let Some((step, answer)) = done else { return };
         if let Some(job) = calls::made(&answer) {
             self.shelf.put(job);
         }
-        if let (Step::Clear(job), Answer::Told(_)) = (&step, &answer) {
+        if let (Step::Clear(job), StepResult::Told(_)) = (&step, &answer) {
             self.shelf.note_removed(job);
         }
-        self.desk.take(&step, answer, self.calls.clock.now());
+        self.planner.take(&step, answer, self.calls.clock.now());
         self.soon();
     }
 
@@ -208,12 +208,12 @@ impl Jobs {
         if !self.leading {
             return;
         }
-        if !self.desk.is_idle() {
+        if !self.planner.is_idle() {
             self.watch();
         }
         let now = self.calls.clock.now();
         if self.watching {
-            let (steps, wake) = self.desk.next(&self.shelf, now);
+            let (steps, wake) = self.planner.next(&self.shelf, now);
             for step in steps {
                 debug!(?step, "Pre-pull");
                 let calls = self.calls.clone();
@@ -223,7 +223,7 @@ impl Jobs {
                     let answer = taken.unwrap_or_else(|_| {
                         error!(?step, "A task of a pre-pull failed, and is tried again");
                         metrics.task_failed();
-                        Answer::Failed
+                        StepResult::Failed
                     });
                     (step, answer)
                 });
@@ -234,7 +234,7 @@ impl Jobs {
         }
         self.calls
             .metrics
-            .image_pulls_under_way(self.desk.under_way(&self.shelf));
+            .image_pulls_under_way(self.planner.under_way(&self.shelf));
         self.rest_when_idle();
     }
 
@@ -246,7 +246,7 @@ impl Jobs {
 
     fn rest_when_idle(&mut self) {
         let idle = self.watching
-            && self.desk.is_idle()
+            && self.planner.is_idle()
             && self.done.is_empty()
             && (self.failing || (self.shelf.is_complete() && self.shelf.is_empty()));
         if !idle {

@@ -1,4 +1,4 @@
-//! How a pull stands, from a Job and its pod. Pure; [`super::desk`] adds time.
+//! How a pull stands, from a Job and its pod. Pure; [`super::planner`] adds time.
 //!
 //! A container's exit code tells nothing: an image without a program `true` is pulled all the same. What counts is how far
 //! the kubelet came: everything after the pull (a container that was made, ran, ended, or could not be started) proves that

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use k8s_openapi::api::batch::v1::Job;
 
-use super::shelf::{JobRef, Wish};
-use super::{Outcome, Wishes};
+use super::job_store::{JobRef, PullKey};
+use super::{DesiredPulls, Outcome};
 use crate::core::Pull;
 use crate::index::SetKey;
 
 /// A wish with all that is needed to make it true.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
+pub(super) struct PullRequest {
     /// The DaemonSet.
     pub(super) key: SetKey,
     /// Its UID.
@@ -22,8 +22,8 @@ pub(super) struct Order {
     pub(super) pull: Pull,
 }
 
-impl Order {
-    pub(super) fn of(key: &SetKey, wishes: &Wishes, pull: &Pull) -> Self {
+impl PullRequest {
+    pub(super) fn of(key: &SetKey, wishes: &DesiredPulls, pull: &Pull) -> Self {
         Self {
             key: key.clone(),
             set_uid: wishes.uid.clone(),
@@ -33,7 +33,7 @@ impl Order {
     }
 
     /// What it is about, whoever asks.
-    pub(super) fn wish(&self) -> Wish {
+    pub(super) fn wish(&self) -> PullKey {
         (self.pull.pod.uid.clone(), self.pull.revision.clone())
     }
 }
@@ -42,18 +42,18 @@ impl Order {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Make the Job.
-    Begin(Order),
+    Begin(PullRequest),
     /// Read why a Job has no pod.
-    Look(Order, JobRef),
+    Look(PullRequest, JobRef),
     /// Write how it ended.
-    Tell(Order, Outcome, Option<JobRef>),
+    Tell(PullRequest, Outcome, Option<JobRef>),
     /// Remove a Job.
     Clear(JobRef),
 }
 
 /// What came of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum StepResult {
     /// There is a Job now.
     Begun(Box<Job>),
     /// It ended before there was a Job: nothing to pull, or the Job was refused.

@@ -1,7 +1,7 @@
 //! Which images a Job pulls, and with what kind of pod.
 
 use super::*;
-use crate::core::{PodRef, Wisher};
+use crate::core::{PodRef, PullInitiator};
 
 fn pull() -> Pull {
     Pull {
@@ -12,7 +12,7 @@ fn pull() -> Pull {
         },
         node: "edge-1".into(),
         revision: "abc".into(),
-        wisher: Wisher::Owner,
+        initiator: PullInitiator::Owner,
         begins: true,
         tells: true,
     }

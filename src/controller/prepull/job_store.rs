@@ -18,11 +18,11 @@ pub(super) struct JobRef {
 }
 
 /// What a Job was made for.
-pub(super) type Wish = (PodUid, Revision);
+pub(super) type PullKey = (PodUid, Revision);
 
 /// All Jobs of ours and their pods.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct JobStore {
     jobs: BTreeMap<String, Job>,
     pods: BTreeMap<String, Pod>,
     /// UIDs of Jobs that we removed and whose end the watch has not shown.
@@ -38,7 +38,7 @@ struct Listing {
     complete: bool,
 }
 
-impl Shelf {
+impl JobStore {
     /// Whether both watches have told everything once.
     pub(super) fn is_complete(&self) -> bool {
         self.listed_jobs.complete && self.listed_pods.complete
@@ -112,7 +112,7 @@ impl Shelf {
     }
 
     /// The Jobs, each with what it was made for.
-    pub(super) fn jobs(&self) -> impl Iterator<Item = (Wish, &Job)> {
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (PullKey, &Job)> {
         self.jobs.values().filter_map(|job| Some((wish(job)?, job)))
     }
 
@@ -136,7 +136,7 @@ impl Listing {
 }
 
 /// What a Job was made for; `None` when it is none of ours: it has to belong to the pod that its label names.
-fn wish(job: &Job) -> Option<Wish> {
+fn wish(job: &Job) -> Option<PullKey> {
     let pod = job.metadata.labels.as_ref()?.get(PRE_PULL_POD)?;
     let revision = job.metadata.annotations.as_ref()?.get(PRE_PULL_REVISION)?;
     let mut owners = job.metadata.owner_references.iter().flatten();

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Outcome;
 use super::judge::Doubt;
-use super::request::{Answer, Order};
+use super::request::{PullRequest, StepResult};
 
 /// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
 /// anybody can tell, and the status goes on showing the failure before it.
@@ -20,7 +20,7 @@ const UNSEEN: Duration = Duration::from_secs(30);
 
 /// What is remembered of a wish while it lasts.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct PullState {
     /// Its place in the queue.
     pub(super) number: u64,
     /// A step is under way.
@@ -44,12 +44,12 @@ pub(super) struct InDoubt {
     pub(super) looks: usize,
 }
 
-impl Memory {
+impl PullState {
     /// Takes in what came of a step.
-    pub(super) fn take(&mut self, answer: Answer, now: Timestamp) {
+    pub(super) fn take(&mut self, answer: StepResult, now: Timestamp) {
         self.busy = false;
         match answer {
-            Answer::Failed => {
+            StepResult::Failed => {
                 let pause = RETRY
                     .0
                     .saturating_mul(1 << self.failures.min(10))
@@ -58,11 +58,11 @@ impl Memory {
                 self.not_before = Some(after(now, pause));
                 return;
             }
-            Answer::Begun(_) => {}
-            Answer::Ended(outcome) => self.ended = Some(outcome),
-            Answer::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
-            Answer::Looked(None) => {}
-            Answer::Told(version) => {
+            StepResult::Begun(_) => {}
+            StepResult::Ended(outcome) => self.ended = Some(outcome),
+            StepResult::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
+            StepResult::Looked(None) => {}
+            StepResult::Told(version) => {
                 self.told = Some((version, now));
                 self.ended = None;
                 self.doubt = None;
@@ -73,7 +73,7 @@ impl Memory {
     }
 
     /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
-    pub(super) fn answered(&self, order: &Order, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn answered(&self, order: &PullRequest, now: Timestamp) -> Option<Timestamp> {
         let (version, at) = self.told?;
         let seen: Option<u64> = order.pull.pod.resource_version.as_str().parse().ok();
         match version.zip(seen) {

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 use super::*;
-use crate::controller::prepull::Wishes;
+use crate::controller::prepull::DesiredPulls;
 use crate::core::names::{PRE_PULL_DAEMONSET, PRE_PULL_POD, PRE_PULL_REVISION};
 use crate::core::{PodRef, Pull};
 use kube::runtime::watcher::Event;
@@ -23,15 +23,15 @@ fn pull(pod: &str) -> Pull {
         },
         node: format!("node-{pod}").into(),
         revision: "abc".into(),
-        wisher: Wisher::Owner,
+        initiator: PullInitiator::Owner,
         begins: true,
         tells: true,
     }
 }
 
-fn wishes(of: &[(&str, Vec<Pull>)]) -> AllWishes {
+fn wishes(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
     let one = |(set, pulls): &(&str, Vec<Pull>)| {
-        let wishes = Wishes {
+        let wishes = DesiredPulls {
             uid: (*set).into(),
             generation: 1,
             pulls: pulls.clone(),
@@ -42,8 +42,8 @@ fn wishes(of: &[(&str, Vec<Pull>)]) -> AllWishes {
 }
 
 /// Watches that have told everything: nothing.
-fn shelf() -> Shelf {
-    let mut shelf = Shelf::default();
+fn shelf() -> JobStore {
+    let mut shelf = JobStore::default();
     shelf.take_job(Event::Init);
     shelf.take_job(Event::InitDone);
     shelf.take_pod(Event::Init);
@@ -98,14 +98,14 @@ fn many(prefix: &str, count: usize) -> Vec<Pull> {
 
 #[test]
 fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
-    let (mut desk, mut shelf) = (Desk::default(), shelf());
+    let (mut planner, mut shelf) = (Planner::default(), shelf());
     let all = wishes(&[
         ("a", many("a", 30)),
         ("b", many("b", 30)),
         ("c", many("c", 30)),
     ]);
-    desk.wish(&all);
-    let (steps, _) = desk.next(&shelf, at(0));
+    planner.wish(&all);
+    let (steps, _) = planner.next(&shelf, at(0));
     let begun_at_first = begun(&steps);
     assert_eq!(begun_at_first.len(), IN_ALL);
     let of = |prefix: &str| {
@@ -118,7 +118,7 @@ fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
         [of("a"), of("b"), of("c")],
         [PER_SET, PER_SET, IN_ALL - 2 * PER_SET]
     );
-    assert_eq!(begun(&desk.next(&shelf, at(0)).0), Vec::<String>::new());
+    assert_eq!(begun(&planner.next(&shelf, at(0)).0), Vec::<String>::new());
     // One has its Job and ends: the next one in the row begins.
     let first = &steps[0];
     let Step::Begin(order) = first else {
@@ -126,34 +126,37 @@ fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
     };
     let job = job("a", &order.pull);
     shelf.put(job.clone());
-    desk.take(first, Answer::Begun(Box::new(job.clone())), at(1));
-    assert_eq!(begun(&desk.next(&shelf, at(1)).0), Vec::<String>::new());
-    desk.wish(&wishes(&[
+    planner.take(first, StepResult::Begun(Box::new(job.clone())), at(1));
+    assert_eq!(begun(&planner.next(&shelf, at(1)).0), Vec::<String>::new());
+    planner.wish(&wishes(&[
         ("a", many("a", 30)[1..].to_vec()),
         ("b", many("b", 30)),
         ("c", many("c", 30)),
     ]));
-    let (steps, _) = desk.next(&shelf, at(2));
+    let (steps, _) = planner.next(&shelf, at(2));
     assert_eq!(begun(&steps), ["a020"]);
     assert!(steps.contains(&Step::Clear(JobRef::of(&job))), "{steps:?}");
 }
 
 #[test]
 fn the_first_who_wished_is_the_first_who_is_served() {
-    let (mut desk, shelf) = (Desk::default(), Shelf::default());
-    desk.wish(&wishes(&[("b", vec![pull("z"), pull("y")])]));
-    desk.wish(&wishes(&[
+    let (mut planner, shelf) = (Planner::default(), JobStore::default());
+    planner.wish(&wishes(&[("b", vec![pull("z"), pull("y")])]));
+    planner.wish(&wishes(&[
         ("a", vec![pull("x")]),
         ("b", vec![pull("z"), pull("y")]),
     ]));
     // Nothing begins before it is known what there is.
-    assert_eq!(desk.next(&shelf, at(0)).0, []);
-    assert_eq!(begun(&desk.next(&self::shelf(), at(0)).0), ["z", "y", "x"]);
+    assert_eq!(planner.next(&shelf, at(0)).0, []);
+    assert_eq!(
+        begun(&planner.next(&self::shelf(), at(0)).0),
+        ["z", "y", "x"]
+    );
 }
 
 #[test]
 fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
-    let (mut desk, mut shelf) = (Desk::default(), shelf());
+    let (mut planner, mut shelf) = (Planner::default(), shelf());
     let gone: Vec<Pull> = many("a", PER_SET)
         .into_iter()
         .map(|pull| Pull {
@@ -165,24 +168,24 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
         shelf.put(job("a", pull));
     }
     let pulls = [gone, vec![pull("other")]].concat();
-    desk.wish(&wishes(&[("a", pulls)]));
-    let (steps, wake) = desk.next(&shelf, at(0));
+    planner.wish(&wishes(&[("a", pulls)]));
+    let (steps, wake) = planner.next(&shelf, at(0));
     assert_eq!(
         (begun(&steps), steps.len(), wake),
         (vec!["other".to_owned()], 1, None)
     );
-    assert_eq!(desk.next(&shelf, at(4000)).0, []);
+    assert_eq!(planner.next(&shelf, at(4000)).0, []);
 }
 
 #[test]
 fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed() {
-    let (mut desk, mut shelf) = (Desk::default(), shelf());
+    let (mut planner, mut shelf) = (Planner::default(), shelf());
     let pull = pull("a");
-    desk.wish(&wishes(&[("a", vec![pull.clone()])]));
+    planner.wish(&wishes(&[("a", vec![pull.clone()])]));
     shelf.put(job("a", &pull));
     let mut look = |reason: &str, second: i64| {
         shelf.take_pod(Event::Apply(pod(&pull, reason)));
-        desk.next(&shelf, at(second))
+        planner.next(&shelf, at(second))
     };
     assert_eq!(look("ErrImagePull", 0), (vec![], Some(at(60))));
     assert_eq!(look("ImagePullBackOff", 15).0, []);
@@ -199,52 +202,52 @@ fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed
 
 #[test]
 fn an_answer_is_given_once_until_the_pod_asks_again() {
-    let (mut desk, mut shelf) = (Desk::default(), shelf());
+    let (mut planner, mut shelf) = (Planner::default(), shelf());
     let first = pull("a");
-    desk.wish(&wishes(&[("a", vec![first.clone()])]));
+    planner.wish(&wishes(&[("a", vec![first.clone()])]));
     shelf.put(job("a", &first));
     shelf.take_pod(Event::Apply(pod(&first, "InvalidImageName")));
-    let (steps, _) = desk.next(&shelf, at(0));
+    let (steps, _) = planner.next(&shelf, at(0));
     let [tell @ Step::Tell(..)] = &steps[..] else {
         panic!("{steps:?}")
     };
-    desk.take(tell, Answer::Told(Some(12)), at(1));
+    planner.take(tell, StepResult::Told(Some(12)), at(1));
     // The view is as old as before; the Job goes.
-    let (steps, _) = desk.next(&shelf, at(1));
+    let (steps, _) = planner.next(&shelf, at(1));
     let [clear @ Step::Clear(cleared)] = &steps[..] else {
         panic!("{steps:?}")
     };
-    desk.take(clear, Answer::Told(None), at(2));
+    planner.take(clear, StepResult::Told(None), at(2));
     shelf.note_removed(cleared);
-    assert_eq!(desk.next(&shelf, at(2)), (vec![], None));
+    assert_eq!(planner.next(&shelf, at(2)), (vec![], None));
     // Asked again, before anybody saw how it ended.
     let mut again = first.clone();
     again.pod.resource_version = "13".into();
-    desk.wish(&wishes(&[("a", vec![again])]));
-    assert_eq!(begun(&desk.next(&shelf, at(2)).0), ["a"]);
+    planner.wish(&wishes(&[("a", vec![again])]));
+    assert_eq!(begun(&planner.next(&shelf, at(2)).0), ["a"]);
 }
 
 #[test]
 fn what_failed_is_tried_again_later_and_later() {
-    let (mut desk, shelf) = (Desk::default(), shelf());
-    desk.wish(&wishes(&[("a", vec![pull("a")])]));
+    let (mut planner, shelf) = (Planner::default(), shelf());
+    planner.wish(&wishes(&[("a", vec![pull("a")])]));
     let mut now = at(0);
     for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-        let (steps, _) = desk.next(&shelf, now);
+        let (steps, _) = planner.next(&shelf, now);
         assert_eq!(begun(&steps), ["a"]);
-        desk.take(&steps[0], Answer::Failed, now);
+        planner.take(&steps[0], StepResult::Failed, now);
         let until = after(now, Duration::from_secs(pause));
-        assert_eq!(desk.next(&shelf, now), (vec![], Some(until)));
+        assert_eq!(planner.next(&shelf, now), (vec![], Some(until)));
         now = until;
     }
 }
 
 #[test]
 fn without_permission_to_see_jobs_every_wish_is_told_so() {
-    let (mut desk, shelf) = (Desk::default(), Shelf::default());
-    desk.deny(Some("the controller may not list jobs".to_owned()));
-    desk.wish(&wishes(&[("a", vec![pull("a")])]));
-    let (steps, _) = desk.next(&shelf, at(0));
+    let (mut planner, shelf) = (Planner::default(), JobStore::default());
+    planner.deny(Some("the controller may not list jobs".to_owned()));
+    planner.wish(&wishes(&[("a", vec![pull("a")])]));
+    let (steps, _) = planner.next(&shelf, at(0));
     let [Step::Tell(_, Outcome::Failed(why), None)] = &steps[..] else {
         panic!("{steps:?}")
     };
@@ -253,7 +256,7 @@ fn without_permission_to_see_jobs_every_wish_is_told_so() {
 
 #[test]
 fn jobs_of_others_are_left_alone() {
-    let (mut desk, mut shelf) = (Desk::default(), shelf());
+    let (mut planner, mut shelf) = (Planner::default(), shelf());
     let known = pull("a");
     let mut foreign = job("a", &known);
     foreign.metadata.owner_references = None;
@@ -261,6 +264,6 @@ fn jobs_of_others_are_left_alone() {
     let mut unknown = job("not-decided-yet", &pull("b"));
     unknown.metadata.uid = Some("other".to_owned());
     shelf.put(unknown);
-    desk.wish(&wishes(&[("a", vec![])]));
-    assert_eq!(desk.next(&shelf, at(0)).0, []);
+    planner.wish(&wishes(&[("a", vec![])]));
+    assert_eq!(planner.next(&shelf, at(0)).0, []);
 }

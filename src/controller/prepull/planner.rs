@@ -11,12 +11,12 @@ use std::time::Duration;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
 
+use super::job_store::{JobRef, JobStore, PullKey};
 use super::judge::{Doubt, Judgement, judge};
-use super::memory::{Lasting, Memory, RETRY, after};
-use super::request::{Answer, Order, Step};
-use super::shelf::{JobRef, Shelf, Wish};
-use super::{AllWishes, Outcome};
-use crate::core::Wisher;
+use super::pull_state::{Lasting, PullState, RETRY, after};
+use super::request::{PullRequest, Step, StepResult};
+use super::{AllDesiredPulls, Outcome};
+use crate::core::PullInitiator;
 use crate::index::SetKey;
 
 /// Pulls of one DaemonSet at once that owners of nodes asked for; a rollout asks no more nodes than it may. It is what a registry and an uplink that many nodes share bear without slowing down each
@@ -35,9 +35,9 @@ const EVENTS_AFTER: [Duration; 3] = [
 
 /// All wishes and what became of them.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    orders: BTreeMap<Wish, Order>,
-    memory: BTreeMap<Wish, Memory>,
+pub(super) struct Planner {
+    orders: BTreeMap<PullKey, PullRequest>,
+    memory: BTreeMap<PullKey, PullState>,
     known: BTreeSet<SetKey>,
     count: u64,
     clearing: BTreeSet<String>,
@@ -49,22 +49,22 @@ pub(super) struct Desk {
     denied: Option<String>,
 }
 
-impl Desk {
+impl Planner {
     /// Takes over what is wished now.
-    pub(super) fn wish(&mut self, all: &AllWishes) {
+    pub(super) fn wish(&mut self, all: &AllDesiredPulls) {
         self.known = all.keys().cloned().collect();
         self.orders.clear();
         for (key, wishes) in all {
             for pull in &wishes.pulls {
-                let order = Order::of(key, wishes, pull);
+                let order = PullRequest::of(key, wishes, pull);
                 let wish = order.wish();
                 self.orders.insert(wish.clone(), order);
                 let count = &mut self.count;
                 self.memory.entry(wish).or_insert_with(|| {
                     *count += 1;
-                    Memory {
+                    PullState {
                         number: *count,
-                        ..Memory::default()
+                        ..PullState::default()
                     }
                 });
             }
@@ -95,16 +95,20 @@ impl Desk {
         for wish in self.orders.keys() {
             self.count += 1;
             let number = self.count;
-            let memory = Memory {
+            let memory = PullState {
                 number,
-                ..Memory::default()
+                ..PullState::default()
             };
             self.memory.insert(wish.clone(), memory);
         }
     }
 
     /// What to do now, and when to look again.
-    pub(super) fn next(&mut self, shelf: &Shelf, now: Timestamp) -> (Vec<Step>, Option<Timestamp>) {
+    pub(super) fn next(
+        &mut self,
+        shelf: &JobStore,
+        now: Timestamp,
+    ) -> (Vec<Step>, Option<Timestamp>) {
         let mut turn = Turn::new(self, shelf, now);
         turn.go_on();
         turn.begin();
@@ -122,18 +126,18 @@ impl Desk {
     }
 
     /// Takes in what came of a step; the shelf has to know a new Job before that.
-    pub(super) fn take(&mut self, step: &Step, answer: Answer, now: Timestamp) {
+    pub(super) fn take(&mut self, step: &Step, answer: StepResult, now: Timestamp) {
         match step {
             Step::Clear(job) => {
                 self.clearing.remove(&job.uid);
-                if answer == Answer::Failed {
+                if answer == StepResult::Failed {
                     self.clear_after = Some(after(now, RETRY.0 * 5));
                 } else {
                     self.told.remove(&job.uid);
                 }
             }
             Step::Begin(order) | Step::Look(order, _) | Step::Tell(order, ..) => {
-                if let (Step::Tell(_, _, Some(job)), Answer::Told(_)) = (step, &answer) {
+                if let (Step::Tell(_, _, Some(job)), StepResult::Told(_)) = (step, &answer) {
                     self.told.insert(job.uid.clone());
                 }
                 let wish = order.wish();
@@ -148,7 +152,7 @@ impl Desk {
     }
 
     /// How many pulls are under way.
-    pub(super) fn under_way(&self, shelf: &Shelf) -> usize {
+    pub(super) fn under_way(&self, shelf: &JobStore) -> usize {
         let jobs = shelf.jobs().filter(|(wish, job)| {
             let told = job
                 .metadata
@@ -163,26 +167,26 @@ impl Desk {
 
 /// One look at everything.
 struct Turn<'a> {
-    desk: &'a mut Desk,
+    planner: &'a mut Planner,
     now: Timestamp,
-    jobs: BTreeMap<Wish, Vec<&'a Job>>,
-    shelf: &'a Shelf,
+    jobs: BTreeMap<PullKey, Vec<&'a Job>>,
+    shelf: &'a JobStore,
     steps: Vec<Step>,
     wake: Option<Timestamp>,
-    /// Pulls under way per DaemonSet and wisher.
-    used: BTreeMap<(SetKey, Wisher), usize>,
-    /// Wishes that have no Job and may have one, by their place in the queue.
-    queue: BTreeMap<u64, Order>,
+    /// Pulls under way per DaemonSet and initiator.
+    used: BTreeMap<(SetKey, PullInitiator), usize>,
+    /// DesiredPulls that have no Job and may have one, by their place in the queue.
+    queue: BTreeMap<u64, PullRequest>,
 }
 
 impl<'a> Turn<'a> {
-    fn new(desk: &'a mut Desk, shelf: &'a Shelf, now: Timestamp) -> Self {
-        let mut jobs: BTreeMap<Wish, Vec<&Job>> = BTreeMap::new();
+    fn new(planner: &'a mut Planner, shelf: &'a JobStore, now: Timestamp) -> Self {
+        let mut jobs: BTreeMap<PullKey, Vec<&Job>> = BTreeMap::new();
         for (wish, job) in shelf.jobs() {
             jobs.entry(wish).or_default().push(job);
         }
         Self {
-            desk,
+            planner,
             now,
             jobs,
             shelf,
@@ -199,16 +203,16 @@ impl<'a> Turn<'a> {
 
     /// Looks at every wish, whether it has a Job or not.
     fn go_on(&mut self) {
-        let orders: Vec<Order> = self.desk.orders.values().cloned().collect();
+        let orders: Vec<PullRequest> = self.planner.orders.values().cloned().collect();
         for order in orders {
             self.look_at(order);
         }
     }
 
-    fn look_at(&mut self, order: Order) {
+    fn look_at(&mut self, order: PullRequest) {
         let wish = order.wish();
         let now = self.now;
-        let told = &self.desk.told;
+        let told = &self.planner.told;
         let is_told = |job: &Job| {
             job.metadata
                 .uid
@@ -217,7 +221,7 @@ impl<'a> Turn<'a> {
         };
         let jobs = self.jobs.get(&wish).into_iter().flatten();
         let job = jobs.copied().find(|job| !is_told(job));
-        let memory = self.desk.memory.entry(wish).or_default();
+        let memory = self.planner.memory.entry(wish).or_default();
         let answered = memory.answered(&order, now);
         if let Some(until) = answered {
             if until < Timestamp::MAX {
@@ -246,10 +250,10 @@ impl<'a> Turn<'a> {
         }
     }
 
-    fn judge(&mut self, order: Order, job: &Job) {
+    fn judge(&mut self, order: PullRequest, job: &Job) {
         let now = self.now;
         let begins = order.pull.begins;
-        let memory = self.desk.memory.entry(order.wish()).or_default();
+        let memory = self.planner.memory.entry(order.wish()).or_default();
         let tell = |outcome| Step::Tell(order.clone(), outcome, Some(JobRef::of(job)));
         match judge(job, self.shelf.pod_of(job)) {
             Judgement::Pulled => self.steps.push(tell(Outcome::Pulled)),
@@ -280,7 +284,7 @@ impl<'a> Turn<'a> {
 
     /// Lets as many begin as there is room for, first come, first served.
     fn begin(&mut self) {
-        let denied = self.desk.denied.clone();
+        let denied = self.planner.denied.clone();
         if denied.is_none() && !self.shelf.is_complete() {
             return;
         }
@@ -292,9 +296,9 @@ impl<'a> Turn<'a> {
                 continue;
             }
             let used = self.used.entry(queue_of(&order)).or_default();
-            let limit = match order.pull.wisher {
-                Wisher::Owner => PER_SET,
-                Wisher::Rollout => IN_ALL,
+            let limit = match order.pull.initiator {
+                PullInitiator::Owner => PER_SET,
+                PullInitiator::Rollout => IN_ALL,
             };
             if all < IN_ALL && *used < limit {
                 *used += 1;
@@ -306,22 +310,23 @@ impl<'a> Turn<'a> {
 
     /// Removes Jobs that nobody wishes any more, and those whose result was written.
     fn clear(&mut self) {
-        if let Some(until) = self.desk.clear_after.filter(|until| *until > self.now) {
+        if let Some(until) = self.planner.clear_after.filter(|until| *until > self.now) {
             return self.wake(until);
         }
-        self.desk.clear_after = None;
-        let desk = &self.desk;
+        self.planner.clear_after = None;
+        let planner = &self.planner;
         let jobs = self
             .jobs
             .iter()
             .flat_map(|(wish, jobs)| jobs.iter().map(move |job| (wish, job)));
         let spent = jobs.filter(|(wish, job)| {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
-            let told = desk.told.contains(uid);
-            let wished = desk.orders.contains_key(*wish);
-            let ours = desk.memory.get(*wish).is_some_and(|memory| memory.busy);
-            let leaving = job.metadata.deletion_timestamp.is_some() || desk.clearing.contains(uid);
-            let known = desk.known.iter().any(|key| is_of(job, key));
+            let told = planner.told.contains(uid);
+            let wished = planner.orders.contains_key(*wish);
+            let ours = planner.memory.get(*wish).is_some_and(|memory| memory.busy);
+            let leaving =
+                job.metadata.deletion_timestamp.is_some() || planner.clearing.contains(uid);
+            let known = planner.known.iter().any(|key| is_of(job, key));
             !leaving && (told || (!wished && !ours && known))
         });
         self.steps
@@ -330,8 +335,8 @@ impl<'a> Turn<'a> {
 }
 
 /// Those that share a limit with it.
-fn queue_of(order: &Order) -> (SetKey, Wisher) {
-    (order.key.clone(), order.pull.wisher)
+fn queue_of(order: &PullRequest) -> (SetKey, PullInitiator) {
+    (order.key.clone(), order.pull.initiator)
 }
 
 /// Whether a Job was made for that DaemonSet.
