@@ -22,6 +22,7 @@ mod in_place;
 pub mod lease;
 mod lookup;
 pub mod metrics;
+mod owner;
 pub mod permissions;
 mod prepull;
 mod refused;

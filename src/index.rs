@@ -12,6 +12,7 @@
 mod asked;
 mod disruptions;
 mod ended;
+mod fleet_cache;
 mod guarded;
 mod joined;
 mod key;
@@ -149,7 +150,7 @@ impl Index {
 
     fn touch(&mut self, node: &NodeName) {
         for set in self.sets.values_mut() {
-            set.joined.touch(node);
+            set.cache.mark_dirty(node);
         }
     }
 

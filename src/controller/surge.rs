@@ -14,11 +14,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::apply::{Refusal, Writer, requests};
+use super::owner::Owner;
 use crate::core::names::CONTROLLER;
-use crate::core::revision::TemplateFingerprint;
-use crate::core::selector::Selector;
 use crate::core::{NodeName, PodRef, Revision};
-use crate::index::{SetKey, SetRecord};
+use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
 use manifest::{Origin, manifest};
@@ -37,42 +36,6 @@ pub(super) struct Wanted {
     pub(super) revision: Revision,
 }
 
-/// The DaemonSet that it is for, as the decision saw it.
-#[derive(Clone, Debug)]
-pub(super) struct For {
-    uid: String,
-    template_generation: Option<String>,
-    /// The template that is expected in the revision; `None` where the revision decides alone.
-    template: Option<TemplateFingerprint>,
-    /// Which pods belong to it; `None` where that cannot be read.
-    selector: Option<Selector>,
-}
-
-impl For {
-    /// What is to be known of a DaemonSet.
-    pub(super) fn of(set: &SetRecord) -> Self {
-        Self {
-            uid: set.uid.to_string(),
-            template_generation: set.template_generation().map(str::to_owned),
-            template: (!set.trusts_greatest()).then_some(set.template),
-            selector: Selector::from_query(&set.selector).ok(),
-        }
-    }
-
-    /// Whether this is a pod that was made beside another one, or handed over since, and still belongs to the DaemonSet.
-    fn owns(&self, pod: &k8s::Pod) -> bool {
-        let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
-        let selects = |selector: &Selector| selector.matches(label);
-        let owners = || pod.metadata.owner_references.iter().flatten();
-        let is_own = owners().any(|owner| *owner.uid == *self.uid);
-        let controller = owners().find(|owner| owner.controller == Some(true));
-        let controls = controller.is_some_and(|controller| {
-            *controller.uid == *self.uid || controller.kind == "ControllerRevision"
-        });
-        is_own && controls && self.selector.as_ref().is_none_or(selects)
-    }
-}
-
 /// What became of one of them: the pod as the API server has it, where its answer can be read.
 pub(super) type Made = Result<Option<k8s::Pod>, Refusal>;
 
@@ -85,7 +48,7 @@ impl Writer {
     pub(super) async fn surge(
         &self,
         key: &SetKey,
-        set: &For,
+        set: &Owner,
         name: &str,
         wanted: &[Wanted],
     ) -> Result<Vec<Made>, Refusal> {
@@ -135,7 +98,7 @@ impl Writer {
     pub(super) async fn hand_over(
         &self,
         key: &SetKey,
-        set: &For,
+        set: &Owner,
         pod: &PodRef,
     ) -> Result<(), Refusal> {
         let parameters = PatchParams {

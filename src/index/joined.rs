@@ -9,80 +9,16 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::SetKey;
+use super::fleet_cache::Basis;
 use super::node::NodeRecord;
 use super::set::SetRecord;
 use crate::core::fleet::position_of;
-use crate::core::images::TemplateImage;
 use crate::core::in_place::Successions;
 use crate::core::revision::{RevisionFacts, earlier, undone};
 use crate::core::{
     Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Record, Refusals,
-    Revision, RevisionState, Targeting, WayBack,
+    RevisionState, Targeting, WayBack,
 };
-
-/// The fleet as it was made last, and what happened since.
-#[derive(Debug, Default)]
-pub(super) struct Joined {
-    fleet: Option<Arc<Fleet>>,
-    basis: Option<Basis>,
-    touched: BTreeSet<NodeName>,
-    /// Whether a fleet was made before.
-    looked: bool,
-    /// The nodes of which the guard remembers that their pod was removed, and they were lost.
-    remembered: BTreeSet<NodeName>,
-}
-
-/// What the judgement of every pod rests on; when it changes, all are judged anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Basis {
-    pub(super) state: RevisionState,
-    /// The images of the current revision, where it matters who has them.
-    pub(super) images: Option<Arc<[TemplateImage]>>,
-    pub(super) known: Vec<(Revision, i64)>,
-    pub(super) absent: BTreeSet<Revision>,
-    pub(super) template_generation: Option<String>,
-    /// When the current revision last became that.
-    pub(super) adopted: Option<Timestamp>,
-}
-
-impl Joined {
-    /// Something happened to a node or to a pod on it.
-    pub(super) fn touch(&mut self, node: &NodeName) {
-        if self.fleet.is_some() {
-            self.touched.insert(node.clone());
-        }
-    }
-
-    /// The current revision, as it was when the fleet was made last.
-    pub(super) fn revision(&self) -> Option<&Revision> {
-        match &self.basis.as_ref()?.state {
-            RevisionState::Current(revision) => Some(revision),
-            RevisionState::Behind(_) => None,
-        }
-    }
-
-    /// Whether the first fleet is being made.
-    pub(super) fn is_first_look(&self) -> bool {
-        !self.looked
-    }
-
-    /// Whether the guard remembers that the pod of `node` was removed, and the node was lost.
-    pub(super) fn remembers(&self, node: &NodeName) -> bool {
-        self.remembered.contains(node)
-    }
-
-    /// Of these nodes it remembers that now.
-    fn remember(&mut self, nodes: BTreeSet<NodeName>) {
-        let changed = self.remembered.symmetric_difference(&nodes);
-        self.touched.extend(changed.cloned());
-        self.remembered = nodes;
-    }
-
-    /// Something happened to all of them.
-    pub(super) fn forget(&mut self) {
-        self.fleet = None;
-    }
-}
 
 /// The fleet of `set` as it is now.
 pub(super) fn fleet(
@@ -95,14 +31,14 @@ pub(super) fn fleet(
 ) -> Arc<Fleet> {
     let present = set.basis(revisions);
     let record = set.guard.record(&set.conditions, &present.state);
-    set.joined
+    set.cache
         .remember(lost_while_touched(record.as_ref(), &present.state));
-    let (fleet, basis) = (set.joined.fleet.take(), set.joined.basis.take());
-    let touched = std::mem::take(&mut set.joined.touched);
+    let (fleet, basis) = (set.cache.fleet.take(), set.cache.basis.take());
+    let dirty = std::mem::take(&mut set.cache.dirty);
     let mut fleet = match fleet.filter(|_| basis.as_ref() == Some(&present)) {
         Some(mut fleet) => {
             let kept = Arc::make_mut(&mut fleet);
-            for name in &touched {
+            for name in &dirty {
                 let node = node(key, set, name, nodes.get(name), &present, revisions, now);
                 place(&mut kept.nodes, name, node);
             }
@@ -171,9 +107,9 @@ pub(super) fn fleet(
         state => state.clone(),
     };
     kept.behind_since = set.note_behind(&kept.revision, now);
-    set.joined.looked = true;
-    set.joined.fleet = Some(fleet.clone());
-    set.joined.basis = Some(present);
+    set.cache.looked = true;
+    set.cache.fleet = Some(fleet.clone());
+    set.cache.basis = Some(present);
     fleet
 }
 

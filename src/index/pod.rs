@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::trouble::{self, trouble, unscheduled};
+use super::trouble::{self, is_seen, trouble, unscheduled};
 use crate::core::in_place::{Container, State, Update};
 use crate::core::instant::later;
 use crate::core::names::{
@@ -83,6 +83,7 @@ impl PodRecord {
             .map(|time| time.0);
         let hash = label(REVISION_HASH_LABEL);
         let state = state(pod);
+        let told = before.and_then(|before| before.pod.trouble.as_ref());
         let known = before.map(|before| &before.pod.in_place);
         let in_place = in_place(pod, hash.as_ref(), state.as_ref(), known);
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
@@ -107,7 +108,7 @@ impl PodRecord {
                 in_place,
                 trouble: trouble(pod, state.as_ref())
                     .or_else(|| condition("PodScheduled").and_then(unscheduled))
-                    .map(|trouble| trouble::as_before(trouble, before)),
+                    .map(|trouble| trouble::as_before(trouble, told)),
                 exit: exit(pod, label_sets),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),
@@ -320,12 +321,6 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
 fn state(pod: &k8s::Pod) -> Option<State> {
     let annotations = pod.metadata.annotations.as_ref()?;
     serde_json::from_str(annotations.get(IN_PLACE_STATE)?).ok()
-}
-
-/// Whether its kubelet has seen the pod as it is; `None`: it does not say.
-pub(super) fn is_seen(pod: &k8s::Pod) -> Option<bool> {
-    let observed = pod.status.observed_generation?;
-    Some(observed >= pod.metadata.generation?)
 }
 
 fn in_place(

@@ -10,8 +10,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::asked::Asked;
 use super::disruptions::Disruptions;
 use super::ended::{Ended, Recalled};
+use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::Guarded;
-use super::joined::{Basis, Joined};
 use super::key::SetKey;
 use super::node::NodeRecord;
 use super::pod::{LabelSets, PodRecord};
@@ -101,7 +101,7 @@ pub struct SetRecord {
     /// The template for which the newest revision was found last.
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
-    pub(super) joined: Joined,
+    pub(super) cache: FleetCache,
     pub(super) guard: Guarded,
     pause: Told<PauseRecord>,
 }
@@ -295,7 +295,7 @@ impl SetRecord {
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
-            joined: Joined::default(),
+            cache: FleetCache::default(),
             guard: Guarded::default(),
             pause: Told::default(),
             version: meta
@@ -350,7 +350,7 @@ impl SetRecord {
         self.min_ready = newer.min_ready;
         if self.scheduling != newer.scheduling {
             self.scheduling = newer.scheduling;
-            self.joined.forget();
+            self.cache.forget();
         }
         self.template_generation = newer.template_generation;
         true
@@ -395,7 +395,7 @@ impl SetRecord {
         else {
             return Stir::Nothing;
         };
-        let (is_first_look, conditions) = (self.joined.is_first_look(), &self.conditions);
+        let (is_first_look, conditions) = (self.cache.is_first_look(), &self.conditions);
         let recalled = || {
             let mut told = conditions.iter();
             let stalled = told.find(|told| told.kind == STALLED && told.status == "True")?;
@@ -428,7 +428,7 @@ impl SetRecord {
         };
         self.remove(&uid);
         self.places.insert(uid, node.clone());
-        self.joined.touch(&node);
+        self.cache.mark_dirty(&node);
         let pods = self.pods.entry(node).or_default();
         pods.push(record);
         pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
@@ -455,7 +455,7 @@ impl SetRecord {
         for uid in gone {
             self.forget(&uid);
         }
-        self.joined.forget();
+        self.cache.forget();
         self.asked.retain_since(began);
         let (overlay, places) = (&mut self.overlay, &self.places);
         overlay.retain(|uid, overlay| {
@@ -479,7 +479,7 @@ impl SetRecord {
         let Some(node) = self.places.remove(uid) else {
             return false;
         };
-        self.joined.touch(&node);
+        self.cache.mark_dirty(&node);
         if let Some(pods) = self.pods.get_mut(&node) {
             pods.retain(|known| known.uid() != uid);
             if pods.is_empty() {
@@ -589,7 +589,7 @@ impl SetRecord {
 
     fn touch_place_of(&mut self, uid: &PodUid) {
         if let Some(node) = self.places.get(uid) {
-            self.joined.touch(node);
+            self.cache.mark_dirty(node);
         }
     }
 
@@ -600,7 +600,7 @@ impl SetRecord {
         };
         let mut pods = self.pods.get(node).into_iter().flatten();
         if pods.any(|record| record.pod.uid == *uid && !record.pod.surge) {
-            let revision = self.joined.revision();
+            let revision = self.cache.revision();
             self.guard.begin(uid.clone(), node.clone(), revision);
         }
     }
@@ -608,7 +608,7 @@ impl SetRecord {
     /// That deletion was answered at `now`: carried out, or not (as far as known).
     pub fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
         if let Some(node) = self.guard.end(uid, carried_out) {
-            self.joined.touch(&node);
+            self.cache.mark_dirty(&node);
             self.disruptions.begin_ours(node, now);
         }
     }
@@ -624,7 +624,7 @@ impl SetRecord {
 
     /// Whether we deleted the last pod of a node for the present template, and no successor was Ready since.
     pub(super) fn is_emptied(&self, node: &NodeName) -> bool {
-        self.disruptions.is_ours(node) || self.joined.remembers(node)
+        self.disruptions.is_ours(node) || self.cache.remembers(node)
     }
 
     /// What the guard has to remember, as it was told last.
@@ -984,7 +984,7 @@ impl SetRecord {
             }
             return None;
         }
-        let since = match self.joined.is_first_look() {
+        let since = match self.cache.is_first_look() {
             true => self.missing_since().map_or(now, |since| since.min(now)),
             false => now,
         };

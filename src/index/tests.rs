@@ -113,7 +113,7 @@ fn feed(index: &mut Index, pod: &PodWords, now: i64) -> Stir {
 /// The fleet, which has to be the same whether it is kept up to date or made anew.
 fn fleet(index: &mut Index) -> Arc<Fleet> {
     let kept = index.fleet(&key(), at(1000)).unwrap();
-    index.set_mut(&key()).unwrap().joined.forget();
+    index.set_mut(&key()).unwrap().cache.forget();
     let made_anew = index.fleet(&key(), at(1000)).unwrap();
     assert_eq!(kept, made_anew);
     kept

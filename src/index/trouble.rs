@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::pod::{PodRecord, is_seen};
 use crate::core::Trouble;
 use crate::core::in_place::State;
 use crate::core::names::UNSCHEDULABLE;
@@ -80,6 +79,12 @@ fn is_of_former(container: &k8s::ContainerStatus, image: &str) -> bool {
     never_ran && !container.image.is_empty() && container.image != image
 }
 
+/// Whether its kubelet has seen the pod as it is; `None`: it does not say.
+pub(super) fn is_seen(pod: &k8s::Pod) -> Option<bool> {
+    let observed = pod.status.observed_generation?;
+    Some(observed >= pod.metadata.generation?)
+}
+
 /// The image that is asked for.
 fn image_of<'a>(pod: &'a k8s::Pod, name: &str) -> &'a str {
     let mut containers = pod.spec.containers.iter();
@@ -99,11 +104,10 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<Trouble> {
     })
 }
 
-/// The trouble of a pod that was seen `before`: what was said of a pull stands while its kubelet waits to pull again.
-pub(super) fn as_before(trouble: Trouble, before: Option<&PodRecord>) -> Trouble {
+/// The trouble of a pod that had another one `before`: what was said of a pull stands while its kubelet waits to pull again.
+pub(super) fn as_before(trouble: Trouble, before: Option<&Trouble>) -> Trouble {
     let pulls = |trouble: &Trouble| PULLS.contains(&&*trouble.reason);
-    let known = before.and_then(|before| before.pod.trouble.as_ref());
-    match known.filter(|known| pulls(known) && pulls(&trouble) && trouble.said.is_empty()) {
+    match before.filter(|known| pulls(known) && pulls(&trouble) && trouble.said.is_empty()) {
         Some(known) => Trouble {
             said: known.said.clone(),
             ..trouble

@@ -8,8 +8,9 @@ use tracing::{info, warn};
 
 use super::{Done, Engine, UNSEEN, patched};
 use crate::controller::metrics::Withheld;
+use crate::controller::owner::Owner;
 use crate::controller::report::{Notice, Report};
-use crate::controller::surge::{For, Wanted};
+use crate::controller::surge::Wanted;
 use crate::core::not_ready::Asked;
 use crate::core::{Action, Behind, Fleet, Plan, Progress, RefusedWrite, Targeting, Verdict};
 use crate::index::{Doubt, Overlay, SetKey, Write};
@@ -78,7 +79,7 @@ impl Engine {
 
     /// Makes pods beside others.
     fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>) {
-        let Some(set) = self.parts.feed.index.set(key).map(For::of) else {
+        let Some(set) = self.parts.feed.index.set(key).map(Owner::of) else {
             return;
         };
         let Some(first) = wanted.first() else {
@@ -104,7 +105,7 @@ impl Engine {
     }
 
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
-        let Some(whom) = self.parts.feed.index.set(key).map(For::of) else {
+        let Some(whom) = self.parts.feed.index.set(key).map(Owner::of) else {
             return;
         };
         let write = match &action {

@@ -76,7 +76,7 @@ pub(super) async fn run(parts: Parts, mut wishes: watch::Receiver<AllDesiredPull
 struct Jobs {
     calls: Calls,
     planner: Planner,
-    shelf: JobStore,
+    job_store: JobStore,
     watches: Watches,
     watching: bool,
     failing: bool,
@@ -100,7 +100,7 @@ impl Jobs {
         let mut jobs = Self {
             calls,
             planner: Planner::default(),
-            shelf: JobStore::default(),
+            job_store: JobStore::default(),
             watches: nothing(),
             watching: false,
             failing: false,
@@ -151,7 +151,7 @@ impl Jobs {
     fn rest(&mut self) {
         self.watching = false;
         self.watches = nothing();
-        self.shelf.forget();
+        self.job_store.forget();
         self.planner.deny(None);
         self.failing = false;
     }
@@ -162,9 +162,9 @@ impl Jobs {
                 if caches::tells(&event) {
                     self.recovered();
                 }
-                self.shelf.take_job(*event);
+                self.job_store.take_job(*event);
             }
-            Some(Told::Pod(event)) => self.shelf.take_pod(*event),
+            Some(Told::Pod(event)) => self.job_store.take_pod(*event),
             Some(Told::Failed(resource, error)) => self.failed(resource, *error),
             None => self.rest(), // watches do not end by themselves
         }
@@ -194,10 +194,10 @@ impl Jobs {
     fn take(&mut self, done: Option<(Step, StepResult)>) {
         let Some((step, answer)) = done else { return };
         if let Some(job) = calls::made(&answer) {
-            self.shelf.put(job);
+            self.job_store.put(job);
         }
         if let (Step::Clear(job), StepResult::Told(_)) = (&step, &answer) {
-            self.shelf.note_removed(job);
+            self.job_store.note_removed(job);
         }
         self.planner.take(&step, answer, self.calls.clock.now());
         self.soon();
@@ -213,7 +213,7 @@ impl Jobs {
         }
         let now = self.calls.clock.now();
         if self.watching {
-            let (steps, wake) = self.planner.next(&self.shelf, now);
+            let (steps, wake) = self.planner.next(&self.job_store, now);
             for step in steps {
                 debug!(?step, "Pre-pull");
                 let calls = self.calls.clone();
@@ -234,7 +234,7 @@ impl Jobs {
         }
         self.calls
             .metrics
-            .image_pulls_under_way(self.planner.under_way(&self.shelf));
+            .image_pulls_under_way(self.planner.under_way(&self.job_store));
         self.rest_when_idle();
     }
 
@@ -248,7 +248,7 @@ impl Jobs {
         let idle = self.watching
             && self.planner.is_idle()
             && self.done.is_empty()
-            && (self.failing || (self.shelf.is_complete() && self.shelf.is_empty()));
+            && (self.failing || (self.job_store.is_complete() && self.job_store.is_empty()));
         if !idle {
             self.idle_since = None;
             return;

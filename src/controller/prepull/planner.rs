@@ -106,10 +106,10 @@ impl Planner {
     /// What to do now, and when to look again.
     pub(super) fn next(
         &mut self,
-        shelf: &JobStore,
+        job_store: &JobStore,
         now: Timestamp,
     ) -> (Vec<Step>, Option<Timestamp>) {
-        let mut turn = Turn::new(self, shelf, now);
+        let mut turn = Turn::new(self, job_store, now);
         turn.go_on();
         turn.begin();
         turn.clear();
@@ -125,7 +125,7 @@ impl Planner {
         (steps, wake)
     }
 
-    /// Takes in what came of a step; the shelf has to know a new Job before that.
+    /// Takes in what came of a step; the job_store has to know a new Job before that.
     pub(super) fn take(&mut self, step: &Step, answer: StepResult, now: Timestamp) {
         match step {
             Step::Clear(job) => {
@@ -152,8 +152,8 @@ impl Planner {
     }
 
     /// How many pulls are under way.
-    pub(super) fn under_way(&self, shelf: &JobStore) -> usize {
-        let jobs = shelf.jobs().filter(|(wish, job)| {
+    pub(super) fn under_way(&self, job_store: &JobStore) -> usize {
+        let jobs = job_store.jobs().filter(|(wish, job)| {
             let told = job
                 .metadata
                 .uid
@@ -170,7 +170,7 @@ struct Turn<'a> {
     planner: &'a mut Planner,
     now: Timestamp,
     jobs: BTreeMap<PullKey, Vec<&'a Job>>,
-    shelf: &'a JobStore,
+    job_store: &'a JobStore,
     steps: Vec<Step>,
     wake: Option<Timestamp>,
     /// Pulls under way per DaemonSet and initiator.
@@ -180,16 +180,16 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn new(planner: &'a mut Planner, shelf: &'a JobStore, now: Timestamp) -> Self {
+    fn new(planner: &'a mut Planner, job_store: &'a JobStore, now: Timestamp) -> Self {
         let mut jobs: BTreeMap<PullKey, Vec<&Job>> = BTreeMap::new();
-        for (wish, job) in shelf.jobs() {
+        for (wish, job) in job_store.jobs() {
             jobs.entry(wish).or_default().push(job);
         }
         Self {
             planner,
             now,
             jobs,
-            shelf,
+            job_store,
             steps: Vec::new(),
             wake: None,
             used: BTreeMap::new(),
@@ -255,7 +255,7 @@ impl<'a> Turn<'a> {
         let begins = order.pull.begins;
         let memory = self.planner.memory.entry(order.wish()).or_default();
         let tell = |outcome| Step::Tell(order.clone(), outcome, Some(JobRef::of(job)));
-        match judge(job, self.shelf.pod_of(job)) {
+        match judge(job, self.job_store.pod_of(job)) {
             Judgement::Pulled => self.steps.push(tell(Outcome::Pulled)),
             Judgement::Failed(why) => self.steps.push(tell(Outcome::Failed(why))),
             Judgement::Pulling => memory.doubt = None,
@@ -285,7 +285,7 @@ impl<'a> Turn<'a> {
     /// Lets as many begin as there is room for, first come, first served.
     fn begin(&mut self) {
         let denied = self.planner.denied.clone();
-        if denied.is_none() && !self.shelf.is_complete() {
+        if denied.is_none() && !self.job_store.is_complete() {
             return;
         }
         let mut all: usize = self.used.values().sum();

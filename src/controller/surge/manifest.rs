@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::For;
+use crate::controller::owner::Owner;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{NodeName, PodUid, Revision};
@@ -27,7 +27,7 @@ const DIGITS: usize = 9;
 /// The revision that pods are made from.
 pub(super) struct Origin<'a> {
     key: &'a SetKey,
-    set: &'a For,
+    set: &'a Owner,
     revision: &'a Revision,
     name: &'a str,
     uid: &'a str,
@@ -38,7 +38,7 @@ impl<'a> Origin<'a> {
     /// What has to be known of a ControllerRevision; `None` when it is not the one that was decided upon.
     pub(super) fn read(
         object: &'a Value,
-        set: &'a For,
+        set: &'a Owner,
         key: &'a SetKey,
         revision: &'a Revision,
     ) -> Option<Self> {
@@ -192,7 +192,7 @@ fn tolerate(spec: &mut Value) {
 mod tests {
     use super::*;
 
-    fn origin<'a>(set: &'a For, key: &'a SetKey, revision: &'a Value) -> Option<Origin<'a>> {
+    fn origin<'a>(set: &'a Owner, key: &'a SetKey, revision: &'a Value) -> Option<Origin<'a>> {
         static HASH: std::sync::OnceLock<Revision> = std::sync::OnceLock::new();
         let hash = HASH.get_or_init(|| "7f9f6846dc".into());
         Origin::read(revision, set, key, hash)
@@ -225,8 +225,8 @@ mod tests {
         })
     }
 
-    fn set(template: Option<&Value>) -> For {
-        For {
+    fn set(template: Option<&Value>) -> Owner {
+        Owner {
             uid: "d1".into(),
             template_generation: Some("4".into()),
             template: template.map(TemplateFingerprint::of),

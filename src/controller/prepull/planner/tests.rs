@@ -42,13 +42,13 @@ fn wishes(of: &[(&str, Vec<Pull>)]) -> AllDesiredPulls {
 }
 
 /// Watches that have told everything: nothing.
-fn shelf() -> JobStore {
-    let mut shelf = JobStore::default();
-    shelf.take_job(Event::Init);
-    shelf.take_job(Event::InitDone);
-    shelf.take_pod(Event::Init);
-    shelf.take_pod(Event::InitDone);
-    shelf
+fn job_store() -> JobStore {
+    let mut job_store = JobStore::default();
+    job_store.take_job(Event::Init);
+    job_store.take_job(Event::InitDone);
+    job_store.take_pod(Event::Init);
+    job_store.take_pod(Event::InitDone);
+    job_store
 }
 
 fn job(set: &str, pull: &Pull) -> Job {
@@ -98,14 +98,14 @@ fn many(prefix: &str, count: usize) -> Vec<Pull> {
 
 #[test]
 fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
-    let (mut planner, mut shelf) = (Planner::default(), shelf());
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
     let all = wishes(&[
         ("a", many("a", 30)),
         ("b", many("b", 30)),
         ("c", many("c", 30)),
     ]);
     planner.wish(&all);
-    let (steps, _) = planner.next(&shelf, at(0));
+    let (steps, _) = planner.next(&job_store, at(0));
     let begun_at_first = begun(&steps);
     assert_eq!(begun_at_first.len(), IN_ALL);
     let of = |prefix: &str| {
@@ -118,45 +118,51 @@ fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
         [of("a"), of("b"), of("c")],
         [PER_SET, PER_SET, IN_ALL - 2 * PER_SET]
     );
-    assert_eq!(begun(&planner.next(&shelf, at(0)).0), Vec::<String>::new());
+    assert_eq!(
+        begun(&planner.next(&job_store, at(0)).0),
+        Vec::<String>::new()
+    );
     // One has its Job and ends: the next one in the row begins.
     let first = &steps[0];
     let Step::Begin(order) = first else {
         panic!("{first:?}")
     };
     let job = job("a", &order.pull);
-    shelf.put(job.clone());
+    job_store.put(job.clone());
     planner.take(first, StepResult::Begun(Box::new(job.clone())), at(1));
-    assert_eq!(begun(&planner.next(&shelf, at(1)).0), Vec::<String>::new());
+    assert_eq!(
+        begun(&planner.next(&job_store, at(1)).0),
+        Vec::<String>::new()
+    );
     planner.wish(&wishes(&[
         ("a", many("a", 30)[1..].to_vec()),
         ("b", many("b", 30)),
         ("c", many("c", 30)),
     ]));
-    let (steps, _) = planner.next(&shelf, at(2));
+    let (steps, _) = planner.next(&job_store, at(2));
     assert_eq!(begun(&steps), ["a020"]);
     assert!(steps.contains(&Step::Clear(JobRef::of(&job))), "{steps:?}");
 }
 
 #[test]
 fn the_first_who_wished_is_the_first_who_is_served() {
-    let (mut planner, shelf) = (Planner::default(), JobStore::default());
+    let (mut planner, job_store) = (Planner::default(), JobStore::default());
     planner.wish(&wishes(&[("b", vec![pull("z"), pull("y")])]));
     planner.wish(&wishes(&[
         ("a", vec![pull("x")]),
         ("b", vec![pull("z"), pull("y")]),
     ]));
     // Nothing begins before it is known what there is.
-    assert_eq!(planner.next(&shelf, at(0)).0, []);
+    assert_eq!(planner.next(&job_store, at(0)).0, []);
     assert_eq!(
-        begun(&planner.next(&self::shelf(), at(0)).0),
+        begun(&planner.next(&self::job_store(), at(0)).0),
         ["z", "y", "x"]
     );
 }
 
 #[test]
 fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
-    let (mut planner, mut shelf) = (Planner::default(), shelf());
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
     let gone: Vec<Pull> = many("a", PER_SET)
         .into_iter()
         .map(|pull| Pull {
@@ -165,27 +171,27 @@ fn a_pull_on_a_node_that_went_away_keeps_its_job_and_gives_up_its_slot() {
         })
         .collect();
     for pull in &gone {
-        shelf.put(job("a", pull));
+        job_store.put(job("a", pull));
     }
     let pulls = [gone, vec![pull("other")]].concat();
     planner.wish(&wishes(&[("a", pulls)]));
-    let (steps, wake) = planner.next(&shelf, at(0));
+    let (steps, wake) = planner.next(&job_store, at(0));
     assert_eq!(
         (begun(&steps), steps.len(), wake),
         (vec!["other".to_owned()], 1, None)
     );
-    assert_eq!(planner.next(&shelf, at(4000)).0, []);
+    assert_eq!(planner.next(&job_store, at(4000)).0, []);
 }
 
 #[test]
 fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed() {
-    let (mut planner, mut shelf) = (Planner::default(), shelf());
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
     let pull = pull("a");
     planner.wish(&wishes(&[("a", vec![pull.clone()])]));
-    shelf.put(job("a", &pull));
+    job_store.put(job("a", &pull));
     let mut look = |reason: &str, second: i64| {
-        shelf.take_pod(Event::Apply(pod(&pull, reason)));
-        planner.next(&shelf, at(second))
+        job_store.take_pod(Event::Apply(pod(&pull, reason)));
+        planner.next(&job_store, at(second))
     };
     assert_eq!(look("ErrImagePull", 0), (vec![], Some(at(60))));
     assert_eq!(look("ImagePullBackOff", 15).0, []);
@@ -202,52 +208,52 @@ fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed
 
 #[test]
 fn an_answer_is_given_once_until_the_pod_asks_again() {
-    let (mut planner, mut shelf) = (Planner::default(), shelf());
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
     let first = pull("a");
     planner.wish(&wishes(&[("a", vec![first.clone()])]));
-    shelf.put(job("a", &first));
-    shelf.take_pod(Event::Apply(pod(&first, "InvalidImageName")));
-    let (steps, _) = planner.next(&shelf, at(0));
+    job_store.put(job("a", &first));
+    job_store.take_pod(Event::Apply(pod(&first, "InvalidImageName")));
+    let (steps, _) = planner.next(&job_store, at(0));
     let [tell @ Step::Tell(..)] = &steps[..] else {
         panic!("{steps:?}")
     };
     planner.take(tell, StepResult::Told(Some(12)), at(1));
     // The view is as old as before; the Job goes.
-    let (steps, _) = planner.next(&shelf, at(1));
+    let (steps, _) = planner.next(&job_store, at(1));
     let [clear @ Step::Clear(cleared)] = &steps[..] else {
         panic!("{steps:?}")
     };
     planner.take(clear, StepResult::Told(None), at(2));
-    shelf.note_removed(cleared);
-    assert_eq!(planner.next(&shelf, at(2)), (vec![], None));
+    job_store.note_removed(cleared);
+    assert_eq!(planner.next(&job_store, at(2)), (vec![], None));
     // Asked again, before anybody saw how it ended.
     let mut again = first.clone();
     again.pod.resource_version = "13".into();
     planner.wish(&wishes(&[("a", vec![again])]));
-    assert_eq!(begun(&planner.next(&shelf, at(2)).0), ["a"]);
+    assert_eq!(begun(&planner.next(&job_store, at(2)).0), ["a"]);
 }
 
 #[test]
 fn what_failed_is_tried_again_later_and_later() {
-    let (mut planner, shelf) = (Planner::default(), shelf());
+    let (mut planner, job_store) = (Planner::default(), job_store());
     planner.wish(&wishes(&[("a", vec![pull("a")])]));
     let mut now = at(0);
     for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
-        let (steps, _) = planner.next(&shelf, now);
+        let (steps, _) = planner.next(&job_store, now);
         assert_eq!(begun(&steps), ["a"]);
         planner.take(&steps[0], StepResult::Failed, now);
         let until = after(now, Duration::from_secs(pause));
-        assert_eq!(planner.next(&shelf, now), (vec![], Some(until)));
+        assert_eq!(planner.next(&job_store, now), (vec![], Some(until)));
         now = until;
     }
 }
 
 #[test]
 fn without_permission_to_see_jobs_every_wish_is_told_so() {
-    let (mut planner, shelf) = (Planner::default(), JobStore::default());
+    let (mut planner, job_store) = (Planner::default(), JobStore::default());
     planner.deny(Some("the controller may not list jobs".to_owned()));
     planner.wish(&wishes(&[("a", vec![pull("a")])]));
-    let (steps, _) = planner.next(&shelf, at(0));
+    let (steps, _) = planner.next(&job_store, at(0));
     let [Step::Tell(_, Outcome::Failed(why), None)] = &steps[..] else {
         panic!("{steps:?}")
     };
@@ -256,14 +262,14 @@ fn without_permission_to_see_jobs_every_wish_is_told_so() {
 
 #[test]
 fn jobs_of_others_are_left_alone() {
-    let (mut planner, mut shelf) = (Planner::default(), shelf());
+    let (mut planner, mut job_store) = (Planner::default(), job_store());
     let known = pull("a");
     let mut foreign = job("a", &known);
     foreign.metadata.owner_references = None;
-    shelf.put(foreign);
+    job_store.put(foreign);
     let mut unknown = job("not-decided-yet", &pull("b"));
     unknown.metadata.uid = Some("other".to_owned());
-    shelf.put(unknown);
+    job_store.put(unknown);
     planner.wish(&wishes(&[("a", vec![])]));
-    assert_eq!(planner.next(&shelf, at(0)).0, []);
+    assert_eq!(planner.next(&job_store, at(0)).0, []);
 }

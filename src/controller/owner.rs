@@ -1,0 +1,42 @@
+//! The DaemonSet for which pods are made, handed over or updated.
+
+use crate::core::revision::TemplateFingerprint;
+use crate::core::selector::Selector;
+use crate::index::SetRecord;
+use crate::k8s;
+
+/// The DaemonSet, as the decision saw it.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) uid: String,
+    pub(super) template_generation: Option<String>,
+    /// The template that is expected in the revision; `None` where the revision decides alone.
+    pub(super) template: Option<TemplateFingerprint>,
+    /// Which pods belong to it; `None` where that cannot be read.
+    pub(super) selector: Option<Selector>,
+}
+
+impl Owner {
+    /// What is to be known of a DaemonSet.
+    pub(super) fn of(set: &SetRecord) -> Self {
+        Self {
+            uid: set.uid.to_string(),
+            template_generation: set.template_generation().map(str::to_owned),
+            template: (!set.trusts_greatest()).then_some(set.template),
+            selector: Selector::from_query(&set.selector).ok(),
+        }
+    }
+
+    /// Whether this is a pod that was made beside another one, or handed over since, and still belongs to the DaemonSet.
+    pub(super) fn owns(&self, pod: &k8s::Pod) -> bool {
+        let label = |key: &str| pod.metadata.labels.as_ref()?.get(key).map(String::as_str);
+        let selects = |selector: &Selector| selector.matches(label);
+        let owners = || pod.metadata.owner_references.iter().flatten();
+        let is_own = owners().any(|owner| *owner.uid == *self.uid);
+        let controller = owners().find(|owner| owner.controller == Some(true));
+        let controls = controller.is_some_and(|controller| {
+            *controller.uid == *self.uid || controller.kind == "ControllerRevision"
+        });
+        is_own && controls && self.selector.as_ref().is_none_or(selects)
+    }
+}
