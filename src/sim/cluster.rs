@@ -22,14 +22,17 @@ mod access;
 mod admission;
 mod apply;
 mod binding;
+mod budgets;
 mod compute_quota;
 mod defaults;
 mod discovery;
 mod disruption;
 mod fields;
 mod http;
+mod managed_fields;
 mod object;
 mod openapi;
+mod parsed;
 mod patch;
 mod pod_security;
 mod present;
@@ -42,6 +45,7 @@ mod table;
 mod validate;
 mod verbs;
 mod watch;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -213,7 +217,7 @@ impl Cluster {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let parsed = match http::parse(&head) {
+        let parsed = match parsed::parse(&head) {
             Ok(parsed) => parsed,
             Err(failure) => return Ok(http::refusal(&failure)),
         };
@@ -353,7 +357,7 @@ fn first_namespace(name: &str, uid: &str, options: &Options) -> Value {
         "metadata": {
             "name": name,
             "uid": uid,
-            "creationTimestamp": verbs::seconds(options.clock.now()),
+            "creationTimestamp": write::seconds(options.clock.now()),
         },
         "status": { "phase": "Active" },
     });

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::faults::{Fault, Faults, Guard, RequestInfo};
 use super::object::Object;
 use super::status::{Failure, qualified};
-use super::verbs::Outcome;
+use super::write::Outcome;
 
 /// The rules that deny.
 #[derive(Clone, Debug)]

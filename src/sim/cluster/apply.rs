@@ -7,13 +7,15 @@
 use serde_json::{Value, json};
 
 use super::fields::{self, Paths};
-use super::http::Parsed;
+use super::managed_fields::{Owner, Owners, entries, owners};
 use super::object::Object;
+use super::parsed::Parsed;
 use super::request::{Target, option_failure};
 use super::schema;
 use super::status::{Cause, Failure};
 use super::store::Store;
-use super::verbs::{self, Outcome, Writing, seconds};
+use super::verbs;
+use super::write::{Outcome, Writing};
 
 /// PATCH with `application/apply-patch+yaml`.
 pub(crate) fn apply(
@@ -113,84 +115,6 @@ fn checked(
     Ok((schema::restrict(canonical, &config), warnings))
 }
 
-/// Who wrote, how, and where.
-#[derive(Clone, Debug, PartialEq)]
-struct Owner {
-    manager: String,
-    operation: &'static str,
-    subresource: String,
-    version: String,
-}
-
-type Owners = Vec<(Owner, Paths)>;
-
-impl Owner {
-    fn of(entry: &Value) -> Self {
-        Self {
-            manager: entry.text("/manager").to_owned(),
-            operation: match entry.text("/operation") {
-                "Apply" => "Apply",
-                _ => "Update",
-            },
-            subresource: entry.text("/subresource").to_owned(),
-            version: entry.text("/apiVersion").to_owned(),
-        }
-    }
-
-    fn entry(&self, paths: &Paths, writing: &Writing) -> Value {
-        let mut entry = json!({
-            "manager": self.manager,
-            "operation": self.operation,
-            "apiVersion": self.version,
-            "time": seconds(writing.now),
-            "fieldsType": "FieldsV1",
-            "fieldsV1": fields::to_json(paths),
-        });
-        if !self.subresource.is_empty() {
-            entry["subresource"] = self.subresource.as_str().into();
-        }
-        entry
-    }
-}
-
-/// The owners of an object, made up where nobody has counted yet.
-fn owners(object: &Value) -> Owners {
-    let counted = object["metadata"]["managedFields"].as_array();
-    match counted {
-        Some(entries) => entries
-            .iter()
-            .map(|entry| (Owner::of(entry), fields::from_json(&entry["fieldsV1"])))
-            .collect(),
-        None => {
-            let before = Owner {
-                manager: "before-first-apply".to_owned(),
-                operation: "Update",
-                subresource: String::new(),
-                version: object.text("/apiVersion").to_owned(),
-            };
-            vec![(before, fields::of(object))]
-        }
-    }
-}
-
-/// As `metadata.managedFields`; an entry whose fields are the same keeps its time, but for that of who `changed` something.
-fn entries(owners: &Owners, old: &Value, writing: &Writing, changed: Option<&Owner>) -> Value {
-    let olds = old["metadata"]["managedFields"].as_array();
-    owners
-        .iter()
-        .filter(|(_, paths)| !paths.is_empty())
-        .map(|(owner, paths)| {
-            let fresh = owner.entry(paths, writing);
-            let kept = olds
-                .into_iter()
-                .flatten()
-                .filter(|_| changed != Some(owner))
-                .find(|entry| Owner::of(entry) == *owner && entry["fieldsV1"] == fresh["fieldsV1"]);
-            kept.cloned().unwrap_or(fresh)
-        })
-        .collect()
-}
-
 /// Paths that would get another value and belong to somebody else.
 fn conflicts(
     me: &Owner,
@@ -265,34 +189,4 @@ fn drop_abandoned(object: &mut Value, me: &Owner, wanted: &Paths, owners: &Owner
             fields::remove(object, path);
         }
     }
-}
-
-/// Counts the owners of an object that was written without apply: what changed belongs to the writer now.
-pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writing) -> Value {
-    let (before, after) = (fields::of(old), fields::of(object));
-    let changed: Paths = after
-        .iter()
-        .filter(|path| fields::value(old, path) != fields::value(object, path))
-        .cloned()
-        .collect();
-    let me = Owner {
-        manager: writing.manager.clone(),
-        operation: "Update",
-        subresource: target.subresource.clone(),
-        version: target.resource.api_version(),
-    };
-    let mut owners = owners(old);
-    for (_, paths) in &mut owners {
-        paths.retain(|path| {
-            let gone = before.contains(path) && !after.contains(path);
-            !gone && !changed.contains(path)
-        });
-    }
-    // Other values are a change also where it owned those fields already.
-    let changes = (!changed.is_empty()).then(|| me.clone());
-    match owners.iter_mut().find(|(owner, _)| *owner == me) {
-        Some((_, paths)) => paths.extend(changed),
-        None => owners.push((me, changed)),
-    }
-    entries(&owners, old, writing, changes.as_ref())
 }

@@ -7,7 +7,8 @@ use super::request::Target;
 use super::resources::Storage;
 use super::status::{Failure, success};
 use super::store::Store;
-use super::verbs::{self, Outcome, Writing, seconds};
+use super::verbs;
+use super::write::{Outcome, Writing, seconds};
 
 /// POST `pods/NAME/binding`: gives an unbound pod its node.
 pub(crate) fn bind(

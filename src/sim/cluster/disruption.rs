@@ -1,21 +1,16 @@
-//! Evictions and disruption budgets: the subresource `eviction`, and the native disruption controller.
-//!
-//! The controller counts after every write, as if it took no time. It counts as the real one does, its limits included: of the
-//! pods of a DaemonSet it knows no scale, so a `maxUnavailable` or a percentage fails there, and lets nothing go.
+//! The subresource `eviction`: a pod goes where its disruption budget lets it.
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
 
+use super::budgets::{budgets, count, is_ready, number, selector, set_condition};
 use super::object::Object;
 use super::request::Target;
 use super::resources::Storage;
-use super::selector::Selector;
 use super::status::{Failure, success};
-use super::store::{Filter, Store};
-use super::verbs::{self, DeleteOptions, Outcome, Writing, seconds};
-
-/// So long a pod that was let go counts as missing although it is not deleted (Kubernetes, `DeletionTimeout`).
-const EXPECTED: SignedDuration = SignedDuration::from_secs(120);
+use super::store::Store;
+use super::verbs;
+use super::write::{DeleteOptions, Outcome, Writing, seconds};
 
 /// What an eviction over the budget is answered with.
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -67,16 +62,6 @@ fn mark(pod: &mut Value, now: Timestamp) {
         "lastTransitionTime": seconds(now),
     });
     set_condition(pod.entry_object("status"), condition);
-}
-
-fn set_condition(status: &mut Map<String, Value>, condition: Value) {
-    let conditions = status
-        .entry("conditions".to_owned())
-        .or_insert_with(|| json!([]));
-    if let Value::Array(list) = conditions {
-        list.retain(|have| have["type"] != condition["type"]);
-        list.push(condition);
-    }
 }
 
 /// Takes one disruption out of the pod's budget.
@@ -140,186 +125,4 @@ fn refused(budget: &Value, why: &str, retry_after: Option<u32>) -> Failure {
     }]);
     failure.details = Some(details);
     failure
-}
-
-fn budgets(store: &Store, namespace: &str) -> Vec<Value> {
-    let filter = Filter {
-        namespace: namespace.to_owned(),
-        ..Filter::default()
-    };
-    store
-        .select(Storage::PodDisruptionBudgets, &filter, None)
-        .map(|(_, stored)| stored.value.clone())
-        .collect()
-}
-
-fn selector(budget: &Value) -> Selector {
-    Selector::of_label_selector(&budget["spec"]["selector"]).unwrap_or_default()
-}
-
-/// Brings the status of the budgets of a namespace up to date; writes only what changed.
-pub(crate) fn count(store: &mut Store, namespace: &str, now: Timestamp) {
-    for mut budget in budgets(store, namespace) {
-        let status = match tally(store, &budget, now) {
-            Ok(tally) => tally,
-            Err(why) => failed(&budget, &why, now),
-        };
-        if status != budget["status"] {
-            budget["status"] = status;
-            store.put(Storage::PodDisruptionBudgets, budget);
-        }
-    }
-}
-
-/// What stands there while nothing can be counted: nothing goes, and the rest stays as it was.
-fn failed(budget: &Value, why: &str, now: Timestamp) -> Value {
-    let mut status = budget["status"].clone();
-    status["disruptionsAllowed"] = 0.into();
-    allow(&mut status, ("False", "SyncFailed", why), None, now);
-    status
-}
-
-/// The status of a budget.
-fn tally(store: &Store, budget: &Value, now: Timestamp) -> Result<Value, String> {
-    let filter = Filter {
-        namespace: budget.namespace().to_owned(),
-        labels: selector(budget),
-        ..Filter::default()
-    };
-    let pods: Vec<&Value> = store
-        .select(Storage::Pods, &filter, None)
-        .map(|(_, stored)| &stored.value)
-        .collect();
-    let (expected, desired) = wanted(&budget["spec"], &pods)?;
-    let mut status = budget["status"].clone();
-    let still_expected = |pod: &&&Value| {
-        let told = status["disruptedPods"][pod.name()].as_str();
-        let told = told.and_then(|told| told.parse::<Timestamp>().ok());
-        !pod.is_terminating() && told.is_some_and(|told| now.duration_since(told) < EXPECTED)
-    };
-    let gone: Map<String, Value> = pods
-        .iter()
-        .filter(still_expected)
-        .map(|pod| {
-            (
-                pod.name().to_owned(),
-                status["disruptedPods"][pod.name()].clone(),
-            )
-        })
-        .collect();
-    let is_healthy =
-        |pod: &&&Value| !pod.is_terminating() && !gone.contains_key(pod.name()) && is_ready(pod);
-    let current = pods.iter().filter(is_healthy).count();
-    let current = i64::try_from(current).unwrap_or(i64::MAX);
-    let allowed = match expected {
-        0 => 0,
-        _ => (current - desired).max(0),
-    };
-    let generation = budget["metadata"]["generation"].clone();
-    status["currentHealthy"] = current.into();
-    status["desiredHealthy"] = desired.into();
-    status["expectedPods"] = expected.into();
-    status["disruptionsAllowed"] = allowed.into();
-    status["observedGeneration"] = generation.clone();
-    let gone = Some(gone).filter(|gone| !gone.is_empty());
-    status.set_or_remove("disruptedPods", gone.map(Value::Object));
-    let told = match allowed {
-        0 => ("False", "InsufficientPods", ""),
-        _ => ("True", "SufficientPods", ""),
-    };
-    allow(&mut status, told, Some(generation), now);
-    Ok(status)
-}
-
-/// How many pods there should be, and how many of them have to be healthy.
-fn wanted(spec: &Value, pods: &[&Value]) -> Result<(i64, i64), String> {
-    match (&spec["minAvailable"], &spec["maxUnavailable"]) {
-        (Value::Number(least), _) => {
-            let found = i64::try_from(pods.len()).unwrap_or(i64::MAX);
-            Ok((found, least.as_i64().unwrap_or(0)))
-        }
-        (Value::Null, Value::Null) => Ok((0, 0)),
-        (Value::Null, most) => {
-            let expected = scale(pods)?;
-            Ok((expected, (expected - scaled(most, expected)).max(0)))
-        }
-        (least, _) => {
-            let expected = scale(pods)?;
-            Ok((expected, scaled(least, expected)))
-        }
-    }
-}
-
-/// How many pods the controllers of these want. None of those that live here says so; pods without one count as none.
-fn scale(pods: &[&Value]) -> Result<i64, String> {
-    let owners = |pod: &Value| pod["metadata"]["ownerReferences"].clone();
-    let lists = pods.iter().map(|pod| owners(pod));
-    let mut all = lists.flat_map(|list| list.as_array().cloned().unwrap_or_default());
-    match all.find(|owner| owner["controller"] == true) {
-        None => Ok(0),
-        Some(owner) => {
-            let kind = owner.text("/kind").to_lowercase();
-            let group = owner.text("/apiVersion").split_once('/');
-            let group = group.map_or(String::new(), |(group, _)| format!(".{group}"));
-            Err(format!(
-                "{kind}s{group} does not implement the scale subresource"
-            ))
-        }
-    }
-}
-
-/// Tells whether the budget lets pods go.
-fn allow(
-    status: &mut Value,
-    (told, reason, message): (&str, &str, &str),
-    generation: Option<Value>,
-    now: Timestamp,
-) {
-    let before = status["conditions"].as_array();
-    let before = before.into_iter().flatten();
-    let mut before = before
-        .filter(|have| have["type"] == "DisruptionAllowed" && have["status"] == told)
-        .map(|have| have["lastTransitionTime"].clone());
-    let since = before.next().unwrap_or_else(|| seconds(now).into());
-    let mut condition = json!({
-        "type": "DisruptionAllowed",
-        "status": told,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": since,
-    });
-    if let Some(generation) = generation {
-        condition["observedGeneration"] = generation;
-    }
-    if let Value::Object(status) = status {
-        set_condition(status, condition);
-    }
-}
-
-fn is_ready(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
-/// A number that may be absent.
-fn number(value: &Value) -> i64 {
-    value.as_i64().unwrap_or(0)
-}
-
-/// A number or a percentage of `whole`, rounded up.
-fn scaled(value: &Value, whole: i64) -> i64 {
-    match value {
-        Value::Number(number) => number.as_i64().unwrap_or(0),
-        Value::String(text) => {
-            let percent: i64 = text
-                .strip_suffix('%')
-                .and_then(|text| text.parse().ok())
-                .unwrap_or(0);
-            (percent * whole + 99) / 100
-        }
-        _ => 0,
-    }
 }

@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Frame;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::faults::RequestInfo;
 use super::object::Object;
+use super::parsed::{Parsed, text};
 use super::present::{Form, incoming, outgoing};
-use super::request::{self, Query, Route, Target, option_failure};
+use super::request::{Query, Route, Target, option_failure};
 use super::resources::Storage;
 use super::selector::{FieldSelector, Selector};
 use super::status::{Cause, Failure};
 use super::store::{Filter, Key, Store, Stored};
-use super::verbs::{self, DeleteOptions, Outcome, Writing};
+use super::verbs;
 use super::watch::{self, Manner};
+use super::write::{DeleteOptions, Outcome, Writing};
 use super::{access, apply, binding, discovery, disruption, openapi, patch, protobuf};
 use crate::clock::Clock;
 
@@ -46,72 +47,6 @@ pub(crate) struct Server {
     pub(crate) minor: u32,
     /// Who may do what.
     pub(crate) access: access::Access,
-}
-
-/// A request whose path and query are understood.
-pub(crate) struct Parsed {
-    /// Where it leads.
-    pub(crate) route: Route,
-    /// Its parameters.
-    pub(crate) query: Query,
-    /// The same in the words that rules look at.
-    pub(crate) info: RequestInfo,
-    method: Method,
-    path: String,
-    headers: HeaderMap,
-}
-
-/// Understands the head of a request.
-///
-/// # Errors
-/// 400 for an unreadable query.
-pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, Failure> {
-    let path = head.uri.path().to_owned();
-    let query = Query::parse(head.uri.query().unwrap_or(""))?;
-    let route = request::route(&path)?;
-    let mut info = RequestInfo {
-        user_agent: text(&head.headers, header::USER_AGENT),
-        verb: head.method.as_str().to_lowercase(),
-        ..RequestInfo::default()
-    };
-    if let Route::Resource(target) = &route {
-        info.group = target.resource.group.to_owned();
-        info.resource = target.resource.plural.to_owned();
-        info.subresource.clone_from(&target.subresource);
-        info.namespace.clone_from(&target.namespace);
-        info.name.clone_from(&target.name);
-        info.verb = verb(&head.method, target, &query).to_owned();
-    }
-    Ok(Parsed {
-        route,
-        query,
-        info,
-        method: head.method.clone(),
-        path,
-        headers: head.headers.clone(),
-    })
-}
-
-fn text(headers: &HeaderMap, name: header::HeaderName) -> String {
-    headers
-        .get(name)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("")
-        .to_owned()
-}
-
-fn verb(method: &Method, target: &Target, query: &Query) -> &'static str {
-    match (method.as_str(), target.name.is_empty()) {
-        ("GET", true) if query.flag("watch") => "watch",
-        ("GET", true) => "list",
-        ("GET", false) => "get",
-        ("POST", _) => "create",
-        ("PUT", false) => "update",
-        ("PATCH", false) => "patch",
-        ("DELETE", true) => "deletecollection",
-        ("DELETE", false) => "delete",
-        _ => "other",
-    }
 }
 
 /// Reads a body up to the limit.

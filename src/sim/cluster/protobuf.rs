@@ -255,7 +255,7 @@ fn time(bytes: &[u8]) -> Result<Value, Failure> {
     for field in fields(bytes) {
         if let (1, Wire::Number(seconds)) = field? {
             let instant = Timestamp::from_second(seconds.cast_signed()).map_err(|_| broken())?;
-            return Ok(super::verbs::seconds(instant).into());
+            return Ok(super::write::seconds(instant).into());
         }
     }
     Ok(Value::Null)

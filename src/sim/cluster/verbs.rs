@@ -14,56 +14,8 @@ use super::request::Target;
 use super::resources::Storage;
 use super::status::{Cause, Failure, success};
 use super::store::{Filter, Key, Store, Stored};
-use super::{admission, apply, defaults, schema, validate};
-
-/// What a write leads to.
-pub(crate) struct Outcome {
-    /// HTTP status.
-    pub(crate) code: u16,
-    /// The object, or a Status.
-    pub(crate) body: Value,
-    /// Sentences for the client.
-    pub(crate) warnings: Vec<String>,
-}
-
-impl Outcome {
-    /// An answer without warnings.
-    pub(crate) fn new(code: u16, body: Value) -> Self {
-        Self {
-            code,
-            body,
-            warnings: Vec::new(),
-        }
-    }
-}
-
-/// The circumstances of a write.
-#[derive(Clone, Debug)]
-pub(crate) struct Writing {
-    /// The server's time.
-    pub(crate) now: Timestamp,
-    /// Check everything, change nothing.
-    pub(crate) dry_run: bool,
-    /// Unknown fields are an error.
-    pub(crate) strict: bool,
-    /// Unknown fields are worth a warning.
-    pub(crate) warn: bool,
-    /// Who writes: the parameter `fieldManager`, or the program in the user agent.
-    pub(crate) manager: String,
-    /// The owners of fields as an apply has counted them; `None` for any other write.
-    pub(crate) managed: Option<Value>,
-}
-
-impl Writing {
-    fn timestamp(&self) -> String {
-        seconds(self.now)
-    }
-}
-
-/// An instant as Kubernetes writes it.
-pub(crate) fn seconds(instant: Timestamp) -> String {
-    k8s_openapi::jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%SZ", instant).unwrap_or_default()
-}
+use super::write::{DeleteOptions, Outcome, Writing, seconds};
+use super::{admission, budgets, defaults, managed_fields, schema, validate};
 
 /// Decodes a body as the kind of the path and checks that it belongs there.
 pub(crate) fn decode(
@@ -152,7 +104,7 @@ pub(crate) fn create(
     }
     // Others get them with their first server-side apply; here they tell when a revision became the newest.
     if resource.storage == Storage::ControllerRevisions && writing.managed.is_none() {
-        let managed = apply::track(target, &Value::Null, &object, writing);
+        let managed = managed_fields::track(target, &Value::Null, &object, writing);
         let metadata = object.metadata_mut();
         metadata.insert("managedFields".to_owned(), managed);
     }
@@ -242,7 +194,7 @@ fn commit(store: &mut Store, target: &Target, object: Value, writing: &Writing) 
 
 fn after_write(store: &mut Store, namespace: &str, now: Timestamp) {
     admission::count_quotas(store, namespace);
-    super::disruption::count(store, namespace, now);
+    budgets::count(store, namespace, now);
     finish_namespace(store, namespace);
 }
 
@@ -344,7 +296,9 @@ pub(crate) fn update(
     let counted = old["metadata"].get("managedFields").is_some();
     let managed = match &writing.managed {
         Some(managed) => Some(managed.clone()),
-        None if counted && object != *old => Some(apply::track(target, old, &object, writing)),
+        None if counted && object != *old => {
+            Some(managed_fields::track(target, old, &object, writing))
+        }
         None => None,
     };
     if let Some(managed) = managed {
@@ -430,19 +384,6 @@ fn keep_server_fields(old: &Value, object: &mut Value) {
     }
     place.set_or_remove("selfLink", None);
     object["metadata"] = place;
-}
-
-/// How an object is to be deleted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DeleteOptions {
-    /// Seconds that a pod has to end; `None` takes the pod's own.
-    pub(crate) grace: Option<i64>,
-    /// `Background`, `Foreground`, `Orphan` or empty.
-    pub(crate) propagation: String,
-    /// Only if this is its UID.
-    pub(crate) uid: Option<String>,
-    /// Only if this is its resourceVersion.
-    pub(crate) version: Option<String>,
 }
 
 /// DELETE of one object.

@@ -1,0 +1,121 @@
+//! Who owns which fields of an object (`metadata.managedFields`).
+
+use serde_json::{Value, json};
+
+use super::fields::{self, Paths};
+use super::object::Object;
+use super::request::Target;
+use super::write::{Writing, seconds};
+
+/// Who wrote, how, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Owner {
+    pub(super) manager: String,
+    pub(super) operation: &'static str,
+    pub(super) subresource: String,
+    pub(super) version: String,
+}
+
+pub(super) type Owners = Vec<(Owner, Paths)>;
+
+impl Owner {
+    fn of(entry: &Value) -> Self {
+        Self {
+            manager: entry.text("/manager").to_owned(),
+            operation: match entry.text("/operation") {
+                "Apply" => "Apply",
+                _ => "Update",
+            },
+            subresource: entry.text("/subresource").to_owned(),
+            version: entry.text("/apiVersion").to_owned(),
+        }
+    }
+
+    pub(super) fn entry(&self, paths: &Paths, writing: &Writing) -> Value {
+        let mut entry = json!({
+            "manager": self.manager,
+            "operation": self.operation,
+            "apiVersion": self.version,
+            "time": seconds(writing.now),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fields::to_json(paths),
+        });
+        if !self.subresource.is_empty() {
+            entry["subresource"] = self.subresource.as_str().into();
+        }
+        entry
+    }
+}
+
+/// The owners of an object, made up where nobody has counted yet.
+pub(super) fn owners(object: &Value) -> Owners {
+    let counted = object["metadata"]["managedFields"].as_array();
+    match counted {
+        Some(entries) => entries
+            .iter()
+            .map(|entry| (Owner::of(entry), fields::from_json(&entry["fieldsV1"])))
+            .collect(),
+        None => {
+            let before = Owner {
+                manager: "before-first-apply".to_owned(),
+                operation: "Update",
+                subresource: String::new(),
+                version: object.text("/apiVersion").to_owned(),
+            };
+            vec![(before, fields::of(object))]
+        }
+    }
+}
+
+/// As `metadata.managedFields`; an entry whose fields are the same keeps its time, but for that of who `changed` something.
+pub(super) fn entries(
+    owners: &Owners,
+    old: &Value,
+    writing: &Writing,
+    changed: Option<&Owner>,
+) -> Value {
+    let olds = old["metadata"]["managedFields"].as_array();
+    owners
+        .iter()
+        .filter(|(_, paths)| !paths.is_empty())
+        .map(|(owner, paths)| {
+            let fresh = owner.entry(paths, writing);
+            let kept = olds
+                .into_iter()
+                .flatten()
+                .filter(|_| changed != Some(owner))
+                .find(|entry| Owner::of(entry) == *owner && entry["fieldsV1"] == fresh["fieldsV1"]);
+            kept.cloned().unwrap_or(fresh)
+        })
+        .collect()
+}
+
+/// Counts the owners of an object that was written without apply: what changed belongs to the writer now.
+pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writing) -> Value {
+    let (before, after) = (fields::of(old), fields::of(object));
+    let changed: Paths = after
+        .iter()
+        .filter(|path| fields::value(old, path) != fields::value(object, path))
+        .cloned()
+        .collect();
+    let me = Owner {
+        manager: writing.manager.clone(),
+        operation: "Update",
+        subresource: target.subresource.clone(),
+        version: target.resource.api_version(),
+    };
+    let mut owners = owners(old);
+    for (_, paths) in &mut owners {
+        paths.retain(|path| {
+            let gone = before.contains(path) && !after.contains(path);
+            !gone && !changed.contains(path)
+        });
+    }
+    // Other values are a change also where it owned those fields already.
+    let changes = (!changed.is_empty()).then(|| me.clone());
+    match owners.iter_mut().find(|(owner, _)| *owner == me) {
+        Some((_, paths)) => paths.extend(changed),
+        None => owners.push((me, changed)),
+    }
+    entries(&owners, old, writing, changes.as_ref())
+}

@@ -1,0 +1,76 @@
+//! The head of a request, understood.
+
+use http::{HeaderMap, Method, header};
+
+use super::faults::RequestInfo;
+use super::request::{self, Query, Route, Target};
+use super::status::Failure;
+
+/// A request whose path and query are understood.
+pub(crate) struct Parsed {
+    /// Where it leads.
+    pub(crate) route: Route,
+    /// Its parameters.
+    pub(crate) query: Query,
+    /// The same in the words that rules look at.
+    pub(crate) info: RequestInfo,
+    /// Its method.
+    pub(crate) method: Method,
+    /// Its path.
+    pub(crate) path: String,
+    /// Its headers.
+    pub(crate) headers: HeaderMap,
+}
+
+/// Understands the head of a request.
+///
+/// # Errors
+/// 400 for an unreadable query.
+pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, Failure> {
+    let path = head.uri.path().to_owned();
+    let query = Query::parse(head.uri.query().unwrap_or(""))?;
+    let route = request::route(&path)?;
+    let mut info = RequestInfo {
+        user_agent: text(&head.headers, header::USER_AGENT),
+        verb: head.method.as_str().to_lowercase(),
+        ..RequestInfo::default()
+    };
+    if let Route::Resource(target) = &route {
+        info.group = target.resource.group.to_owned();
+        info.resource = target.resource.plural.to_owned();
+        info.subresource.clone_from(&target.subresource);
+        info.namespace.clone_from(&target.namespace);
+        info.name.clone_from(&target.name);
+        info.verb = verb(&head.method, target, &query).to_owned();
+    }
+    Ok(Parsed {
+        route,
+        query,
+        info,
+        method: head.method.clone(),
+        path,
+        headers: head.headers.clone(),
+    })
+}
+
+pub(super) fn text(headers: &HeaderMap, name: header::HeaderName) -> String {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("")
+        .to_owned()
+}
+
+fn verb(method: &Method, target: &Target, query: &Query) -> &'static str {
+    match (method.as_str(), target.name.is_empty()) {
+        ("GET", true) if query.flag("watch") => "watch",
+        ("GET", true) => "list",
+        ("GET", false) => "get",
+        ("POST", _) => "create",
+        ("PUT", false) => "update",
+        ("PATCH", false) => "patch",
+        ("DELETE", true) => "deletecollection",
+        ("DELETE", false) => "delete",
+        _ => "other",
+    }
+}
