@@ -20,6 +20,7 @@ pub mod edge;
 mod eject;
 mod explain;
 mod groups;
+mod list;
 mod lookup;
 mod near;
 mod pause;
@@ -34,6 +35,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod told;
 mod undo;
 mod view;
 mod why;

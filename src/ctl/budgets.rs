@@ -12,7 +12,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::access::{Access, Trouble};
-use super::view::list;
+use super::list::list;
 use crate::core::eviction::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
 use crate::core::{Evictions, Obstruction, Pod, Reading, Refusal};

@@ -7,8 +7,9 @@ use kube::api::ListParams;
 
 use super::access::{Access, Trouble};
 use super::code::Code;
+use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
-use super::view::{Scope, View, list};
+use super::view::{Scope, View};
 use crate::core::NodeName;
 use crate::core::names::UPDATE_STRATEGY;
 use crate::core::near::distance;

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::code::Code;
 use super::pulse::Heard;
+use super::told::{blocked_since, incomplete_since};
 use super::view::View;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
@@ -19,6 +20,7 @@ use crate::core::{
 };
 use crate::index::{Index, SetKey, told_revision, was_complete};
 use crate::k8s::Condition;
+
 /// A leader may have written that long after it renewed its Lease for the last time.
 const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
@@ -459,20 +461,6 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
         counts[verdict.index()] += 1;
     }
     counts
-}
-
-/// Since when these conditions say that the rollout is not complete.
-pub(super) fn incomplete_since(conditions: &[Condition]) -> Option<Timestamp> {
-    let says_so = |told: &&Condition| told.kind == ROLLOUT_COMPLETE && told.status == "False";
-    let told = conditions.iter().find(says_so)?;
-    Some(told.last_transition.as_ref()?.0)
-}
-
-/// Since when the controller says that disruption budgets let no pod go, and that this lasts too long.
-pub(super) fn blocked_since(conditions: &[Condition]) -> Option<Timestamp> {
-    let mut stalled = conditions.iter().filter(|told| told.kind == STALLED);
-    let told = stalled.find(|told| told.status == "True" && told.reason == BLOCKED)?;
-    Some(told.last_transition.as_ref()?.0)
 }
 
 /// Since when a verdict holds, as far as that can be told.

@@ -23,14 +23,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::access::{Access, Trouble};
 use super::budgets::{self, Budgets};
-use super::picture::{blocked_since, incomplete_since};
+use super::list::list;
+use super::told::{blocked_since, incomplete_since};
 use crate::core::names::{ON_DELETE, PAUSED};
 use crate::core::{Behind, Disruption, Reading, RevisionState};
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
-/// Objects per page of a list; the API server's own clients use it.
-const PAGE: u32 = 500;
 /// Lists under way at once: quick, and no burst that a server would notice.
 const PARALLEL: usize = 8;
 /// What the API server is asked to end a watch after, in seconds; below the client's read timeout.
@@ -539,32 +538,5 @@ fn revisions(
         }
         Scope::Namespace(namespace) => (Api::namespaced(client, namespace), all),
         Scope::Everywhere => (Api::all(client), all),
-    }
-}
-
-/// Lists everything, page by page, and the version of the list. A list that expires on the way begins again as a whole.
-pub(super) async fn list<K>(
-    access: &Access,
-    doing: &str,
-    api: &Api<K>,
-    params: ListParams,
-) -> Result<(Vec<K>, String), Trouble>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
-    let mut page = params.clone().limit(PAGE);
-    let mut items = Vec::new();
-    loop {
-        let Some(mut found) = access.find(doing, api.list(&page)).await? else {
-            let all = access.call(doing, api.list(&params)).await?;
-            return Ok((all.items, all.metadata.resource_version.unwrap_or_default()));
-        };
-        items.append(&mut found.items);
-        match found.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => {
-                return Ok((items, found.metadata.resource_version.unwrap_or_default()));
-            }
-        }
     }
 }

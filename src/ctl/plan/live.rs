@@ -20,8 +20,8 @@ use crate::core::{Behind, Revision, RevisionState};
 use crate::ctl::access::{Access, Trouble};
 use crate::ctl::budgets::list_of;
 use crate::ctl::code::Code;
+use crate::ctl::list::list;
 use crate::ctl::lookup;
-use crate::ctl::view::list;
 use crate::index::SetKey;
 
 /// So often everything is read again when the newest revision did not fit the template: a moment ago it was made.
