@@ -1,4 +1,4 @@
-//! The README and the manifests against the program: what they name has to exist.
+//! README, reference pages and manifests against the program: what they name has to exist, and what exists is named there.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -6,9 +6,17 @@ use std::net::SocketAddr;
 use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
+use crate::controller::metrics::Metrics;
+use crate::core::strategy::settings;
 use crate::core::{Verdict, names};
 
 const README: &str = include_str!("../README.md");
+const INSTALL: &str = include_str!("../docs/reference/install.md");
+const METRICS: &str = include_str!("../docs/reference/metrics.md");
+const OPERATE: &str = include_str!("../docs/reference/operate.md");
+const OTA: &str = include_str!("../docs/reference/ota.md");
+const SETTINGS: &str = include_str!("../docs/reference/settings.md");
+const VERDICTS: &str = include_str!("../docs/reference/verdicts.md");
 const DEPLOYMENT: &str = include_str!("../manifests/base/controller/deployment.yaml");
 const DAEMONSET: &str = include_str!("../manifests/base/ota-server/daemonset.yaml");
 const STATIC_PODS: &str = include_str!("../manifests/overlays/static-pods/kustomization.yaml");
@@ -23,10 +31,10 @@ fn words<'a>(text: &'a str, start: &'a str) -> BTreeSet<&'a str> {
         .collect()
 }
 
-/// Every command line of ours that the README shows in a code span or a code block.
-fn command_lines() -> Vec<&'static str> {
-    let spans = README.split('`').skip(1).step_by(2);
-    let lines = README.lines().filter(|line| !line.contains('`'));
+/// Every command line of ours that a page shows in a code span or a code block.
+fn command_lines(page: &'static str) -> Vec<&'static str> {
+    let spans = page.split('`').skip(1).step_by(2);
+    let lines = page.lines().filter(|line| !line.contains('`'));
     let text = spans.chain(lines).filter(|text| !text.contains('\n'));
     text.filter_map(|text| {
         let inner = text.strip_prefix("source <(").unwrap_or(text);
@@ -39,35 +47,47 @@ fn command_lines() -> Vec<&'static str> {
 }
 
 #[test]
-fn every_command_of_the_readme_is_understood() {
-    let commands = command_lines();
-    assert!(commands.len() > 5, "{commands:?}");
+fn every_command_that_is_shown_is_understood() {
+    let pages = [README, INSTALL, OPERATE, OTA];
+    let commands: Vec<&str> = pages.into_iter().flat_map(command_lines).collect();
+    assert!(commands.len() > 20, "{commands:?}");
     for command in commands {
         let typed = std::iter::once("yurt-ds").chain(command.split_whitespace());
         if let Err(error) = Cli::try_parse_from(typed) {
-            panic!("README: {command}: {error}");
+            panic!("{command}: {error}");
         }
     }
 }
 
 #[test]
-fn every_metric_of_the_readme_is_counted() {
-    let source = include_str!("controller/metrics.rs");
-    let named = words(README, "yurt_ds_");
-    assert!(!named.is_empty());
-    for name in named {
-        let registered = name
-            .trim_start_matches("yurt_ds_")
-            .trim_end_matches("_total");
-        assert!(
-            source.contains(&format!("\"{registered}\"")),
-            "README: {name}"
-        );
+fn the_readme_is_short() {
+    let lines = README.lines().count();
+    assert!(
+        lines <= 200,
+        "{lines} lines; what is longer belongs into docs/"
+    );
+}
+
+#[test]
+fn every_metric_is_on_its_page_and_counted() {
+    let registered = Metrics::new().encode();
+    let registered: BTreeSet<&str> = registered
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(registered.len() > 20, "{registered:?}");
+    let plain = |name: &'static str| name.trim_end_matches("_total").trim_end_matches("_info");
+    let told: BTreeSet<&str> = words(METRICS, "yurt_ds_").into_iter().map(plain).collect();
+    assert_eq!(told, registered);
+    let elsewhere = [README, OPERATE, OTA].into_iter();
+    for name in elsewhere.flat_map(|page| words(page, "yurt_ds_")) {
+        assert!(told.contains(plain(name)), "{name}");
     }
 }
 
 #[test]
-fn every_event_of_the_readme_is_sent() {
+fn every_event_of_the_table_is_sent() {
     let sources = [
         include_str!("controller/engine.rs"),
         include_str!("controller/lookup.rs"),
@@ -80,30 +100,27 @@ fn every_event_of_the_readme_is_sent() {
         include_str!("core/said.rs"),
         include_str!("core/said/stall.rs"),
     ];
-    let (_, named) = README.split_once("change of state:").unwrap();
-    let (named, _) = named.split_once("\n\n").unwrap();
-    let mut reasons = named.split('`').skip(1).step_by(2);
-    assert!(reasons.clone().count() > 10);
+    let (_, table) = OPERATE.split_once("| Event | tells |").unwrap();
+    let cells = table.lines().filter_map(|line| line.split('|').nth(1));
+    let reasons = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let reasons: Vec<&str> = reasons.collect();
+    assert!(reasons.len() > 10, "{reasons:?}");
     let is_sent = |reason: &str| {
         let literal = format!("\"{reason}\"");
         sources.iter().any(|source| source.contains(&literal))
     };
-    assert_eq!(reasons.find(|reason| !is_sent(reason)), None);
+    assert_eq!(reasons.into_iter().find(|reason| !is_sent(reason)), None);
 }
 
 #[test]
-fn every_verdict_and_annotation_is_explained_in_the_readme() {
+fn every_verdict_and_setting_has_a_row() {
     for word in Verdict::WORDS {
-        assert!(README.contains(&format!("| `{word}` |")), "{word}");
+        assert!(VERDICTS.contains(&format!("| `{word}` |")), "{word}");
     }
-    for key in [
-        names::UPDATE_STRATEGY,
-        names::MAX_UNAVAILABLE,
-        names::PAUSED,
-        names::READY_SETTLE,
-    ] {
+    for key in settings() {
         let short = key.trim_start_matches(names::ANNOTATION_PREFIX);
-        assert!(README.contains(&format!("| `{short}` |")), "{short}");
+        let has_row = SETTINGS.contains(&format!("| `{short}` |"));
+        assert!(has_row || key == names::UPGRADE_STRATEGY, "{short}");
     }
 }
 
