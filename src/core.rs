@@ -31,6 +31,7 @@ mod gates;
 mod glance;
 mod guard;
 pub mod hold;
+pub mod id;
 pub mod images;
 pub mod in_place;
 pub mod instant;
@@ -72,11 +73,13 @@ pub mod words;
 pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
-    Behind, Fleet, Leaving, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid,
-    PullFailure, Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
+    Fleet, Leaving, Node, OtaCondition, Pod, PullFailure, Readiness, Targeting, Trouble,
 };
 pub use guard::Record;
 pub use hold::{Hold, Holds};
+pub use id::{
+    Behind, NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,
+};
 pub use in_place::{InPlace, Renewal};
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};

@@ -3,7 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::failing::{PROVED_AFTER, proved_at};
-use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
+use super::fleet::{Node, Pod, Readiness, Targeting};
+use super::id::PodRevision;
 use super::instant::later;
 use super::lifecycle::Preparing;
 use super::scope::Kept;

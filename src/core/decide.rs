@@ -21,10 +21,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::budget::Budget;
 use super::classify::Class;
-use super::fleet::{Behind, Fleet, Revision, RevisionState};
+use super::fleet::Fleet;
 use super::gates::Gates;
 use super::glance::Glance;
 use super::guard::Guard;
+use super::id::{Behind, Revision, RevisionState};
 use super::in_place::Recreate;
 use super::instant::later;
 use super::order::Turn;

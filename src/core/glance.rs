@@ -6,7 +6,8 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, Node, Pod, PodRevision, Targeting};
+use super::fleet::{Fleet, Node, Pod, Targeting};
+use super::id::PodRevision;
 use super::instant::later;
 use super::surge::Terms;
 use super::{ota, removal, surge};

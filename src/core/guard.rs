@@ -32,10 +32,9 @@ pub use record::Record;
 use super::budget::Budget;
 use super::classify::Class;
 use super::failing::Failing;
-use super::fleet::{
-    Fleet, Node, NodeName, Pod, PodRevision, Readiness, RevisionState, position_of,
-};
+use super::fleet::{Fleet, Node, Pod, Readiness, position_of};
 use super::glance::Glance;
+use super::id::{NodeName, PodRevision, RevisionState};
 use super::instant::later;
 use super::revert;
 use super::strategy::{Mode, OnFailure, Strategy};

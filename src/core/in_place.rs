@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, Pod, Revision, RevisionState};
+use super::fleet::{Fleet, Pod};
+use super::id::{Revision, RevisionState};
 use super::strategy::{RollingUpdateType, Strategy};
 
 pub use shape::Shape;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, Node, Pod, PodName, PodUid};
+use super::fleet::{Fleet, Node, Pod};
+use super::id::{PodName, PodUid};
 use super::instant::earlier;
 use super::overdue::{self, EXPLAINED};
 use super::plan::{Plan, Stall};

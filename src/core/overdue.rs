@@ -9,7 +9,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::failing;
-use super::fleet::{Fleet, Leaving, Node, Pod, PodRevision, Readiness};
+use super::fleet::{Fleet, Leaving, Node, Pod, Readiness};
+use super::id::PodRevision;
 use super::instant;
 use super::instant::later;
 use super::not_ready;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision};
+use super::fleet::{Fleet, Node, Pod};
+use super::id::{NodeName, PodRevision};
 use super::instant::later;
 use super::strategy::{Pause, Strategy};
 

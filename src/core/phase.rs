@@ -6,7 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::eviction::BUDGET_PATIENCE;
 use super::failing;
-use super::fleet::{Fleet, Node, Pod, PodRevision, Readiness};
+use super::fleet::{Fleet, Node, Pod, Readiness};
+use super::id::PodRevision;
 use super::instant::later;
 use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;

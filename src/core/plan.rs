@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, NodeName, PodName, PodUid, ResourceVersion, Revision};
+use super::fleet::Fleet;
 use super::guard::Record;
+use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
 use super::in_place::{Recreate, Renewal};
 use super::instant;
 use super::lifecycle::GateWrite;
@@ -645,7 +646,7 @@ pub enum Phase {
     /// Moving, or about to.
     Progressing,
     /// Waits for the native controller or for a fresher view.
-    Behind(super::fleet::Behind),
+    Behind(super::id::Behind),
     /// Nothing moves before a person acts or a node recovers.
     Stalled(Stall),
     /// Paused, with nodes left.

@@ -20,7 +20,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::budget::BATCH;
 use super::classify::Class;
-use super::fleet::{Fleet, Node, Pod, PodRevision, PullFailure, Revision, RevisionState};
+use super::fleet::{Fleet, Node, Pod, PullFailure};
+use super::id::{PodRevision, Revision, RevisionState};
 use super::in_place::{self, Way};
 use super::instant::later;
 use super::ota::reference;

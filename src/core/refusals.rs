@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Node, NodeName, PodRevision, PodUid, Readiness, Revision, by_name};
+use super::fleet::{Node, Readiness, by_name};
+use super::id::{NodeName, PodRevision, PodUid, Revision};
 use super::instant::later;
 use super::plan::Action;
 

@@ -26,10 +26,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, settling};
-use super::fleet::{
-    Fleet, Node, NodeName, Pod, PodRevision, Readiness, Revision, RevisionState, Targeting,
-};
+use super::fleet::{Fleet, Node, Pod, Readiness, Targeting};
 use super::guard::Record;
+use super::id::{NodeName, PodRevision, Revision, RevisionState};
 use super::in_place::{self, Recreate, Renewal, Succession};
 use super::scope::Scope;
 use super::strategy::{Mode, OnFailure, Strategy};

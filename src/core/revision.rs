@@ -12,7 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Behind, PodRevision, Revision, RevisionState};
+use super::id::{Behind, PodRevision, Revision, RevisionState};
 use super::images::TemplateImage;
 use super::in_place::Shape;
 

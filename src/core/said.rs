@@ -11,7 +11,8 @@ use std::fmt::Display;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Behind, Fleet, NodeName, Readiness, by_name};
+use super::fleet::{Fleet, Readiness, by_name};
+use super::id::{Behind, NodeName};
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Node, Revision, RevisionState};
+use super::fleet::Node;
+use super::id::{Revision, RevisionState};
 use super::lifecycle::PreDelete;
 use super::names::UPDATE_STRATEGY_TYPE_FIELD;
 use super::selector::Selector;

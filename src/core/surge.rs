@@ -27,7 +27,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, Node, NodeName, Pod, PodName, PodRevision, Readiness, Targeting};
+use super::fleet::{Fleet, Node, Pod, Readiness, Targeting};
+use super::id::{NodeName, PodName, PodRevision};
 use super::instant::later;
 use super::ota::reference;
 use super::plan::Action;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::fleet::{Fleet, Node, PodRevision};
+use crate::core::fleet::{Fleet, Node};
+use crate::core::id::PodRevision;
 use crate::core::lifecycle::{PreDelete, Preparing};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Mode, Phase, Plan, Share, Stall, decide};

@@ -7,8 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::record::Record;
 use crate::core::classify::Class;
-use crate::core::fleet::{Fleet, Node, NodeName, Pod, PodRevision, position_of};
+use crate::core::fleet::{Fleet, Node, Pod, position_of};
 use crate::core::glance::Glance;
+use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::{earlier, later};
 use crate::core::strategy::Mode;
 

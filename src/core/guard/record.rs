@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::fleet::{NodeName, Revision};
+use crate::core::id::{NodeName, Revision};
 use crate::core::verdict::Stopped;
 
 /// Failed nodes that are named; a condition has to stay small, so the others are only counted.

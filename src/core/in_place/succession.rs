@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::shape::Shape;
-use crate::core::fleet::Revision;
+use crate::core::id::Revision;
 use crate::core::names::TEMPLATE_GENERATION_LABEL;
 
 /// `kubectl rollout restart` writes this annotation into the template: whoever changes it wants new pods.

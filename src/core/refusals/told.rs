@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Denial, Refusals, RefusedWrite};
-use crate::core::fleet::{NodeName, Revision};
+use crate::core::id::{NodeName, Revision};
 
 /// Nodes that are named in the condition, for each sentence.
 const REMEMBERED: usize = 50;

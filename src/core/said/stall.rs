@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
 };
-use crate::core::fleet::{Behind, NodeName, RevisionState, Trouble};
+use crate::core::fleet::Trouble;
 use crate::core::guard::Record;
+use crate::core::id::{Behind, NodeName, RevisionState};
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
 use crate::core::not_created;
 use crate::core::overdue::BEHIND_PATIENCE;
