@@ -19,6 +19,7 @@
 //! # Caveats
 //! Whether a lost node is the revision's fault is a judgement (`guard`), made from API timestamps alone.
 
+pub mod action;
 mod budget;
 mod classify;
 mod decide;
@@ -70,6 +71,7 @@ mod waves;
 pub mod window;
 pub mod words;
 
+pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
 pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
@@ -87,10 +89,7 @@ pub use opening::NodeWindow;
 pub use ota::{message_of, revision_in};
 pub use pause::{PauseRecord, PauseStand, is_paused};
 pub use phase::{is_between_crashes, stall_of};
-pub use plan::{
-    Action, Counts, Phase, Plan, PodRef, Pull, PullInitiator, StaleImage, Stall, WaveStand,
-    WaveState,
-};
+pub use plan::{Counts, Phase, Plan, Stall, WaveStand, WaveState};
 pub use predownload::Predownloading;
 pub use refusals::{Refusals, RefusedWrite};
 pub use removal::is_withheld;

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::action::{Action, Pull};
 use super::budget::Budget;
 use super::classify::Class;
 use super::fleet::Fleet;
@@ -31,7 +32,7 @@ use super::instant::later;
 use super::order::Turn;
 use super::overdue::BEHIND_PATIENCE;
 use super::pause::{PauseStand, is_paused};
-use super::plan::{Action, Phase, Plan, Pull, Stall};
+use super::plan::{Phase, Plan, Stall};
 use super::revert::Reversal;
 use super::scope::{Kept, Scope};
 use super::strategy::{Invalid, Mode, Strategy};

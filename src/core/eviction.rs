@@ -26,10 +26,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Labels;
+use super::action::Action;
 use super::fleet::{Fleet, Pod};
 use super::instant::later;
-use super::ota::reference;
-use super::plan::Action;
 use super::strategy::{Disruption, Strategy};
 use super::verdict::{Obstruction, Progress, Verdict};
 
@@ -247,7 +246,7 @@ impl<'a> Asking<'a> {
     pub(super) fn ask(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
         let replacing = Some(Verdict::InProgress(Progress::Replacing));
         let Some(answers) = self.answers else {
-            return (Some(Action::Delete(reference(pod))), replacing);
+            return (Some(Action::Delete(pod.reference())), replacing);
         };
         let blocked = self.blocked(pod);
         if !self.may_ask(pod) {
@@ -257,7 +256,7 @@ impl<'a> Asking<'a> {
             self.asked.insert(Alike::of(pod));
         }
         self.again += usize::from(blocked.is_some());
-        (Some(Action::Evict(reference(pod))), blocked.or(replacing))
+        (Some(Action::Evict(pod.reference())), blocked.or(replacing))
     }
 
     /// How many pods this plan asks for that were refused before.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::action::PodRef;
 use super::eviction::Evictions;
 use super::guard::Record;
 use super::hold::Hold;
@@ -259,6 +260,15 @@ pub struct PullFailure {
 }
 
 impl Pod {
+    /// The pod as it was judged.
+    pub(super) fn reference(&self) -> PodRef {
+        PodRef {
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+        }
+    }
+
     /// When it got the revision that it has: by its creation, or by an update in place.
     pub fn revised(&self) -> Timestamp {
         self.in_place

@@ -1,10 +1,10 @@
 //! The two pod conditions of OTA mode: who gets them, and who loses them (docs/reference/node-api.md).
 
+use super::action::{Action, Pull, PullInitiator, StaleImage};
 use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod};
 use super::id::{PodRevision, Revision};
 use super::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
-use super::plan::{Action, PodRef, Pull, PullInitiator, StaleImage};
 
 /// The message by which both conditions name a revision.
 pub fn message_of(revision: &str) -> String {
@@ -51,7 +51,7 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
         });
         if flips || !is_told {
             actions.push(Action::SetNeedUpgrade {
-                pod: reference(pod),
+                pod: pod.reference(),
                 needed,
                 revision: target.clone(),
                 flips,
@@ -59,7 +59,7 @@ pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
                 stale_image: stale(pod, target),
             });
         } else if let Some(stale) = stale(pod, target) {
-            let pod = reference(pod);
+            let pod = pod.reference();
             actions.push(match stale {
                 StaleImage::Drop => Action::RemoveConditions {
                     pod,
@@ -101,7 +101,7 @@ pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull>
     let wishes = fleet.nodes.iter().flat_map(|node| {
         let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
         asking.map(|pod| Pull {
-            pod: reference(pod),
+            pod: pod.reference(),
             node: node.name.clone(),
             revision: target.clone(),
             initiator: PullInitiator::Owner,
@@ -153,20 +153,11 @@ pub(super) fn withdraw_but_images<'a>(pods: impl Iterator<Item = (&'a Pod, bool)
             break; // the rest follows when these are done
         }
         actions.push(Action::RemoveConditions {
-            pod: reference(pod),
+            pod: pod.reference(),
             types,
         });
     }
     actions
-}
-
-/// The pod as it was judged.
-pub(super) fn reference(pod: &Pod) -> PodRef {
-    PodRef {
-        name: pod.name.clone(),
-        uid: pod.uid.clone(),
-        resource_version: pod.resource_version.clone(),
-    }
 }
 
 #[cfg(test)]

@@ -18,14 +18,13 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::action::{Action, Pull, PullInitiator};
 use super::budget::BATCH;
 use super::classify::Class;
 use super::fleet::{Fleet, Node, Pod, PullFailure};
 use super::id::{PodRevision, Revision, RevisionState};
 use super::in_place::{self, Way};
 use super::instant::later;
-use super::ota::reference;
-use super::plan::{Action, Pull, PullInitiator};
 use super::strategy::{Mode, Predownload, RollingUpdateType, Share, Strategy};
 use super::verdict::{PullStage, Verdict};
 
@@ -205,7 +204,7 @@ impl<'a> Images<'a> {
             room -= 1;
             asking.asked.insert(*position);
             asking.actions.push(Action::AskForImages {
-                pod: reference(pod),
+                pod: pod.reference(),
                 revision: self.target.clone(),
                 anew: self.stands[*position] == Stand::Unasked,
             });
@@ -255,7 +254,7 @@ impl<'a> Images<'a> {
     fn pull(&self, node: &Node, begins: bool) -> Option<Pull> {
         let pod = node.outdated()?;
         Some(Pull {
-            pod: reference(pod),
+            pod: pod.reference(),
             node: node.name.clone(),
             revision: self.target.clone(),
             initiator: PullInitiator::Rollout,

@@ -24,10 +24,10 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::action::Action;
 use super::fleet::{Node, Readiness, by_name};
 use super::id::{NodeName, PodRevision, PodUid, Revision};
 use super::instant::later;
-use super::plan::Action;
 
 pub(super) use plan::Refusing;
 pub use told::{Group, lacks_permission};

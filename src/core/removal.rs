@@ -11,14 +11,13 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::action::Action;
 use super::budget::STARTING;
 use super::eviction::Asking;
 use super::fleet::{Fleet, Node, Pod};
 use super::instant::later;
 use super::lifecycle::{HOOK_PATIENCE, Preparing};
-use super::ota::reference;
 use super::overdue::MARGIN;
-use super::plan::Action;
 use super::strategy::Strategy;
 use super::surge::Terms;
 use super::verdict::Verdict;
@@ -39,7 +38,7 @@ pub(super) fn leave(
     let gate = gate.and_then(|gate| gate.shut());
     let begins = pod.exit.preparing.is_none();
     let marks = (begins || gate.is_some()).then(|| Action::Mark {
-        pod: reference(pod),
+        pod: pod.reference(),
         preparing: begins.then_some(true),
         gate,
     });
@@ -122,7 +121,7 @@ pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
     });
     let preparing = pod.exit.preparing.is_some().then_some(false);
     (gate.is_some() || preparing.is_some()).then(|| Action::Mark {
-        pod: reference(pod),
+        pod: pod.reference(),
         preparing,
         gate,
     })

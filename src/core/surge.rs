@@ -27,11 +27,10 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::action::Action;
 use super::fleet::{Fleet, Node, Pod, Readiness, Targeting};
 use super::id::{NodeName, PodName, PodRevision};
 use super::instant::later;
-use super::ota::reference;
-use super::plan::Action;
 use super::strategy::Strategy;
 use super::verdict::{Cause, Progress, Verdict};
 
@@ -335,9 +334,9 @@ impl Pair {
 fn writes(node: &Node, step: Step, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
     actions.extend(spare(node).and_then(|made| match step {
-        Step::HandOver => Some(Action::HandOver(reference(made))),
-        Step::Remove => Some(Action::Delete(reference(made))),
-        Step::Retire if in_order => leaves.map(|leaves| leaves.before(reference(made))),
+        Step::HandOver => Some(Action::HandOver(made.reference())),
+        Step::Remove => Some(Action::Delete(made.reference())),
+        Step::Retire if in_order => leaves.map(|leaves| leaves.before(made.reference())),
         Step::Retire => leaves,
         Step::Wait => None,
     }));
@@ -361,7 +360,7 @@ fn superfluous(node: &Node) -> Vec<Action> {
     let kept = spare(node).map(|pod| &pod.uid);
     let made = node.pods.iter().filter(|pod| pod.surge && !pod.terminating);
     made.filter(|pod| Some(&pod.uid) != kept)
-        .map(|pod| Action::Delete(reference(pod)))
+        .map(|pod| Action::Delete(pod.reference()))
         .collect()
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Draft;
 use super::slots::{Manner, Slots};
+use crate::core::action::Action;
 use crate::core::budget::BATCH;
 use crate::core::classify::Class;
 use crate::core::domains::Domains;
@@ -12,7 +13,6 @@ use crate::core::id::{PodUid, RevisionState};
 use crate::core::in_place::Way;
 use crate::core::order::{Order, Turn};
 use crate::core::pace::Pace;
-use crate::core::plan::Action;
 use crate::core::verdict::{Progress, Revert, Verdict};
 use crate::core::{in_place, ota, removal, revert, surge};
 
@@ -223,7 +223,7 @@ impl Draft<'_> {
                 self.gates.front.take_slot(turn.position);
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
-            let Some(pod) = pod.map(ota::reference) else {
+            let Some(pod) = pod.map(Pod::reference) else {
                 continue;
             };
             let progress = Progress::Reverting { since: self.now };
@@ -384,7 +384,7 @@ impl Draft<'_> {
         if let (Manner::Surge, RevisionState::Current(revision)) = (manner, &self.fleet.revision) {
             self.actions.push(Action::Surge {
                 node: node.name.clone(),
-                beside: ota::reference(pod),
+                beside: pod.reference(),
                 revision: revision.clone(),
             });
             self.verdicts[position] = Verdict::InProgress(Progress::SurgeStarting);
@@ -399,7 +399,7 @@ impl Draft<'_> {
         };
         let (action, verdict) = match in_place {
             Some(renewal) => {
-                let pod = ota::reference(pod);
+                let pod = pod.reference();
                 let update = Action::UpdateInPlace { pod, renewal };
                 let told = Verdict::InProgress(Progress::Replacing);
                 (Some(update), Some(told))

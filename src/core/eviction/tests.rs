@@ -69,7 +69,7 @@ fn pods_are_evicted_as_they_would_be_deleted_while_nobody_refuses() {
         ..evicting(1)
     };
     let plan = decide(&deleting, &refused(three(), &[999]), at(1_000));
-    let delete = Action::Delete(reference(&fleet(three()).nodes[0].pods[0]));
+    let delete = Action::Delete(fleet(three()).nodes[0].pods[0].reference());
     assert_eq!(plan.actions, [delete]);
 }
 
@@ -186,8 +186,8 @@ fn with_surge_the_old_pod_is_evicted_and_the_new_one_serves_meanwhile() {
     let mut nodes = three();
     nodes[0].pods.push(made);
     let retire = Action::Retire {
-        pod: reference(&nodes[0].pods[0]),
-        successor: reference(&nodes[0].pods[1]),
+        pod: nodes[0].pods[0].reference(),
+        successor: nodes[0].pods[1].reference(),
         evict: true,
     };
     let plan = decide(&strategy, &fleet(nodes.clone()), at(1_000));
@@ -215,7 +215,7 @@ fn a_pod_that_is_superfluous_is_deleted() {
     let mut nodes = vec![node("a", current(2))];
     nodes[0].pods.push(made.clone());
     let plan = decide(&evicting(1), &fleet(nodes), at(1_000));
-    assert_eq!(plan.actions, [Action::Delete(reference(&made))]);
+    assert_eq!(plan.actions, [Action::Delete(made.reference())]);
 }
 
 #[test]

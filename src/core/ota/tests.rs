@@ -106,7 +106,7 @@ fn a_new_revision_is_announced_and_asked_for_in_one_write() {
     assert_eq!(
         actions,
         [Action::SetNeedUpgrade {
-            pod: reference(&fleet.nodes[0].pods[0]),
+            pod: fleet.nodes[0].pods[0].reference(),
             needed: true,
             revision: "new".into(),
             flips: false,

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Denial, PER_SECOND, Part, Place, Refusals, RefusedWrite, SECOND};
+use crate::core::action::Action;
 use crate::core::fleet::{Node, Pod, by_name};
 use crate::core::id::{NodeName, PodUid};
 use crate::core::instant::later;
-use crate::core::plan::Action;
 
 /// What a plan has to know of refusals.
 #[derive(Debug)]

@@ -180,7 +180,7 @@ fn terms(in_order: bool) -> Terms {
 
 fn actions(node: &Node) -> Vec<Action> {
     let pair = Pair::of(node, terms(true)).expect("a pair");
-    let leaves = alive(node).map(|old| Action::Delete(reference(old)));
+    let leaves = alive(node).map(|old| Action::Delete(old.reference()));
     pair.actions(node, leaves, true)
 }
 
@@ -194,8 +194,8 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
     assert_eq!((pair.turn, pair.served), (Some(ago(-1)), true));
     let available = node([old(), made("new", Current, 10)]);
     let retire = Action::Retire {
-        pod: reference(&old()),
-        successor: reference(&made("new", Current, 10)),
+        pod: old().reference(),
+        successor: made("new", Current, 10).reference(),
         evict: false,
     };
     assert_eq!(actions(&available), [retire]);
@@ -210,10 +210,10 @@ fn of_two_new_pods_the_better_one_stays() {
         ..made("a", Current, 30)
     };
     let two = node([old(), starting.clone(), made("b", Current, 5)]);
-    assert_eq!(actions(&two), [Action::Delete(reference(&starting))]);
+    assert_eq!(actions(&two), [Action::Delete(starting.reference())]);
     let stale = made("c", Outdated, 90);
     let two = node([old(), stale.clone(), made("b", Current, 5)]);
-    assert_eq!(actions(&two), [Action::Delete(reference(&stale))]);
+    assert_eq!(actions(&two), [Action::Delete(stale.reference())]);
 }
 
 #[test]
@@ -221,8 +221,8 @@ fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
     use PodRevision::{Current, Outdated};
     let old = || pod("old", Outdated, 500);
     let new = || made("new", Current, 5);
-    let remove = || vec![Action::Delete(reference(&new()))];
-    let hand_over = || vec![Action::HandOver(reference(&new()))];
+    let remove = || vec![Action::Delete(new().reference())];
+    let hand_over = || vec![Action::HandOver(new().reference())];
     let on = |targeting, pods: Vec<Pod>| Node {
         targeting,
         ..node(pods)
@@ -277,8 +277,8 @@ fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
         ready_since: Some(ago(15)).filter(|_| ready),
         ..pod("third", Current, 15)
     };
-    let hand_over = || vec![Action::HandOver(reference(&new()))];
-    let remove = || vec![Action::Delete(reference(&new()))];
+    let hand_over = || vec![Action::HandOver(new().reference())];
+    let remove = || vec![Action::Delete(new().reference())];
     for (pods, expected, later) in [
         (vec![leaving, new()], vec![], true),
         (vec![new()], vec![], true),
@@ -325,7 +325,7 @@ fn the_old_pod_is_asked_before_it_goes() {
         (plan.actions, plan.verdicts.remove(0))
     };
     let mark = |old: &Pod, preparing| Action::Mark {
-        pod: reference(old),
+        pod: old.reference(),
         preparing: Some(preparing),
         gate: None,
     };
@@ -339,8 +339,8 @@ fn the_old_pod_is_asked_before_it_goes() {
     assert_eq!(plan(old(true, Some(5)), new(10)), (vec![], waits(Some(5))));
     let free = old(false, Some(5));
     let retire = Action::Retire {
-        pod: reference(&free),
-        successor: reference(&new(10)),
+        pod: free.reference(),
+        successor: new(10).reference(),
         evict: false,
     };
     let goes = Verdict::InProgress(Progress::SurgeTakingOver);
@@ -367,7 +367,7 @@ fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does(
         ready_since: ready.map(ago),
         ..pod("old", Outdated, 500)
     };
-    let remove = || vec![Action::Delete(reference(&new()))];
+    let remove = || vec![Action::Delete(new().reference())];
     let name = || vec![NodeName::from("n1")];
     let starting = Pod {
         ready_since: None,
@@ -456,13 +456,13 @@ fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
     };
     let leaves = vec![Verdict::InProgress(Progress::SurgeLeaving)];
     let opens = Action::Mark {
-        pod: reference(&old),
+        pod: old.reference(),
         preparing: Some(false),
         gate: Gate::read(Some((false, &shut.message))).open(),
     };
     assert_eq!(told(old), (vec![opens], leaves.clone()));
     let back = pod("old", Outdated, 500);
-    let remove = Action::Delete(reference(&made("new", Current, 50)));
+    let remove = Action::Delete(made("new", Current, 50).reference());
     assert_eq!(told(back), (vec![remove], leaves));
 }
 
@@ -590,7 +590,7 @@ fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
         ..pod("third", Current, 5)
     };
     let two = plan(vec![made("new", Current, 50), third]);
-    let new = reference(&made("new", Current, 50));
+    let new = made("new", Current, 50).reference();
     assert_eq!(two.actions, [Action::HandOver(new.clone())]);
     let leaves = Verdict::InProgress(Progress::SurgeLeaving);
     assert_eq!(two.verdicts, [leaves, Verdict::Budget { broken: false }]);
@@ -678,11 +678,11 @@ fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
         (plan.actions, plan.verdicts.remove(0))
     };
     let unmark = |old: &Pod| Action::Mark {
-        pod: reference(old),
+        pod: old.reference(),
         preparing: Some(false),
         gate: None,
     };
-    let remove = || Action::Delete(reference(&made("new", Current, 50)));
+    let remove = || Action::Delete(made("new", Current, 50).reference());
     let leaves = Verdict::InProgress(Progress::SurgeLeaving);
     let serving = old(true);
     assert_eq!(
