@@ -31,10 +31,8 @@ pub mod fleet;
 mod gates;
 mod glance;
 mod guard;
-pub mod hold;
 pub mod id;
 pub mod images;
-pub mod in_place;
 pub mod instant;
 mod labels;
 pub mod lifecycle;
@@ -53,9 +51,9 @@ pub mod plan;
 mod predownload;
 #[cfg(test)]
 mod properties;
-pub mod refusals;
 pub mod remedy;
 mod removal;
+pub mod replacement;
 pub mod revert;
 pub mod revision;
 pub mod said;
@@ -73,27 +71,25 @@ pub mod words;
 
 pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
 pub use decide::{decide, queue, release};
-pub use eviction::{Evictions, Refusal};
+pub use fleet::evictions::{Evictions, Refusal};
+pub use fleet::in_place::{InPlace, Renewal};
+pub use fleet::record::Record;
+pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
-    Fleet, Leaving, Node, OtaCondition, Pod, PullFailure, Readiness, Targeting, Trouble,
+    Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, Past, PauseRecord, Pod,
+    PullFailure, Readiness, Targeting, Trouble, WayBack,
 };
-pub use guard::Record;
-pub use hold::{Hold, Holds};
 pub use id::{
     Behind, NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,
 };
-pub use in_place::{InPlace, Renewal};
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
-pub use opening::NodeWindow;
 pub use ota::{message_of, revision_in};
-pub use pause::{PauseRecord, PauseStand, is_paused};
+pub use pause::{PauseStand, is_paused};
 pub use phase::{is_between_crashes, stall_of};
-pub use plan::{Counts, Phase, Plan, Stall, WaveStand, WaveState};
+pub use plan::{Counts, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
 pub use predownload::Predownloading;
-pub use refusals::{Refusals, RefusedWrite};
 pub use removal::is_withheld;
-pub use revert::{Past, Reversal, WayBack};
 pub use strategy::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,

@@ -1,7 +1,7 @@
 //! What is written: one action per write to one pod, and the pulls that are asked for.
 
+use super::fleet::in_place::Renewal;
 use super::id::{NodeName, PodName, PodUid, ResourceVersion, Revision};
-use super::in_place::Renewal;
 use super::lifecycle::GateWrite;
 
 /// One write to one pod.

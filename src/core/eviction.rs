@@ -9,172 +9,23 @@
 //! refused: nobody is asked ──back-off is over──► one is asked ──accepted──► one at a time, as slots allow
 //! ```
 //!
-//! A budget selects pods by their labels and treats those that are not Ready in another way. So what is said about one pod
-//! holds for all that are [`Alike`]: a thousand nodes behind one budget are one question. It is asked again after
-//! [`BACK_OFF`], or a moment after a pod of the fleet became Ready, which is what a budget mostly waits for.
-//!
-//! A restart of the controller forgets all that: then it is asked once more.
 
 #[cfg(test)]
 mod tests;
-mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::Labels;
 use super::action::Action;
+use super::fleet::evictions::{Alike, Answer, Evictions};
 use super::fleet::{Fleet, Pod};
-use super::instant::later;
 use super::strategy::{Disruption, Strategy};
-use super::verdict::{Obstruction, Progress, Verdict};
-
-/// The shortest and the longest pause after a refusal; it doubles from one to the other.
-pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
+use super::verdict::{Progress, Verdict};
 
 /// A rollout that waits for a disruption budget for longer needs a person.
 pub const BUDGET_PATIENCE: Duration = Duration::from_secs(600);
-
-/// So many answers are kept in any case: those for pods of a few revisions, Ready or not.
-const KEPT: usize = 16;
-
-/// So long after a pod became Ready the budget has noticed: Kubernetes counts within a fraction of a second.
-const NOTICED: Duration = Duration::from_secs(1);
-
-/// Pods that no disruption budget tells apart.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Alike {
-    labels: Labels,
-    ready: bool,
-}
-
-impl Alike {
-    fn of(pod: &Pod) -> Self {
-        Self {
-            labels: pod.exit.labels.clone(),
-            ready: pod.ready_since.is_some(),
-        }
-    }
-}
-
-/// How evictions of the pods of a DaemonSet were answered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evictions(BTreeMap<Alike, Answer>);
-
-/// The last answer for pods that are alike. While they never were refused there is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
-    /// No, so often in a row.
-    Refused {
-        refusal: Refusal,
-        since: Timestamp,
-        asked: Timestamp,
-        times: u32,
-    },
-    /// Yes, after a refusal: another one may follow.
-    Accepted,
-}
-
-/// Why an eviction was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The disruption budget; `None` where the API server does not name one.
-    pub budget: Option<Arc<str>>,
-    /// What it says about it.
-    pub obstruction: Obstruction,
-}
-
-impl Evictions {
-    /// Takes in that `pod` was evicted.
-    pub fn accept(&mut self, pod: &Pod) {
-        // Who was never refused is not remembered.
-        if let Some(answer) = self.0.get_mut(&Alike::of(pod)) {
-            *answer = Answer::Accepted;
-        }
-    }
-
-    /// Takes in that the eviction of `pod` was refused at `now`.
-    pub fn refuse(&mut self, pod: &Pod, mut refusal: Refusal, now: Timestamp) {
-        let answer = self.0.entry(Alike::of(pod)).or_insert(Answer::Accepted);
-        let (first, earlier) = match answer {
-            Answer::Refused {
-                refusal: known,
-                since,
-                asked,
-                times,
-            } if known.budget == refusal.budget => {
-                let is_mistake = known.obstruction == Obstruction::NotComputed;
-                let is_late =
-                    known.obstruction == refusal.obstruction && later(*asked, BACK_OFF.0) <= now;
-                if is_mistake || is_late {
-                    refusal.obstruction = refusal.obstruction.after_a_while();
-                }
-                // Several asked by one plan are one try.
-                (*since, *times + u32::from(later(*asked, NOTICED) <= now))
-            }
-            Answer::Refused { since, .. } => (*since, 1),
-            Answer::Accepted => (now, 1),
-        };
-        *answer = Answer::Refused {
-            refusal,
-            since: first,
-            asked: now,
-            times: earlier,
-        };
-    }
-
-    /// Takes in that the eviction of `pod` would be refused at `now`, as it would have been since `since`.
-    pub fn refuse_since(&mut self, pod: &Pod, refusal: Refusal, since: Timestamp, now: Timestamp) {
-        let answer = Answer::Refused {
-            refusal,
-            since: since.min(now),
-            asked: now,
-            times: 1,
-        };
-        self.0.insert(Alike::of(pod), answer);
-    }
-
-    /// Forgets what is about none of these pods, once there is much to forget.
-    pub fn tidy<'a>(&mut self, pods: impl Iterator<Item = &'a Pod>) {
-        if self.0.len() >= KEPT {
-            let labels: BTreeSet<&Labels> = pods.map(|pod| &pod.exit.labels).collect();
-            self.0.retain(|alike, _| labels.contains(&alike.labels));
-        }
-    }
-
-    /// Why this pod may not go, as far as known.
-    pub fn refusal_of(&self, pod: &Pod) -> Option<&Refusal> {
-        match self.of(pod)? {
-            Answer::Refused { refusal, .. } => Some(refusal),
-            Answer::Accepted => None,
-        }
-    }
-
-    fn of(&self, pod: &Pod) -> Option<&Answer> {
-        match self.0.is_empty() {
-            true => None,
-            false => self.0.get(&Alike::of(pod)),
-        }
-    }
-}
-
-impl Answer {
-    /// From when on one of these pods may be asked; `newest`: when a pod of the fleet became Ready last.
-    fn due(&self, newest: Option<Timestamp>) -> Timestamp {
-        match self {
-            Self::Accepted => Timestamp::MIN,
-            Self::Refused { asked, times, .. } => {
-                let pause = BACK_OFF.0 * (1 << (times - 1).min(10));
-                let due = later(*asked, pause.min(BACK_OFF.1));
-                let since = newest.filter(|newest| newest > asked);
-                since.map_or(due, |newest| due.min(later(newest, NOTICED)))
-            }
-        }
-    }
-}
 
 /// Whom a plan may ask to go.
 #[derive(Debug)]
@@ -195,7 +46,7 @@ impl<'a> Asking<'a> {
     pub(super) fn of(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let answers = (strategy.disruption == Disruption::Evict).then_some(&fleet.evictions);
         let pods = || fleet.nodes.iter().flat_map(|node| &node.pods);
-        let known = answers.is_some_and(|answers| !answers.0.is_empty());
+        let known = answers.is_some_and(|answers| !answers.is_empty());
         Self {
             answers,
             now,
@@ -210,7 +61,7 @@ impl<'a> Asking<'a> {
 
     /// Whether anybody was refused.
     pub(super) fn is_any_refused(&self) -> bool {
-        self.answers.is_some_and(|answers| !answers.0.is_empty())
+        self.answers.is_some_and(|answers| !answers.is_empty())
     }
 
     /// What is said of a pod that may not go, as far as known.

@@ -3,6 +3,15 @@
 //! A [`Fleet`] is built at the door (`crate::index`) from API objects and never changed afterwards. Instants in it are
 //! already corrected for nodes whose clocks are wrong: where the change was seen happening, it is the time of seeing.
 
+pub mod evictions;
+mod hold;
+pub mod in_place;
+mod node_window;
+mod pause_record;
+pub mod record;
+pub mod refusals;
+mod way_back;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +19,19 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::action::PodRef;
-use super::eviction::Evictions;
-use super::guard::Record;
-use super::hold::Hold;
 use super::id::{NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState};
-use super::in_place::{InPlace, Successions};
 use super::instant::earlier;
 use super::labels::Labels;
 use super::lifecycle::Exit;
-use super::opening::NodeWindow;
-use super::pause::PauseRecord;
-use super::refusals::Refusals;
-use super::revert::WayBack;
+use evictions::Evictions;
+use in_place::{InPlace, Successions};
+use record::Record;
+use refusals::Refusals;
+
+pub use hold::{Hold, Holds};
+pub use node_window::NodeWindow;
+pub use pause_record::PauseRecord;
+pub use way_back::{Past, WayBack};
 
 /// The fleet of one DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,11 +11,12 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::eviction::Asking;
+use super::fleet::refusals::Part;
+use super::fleet::refusals::Refusing;
 use super::fleet::{Fleet, Node, Pod};
-use super::in_place::{Way, way};
 use super::opening::Openings;
 use super::predownload::Images;
-use super::refusals::{Part, Refusing};
+use super::replacement::{Way, way};
 use super::strategy::Strategy;
 use super::verdict::{Guarded, Verdict};
 use super::window::Opening;

@@ -18,7 +18,6 @@
 //! No node's clock decides, and a restart of the controller forgets nothing that was told.
 
 mod losses;
-mod record;
 #[cfg(test)]
 mod tests;
 
@@ -27,11 +26,12 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-pub use record::Record;
+pub(super) use super::fleet::record::Record;
 
 use super::budget::Budget;
 use super::classify::Class;
 use super::failing::Failing;
+use super::fleet::record::{BROKEN_NAMED, FAILED_NAMED};
 use super::fleet::{Fleet, Node, Pod, Readiness, position_of};
 use super::glance::Glance;
 use super::id::{NodeName, PodRevision, RevisionState};
@@ -40,7 +40,6 @@ use super::revert;
 use super::strategy::{Mode, OnFailure, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Stopped};
 use losses::Losses;
-use record::{BROKEN_NAMED, FAILED_NAMED};
 
 /// `failure-window` at the least, when nothing is set: what fails later than this failed for another reason.
 const FAILURE_WINDOW: Duration = Duration::from_secs(300);

@@ -4,22 +4,12 @@
 //! looked at once per pass.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::Node;
+use super::fleet::{Node, NodeWindow};
 use super::strategy::{Mode, Strategy};
-use super::window::{Opening, Windows};
-
-/// The window of a Node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NodeWindow {
-    /// These instead of the DaemonSet's.
-    Windows(Arc<Windows>),
-    /// The annotation cannot be read, for this reason: it never opens.
-    Unreadable(Arc<str>),
-}
+use super::window::Opening;
 
 /// Whose windows are open now.
 #[derive(Debug)]

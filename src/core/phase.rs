@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::eviction::BUDGET_PATIENCE;
 use super::failing;
+use super::fleet::refusals::REFUSAL_PATIENCE;
 use super::fleet::{Fleet, Node, Pod, Readiness};
 use super::id::PodRevision;
 use super::instant::later;
@@ -13,7 +14,6 @@ use super::lifecycle::HOOK_PATIENCE;
 use super::names::UNSCHEDULABLE;
 use super::overdue::{self, MISSING_GRACE};
 use super::plan::{Counts, Phase, Stall};
-use super::refusals::REFUSAL_PATIENCE;
 use super::surge;
 use super::verdict::{Progress, Stopped, Verdict, WaveShut};
 

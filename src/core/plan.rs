@@ -1,22 +1,27 @@
 //! What to do and why: the answer of [`decide`](crate::core::decide).
 
+mod blocked;
+mod holds;
+mod reversal;
+
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::action::{Action, Pull};
 use super::fleet::Fleet;
-use super::guard::Record;
+use super::fleet::NodeWindow;
+use super::fleet::in_place::Recreate;
+use super::fleet::record::Record;
 use super::id::NodeName;
-use super::in_place::Recreate;
 use super::instant;
 use super::names::MAINTENANCE_WINDOW;
-use super::opening::NodeWindow;
 use super::pause::PauseStand;
-use super::revert::Reversal;
 use super::strategy::Invalid;
 use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 use super::words::named;
+
+pub use reversal::{NOT_REVERTED, Reversal};
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +65,7 @@ pub struct Plan {
     /// Whether nothing moves before a disruption budget lets a pod go.
     pub blocked: bool,
     /// What the API server refuses of all that is asked for, tried again by this plan or not.
-    pub refused: super::refusals::Refusals,
+    pub refused: super::fleet::refusals::Refusals,
     /// The earliest instant at which the same fleet would be judged differently; `None`: only a change can do that.
     pub next_wake: Option<Timestamp>,
 }

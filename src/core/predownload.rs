@@ -23,8 +23,9 @@ use super::budget::BATCH;
 use super::classify::Class;
 use super::fleet::{Fleet, Node, Pod, PullFailure};
 use super::id::{PodRevision, Revision, RevisionState};
-use super::in_place::{self, Way};
 use super::instant::later;
+use super::replacement;
+use super::replacement::Way;
 use super::strategy::{Mode, Predownload, RollingUpdateType, Share, Strategy};
 use super::verdict::{PullStage, Verdict};
 
@@ -68,7 +69,7 @@ impl Predownloading {
     fn concerns(self, strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
         let way = node
             .outdated()
-            .map(|pod| in_place::way(strategy, fleet, pod));
+            .map(|pod| replacement::way(strategy, fleet, pod));
         match way {
             Some(Way::InPlace(change)) => !change.images.is_empty(),
             Some(Way::Recreate(_)) => !self.only_in_place,

@@ -527,7 +527,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 pod.trouble = None;
                 let mut unfinished = renewal.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
-                pod.in_place.update = Some(in_place::Update {
+                pod.in_place.update = Some(crate::core::fleet::in_place::Update {
                     at: now(),
                     is_carried_out: unfinished.is_empty(),
                 });

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::fleet::Fleet;
-use super::guard::Record;
+use super::fleet::record::Record;
 use super::id::{Revision, RevisionState};
 
 /// The ways on from a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.

@@ -26,97 +26,20 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::classify::{Class, settling};
-use super::fleet::{Fleet, Node, Pod, Readiness, Targeting};
-use super::guard::Record;
-use super::id::{NodeName, PodRevision, Revision, RevisionState};
-use super::in_place::{self, Recreate, Renewal, Succession};
+use super::fleet::record::Record;
+use super::fleet::{Fleet, Node, Past, Pod, Readiness, Targeting};
+use super::fleet::{
+    in_place,
+    in_place::{Recreate, Renewal},
+};
+use super::id::{PodRevision, Revision, RevisionState};
+use super::plan::Reversal;
 use super::scope::Scope;
 use super::strategy::{Mode, OnFailure, Strategy};
 use super::verdict::{Progress, Stopped};
 
 #[cfg(test)]
 mod tests;
-
-/// How pods get back from the current revision.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WayBack {
-    /// Whether what the guard remembers stands on the DaemonSet itself, where a restart finds it.
-    pub stands: bool,
-    /// The older revisions; empty where nobody asked for that.
-    pub revisions: BTreeMap<Revision, Past>,
-}
-
-/// An older revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
-    /// The number of its ControllerRevision: greater is newer.
-    pub number: i64,
-    /// How a pod of the current revision becomes one of it, or why that is not possible in place.
-    pub succession: Result<Succession, Recreate>,
-}
-
-/// How far a stopped revision is taken back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reversal {
-    /// The revision that pods are taken back to; `None`: no older one is known.
-    pub to: Option<Revision>,
-    /// Nodes whose pod has its turn, or is not available yet.
-    pub under_way: Vec<NodeName>,
-    /// Nodes whose pod was taken back.
-    pub done: Vec<NodeName>,
-    /// Nodes that keep the stopped revision, because it cannot be taken back in place there.
-    pub stuck: Vec<NodeName>,
-    /// Why, the first of the reasons.
-    pub why: Option<Recreate>,
-    /// Nodes that are away and whose pod is taken back when they return.
-    pub away: Vec<NodeName>,
-}
-
-impl Reversal {
-    /// Why nodes keep the stopped revision, as the end of a sentence.
-    pub fn why_words(&self) -> &'static str {
-        match self.why {
-            None => "somebody gave it again to pods that were taken back",
-            Some(Recreate::UnknownRevision) if self.to.is_none() => {
-                "no revision is kept that was made before this one"
-            }
-            Some(Recreate::UnknownRevision) => {
-                "the revision before is not in the history of the DaemonSet (revisionHistoryLimit)"
-            }
-            Some(why) => why.words(),
-        }
-    }
-
-    /// The reason of the Event about it, the words, and whom they are about; what is to be done is said beside them. They
-    /// change when it begins and ends, not with every node.
-    pub fn told(&self) -> Option<(&'static str, String, &[NodeName])> {
-        let to = self.to.as_ref().map_or("an older one", |to| to.as_str());
-        if !self.under_way.is_empty() {
-            let words = format!("RevertInPlace: pods that have it are taken back in place to {to}");
-            return Some(("Reverting", words, &self.under_way));
-        }
-        if !self.stuck.is_empty() {
-            let words = format!(
-                "RevertInPlace is not possible on nodes that have it, and nothing is done there: {}",
-                self.why_words()
-            );
-            return Some((NOT_REVERTED, words, &self.stuck));
-        }
-        if self.done.is_empty() && !self.away.is_empty() {
-            let words = format!(
-                "RevertInPlace: all nodes that have it are away; their pods are taken back in place to {to} when they return"
-            );
-            return Some(("Reverting", words, &self.away));
-        }
-        let words = format!(
-            "RevertInPlace: no node that answers has it any more; taken back in place to {to}"
-        );
-        (!self.done.is_empty()).then_some(("Reverted", words, &self.done))
-    }
-}
-
-/// Reason of the Event when nodes keep the stopped revision.
-pub const NOT_REVERTED: &str = "NotReverted";
 
 /// Which revision was the one before that of `record`, as far as the fleet shows.
 pub(super) fn before(fleet: &Fleet, record: &Record) -> Option<Revision> {

@@ -143,7 +143,7 @@ pub enum Mode {
 pub enum RollingUpdateType {
     /// It is deleted, and a new one is made.
     Standard,
-    /// It is changed in place where only images and metadata differ, see [`super::in_place`].
+    /// It is changed in place where only images and metadata differ, see [`super::fleet::in_place`].
     InPlaceIfPossible,
 }
 

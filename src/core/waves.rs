@@ -30,9 +30,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::budget::starting_until;
 use super::classify::Class;
+use super::fleet::record::Record;
 use super::fleet::{Fleet, Node, Readiness, position_of};
 use super::glance::{Facts, Glance};
-use super::guard::{Charges, Record};
+use super::guard::Charges;
 use super::id::{NodeName, RevisionState};
 use super::instant::later;
 use super::plan::{WaveStand, WaveState};

@@ -17,8 +17,8 @@ use super::node::NodeRecord;
 use super::pod::{LabelSets, PodRecord};
 use super::told::Told;
 use crate::core::eligibility::Scheduling;
+use crate::core::fleet::in_place::{Succession, Successions, Update};
 use crate::core::images::TemplateImage;
-use crate::core::in_place::{Succession, Successions, Update};
 use crate::core::instant::{self, later};
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,

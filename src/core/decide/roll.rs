@@ -10,11 +10,11 @@ use crate::core::classify::Class;
 use crate::core::domains::Domains;
 use crate::core::fleet::Pod;
 use crate::core::id::{PodUid, RevisionState};
-use crate::core::in_place::Way;
 use crate::core::order::{Order, Turn};
 use crate::core::pace::Pace;
+use crate::core::replacement::{self, Way};
 use crate::core::verdict::{Progress, Revert, Verdict};
-use crate::core::{in_place, ota, removal, revert, surge};
+use crate::core::{ota, removal, revert, surge};
 
 impl Draft<'_> {
     /// Replaces what the budget allows, in the stated order.
@@ -308,7 +308,7 @@ impl Draft<'_> {
         let pod = self.fleet.nodes[position].outdated();
         self.gates.may_step(position)
             && pod.is_none_or(|pod| {
-                let is_in_place = || match in_place::way(self.strategy, self.fleet, pod) {
+                let is_in_place = || match replacement::way(self.strategy, self.fleet, pod) {
                     Way::InPlace(_) => true,
                     Way::Recreate(_) => false,
                 };
@@ -390,8 +390,8 @@ impl Draft<'_> {
             self.verdicts[position] = Verdict::InProgress(Progress::SurgeStarting);
             return;
         }
-        let in_place = match in_place::way(self.strategy, self.fleet, pod) {
-            Way::InPlace(change) => in_place::renewal(self.fleet, pod, &change),
+        let in_place = match replacement::way(self.strategy, self.fleet, pod) {
+            Way::InPlace(change) => replacement::renewal(self.fleet, pod, &change),
             Way::Recreate(why) => {
                 self.recreates = self.recreates.or(why);
                 None

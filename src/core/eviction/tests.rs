@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::core::fleet::evictions::{KEPT, Refusal};
 use crate::core::fleet::{Fleet, Node};
 use crate::core::id::PodRevision;
 use crate::core::lifecycle::{PreDelete, Preparing};
 use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::verdict::Obstruction;
 use crate::core::{Mode, Phase, Plan, Share, Stall, decide};
 
 fn evicting(nodes: u32) -> Strategy {

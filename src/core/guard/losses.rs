@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::record::Record;
 use crate::core::classify::Class;
+use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Pod, position_of};
 use crate::core::glance::Glance;
 use crate::core::id::{NodeName, PodRevision};

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::{carry_out, config, fleets, later, now, shares, strategies};
 use crate::core::Strategy;
-use crate::core::refusals::RefusedWrite;
+use crate::core::fleet::refusals::RefusedWrite;
 use crate::core::*;
 
 /// Looks at it in a row, and how much later each of the last ones is: longer than any deadline, soak or window.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::is_due;
-use crate::core::in_place::Recreate;
+use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{at, current, fleet, node, old, way_back};
 use crate::core::{
     Action, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase, Plan, Pod,

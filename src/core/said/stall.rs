@@ -6,7 +6,7 @@ use super::{
     About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
 };
 use crate::core::fleet::Trouble;
-use crate::core::guard::Record;
+use crate::core::fleet::record::Record;
 use crate::core::id::{Behind, NodeName, RevisionState};
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
 use crate::core::not_created;

@@ -22,9 +22,9 @@ pub type Successions = BTreeMap<Revision, Result<Succession, Recreate>>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Succession {
     /// Name and image of every container of the old revision: a pod that runs others is not one of it.
-    pub(super) images: Vec<(Arc<str>, Arc<str>)>,
+    pub(in crate::core) images: Vec<(Arc<str>, Arc<str>)>,
     /// What to change.
-    pub(super) change: Arc<Change>,
+    pub(in crate::core) change: Arc<Change>,
 }
 
 /// What is changed in a running pod.

@@ -44,7 +44,7 @@ pub struct Before {
 }
 
 /// What to remember of a pod before `change` is made.
-pub(super) fn before(change: &Change, pod: &InPlace) -> BTreeMap<String, Before> {
+pub(in crate::core) fn before(change: &Change, pod: &InPlace) -> BTreeMap<String, Before> {
     let worth = pod.containers.iter().filter_map(|container| {
         let changes = !container.is_init && change.images.contains_key(&container.name);
         // One that an earlier update has not finished with is not done because this one leaves it alone.

@@ -6,6 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::core::fleet::Fleet;
+use crate::core::strategy::{RollingUpdateType, Strategy};
 use crate::core::testing::{at, fleet, node, old};
 use crate::core::{Action, Mode, Share, decide};
 

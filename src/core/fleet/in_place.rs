@@ -20,9 +20,8 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Fleet, Pod};
-use super::id::{Revision, RevisionState};
-use super::strategy::{RollingUpdateType, Strategy};
+use super::Pod;
+use crate::core::id::Revision;
 
 pub use shape::Shape;
 pub use state::{Before, State};
@@ -71,43 +70,11 @@ pub struct Container {
     pub is_init: bool,
 }
 
-/// How an outdated pod is brought to the current revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// By changing this in the running pod.
-    InPlace(Arc<Change>),
-    /// By deleting it, so that the native controller makes a new one; why, where something else was asked for.
-    Recreate(Option<Recreate>),
-}
-
-/// How `pod` of `fleet` is brought to the current revision.
-pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
-    if strategy.rolling_update_type == RollingUpdateType::Standard {
-        return Way::Recreate(None);
-    }
-    let found = pod
-        .in_place
-        .revision
-        .as_ref()
-        .and_then(|old| fleet.successions.get(old));
-    if fleet.refusals.is_unfit(&pod.uid) {
-        return Way::Recreate(Some(Recreate::Refused));
-    }
-    match found {
-        None => Way::Recreate(Some(Recreate::UnknownRevision)),
-        Some(Err(why)) => Way::Recreate(Some(*why)),
-        Some(Ok(succession)) => match applicable(succession, pod) {
-            Ok(change) => Way::InPlace(change.clone()),
-            Err(why) => Way::Recreate(Some(why)),
-        },
-    }
-}
-
 /// What `succession` changes in `pod`.
 ///
 /// # Errors
 /// Why that is not possible in this pod.
-pub(super) fn applicable<'a>(
+pub(in crate::core) fn applicable<'a>(
     succession: &'a Succession,
     pod: &Pod,
 ) -> Result<&'a Arc<Change>, Recreate> {
@@ -120,16 +87,12 @@ pub(super) fn applicable<'a>(
     }
 }
 
-/// What to write into `pod` so that it becomes one of the current revision.
-pub(super) fn renewal(fleet: &Fleet, pod: &Pod, change: &Arc<Change>) -> Option<Renewal> {
-    let RevisionState::Current(revision) = &fleet.revision else {
-        return None;
-    };
-    Some(renewal_to(revision, &pod.in_place, change))
-}
-
 /// What to write into a pod so that it becomes one of `revision`.
-pub(super) fn renewal_to(revision: &Revision, pod: &InPlace, change: &Arc<Change>) -> Renewal {
+pub(in crate::core) fn renewal_to(
+    revision: &Revision,
+    pod: &InPlace,
+    change: &Arc<Change>,
+) -> Renewal {
     Renewal {
         revision: revision.clone(),
         change: change.clone(),

@@ -24,12 +24,12 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::action::Action;
-use super::fleet::{Node, Readiness, by_name};
-use super::id::{NodeName, PodRevision, PodUid, Revision};
-use super::instant::later;
+use super::{Node, Readiness, by_name};
+use crate::core::action::Action;
+use crate::core::id::{NodeName, PodRevision, PodUid, Revision};
+use crate::core::instant::later;
 
-pub(super) use plan::Refusing;
+pub(in crate::core) use plan::Refusing;
 pub use told::{Group, lacks_permission};
 
 /// The shortest and the longest pause after a refusal; it doubles from one to the other.
@@ -41,8 +41,8 @@ pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// So many writes may be refused within [`SECOND`] before everything that begins has to wait for the rest of it: a policy
 /// against a whole fleet is found out node by node, and costs the API server little.
-const PER_SECOND: usize = 10;
-const SECOND: Duration = Duration::from_secs(1);
+pub(in crate::core) const PER_SECOND: usize = 10;
+pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
 
 /// Conflicts (or errors inside the API server) in a row that are no coincidence: the view of a pod is seldom old twice.
 const CONFLICTS: u32 = 5;
@@ -73,7 +73,7 @@ pub enum RefusedWrite {
 
 /// Writes that hold up one another on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(in crate::core) enum Part {
     /// A step of the replacement of a pod that is there.
     Step,
     /// The pod beside it.
@@ -132,7 +132,7 @@ impl RefusedWrite {
         }
     }
 
-    pub(super) fn part(self) -> Part {
+    pub(in crate::core) fn part(self) -> Part {
         match self {
             Self::Delete | Self::Evict | Self::Renew | Self::Mark | Self::HandOver => Part::Step,
             Self::Create => Part::Create,
@@ -155,7 +155,7 @@ pub struct Refusals {
 }
 
 /// Whom a refusal holds up.
-type Place = (NodeName, Part);
+pub(in crate::core) type Place = (NodeName, Part);
 
 /// How a write was refused last.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,9 +20,9 @@ use crate::core::id::{NodeName, Revision};
 use crate::core::verdict::Stopped;
 
 /// Failed nodes that are named; a condition has to stay small, so the others are only counted.
-pub(super) const FAILED_NAMED: usize = 200;
+pub(in crate::core) const FAILED_NAMED: usize = 200;
 /// Nodes of [`Record::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
-pub(super) const BROKEN_NAMED: usize = 1000;
+pub(in crate::core) const BROKEN_NAMED: usize = 1000;
 /// Revisions of [`Record::stopped_before`] that are remembered: ten times what a DaemonSet keeps by default.
 const STOPPED_KEPT: usize = 100;
 
@@ -87,7 +87,7 @@ impl Record {
 
     /// Whether that node was lost after the rollout touched it, or failed: then it is no proof that a network took nodes away,
     /// also when nothing else tells of it any more.
-    pub(super) fn remembers(&self, node: &NodeName) -> bool {
+    pub(in crate::core) fn remembers(&self, node: &NodeName) -> bool {
         self.touched.contains(node) || self.failed.contains(node)
     }
 
@@ -119,7 +119,7 @@ impl Record {
     }
 
     /// An empty sheet of `revision`, on which stands only what was stopped besides it, as far as `known`.
-    pub(super) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
+    pub(in crate::core) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
         Self {
             stopped_before: Self::stopped_besides(known, revision),
             ..Self::of(revision.clone())
