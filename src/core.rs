@@ -21,7 +21,9 @@
 
 pub mod action;
 mod budget;
+mod class;
 mod classify;
+pub mod deadline;
 mod decide;
 mod domains;
 pub mod eligibility;
@@ -45,6 +47,7 @@ mod order;
 mod ota;
 pub mod overdue;
 mod pace;
+pub mod patience;
 mod pause;
 mod phase;
 pub mod plan;
@@ -70,6 +73,7 @@ pub mod window;
 pub mod words;
 
 pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
+pub use deadline::{is_between_crashes, stall_of};
 pub use decide::{decide, queue, release};
 pub use fleet::evictions::{Evictions, Refusal};
 pub use fleet::in_place::{InPlace, Renewal};
@@ -86,7 +90,6 @@ pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use ota::{message_of, revision_in};
 pub use pause::{PauseStand, is_paused};
-pub use phase::{is_between_crashes, stall_of};
 pub use plan::{Counts, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
 pub use predownload::Predownloading;
 pub use removal::is_withheld;

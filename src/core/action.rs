@@ -243,3 +243,7 @@ pub struct PodRef {
     /// Its version.
     pub resource_version: ResourceVersion,
 }
+
+/// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
+/// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
+pub(super) const BATCH: usize = 250;

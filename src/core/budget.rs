@@ -5,36 +5,13 @@
 //! be lost is `failure-threshold`'s to say, and while it is judged nothing begins. Nor do those that returned a moment ago with
 //! an old pod: flapping nodes would leave nothing for the others.
 
-use std::time::Duration;
-
-use k8s_openapi::jiff::Timestamp;
-
-use super::classify::Class;
+use super::class::Class;
 use super::glance::Glance;
-use super::instant::later;
 use super::pace::ramp_up;
 use super::scope::Scope;
 use super::strategy::Strategy;
 use super::surge::Terms;
 use super::waves::Front;
-
-/// Deletions per plan, and (about) pods whose conditions are written: the native controller's limit, kept for the same
-/// reason, no avalanche of writes (Kubernetes, `BurstReplicas`).
-pub(super) const BATCH: usize = 250;
-
-/// A pod that is not available takes a slot for so long after it was made, also in a wave that is not open (any more): we may
-/// have taken its predecessor a moment ago.
-pub(super) const STARTING: Duration = Duration::from_secs(300);
-
-/// Until when the pod of the node at `position` takes a slot because it was made a moment ago.
-pub(super) fn starting_until(
-    strategy: &Strategy,
-    glance: &Glance<'_>,
-    position: usize,
-) -> Option<Timestamp> {
-    let made = glance.revised(position)?;
-    Some(later(made, STARTING.max(strategy.min_ready)))
-}
 
 /// Numbers that the choice of nodes depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

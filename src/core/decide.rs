@@ -21,26 +21,28 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::action::{Action, Pull};
 use super::budget::Budget;
-use super::classify::Class;
+use super::class::Class;
+use super::class::Kept;
 use super::fleet::Fleet;
 use super::fleet::in_place::Recreate;
 use super::gates::Gates;
 use super::glance::Glance;
 use super::guard::Guard;
+use super::guard::charges::charge;
 use super::id::{Behind, Revision, RevisionState};
 use super::instant::later;
 use super::order::Turn;
-use super::overdue::BEHIND_PATIENCE;
+use super::patience::BEHIND_PATIENCE;
 use super::pause::{PauseStand, is_paused};
 use super::plan::Reversal;
 use super::plan::{Phase, Plan, Stall};
-use super::scope::{Kept, Scope};
+use super::scope::Scope;
 use super::strategy::{Invalid, Mode, Strategy};
 use super::surge::{Parting, Release, Terms};
 use super::unmatched::unmatched;
 use super::verdict::{Progress, Verdict};
 use super::waves::Front;
-use super::{guard, ota, removal, revert, surge};
+use super::{ota, removal, revert, surge};
 use look::Look;
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
@@ -181,7 +183,7 @@ impl<'a> Draft<'a> {
             openings,
             images,
         } = Look::at(strategy, fleet, now);
-        let charges = guard::charge(strategy, fleet, now, &mut classes, &glance);
+        let charges = charge(strategy, fleet, now, &mut classes, &glance);
         revert::mark(strategy, fleet, &mut classes);
         scope.narrow(strategy, fleet.undone, &glance, &mut classes);
         let seen = (classes.as_slice(), &glance);

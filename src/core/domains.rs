@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use super::classify::Class;
+use super::class::Class;
 use super::fleet::{Fleet, Node};
 use super::order::Turn;
 use super::strategy::{Strategy, Topology};

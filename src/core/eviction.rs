@@ -14,7 +14,6 @@
 mod tests;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -23,9 +22,6 @@ use super::fleet::evictions::{Alike, Answer, Evictions};
 use super::fleet::{Fleet, Pod};
 use super::strategy::{Disruption, Strategy};
 use super::verdict::{Progress, Verdict};
-
-/// A rollout that waits for a disruption budget for longer needs a person.
-pub const BUDGET_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Whom a plan may ask to go.
 #[derive(Debug)]

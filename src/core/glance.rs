@@ -9,6 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::fleet::{Fleet, Node, Pod, Targeting};
 use super::id::PodRevision;
 use super::instant::later;
+use super::patience::STARTING;
+use super::strategy::Strategy;
 use super::surge::Terms;
 use super::{ota, removal, surge};
 
@@ -121,6 +123,12 @@ impl<'a> Glance<'a> {
             return None;
         }
         removal::starting_until(&self.nodes[position], terms)
+    }
+
+    /// Until when the pod of the node at `position` takes a slot because it was made a moment ago, available or not.
+    pub(super) fn fresh_until(&self, strategy: &Strategy, position: usize) -> Option<Timestamp> {
+        let made = self.revised(position)?;
+        Some(later(made, STARTING.max(strategy.min_ready)))
     }
 
     /// The first pod of the node at `position` that is not terminating.

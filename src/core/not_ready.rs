@@ -6,16 +6,19 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::deadline;
 use super::fleet::{Fleet, Node, Pod};
 use super::id::{PodName, PodUid};
 use super::instant::earlier;
-use super::overdue::{self, EXPLAINED};
 use super::plan::{Plan, Stall};
 use super::verdict::{Progress, Verdict};
 use super::words::line;
 
 /// So long before a pod is past its deadline somebody asks what is said of it: the first sentence about it has the answer.
 pub const AHEAD: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// Nodes of which is said what holds them; of the rest the names.
+pub(super) const EXPLAINED: usize = 3;
 
 /// The component by which kubelets sign their Events.
 const KUBELET: &str = "kubelet";
@@ -95,12 +98,12 @@ impl Plan {
 
 /// The pod of a node that has to become available, if nothing tells that it fails, and by when.
 fn awaited<'a>(fleet: &Fleet, node: &'a Node, progress: Progress) -> Option<(&'a Pod, Timestamp)> {
-    if overdue::fails(node, progress) {
+    if deadline::fails(node, progress) {
         return None;
     }
-    let pod = overdue::awaited(node, progress)?;
-    let grace = overdue::missing_grace(fleet);
-    match overdue::deadline(node, progress, grace)? {
+    let pod = deadline::awaited(node, progress)?;
+    let grace = deadline::missing_grace(fleet);
+    match deadline::deadline(node, progress, grace)? {
         (by, Stall::NoProgress) => Some((pod, by)),
         _ => None,
     }

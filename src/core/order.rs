@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::Class;
+use super::class::Class;
 use super::fleet::Fleet;
 use super::glance::Glance;
 use super::scope::Scope;

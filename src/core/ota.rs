@@ -1,7 +1,7 @@
 //! The two pod conditions of OTA mode: who gets them, and who loses them (docs/reference/node-api.md).
 
+use super::action::BATCH;
 use super::action::{Action, Pull, PullInitiator, StaleImage};
-use super::budget::BATCH;
 use super::fleet::{Fleet, OtaCondition, Pod};
 use super::id::{PodRevision, Revision};
 use super::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};

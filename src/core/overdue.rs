@@ -1,37 +1,17 @@
-//! What holds a slot for longer than it should: every state that a node can be in while it is updated has a deadline.
-//!
-//! A pod that is being deleted has its grace period and [`MARGIN`]; a step of the native controller has [`MISSING_GRACE`],
-//! and everything else [`PROGRESS_DEADLINE`]. What is past its deadline is told with the pod and what holds it, in one
-//! sentence for conditions, Events and `ctl`.
-
-use std::time::Duration;
+//! What holds a slot for longer than it should ([`deadline`](super::deadline)): it is told with the pod and what holds it, in
+//! one sentence for conditions, Events and `ctl`.
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::failing;
-use super::fleet::{Fleet, Leaving, Node, Pod, Readiness};
+use super::deadline::{ending, missing_grace, stuck};
+use super::fleet::{Fleet, Leaving, Node, Pod};
 use super::id::PodRevision;
 use super::instant;
-use super::instant::later;
-use super::not_ready;
-use super::phase::stuck;
+use super::not_ready::{self, EXPLAINED};
 use super::plan::{Plan, Stall};
 use super::surge;
 use super::verdict::{Progress, Verdict};
 use super::words::named;
-
-/// A kubelet has this long beyond the grace period of a pod, or after its node came back, to end it and to say so.
-pub const MARGIN: Duration = Duration::from_secs(60);
-
-/// The native controller makes a missing pod within a second or two; past this something refuses it.
-pub(crate) const MISSING_GRACE: Duration = Duration::from_secs(15);
-
-/// The native controller handles a change within a second; its replicas take over from each other, and are upgraded, within
-/// minutes.
-pub(crate) const BEHIND_PATIENCE: Duration = Duration::from_secs(300);
-
-/// A node that takes longer than this is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
-pub(super) const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Nodes that are past their deadline, by position in the fleet, and when the next one will be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,110 +39,6 @@ impl Overdue {
             }
         }
         overdue
-    }
-}
-
-/// How long a missing pod may take. The first pods of a large fleet take their time: that is an installation, not a rollout.
-pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
-    match fleet.replaces {
-        true => MISSING_GRACE,
-        false => PROGRESS_DEADLINE,
-    }
-}
-
-/// When the last pod of this node that is being deleted should be gone; `None`: none is, or the API server has not said so.
-pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
-    let back = match node.readiness {
-        Readiness::Ready { since } => since,
-        Readiness::NotReady { .. } | Readiness::Gone => Timestamp::MAX,
-    };
-    let ends = ending(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
-    Some(later(ends.max()?.max(back), MARGIN))
-}
-
-fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
-    node.pods.iter().filter(|pod| pod.terminating)
-}
-
-/// When a node in progress has to be further, and how it stalls if it is not; `None`: that depends on a change alone.
-pub(super) fn deadline(
-    node: &Node,
-    progress: Progress,
-    missing_grace: Duration,
-) -> Option<(Timestamp, Stall)> {
-    let no_progress = |since: Timestamp| Some((later(since, PROGRESS_DEADLINE), Stall::NoProgress));
-    let revised = || node.pods.iter().map(Pod::revised).max();
-    let made = || {
-        let made = node.pods.iter().filter(|pod| pod.surge);
-        made.map(|pod| pod.created).max()
-    };
-    let own = || surge::own(node).find(|pod| !pod.terminating);
-    match progress {
-        // The guard judges that before long.
-        Progress::Missing { .. } if node.is_barred() => None,
-        Progress::Missing { since } => Some((later(since?, missing_grace), Stall::PodsNotCreated)),
-        Progress::Terminating
-        | Progress::OldTerminating
-        | Progress::SurgeLeaving
-        | Progress::SurgeTakingOver
-            if ending(node).next().is_some() =>
-        {
-            Some((gone_by(node)?, Stall::NoProgress))
-        }
-        // Ours waits for the pod that the native controller makes.
-        Progress::SurgeTakingOver if own().is_none() => Some((
-            later(node.podless_since?, MISSING_GRACE),
-            Stall::PodsNotCreated,
-        )),
-        Progress::SurgeTakingOver => {
-            let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
-            no_progress(ready.or_else(made)?)
-        }
-        // Ours waits until the other one serves.
-        Progress::SurgeLeaving => {
-            let unready = own().map(|own| own.unready_since.unwrap_or(own.revised()));
-            no_progress(unready.max(made())?)
-        }
-        Progress::SurgeStarting => no_progress(made()?),
-        Progress::Starting | Progress::UpdatingInPlace { .. } | Progress::Surplus => {
-            no_progress(revised()?)
-        }
-        Progress::Reverting { since } => no_progress(since),
-        // One that is Ready for the first time gets there by time alone; one that was late, or is so again and again, may not.
-        Progress::Young { .. } | Progress::SurgeYoung { .. } => {
-            let pod = node.pods.iter().max_by_key(|pod| pod.revised())?;
-            let (by, stall) = no_progress(pod.revised())?;
-            (pod.ready_since? >= by).then_some((by, stall))
-        }
-        Progress::Replacing | Progress::Terminating | Progress::OldTerminating => None,
-    }
-}
-
-/// Whether a pod of this node fails by itself, in a state in which that is what holds it up.
-pub(super) fn fails(node: &Node, progress: Progress) -> bool {
-    let starts = matches!(
-        progress,
-        Progress::Starting
-            | Progress::UpdatingInPlace { .. }
-            | Progress::Reverting { .. }
-            | Progress::SurgeStarting
-    );
-    starts && failing::any_on(node)
-}
-
-/// The pod of a node in progress that has to become available before the node is further; `None`: that is not what it waits for.
-pub(super) fn awaited(node: &Node, progress: Progress) -> Option<&Pod> {
-    let newest = || node.pods.iter().max_by_key(|pod| pod.created);
-    let is_ending = ending(node).next().is_some();
-    match progress {
-        Progress::Starting
-        | Progress::UpdatingInPlace { .. }
-        | Progress::Reverting { .. }
-        | Progress::Young { .. }
-        | Progress::SurgeStarting
-        | Progress::SurgeYoung { .. } => newest(),
-        Progress::SurgeLeaving if !is_ending => surge::own(node).find(|pod| !pod.terminating),
-        _ => None,
     }
 }
 
@@ -200,9 +76,6 @@ pub fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
         _ => not_ready::sentence(fleet, newest),
     }
 }
-
-/// Nodes of which is said what holds them; of the rest the names.
-pub(super) const EXPLAINED: usize = 3;
 
 impl Plan {
     /// The nodes that are past their deadline, and what holds them: one sentence without a beginning.

@@ -9,7 +9,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::Class;
+use super::class::Class;
 use super::glance::Glance;
 use super::instant::later;
 use super::strategy::Strategy;

@@ -1,96 +1,15 @@
 //! The state of a rollout as a whole, from the verdicts of its nodes.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
-use super::eviction::BUDGET_PATIENCE;
-use super::failing;
-use super::fleet::refusals::REFUSAL_PATIENCE;
-use super::fleet::{Fleet, Node, Pod, Readiness};
+use super::deadline::{missing_grace, stuck};
+use super::fleet::{Fleet, Node, Pod};
 use super::id::PodRevision;
 use super::instant::later;
-use super::lifecycle::HOOK_PATIENCE;
-use super::names::UNSCHEDULABLE;
-use super::overdue::{self, MISSING_GRACE};
+use super::patience::BUDGET_PATIENCE;
 use super::plan::{Counts, Phase, Stall};
 use super::surge;
-use super::verdict::{Progress, Stopped, Verdict, WaveShut};
-
-/// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
-pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
-    stuck(node, verdict, MISSING_GRACE, now).ok()
-}
-
-/// Why `node` does not move, if it does not; or when that has to be asked again. `grace` is for a missing pod.
-pub(super) fn stuck(
-    node: &Node,
-    verdict: &Verdict,
-    grace: Duration,
-    now: Timestamp,
-) -> Result<Stall, Option<Timestamp>> {
-    let by_deadline = |since: Option<Timestamp>, grace: Duration, stall: Stall| match since
-        .map(|at| later(at, grace))
-    {
-        Some(at) if at <= now => Ok(stall),
-        at => Err(at),
-    };
-    match *verdict {
-        Verdict::FailedByRevision { cause, .. } => match cause.holds_slot() {
-            true => Ok(Stall::PodsDoNotStart),
-            false => Err(None),
-        },
-        Verdict::BlockedByPdb { since, .. } => {
-            by_deadline(Some(since), BUDGET_PATIENCE, Stall::BlockedByPdb)
-        }
-        Verdict::Refused { since } => {
-            by_deadline(Some(since), REFUSAL_PATIENCE, Stall::WritesRefused)
-        }
-        Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
-        Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
-        Verdict::InProgress(progress) if overdue::fails(node, progress) => {
-            Ok(Stall::PodsDoNotStart)
-        }
-        Verdict::InProgress(Progress::Young { .. }) if is_between_crashes(node, now) => {
-            Ok(Stall::PodsDoNotStart)
-        }
-        Verdict::InProgress(progress @ (Progress::SurgeStarting | Progress::Starting))
-            if let Some(since) = unscheduled_since(node, progress == Progress::SurgeStarting) =>
-        {
-            by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
-        }
-        // What ends beside the pod that stays keeps the rollout from being complete.
-        ref told if told.is_kept() => match overdue::gone_by(node) {
-            Some(at) if at <= now => Ok(Stall::NoProgress),
-            at => Err(at),
-        },
-        Verdict::InProgress(progress) => match overdue::deadline(node, progress, grace) {
-            Some((at, stall)) if at <= now => Ok(stall),
-            Some((at, _)) => Err(Some(at)),
-            None => Err(None),
-        },
-        _ => Err(None),
-    }
-}
-
-/// Whether a pod of this node crashed again and again, and is Ready for a moment.
-pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
-    let Readiness::Ready { since } = node.readiness else {
-        return false;
-    };
-    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
-    alive.any(|pod| failing::proved_at(pod, since).is_some_and(|at| at > now))
-}
-
-/// Since when a pod (`beside` the old one, or in its place) waits for room on its node.
-fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
-    let made = node.pods.iter().filter(|pod| pod.surge == beside);
-    let waits = |pod: &&Pod| {
-        let trouble = pod.trouble.as_ref();
-        trouble.is_some_and(|trouble| *trouble.reason == *UNSCHEDULABLE)
-    };
-    made.filter(waits).map(|pod| pod.created).min()
-}
+use super::verdict::{Stopped, Verdict, WaveShut};
 
 /// Why nobody who is left can begin before a person acts, if it is so: images that could not be pulled so far, or maintenance
 /// windows that never open. Later waves wait for such nodes.
@@ -176,7 +95,7 @@ pub(super) fn of_rollout(
         .iter()
         .zip(verdicts)
         .filter(|told| waiting(told.1) || has_two(told));
-    let grace = overdue::missing_grace(fleet);
+    let grace = missing_grace(fleet);
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
     let mut taken = Taken::default();
     for (node, verdict) in holding {

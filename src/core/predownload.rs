@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::action::BATCH;
 use super::action::{Action, Pull, PullInitiator};
-use super::budget::BATCH;
-use super::classify::Class;
+use super::class::Class;
 use super::fleet::{Fleet, Node, Pod, PullFailure};
 use super::id::{PodRevision, Revision, RevisionState};
 use super::instant::later;

@@ -28,7 +28,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 use proptest::test_runner::RngSeed;
 
-use super::budget::BATCH;
+use super::action::BATCH;
 use super::instant::later;
 use super::*;
 use crate::core::Strategy;

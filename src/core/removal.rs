@@ -12,12 +12,13 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::action::Action;
-use super::budget::STARTING;
 use super::eviction::Asking;
 use super::fleet::{Fleet, Node, Pod};
 use super::instant::later;
-use super::lifecycle::{HOOK_PATIENCE, Preparing};
-use super::overdue::MARGIN;
+use super::lifecycle::Preparing;
+use super::patience::HOOK_PATIENCE;
+use super::patience::MARGIN;
+use super::patience::STARTING;
 use super::strategy::Strategy;
 use super::surge::Terms;
 use super::verdict::Verdict;

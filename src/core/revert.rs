@@ -25,7 +25,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::{Class, settling};
+use super::class::Class;
+use super::classify::settling;
 use super::fleet::record::Record;
 use super::fleet::{Fleet, Node, Past, Pod, Readiness, Targeting};
 use super::fleet::{

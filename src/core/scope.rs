@@ -8,21 +8,10 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::classify::Class;
+use super::class::{Class, Kept};
 use super::fleet::Node;
 use super::glance::Glance;
 use super::strategy::{Mode, Strategy};
-
-/// Why an outdated node is left alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// Its labels do not match `selector`.
-    NotSelected,
-    /// It is one of those that `partition` keeps.
-    Partition,
-    /// Its own annotation `hold` asks for that, until then.
-    Held(Option<Timestamp>),
-}
 
 /// The nodes that take part, as far as they themselves decide that.
 #[derive(Debug)]

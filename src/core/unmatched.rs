@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::classify::Class;
+use super::class::Class;
 use super::fleet::{Fleet, Node};
 use super::names::{SELECTOR, WAVES};
 use super::near::distance;

@@ -28,12 +28,11 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::budget::starting_until;
-use super::classify::Class;
+use super::class::Class;
 use super::fleet::record::Record;
 use super::fleet::{Fleet, Node, Readiness, position_of};
 use super::glance::{Facts, Glance};
-use super::guard::Charges;
+use super::guard::charges::Charges;
 use super::id::{NodeName, RevisionState};
 use super::instant::later;
 use super::plan::{WaveStand, WaveState};
@@ -143,7 +142,7 @@ impl<'a> Front<'a> {
     ) -> bool {
         let holds = |until: Option<Timestamp>| until.is_some_and(|until| until > terms.now);
         self.shut_at(position).is_some()
-            && !holds(starting_until(strategy, glance, position))
+            && !holds(glance.fresh_until(strategy, position))
             && !holds(glance.withheld_until(position, terms))
     }
 

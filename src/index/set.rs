@@ -24,7 +24,7 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
-use crate::core::overdue::{BEHIND_PATIENCE, MISSING_GRACE};
+use crate::core::patience::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::plan::Stall;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,

@@ -5,7 +5,8 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::classify::{Class, classify};
+use crate::core::class::Class;
+use crate::core::classify::classify;
 use crate::core::fleet::Fleet;
 use crate::core::glance::Glance;
 use crate::core::opening::Openings;

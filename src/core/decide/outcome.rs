@@ -6,14 +6,14 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Draft;
-use crate::core::budget::starting_until;
-use crate::core::classify::{Class, judged_at};
+use crate::core::class::Class;
+use crate::core::classify::judged_at;
 use crate::core::fleet::refusals::Part;
 use crate::core::fleet::{Node, Pod, Readiness, Targeting, position_of};
-use crate::core::guard::failure_window;
 use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::later;
 use crate::core::overdue::Overdue;
+use crate::core::patience::failure_window;
 use crate::core::pause::PauseStand;
 use crate::core::plan::Reversal;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
@@ -342,7 +342,7 @@ impl Draft<'_> {
             | Class::InProgress(Progress::Reverting { .. })
             | Class::Unknown { available: false } => {
                 let waves = self.strategy.waves.is_some();
-                let started = waves.then(|| starting_until(self.strategy, &self.glance, position));
+                let started = waves.then(|| self.glance.fresh_until(self.strategy, position));
                 let turns = available_at(node).into_iter().chain(started.flatten());
                 let turns = turns.chain(serves_again(position));
                 // A pod that is taken back while it is available counts as available before its image changes.

@@ -35,10 +35,6 @@ pub use told::{Group, lacks_permission};
 /// The shortest and the longest pause after a refusal; it doubles from one to the other.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// A rollout in which nothing else is left than what was refused for longer needs a person; a webhook that is being
-/// restarted takes a moment.
-pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
-
 /// So many writes may be refused within [`SECOND`] before everything that begins has to wait for the rest of it: a policy
 /// against a whole fleet is found out node by node, and costs the API server little.
 pub(in crate::core) const PER_SECOND: usize = 10;

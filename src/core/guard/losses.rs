@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::core::classify::Class;
+use crate::core::class::Class;
 use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Pod, position_of};
 use crate::core::glance::Glance;

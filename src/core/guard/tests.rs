@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::JUDGED_AFTER;
 use crate::core::fleet::in_place::Update;
+use crate::core::patience::JUDGED_AFTER;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
     Action, Cause, Exit, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline, Phase, Plan, Pod,

@@ -1,4 +1,8 @@
+use std::time::Duration;
+
 use super::*;
+use crate::core::fleet::Readiness;
+use crate::core::instant::later;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Mode, Phase, Plan, PodRevision, Share, Strategy, decide};
 

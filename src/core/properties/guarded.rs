@@ -13,7 +13,7 @@ use super::{
     Random, after, carry_out, config, deleted, fleets, later, now, recent, settle, strategies,
 };
 use crate::core::Strategy;
-use crate::core::guard::failure_window;
+use crate::core::patience::failure_window;
 use crate::core::pause::is_paused;
 use crate::core::*;
 

@@ -8,9 +8,10 @@ use super::{
 use crate::core::fleet::Trouble;
 use crate::core::fleet::record::Record;
 use crate::core::id::{Behind, NodeName, RevisionState};
-use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
+use crate::core::lifecycle::PreDelete;
 use crate::core::not_created;
-use crate::core::overdue::BEHIND_PATIENCE;
+use crate::core::patience::BEHIND_PATIENCE;
+use crate::core::patience::HOOK_PATIENCE;
 use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
