@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::core::revision::TemplateFingerprint;
+use crate::core::revision::fingerprint::TemplateFingerprint;
 
 /// What is remembered of a template: a few texts, whatever its size.
 #[derive(Clone, Debug, PartialEq, Eq)]
