@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Labels;
+use super::labels::Labels;
 use super::names::{IN_PLACE_UPDATE, PRE_DELETE, PRE_NORMAL};
 use super::selector::{is_label_key, is_label_value};
 

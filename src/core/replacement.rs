@@ -32,7 +32,7 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
     match found {
         None => Way::Recreate(Some(Recreate::UnknownRevision)),
         Some(Err(why)) => Way::Recreate(Some(*why)),
-        Some(Ok(succession)) => match applicable(succession, pod) {
+        Some(Ok(succession)) => match applicable(succession, &pod.in_place) {
             Ok(change) => Way::InPlace(change.clone()),
             Err(why) => Way::Recreate(Some(why)),
         },

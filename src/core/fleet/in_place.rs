@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::Pod;
 use crate::core::id::Revision;
 
 pub use shape::Shape;
@@ -76,11 +75,11 @@ pub struct Container {
 /// Why that is not possible in this pod.
 pub(in crate::core) fn applicable<'a>(
     succession: &'a Succession,
-    pod: &Pod,
+    pod: &InPlace,
 ) -> Result<&'a Arc<Change>, Recreate> {
-    if pod.in_place.is_over {
+    if pod.is_over {
         Err(Recreate::Over)
-    } else if !pod.in_place.runs(&succession.images) {
+    } else if !pod.runs(&succession.images) {
         Err(Recreate::OtherImages)
     } else {
         Ok(&succession.change)
