@@ -89,7 +89,8 @@ pub use id::{
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
 pub use ota::{message_of, revision_in};
-pub use pause::{PauseStand, is_paused};
+pub use pause::is_paused;
+pub use plan::PauseStand;
 pub use plan::{Counts, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
 pub use predownload::Predownloading;
 pub use removal::is_withheld;

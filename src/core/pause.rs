@@ -6,7 +6,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Fleet, Node, PauseRecord, Pod};
-use super::id::{NodeName, PodRevision};
+use super::id::PodRevision;
+use super::plan::PauseStand;
 use super::strategy::{Pause, Strategy};
 
 /// Whether nothing may be replaced at `now`.
@@ -16,21 +17,6 @@ pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
         Some(Pause::Indefinite) => true,
         Some(Pause::Until(until)) => now < until,
     }
-}
-
-/// A pause that holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PauseStand {
-    /// What is to be remembered of it from now on.
-    pub record: PauseRecord,
-    /// When it ends by itself; `None`: somebody has to end it.
-    pub until: Option<Timestamp>,
-    /// Whether somebody is to be reminded now.
-    pub reminds: bool,
-    /// Targeted nodes that got the current revision since then, by name: the native controller makes every new pod of it.
-    pub newcomers: Vec<NodeName>,
-    /// Whether pods are taken back from the revision that the guard stopped when it ends.
-    pub reverts: bool,
 }
 
 impl PauseStand {

@@ -2,6 +2,7 @@
 
 mod blocked;
 mod holds;
+mod pause_stand;
 mod reversal;
 
 use std::collections::BTreeSet;
@@ -16,11 +17,11 @@ use super::fleet::record::Record;
 use super::id::NodeName;
 use super::instant;
 use super::names::MAINTENANCE_WINDOW;
-use super::pause::PauseStand;
 use super::strategy::Invalid;
 use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 use super::words::named;
 
+pub use pause_stand::PauseStand;
 pub use reversal::{NOT_REVERTED, Reversal};
 
 /// What to do now, what every node is told, and when to look again.

@@ -14,7 +14,7 @@ use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::later;
 use crate::core::overdue::Overdue;
 use crate::core::patience::failure_window;
-use crate::core::pause::PauseStand;
+use crate::core::plan::PauseStand;
 use crate::core::plan::Reversal;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::strategy::Mode;
