@@ -20,19 +20,9 @@
 //! Whether a lost node is the revision's fault is a judgement (`guard`), made from API timestamps alone.
 
 pub mod action;
-mod budget;
-mod class;
-mod classify;
-pub mod deadline;
-mod decide;
-mod domains;
 pub mod eligibility;
-pub mod eviction;
-pub(crate) mod failing;
+pub mod engine;
 pub mod fleet;
-mod gates;
-mod glance;
-mod guard;
 pub mod id;
 pub mod images;
 pub mod instant;
@@ -41,40 +31,30 @@ pub mod lifecycle;
 pub mod names;
 pub mod near;
 pub mod not_created;
-pub mod not_ready;
-mod opening;
-mod order;
-mod ota;
-pub mod overdue;
-mod pace;
-pub mod patience;
-mod pause;
-mod phase;
 pub mod plan;
-mod predownload;
 #[cfg(test)]
 mod properties;
 pub mod remedy;
-mod removal;
-pub mod replacement;
-pub mod revert;
 pub mod revision;
 pub mod said;
-mod scope;
 pub mod selector;
 pub mod strategy;
-mod surge;
 #[cfg(test)]
 pub(crate) mod testing;
-mod unmatched;
 pub mod verdict;
-mod waves;
 pub mod window;
 pub mod words;
 
 pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
-pub use deadline::{is_between_crashes, stall_of};
-pub use decide::{decide, queue, release};
+pub use engine::deadline::{is_between_crashes, stall_of};
+pub use engine::decide::{decide, queue, release};
+pub use engine::ota::{message_of, revision_in};
+pub use engine::pause::is_paused;
+pub use engine::predownload::Predownloading;
+pub use engine::removal::is_withheld;
+pub use engine::surge::Release;
+pub use engine::surge::exclusive::Exclusive;
+pub use engine::surge::preempting::Preempting;
 pub use fleet::evictions::{Evictions, Refusal};
 pub use fleet::in_place::{InPlace, Renewal};
 pub use fleet::record::Record;
@@ -88,19 +68,12 @@ pub use id::{
 };
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
-pub use ota::{message_of, revision_in};
-pub use pause::is_paused;
 pub use plan::PauseStand;
 pub use plan::{Counts, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
-pub use predownload::Predownloading;
-pub use removal::is_withheld;
 pub use strategy::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,
 };
-pub use surge::Release;
-pub use surge::exclusive::Exclusive;
-pub use surge::preempting::Preempting;
 pub use verdict::{
     Cause, Guarded, Obstruction, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
 };

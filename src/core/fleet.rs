@@ -65,7 +65,7 @@ pub struct Fleet {
     pub pause: Option<PauseRecord>,
     /// Why the native controller could not make a pod, as its last Event said; `None`: it could, or nobody has looked.
     pub not_created: Option<Arc<str>>,
-    /// Why pods do not become available, as far as somebody was asked that ([`not_ready`](super::not_ready)).
+    /// Why pods do not become available, as far as somebody was asked that ([`not_ready`](super::engine::not_ready)).
     pub not_ready: BTreeMap<PodName, Arc<str>>,
     /// Whether the native controller is known to learn of changes of several pods in the order in which they happened
     /// (client-go's `InOrderInformers`, on since Kubernetes 1.33); false is always safe.

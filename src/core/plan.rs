@@ -61,7 +61,7 @@ pub struct Plan {
     pub pause: Option<PauseStand>,
     /// How each wave stands, in their order; empty without that setting, and while it is not known what is rolled out.
     pub waves: Vec<WaveStand>,
-    /// Nodes that are past their deadline, by position in the fleet, whoever else moves; see [`overdue`](super::overdue).
+    /// Nodes that are past their deadline, by position in the fleet, whoever else moves; see [`overdue`](super::engine::overdue).
     pub overdue: Vec<usize>,
     /// Whether nothing moves before a disruption budget lets a pod go.
     pub blocked: bool,

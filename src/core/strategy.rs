@@ -152,7 +152,7 @@ pub enum RollingUpdateType {
 pub enum OnFailure {
     /// Nothing.
     Stop,
-    /// Their pods are taken back to the revision before in place, see [`super::revert`].
+    /// Their pods are taken back to the revision before in place, see [`super::engine::revert`].
     RevertInPlace,
 }
 

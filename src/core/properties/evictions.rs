@@ -7,8 +7,8 @@ use proptest::strategy::Strategy as _;
 use super::world::{Pace, World};
 use super::{Random, carry_out, config, deleted, fleets, now, shares, strategies};
 use crate::core::Strategy;
+use crate::core::engine::replacement::{Way, way};
 use crate::core::fleet::Hold;
-use crate::core::replacement::{Way, way};
 use crate::core::*;
 
 fn evicting() -> impl Random<Strategy> {

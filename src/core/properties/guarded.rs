@@ -13,8 +13,8 @@ use super::{
     Random, after, carry_out, config, deleted, fleets, later, now, recent, settle, strategies,
 };
 use crate::core::Strategy;
-use crate::core::patience::failure_window;
-use crate::core::pause::is_paused;
+use crate::core::engine::patience::failure_window;
+use crate::core::engine::pause::is_paused;
 use crate::core::*;
 
 /// A sheet about the current revision or an older one, with nodes that exist and one that does not.

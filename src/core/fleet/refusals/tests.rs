@@ -256,11 +256,11 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
             rolling_update_type: crate::core::RollingUpdateType::InPlaceIfPossible,
             ..rolling(1)
         };
-        crate::core::replacement::way(&strategy, fleet, &fleet.nodes[0].pods[0])
+        crate::core::engine::replacement::way(&strategy, fleet, &fleet.nodes[0].pods[0])
     };
     assert_eq!(
         way(&fleet),
-        crate::core::replacement::Way::Recreate(Some(
+        crate::core::engine::replacement::Way::Recreate(Some(
             crate::core::fleet::in_place::Recreate::Refused
         ))
     );

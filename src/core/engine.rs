@@ -1,0 +1,30 @@
+//! The engine: from a fleet and its settings to a plan.
+
+pub(super) mod budget;
+pub(super) mod class;
+pub(super) mod classify;
+pub mod deadline;
+pub(super) mod decide;
+pub(super) mod domains;
+pub mod eviction;
+pub(crate) mod failing;
+pub(super) mod gates;
+pub(super) mod glance;
+pub(super) mod guard;
+pub mod not_ready;
+pub(super) mod opening;
+pub(super) mod order;
+pub(super) mod ota;
+pub mod overdue;
+pub(super) mod pace;
+pub mod patience;
+pub(super) mod pause;
+pub(super) mod phase;
+pub(super) mod predownload;
+pub(super) mod removal;
+pub mod replacement;
+pub mod revert;
+pub(super) mod scope;
+pub(super) mod surge;
+pub(super) mod unmatched;
+pub(super) mod waves;

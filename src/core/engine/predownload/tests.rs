@@ -1,0 +1,238 @@
+//! Whose turn it is to pull, when to try again, and what the settings amount to.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::core::fleet::OtaCondition;
+use crate::core::testing;
+use crate::core::testing::at;
+use crate::core::{Phase, Plan, Readiness, Stall, decide};
+
+fn required(nodes: u32) -> Strategy {
+    Strategy {
+        image_predownload_parallelism: Some(Share::Number(nodes)),
+        predownload: Some(Predownload::Required),
+        max_unavailable: Share::Percent(100),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+fn best_effort(nodes: u32) -> Strategy {
+    Strategy {
+        predownload: None,
+        max_unavailable: Share::Number(1),
+        ..required(nodes)
+    }
+}
+
+/// Nodes a, b, … with an old pod each, whose condition is this.
+fn fleet(images: &[Option<OtaCondition>]) -> Fleet {
+    let names = ["a", "b", "c", "d"].into_iter();
+    let nodes = names.zip(images).map(|(name, image)| {
+        let image_ready = image.clone();
+        let pod = Pod {
+            image_ready,
+            ..testing::old(1)
+        };
+        testing::node(name, pod)
+    });
+    testing::fleet(nodes.collect())
+}
+
+fn image(status: bool, waits: bool, revision: &str) -> Option<OtaCondition> {
+    Some(OtaCondition {
+        status,
+        revision: Some(revision.into()),
+        waits,
+        repelled: false,
+        failure: None,
+    })
+}
+
+fn pulled() -> Option<OtaCondition> {
+    image(true, false, "new")
+}
+
+fn asks() -> Option<OtaCondition> {
+    image(false, true, "new")
+}
+
+fn failed(asked: i64, failed: i64) -> Option<OtaCondition> {
+    let failure = PullFailure {
+        asked: at(asked),
+        failed: at(failed),
+        why: "manifest unknown".into(),
+    };
+    image(false, false, "new").map(|image| OtaCondition {
+        failure: Some(Arc::new(failure)),
+        ..image
+    })
+}
+
+fn decided(strategy: &Strategy, images: &[Option<OtaCondition>], now: i64) -> Plan {
+    decide(strategy, &fleet(images), at(now))
+}
+
+/// Names of the pods that are asked, replaced and relieved of a condition.
+fn written(plan: &Plan) -> [Vec<&str>; 3] {
+    let named = |wanted: fn(&Action) -> bool| {
+        let actions = plan.actions.iter().filter(|action| wanted(action));
+        actions.map(|action| action.pod().name.as_str()).collect()
+    };
+    [
+        named(|action| matches!(action, Action::AskForImages { .. })),
+        named(|action| matches!(action, Action::Delete(_))),
+        named(|action| matches!(action, Action::RemoveConditions { .. })),
+    ]
+}
+
+const NOBODY: Vec<&str> = Vec::new();
+
+#[test]
+fn nothing_is_pulled_ahead_unless_asked_for() {
+    let of = |strategy: &Strategy| Predownloading::of(strategy);
+    assert_eq!(of(&Strategy::of(Mode::AdvancedRollingUpdate)), None);
+    assert_eq!(of(&required(0)), None);
+    let ota = Strategy {
+        mode: Mode::Ota,
+        ..required(2)
+    };
+    assert_eq!(of(&ota), None);
+    let settings = |required| {
+        Some(Predownloading {
+            parallelism: Share::Number(2),
+            required,
+            only_in_place: false,
+        })
+    };
+    assert_eq!(of(&required(2)), settings(true));
+    assert_eq!(of(&best_effort(2)), settings(false));
+}
+
+#[test]
+fn in_place_images_are_pulled_ahead_unless_somebody_says_no() {
+    let in_place = |parallelism, predownload| Strategy {
+        rolling_update_type: RollingUpdateType::InPlaceIfPossible,
+        image_predownload_parallelism: parallelism,
+        predownload,
+        ..best_effort(2)
+    };
+    let of = |parallelism, predownload| {
+        let settings = Predownloading::of(&in_place(parallelism, predownload))?;
+        Some((
+            settings.parallelism,
+            settings.required,
+            settings.only_in_place,
+        ))
+    };
+    let budget = Share::Number(1);
+    assert_eq!(of(None, None), Some((budget, true, true)));
+    let waits_for_none = of(None, Some(Predownload::BestEffort));
+    assert_eq!(waits_for_none, Some((budget, false, true)));
+    let two = Share::Number(2);
+    assert_eq!(of(Some(two), None), Some((two, true, false)));
+    assert_eq!(of(Some(Share::Number(0)), None), None);
+}
+
+#[test]
+fn required_asks_as_many_as_may_and_replaces_who_has_the_images() {
+    let plan = decided(&required(2), &[pulled(), None, None, None], 100);
+    assert_eq!(written(&plan), [vec!["b", "c"], vec!["a"], NOBODY]);
+    let queued = Verdict::PullPending(PullStage::Queued { failed: false });
+    assert_eq!(plan.verdicts[1..], [queued, queued, queued]);
+    let plan = decided(&required(2), &[asks(), asks(), None], 100);
+    assert_eq!(written(&plan), [NOBODY, NOBODY, NOBODY]);
+    assert!(plan.pulls.iter().all(|pull| pull.begins && pull.tells));
+    assert_eq!(
+        plan.verdicts[0],
+        Verdict::PullPending(PullStage::UnderWay { again: false })
+    );
+}
+
+#[test]
+fn best_effort_replaces_without_waiting_and_pulls_ahead_on_the_next_nodes() {
+    let plan = decided(&best_effort(2), &[None, None, None, None], 100);
+    assert_eq!(written(&plan), [vec!["b", "c"], vec!["a"], NOBODY]);
+    assert_eq!(plan.verdicts[1], Verdict::Budget { broken: false });
+}
+
+#[test]
+fn an_answer_for_another_revision_counts_for_nothing() {
+    let old = [image(true, false, "old"), image(false, true, "old")];
+    let plan = decided(&required(1), &old, 100);
+    // The second one asks no more: it is not its turn.
+    assert_eq!(written(&plan), [vec!["a"], NOBODY, vec!["b"]]);
+    let anew = |action: &Action| matches!(action, Action::AskForImages { anew: true, .. });
+    assert!(plan.actions.iter().any(anew));
+}
+
+#[test]
+fn a_failure_is_tried_again_after_pauses_that_double_and_behind_all_others() {
+    #[track_caller]
+    fn case(asked: i64, last: i64, expected: i64) {
+        let plan = decided(&required(1), &[failed(asked, last)], last + 1);
+        let retry = at(expected);
+        assert_eq!(
+            plan.verdicts,
+            [Verdict::PullPending(PullStage::Failed { retry })]
+        );
+        assert_eq!(plan.next_wake, Some(retry));
+        assert_eq!(plan.phase, Phase::Stalled(Stall::ImagesNotPulled));
+        let plan = decided(&required(1), &[failed(asked, last), None], expected);
+        assert_eq!(written(&plan)[0], ["b"]);
+        let plan = decided(&required(1), &[failed(asked, last), pulled()], expected);
+        assert_eq!(written(&plan), [vec!["a"], vec!["b"], NOBODY]);
+    }
+    case(1000, 1002, 1032);
+    case(1000, 1040, 1080);
+    case(1000, 1100, 1200);
+    case(1000, 9000, 9900);
+    // Two clocks that disagree.
+    case(1000, 900, 930);
+}
+
+#[test]
+fn a_rollout_with_nodes_that_may_yet_succeed_is_not_stalled() {
+    let phase = |images: &[_]| decided(&required(1), images, 1010).phase;
+    assert_eq!(phase(&[failed(1000, 1002), None]), Phase::Progressing);
+    let again = failed(1000, 1002).map(|image| OtaCondition {
+        waits: true,
+        ..image
+    });
+    assert_eq!(phase(&[again]), Phase::Stalled(Stall::ImagesNotPulled));
+}
+
+#[test]
+fn who_is_lost_or_kept_is_asked_no_longer() {
+    let mut offline = fleet(&[asks(), None]);
+    offline.nodes[0].readiness = Readiness::NotReady { since: None };
+    let plan = decide(&required(1), &offline, at(100));
+    assert_eq!(written(&plan), [vec!["b"], NOBODY, vec!["a"]]);
+    let kept = Strategy {
+        partition: Share::Number(1),
+        ..required(1)
+    };
+    let plan = decided(&kept, &[None, asks()], 100);
+    assert_eq!(written(&plan), [vec!["a"], NOBODY, vec!["b"]]);
+    // What was pulled stays pulled.
+    let plan = decided(&kept, &[None, pulled()], 100);
+    assert_eq!(written(&plan), [vec!["a"], NOBODY, NOBODY]);
+}
+
+#[test]
+fn a_smaller_number_lets_those_go_on_that_pull_and_begins_no_other() {
+    let plan = decided(&required(1), &[asks(), asks(), None], 100);
+    assert_eq!(written(&plan), [NOBODY, NOBODY, NOBODY]);
+    let begins: Vec<bool> = plan.pulls.iter().map(|pull| pull.begins).collect();
+    assert_eq!(begins, [true, false]);
+}
+
+#[test]
+fn without_the_annotation_what_is_left_of_it_goes() {
+    let off = Strategy {
+        image_predownload_parallelism: None,
+        ..best_effort(1)
+    };
+    let plan = decided(&off, &[None, asks(), pulled()], 100);
+    assert_eq!(written(&plan), [NOBODY, vec!["a"], vec!["b", "c"]]);
+}
