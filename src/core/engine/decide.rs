@@ -1,50 +1,39 @@
-//! The decision: one pass over a fleet.
+//! The decision: one pass over a fleet, from what is judged to a plan.
 //!
-//! ```text
-//! nodes ──look──► classes ──guard──► classes ──scope──► classes ──gates──► candidates ──budget──► actions + verdicts ──phase──► Plan
-//! ```
+//! The plan is drafted from a [`JudgedFleet`]: who has a turn is replaced as far as the budget goes ([`roll`]), and what
+//! follows for the fleet as a whole is said at the end ([`outcome`]).
 //!
 //! # Guarantees
 //! - The same input gives the same plan; nothing but the arguments is looked at.
 //! - A plan that is carried out twice changes nothing more.
-//! - Nodes are served in a stated order (see `order`).
+//! - Nodes are served in a stated order (see [`order`](super::order)).
 
-mod look;
 mod outcome;
 mod roll;
 mod slots;
 
-use std::cell::OnceCell;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::budget::Budget;
 use super::class::Class;
 use super::class::Kept;
-use super::gates::Gates;
-use super::glance::Glance;
 use super::guard::Guard;
-use super::guard::charges::charge;
-use super::order::Turn;
+use super::judged::JudgedFleet;
 use super::patience::BEHIND_PATIENCE;
 use super::pause::is_paused;
-use super::scope::Scope;
 use super::surge::{Parting, Release, Terms};
-use super::unmatched::unmatched;
-use super::waves::Front;
 use super::{ota, removal, revert, surge};
 use crate::core::action::{Action, Pull};
 use crate::core::fleet::Fleet;
 use crate::core::fleet::in_place::Recreate;
-use crate::core::id::{Behind, Revision, RevisionState};
+use crate::core::id::{Behind, RevisionState};
 use crate::core::instant::later;
 use crate::core::plan::PauseStand;
 use crate::core::plan::Reversal;
 use crate::core::plan::{Phase, Plan, Stall};
 use crate::core::strategy::{Invalid, Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
-use look::Look;
 
 /// What to do with `fleet` at `now`, as `strategy` asks.
 ///
@@ -72,31 +61,31 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 
 /// The plan, with the slots of those who were refused in the hands of those who are tried again.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
-    let mut draft = Draft::new(strategy, fleet, now);
+    let mut draft = Draft::of(JudgedFleet::of(strategy, fleet, now));
     let revision = match &fleet.revision {
         RevisionState::Behind(behind) => return draft.hold(*behind),
-        RevisionState::Current(_) if draft.meets_unknown() => {
+        RevisionState::Current(_) if draft.judged.meets_unknown() => {
             return draft.hold(Behind::UnknownRevision);
         }
         RevisionState::Current(revision) => revision,
     };
-    if let Some(invalid) = draft.unmatched() {
+    if let Some(invalid) = draft.judged.unmatched() {
         return draft.refuse(invalid);
     }
     match (strategy.mode, is_paused(strategy, now)) {
         (Mode::Ota, true) => {
-            draft.pulls = draft.owners_pulls(revision, true);
+            draft.pulls = draft.judged.owners_pulls(revision, true);
             draft.pause()
         }
         (Mode::Ota, false) => {
             draft.part();
             draft.actions.extend(ota::announce(fleet, revision));
             draft.keep_marks_true();
-            draft.pulls = draft.owners_pulls(revision, false);
+            draft.pulls = draft.judged.owners_pulls(revision, false);
             draft.await_owners()
         }
         (Mode::AdvancedRollingUpdate, true) => {
-            if let Some(images) = &draft.gates.images {
+            if let Some(images) = &draft.judged.gates.images {
                 draft.pulls = images.rest();
             }
             draft.pause()
@@ -131,42 +120,29 @@ pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> Release {
 /// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
 /// the same moment replaces some of them.
 pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
-    let draft = Draft::new(strategy, fleet, now);
-    draft
-        .queue()
-        .into_iter()
-        .map(|turn| turn.position)
-        .collect()
+    let queue = JudgedFleet::of(strategy, fleet, now).queue();
+    queue.into_iter().map(|turn| turn.position).collect()
 }
 
 /// A plan in the making.
 struct Draft<'a> {
-    strategy: &'a Strategy,
-    fleet: &'a Fleet,
-    now: Timestamp,
-    classes: Vec<Class>,
-    glance: Glance<'a>,
-    scope: Scope,
-    budget: Budget,
-    guard: Guard,
-    gates: Gates<'a>,
+    judged: JudgedFleet<'a>,
+    actions: Vec<Action>,
+    /// By position in the fleet.
+    verdicts: Vec<Verdict>,
     /// The pause that holds, if one does.
     pause: Option<PauseStand>,
     /// Before this instant nothing is replaced (`min-interval`).
     opens: Option<Timestamp>,
     /// The setting that turned out to match no node, if one did.
     invalid: Option<Invalid>,
-    /// When a node may be asked again to pull its images.
-    pulls_again: Option<Timestamp>,
     /// The failure domains that are held or have their turn.
     domains: Vec<String>,
-    actions: Vec<Action>,
     /// Why pods are made anew although an update in place was asked for.
     recreates: Option<Recreate>,
     pulls: Vec<Pull>,
-    verdicts: Vec<Verdict>,
-    /// The nodes that wait, in the order of their turns.
-    waiting: OnceCell<Vec<Turn>>,
+    /// When a node may be asked again to pull its images.
+    pulls_again: Option<Timestamp>,
     /// How far a stopped revision is taken back.
     reversal: Option<Reversal>,
     /// When time alone adds somebody to those who are taken back.
@@ -174,89 +150,36 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    /// Gives every node the class and verdict that follow from its own state.
-    fn new(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
-        let Look {
-            mut classes,
-            glance,
-            scope,
-            members,
-            openings,
-            images,
-        } = Look::at(strategy, fleet, now);
-        let charges = charge(strategy, fleet, now, &mut classes, &glance);
-        revert::mark(strategy, fleet, &mut classes);
-        scope.narrow(strategy, fleet.undone, &glance, &mut classes);
-        let seen = (classes.as_slice(), &glance);
-        let front = Front::of(strategy, fleet, members, seen, &charges, &scope, now);
-        let budget = Budget::count(
-            &classes,
-            &scope,
-            strategy,
-            &front,
-            (&glance, Terms::of(strategy, fleet, now)),
-        );
-        let mut guard = charges.conclude(strategy, fleet, &classes, &budget, now);
-        if let Some(record) = &mut guard.record {
-            front.note_waves(record, fleet, &classes);
-        }
-        let own = (openings, images);
+    /// Nothing is written yet, and every node is told what follows from its class.
+    fn of(judged: JudgedFleet<'a>) -> Self {
         Self {
-            strategy,
-            fleet,
-            now,
-            budget,
-            scope,
-            gates: Gates::of(strategy, fleet, own, front, guard.gate, now),
-            guard,
-            pause: PauseStand::of(strategy, fleet, now),
+            actions: Vec::new(),
+            verdicts: judged.classes.iter().map(Class::verdict).collect(),
+            pause: PauseStand::of(judged.strategy, judged.fleet, judged.now),
             opens: None,
             invalid: None,
-            pulls_again: None,
             domains: Vec::new(),
-            actions: Vec::new(),
             recreates: None,
             pulls: Vec::new(),
-            waiting: OnceCell::new(),
+            pulls_again: None,
             reversal: None,
             reverts_again: None,
-            verdicts: classes.iter().map(Class::verdict).collect(),
-            classes,
-            glance,
+            judged,
         }
-    }
-
-    /// Whether an online node runs a revision that is not known: this view may be older than that pod.
-    fn meets_unknown(&self) -> bool {
-        let is_unknown = |class: &Class| matches!(class, Class::Unknown { .. });
-        self.classes.iter().any(is_unknown)
-    }
-
-    /// The images that owners of nodes ask for.
-    fn owners_pulls(&self, revision: &Revision, paused: bool) -> Vec<Pull> {
-        match self.glance.is_announced {
-            true => ota::pulls(self.fleet, revision, paused),
-            false => Vec::new(),
-        }
-    }
-
-    /// What pods are judged by.
-    fn terms(&self) -> Terms {
-        Terms::of(self.strategy, self.fleet, self.now)
     }
 
     /// Has those pods go that were made beside others.
     fn part(&mut self) {
-        if !self.glance.is_surging {
+        if !self.judged.glance.is_surging {
             return;
         }
-        let terms = self.terms();
-        self.actions = surge::release(self.fleet, terms).actions;
-        for (position, class) in self.classes.iter_mut().enumerate() {
+        let terms = self.judged.terms();
+        self.actions = surge::release(self.judged.fleet, terms).actions;
+        for (position, class) in self.judged.classes.iter_mut().enumerate() {
             let Class::Surging(pair) = class else {
                 continue;
             };
-            if let Some(parting) = Parting::of(&self.fleet.nodes[position], terms) {
+            if let Some(parting) = Parting::of(&self.judged.fleet.nodes[position], terms) {
                 (pair.progress, pair.turn) = (parting.progress, parting.turn);
                 let told = Verdict::InProgress(parting.progress);
                 self.verdicts[position] = pair.failed_or(told);
@@ -267,13 +190,13 @@ impl<'a> Draft<'a> {
 
     /// Says of nodes to which no pod belongs (any more) that they have two.
     fn tell_left_behind(&mut self) {
-        if !self.glance.is_surging {
+        if !self.judged.glance.is_surging {
             return;
         }
-        for (position, class) in self.classes.iter().enumerate() {
+        for (position, class) in self.judged.classes.iter().enumerate() {
             let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
-            if is_left && self.glance.is_paired(position) {
-                let parting = Parting::of(&self.fleet.nodes[position], self.terms());
+            if is_left && self.judged.glance.is_paired(position) {
+                let parting = Parting::of(&self.judged.fleet.nodes[position], self.judged.terms());
                 let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
                 self.verdicts[position] = Verdict::InProgress(progress);
             }
@@ -282,12 +205,12 @@ impl<'a> Draft<'a> {
 
     /// Nothing is replaced before the native controller and this view agree on the revision.
     fn hold(mut self, behind: Behind) -> Plan {
-        self.guard = Guard {
-            record: self.fleet.record.clone(),
-            changes: self.guard.changes,
+        self.judged.guard = Guard {
+            record: self.judged.fleet.record.clone(),
+            changes: self.judged.guard.changes,
             ..Guard::default()
         };
-        for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
             if matches!(
                 class,
                 Class::Done
@@ -301,8 +224,9 @@ impl<'a> Draft<'a> {
                 *verdict = Verdict::NativeControllerBehind;
             }
         }
-        let overdue_at = (self.fleet.behind_since).map(|since| later(since, BEHIND_PATIENCE));
-        let is_overdue = overdue_at.is_some_and(|at| at <= self.now);
+        let overdue_at =
+            (self.judged.fleet.behind_since).map(|since| later(since, BEHIND_PATIENCE));
+        let is_overdue = overdue_at.is_some_and(|at| at <= self.judged.now);
         let plan = self.finish(Some(match is_overdue {
             true => Phase::Stalled(Stall::NativeControllerBehind),
             false => Phase::Behind(behind),
@@ -317,15 +241,9 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The setting that matches no node although somebody is outdated.
-    fn unmatched(&self) -> Option<Invalid> {
-        let wave = |position| self.gates.front.of_node(position);
-        unmatched(self.strategy, self.fleet, &self.classes, wave)
-    }
-
     /// Nothing is written to any pod before that setting, or the labels of nodes, are corrected.
     fn refuse(mut self, invalid: Invalid) -> Plan {
-        for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
             if matches!(
                 class,
                 Class::Outdated { settling: None, .. } | Class::Kept(Kept::NotSelected)
@@ -333,7 +251,7 @@ impl<'a> Draft<'a> {
                 *verdict = Verdict::Invalid;
             }
         }
-        if let Some(images) = &self.gates.images {
+        if let Some(images) = &self.judged.gates.images {
             self.pulls = images.rest();
         }
         self.invalid = Some(invalid);
@@ -347,48 +265,33 @@ impl<'a> Draft<'a> {
         self.tell_outdated(Verdict::Paused { until });
         let revert::Turns {
             turns, settling, ..
-        } = self.reverts();
+        } = self.judged.reverts();
         let reverts = !(turns.is_empty() && settling.is_empty());
         if let Some(stand) = &mut self.pause {
             stand.reverts = reverts;
         }
         let turns = turns.into_iter().map(|turn| turn.position);
         self.tell_reverts(turns.chain(settling));
-        let waits = reverts || self.is_any_outdated() || self.parts_later();
+        let waits = reverts || self.judged.is_any_outdated() || self.judged.parts_later();
         let phase = waits.then_some(Phase::Paused { until });
         self.finish(phase)
-    }
-
-    /// Whether a node that keeps its pod, or to which none belongs, has one beside it that would go if nobody paused.
-    fn parts_later(&self) -> bool {
-        let stays =
-            |class: &Class| matches!(class, Class::Kept(_) | Class::Repelled | Class::NotTargeted);
-        let mut classes = self.classes.iter().enumerate();
-        classes.any(|(position, class)| stays(class) && self.glance.is_paired(position))
     }
 
     /// The owners of the nodes decide.
     fn await_owners(mut self) -> Plan {
         self.tell_outdated(Verdict::AwaitingOwner);
-        let phase = self.is_any_outdated().then_some(Phase::AwaitingOwners);
+        let phase = self
+            .judged
+            .is_any_outdated()
+            .then_some(Phase::AwaitingOwners);
         self.finish(phase)
     }
 
     fn tell_outdated(&mut self, told: Verdict) {
-        for (verdict, class) in self.verdicts.iter_mut().zip(&self.classes) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
             if matches!(class, Class::Outdated { settling: None, .. }) {
                 *verdict = told;
             }
         }
-    }
-
-    /// Whether a targeted node is online, settled and outdated.
-    fn is_any_outdated(&self) -> bool {
-        let is_outdated = |class: &Class| match class {
-            Class::Outdated { settling: None, .. } | Class::Preparing { .. } => true,
-            Class::Surging(pair) => pair.outdated,
-            _ => false,
-        };
-        self.classes.iter().any(is_outdated)
     }
 }

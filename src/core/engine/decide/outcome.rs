@@ -13,7 +13,7 @@ use crate::core::engine::patience::failure_window;
 use crate::core::engine::surge::Parting;
 use crate::core::engine::{phase, removal, surge};
 use crate::core::fleet::refusals::Part;
-use crate::core::fleet::{Node, Pod, Readiness, Targeting, position_of};
+use crate::core::fleet::{Node, Pod, Targeting};
 use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::later;
 use crate::core::plan::PauseStand;
@@ -28,8 +28,8 @@ const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 impl Draft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
         let actions = std::mem::take(&mut self.actions);
-        let mut refused = self.gates.refusing.again(actions.iter());
-        let (actions, tried_again) = self.gates.refusing.without_held(actions);
+        let mut refused = self.judged.gates.refusing.again(actions.iter());
+        let (actions, tried_again) = self.judged.gates.refusing.without_held(actions);
         self.actions = actions;
         self.tell_refused(&mut refused);
         let counts = self.counts();
@@ -37,22 +37,27 @@ impl Draft<'_> {
             Some(phase) if phase.is_behind() => Vec::new(),
             _ => self.waves(),
         };
-        let refusing = &self.gates.refusing;
+        let refusing = &self.judged.gates.refusing;
         let begun = self.actions.iter().filter(|action| action.begins());
         let tried = begun.filter(|action| !refusing.is_again(action)).count();
-        let moving = tried > self.gates.asking.again() || self.waits_for_next_second();
+        let moving = tried > self.judged.gates.asking.again() || self.waits_for_next_second();
         let blocked = self.blocked_since().filter(|_| !moving);
         let judged = || {
             let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
             // Who is away follows as little as the others.
             let is_held = counts.outdated + counts.offline_outdated > 0
                 || self.reversal.as_ref().is_some_and(reverts);
-            let stopped = match self.guard.gate {
+            let stopped = match self.judged.guard.gate {
                 Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
                 _ => None,
             };
-            let about = (self.fleet, self.verdicts.as_slice(), stopped, blocked);
-            phase::of_rollout(about, &counts, [moving, self.is_judging()], self.now)
+            let about = (
+                self.judged.fleet,
+                self.verdicts.as_slice(),
+                stopped,
+                blocked,
+            );
+            phase::of_rollout(about, &counts, [moving, self.is_judging()], self.judged.now)
         };
         let (phase, wake) = match phase.map_or_else(judged, |phase| (phase, None)) {
             (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {
@@ -66,16 +71,21 @@ impl Draft<'_> {
         let Overdue {
             nodes: mut overdue,
             next: overdue_at,
-        } = Overdue::of(self.fleet, &self.verdicts, counts.surging > 0, self.now);
+        } = Overdue::of(
+            self.judged.fleet,
+            &self.verdicts,
+            counts.surging > 0,
+            self.judged.now,
+        );
         overdue.retain(|position| !self.leaves_now(*position));
         let next_wake = self
             .turns()
             .chain(wake)
             .chain(overdue_at)
-            .chain(self.scope.next_change())
+            .chain(self.judged.scope.next_change())
             .chain(self.opens)
             .chain(self.pulls_again)
-            .chain(self.guard.changes)
+            .chain(self.judged.guard.changes)
             .chain(self.gate_changes())
             .chain(self.reverts_again)
             .chain(self.asked_again())
@@ -91,24 +101,24 @@ impl Draft<'_> {
             counts,
             phase,
             opens: self.opens,
-            tells_opening: self.strategy.min_interval >= TOLD_INTERVAL,
+            tells_opening: self.judged.strategy.min_interval >= TOLD_INTERVAL,
             invalid: self.invalid,
             domains: self.domains,
-            guarded: self.guard.gate,
-            record: self.guard.record,
+            guarded: self.judged.guard.gate,
+            record: self.judged.guard.record,
             reversal: self.reversal,
             pause: self.pause,
             waves,
             overdue,
             blocked: blocked.is_some(),
-            refused: self.fleet.refusals.only(&refused),
+            refused: self.judged.fleet.refusals.only(&refused),
             next_wake,
         }
     }
 
     /// Whether the second pod of that node goes by this plan: however old the two are, that has just begun.
     fn leaves_now(&self, position: usize) -> bool {
-        let pods = &self.fleet.nodes[position].pods;
+        let pods = &self.judged.fleet.nodes[position].pods;
         self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
             && (self.actions.iter().filter(|action| action.ends()))
                 .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
@@ -116,18 +126,18 @@ impl Draft<'_> {
 
     /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
     fn is_judging(&self) -> bool {
-        matches!(self.guard.gate, Some(Guarded::Inconclusive { .. }))
+        matches!(self.judged.guard.gate, Some(Guarded::Inconclusive { .. }))
     }
 
     /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to
     /// `refused`.
     fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, Part)>) {
-        if self.fleet.refusals.is_nobody_refused() {
+        if self.judged.fleet.refusals.is_nobody_refused() {
             return;
         }
-        let terms = self.terms();
-        for (position, node) in self.fleet.nodes.iter().enumerate() {
-            let part = match (self.verdicts[position], &self.classes[position]) {
+        let terms = self.judged.terms();
+        for (position, node) in self.judged.fleet.nodes.iter().enumerate() {
+            let part = match (self.verdicts[position], &self.judged.classes[position]) {
                 (Verdict::Refused { .. } | Verdict::Budget { .. }, _) => None,
                 (Verdict::InProgress(Progress::SurgeStarting), Class::Outdated { .. }) => {
                     Some(Part::Create)
@@ -143,7 +153,7 @@ impl Draft<'_> {
                     if node
                         .pods
                         .iter()
-                        .any(|pod| self.fleet.refusals.is_in_doubt(node, pod)) =>
+                        .any(|pod| self.judged.fleet.refusals.is_in_doubt(node, pod)) =>
                 {
                     Some(Part::Step)
                 }
@@ -155,7 +165,7 @@ impl Draft<'_> {
                     Some(Part::Tell)
                 }
                 (Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected, _)
-                    if (self.glance.withheld_until(position, terms))
+                    if (self.judged.glance.withheld_until(position, terms))
                         .is_some_and(|until| until == Timestamp::MAX) =>
                 {
                     Some(Part::Tell)
@@ -167,7 +177,7 @@ impl Draft<'_> {
                 None => &[Part::Step, Part::Create],
             };
             let at = |part: &Part| {
-                let denial = self.gates.refusing.at(&node.name, *part)?;
+                let denial = self.judged.gates.refusing.at(&node.name, *part)?;
                 Some((*part, denial.since))
             };
             let Some((part, since)) = parts.iter().find_map(at) else {
@@ -180,7 +190,7 @@ impl Draft<'_> {
 
     /// When one of those who were `refused`, or whoever has to wait because of them, may be tried.
     fn refused_again(&self, refused: &BTreeSet<(NodeName, Part)>) -> Option<Timestamp> {
-        let refusing = &self.gates.refusing;
+        let refusing = &self.judged.gates.refusing;
         let matters = !refused.is_empty() || refusing.is_full();
         refusing.wake().filter(|_| matters)
     }
@@ -188,7 +198,7 @@ impl Draft<'_> {
     /// Whether somebody who could begin has to wait only because so much was refused within this second.
     fn waits_for_next_second(&self) -> bool {
         let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
-        self.gates.refusing.is_full() && self.verdicts.iter().any(waits)
+        self.judged.gates.refusing.is_full() && self.verdicts.iter().any(waits)
     }
 
     /// Whether somebody waits for a time, or for something else than those whom the API server refuses.
@@ -204,16 +214,22 @@ impl Draft<'_> {
 
     /// How each wave stands with this plan.
     fn waves(&self) -> Vec<WaveStand> {
-        let mut waves = self.gates.front.told(self.strategy.max_unavailable);
+        let mut waves = self
+            .judged
+            .gates
+            .front
+            .told(self.judged.strategy.max_unavailable);
         if waves.is_empty() {
             return waves;
         }
-        for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
+        for (position, (class, verdict)) in
+            self.judged.classes.iter().zip(&self.verdicts).enumerate()
+        {
             if let Class::Outdated {
                 available: true, ..
             } = class
             {
-                let wave = self.gates.front.of_node(position);
+                let wave = self.judged.gates.front.of_node(position);
                 waves[wave].taken += usize::from(begins(verdict));
             }
         }
@@ -227,8 +243,8 @@ impl Draft<'_> {
             match *verdict {
                 Verdict::BlockedByPdb { since: from, .. } => {
                     since = since.max(Some(from));
-                    let pod = leaving(&self.fleet.nodes[position]);
-                    others |= pod.is_some_and(|pod| self.gates.asking.is_hurried(pod));
+                    let pod = leaving(&self.judged.fleet.nodes[position]);
+                    others |= pod.is_some_and(|pod| self.judged.gates.asking.is_hurried(pod));
                 }
                 Verdict::InProgress(_)
                 | Verdict::HookPending { .. }
@@ -254,7 +270,9 @@ impl Draft<'_> {
         let waiting = self.verdicts.iter();
         let waiting = waiting.filter(|verdict| is_shut(Some(**verdict))).count();
         let moves = |(position, verdict): (usize, &Verdict)| match verdict {
-            Verdict::Offline(Offline::Settling { .. }) => !is_shut(self.gates.shut_at(position)),
+            Verdict::Offline(Offline::Settling { .. }) => {
+                !is_shut(self.judged.gates.shut_at(position))
+            }
             verdict => verdict.is_in_flight(),
         };
         waiting > 0 && waiting == counts.outdated && !self.verdicts.iter().enumerate().any(moves)
@@ -262,24 +280,24 @@ impl Draft<'_> {
 
     /// When a pod may be asked for again that a disruption budget did not let go.
     fn asked_again(&self) -> Option<Timestamp> {
-        if !self.gates.asking.is_any_refused() {
+        if !self.judged.gates.asking.is_any_refused() {
             return None;
         }
-        let nodes = self.fleet.nodes.iter().zip(&self.verdicts);
+        let nodes = self.judged.fleet.nodes.iter().zip(&self.verdicts);
         let waits =
             |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });
         let waiting = nodes.filter(|(_, told)| waits(told));
-        let due = waiting.filter_map(|(node, _)| self.gates.asking.due(leaving(node)?));
-        due.filter(|due| *due > self.now).min()
+        let due = waiting.filter_map(|(node, _)| self.judged.gates.asking.due(leaving(node)?));
+        due.filter(|due| *due > self.judged.now).min()
     }
 
     /// When a gate opens or shuts for a node that waits.
     fn gate_changes(&self) -> Option<Timestamp> {
         let waits = |class: &Class| matches!(class, Class::Outdated { .. });
-        let waiting = self.classes.iter().enumerate();
+        let waiting = self.judged.classes.iter().enumerate();
         let waiting = waiting.filter(|(_, class)| waits(class));
         waiting
-            .filter_map(|(position, _)| self.gates.changes_at(position))
+            .filter_map(|(position, _)| self.judged.gates.changes_at(position))
             .min()
     }
 
@@ -288,22 +306,22 @@ impl Draft<'_> {
         fn alive(node: &Node) -> Option<&Pod> {
             node.pods.iter().find(|pod| !pod.terminating)
         }
-        let terms = self.terms();
+        let terms = self.judged.terms();
         let available_at = move |node: &Node| terms.available_at(alive(node)?);
         // Who was out of service because of us is back, or is not because of us any more.
         let serves_again = move |position: usize| {
-            let is_kept = matches!(self.classes[position], Class::Kept(_));
-            let starting = is_kept.then(|| self.glance.starting_until(position, terms));
+            let is_kept = matches!(self.judged.classes[position], Class::Kept(_));
+            let starting = is_kept.then(|| self.judged.glance.starting_until(position, terms));
             let until = [
-                self.glance.withheld_until(position, terms),
+                self.judged.glance.withheld_until(position, terms),
                 starting.flatten(),
             ];
             let mut until = until.into_iter().flatten().peekable();
             until.peek()?;
-            let back = available_at(&self.fleet.nodes[position]);
+            let back = available_at(&self.judged.fleet.nodes[position]);
             let turns = until.chain(back);
             turns
-                .filter(|at| *at > self.now && *at < Timestamp::MAX)
+                .filter(|at| *at > self.judged.now && *at < Timestamp::MAX)
                 .min()
         };
         let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
@@ -311,11 +329,11 @@ impl Draft<'_> {
             Class::InProgress(Progress::Missing { .. }) if node.is_barred() => judged_at(node),
             Class::InProgress(Progress::Surplus) => {
                 let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
-                let ripe = pods.map(|since| later(since, self.strategy.min_ready));
-                ripe.filter(|at| *at > self.now).min()
+                let ripe = pods.map(|since| later(since, self.judged.strategy.min_ready));
+                ripe.filter(|at| *at > self.judged.now).min()
             }
             Class::Surging(ref pair) => pair.turn,
-            Class::Kept(_) | Class::NotTargeted if self.glance.is_surging => {
+            Class::Kept(_) | Class::NotTargeted if self.judged.glance.is_surging => {
                 let parts = Parting::of(node, terms).and_then(|parting| parting.turn);
                 parts.into_iter().chain(serves_again(position)).min()
             }
@@ -341,83 +359,56 @@ impl Draft<'_> {
             }
             | Class::InProgress(Progress::Reverting { .. })
             | Class::Unknown { available: false } => {
-                let waves = self.strategy.waves.is_some();
-                let started = waves.then(|| self.glance.fresh_until(self.strategy, position));
+                let waves = self.judged.strategy.waves.is_some();
+                let started = waves.then(|| {
+                    self.judged
+                        .glance
+                        .fresh_until(self.judged.strategy, position)
+                });
                 let turns = available_at(node).into_iter().chain(started.flatten());
                 let turns = turns.chain(serves_again(position));
                 // A pod that is taken back while it is available counts as available before its image changes.
-                turns.filter(|at| *at > self.now).min()
+                turns.filter(|at| *at > self.judged.now).min()
             }
             _ => None,
         };
         // What began where no pod belongs any more takes a slot for as long as a node may be charged.
-        let window = failure_window(self.strategy);
+        let window = failure_window(self.judged.strategy);
         let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
             let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
             let is_barred = began && node.targeting != Targeting::Run;
             let revised = alive(node).filter(|_| is_barred).map(Pod::revised)?;
-            Some(later(revised, window)).filter(|at| *at > self.now)
+            Some(later(revised, window)).filter(|at| *at > self.judged.now)
         };
-        let nodes = self.fleet.nodes.iter().zip(&self.classes);
+        let nodes = self.judged.fleet.nodes.iter().zip(&self.judged.classes);
         let nodes = nodes.enumerate();
         nodes.filter_map(move |told| turn(told).into_iter().chain(lets_go(told)).min())
     }
 
-    /// Whether one of the pods of a node is of the current revision and available.
-    fn serves(&self, position: usize) -> bool {
-        let ripe = |since| later(since, self.strategy.min_ready) <= self.now;
-        self.fleet.nodes[position].pods.iter().any(|pod| {
-            !pod.terminating
-                && pod.revision == PodRevision::Current
-                && pod.ready_since.is_some_and(ripe)
-        })
-    }
-
-    /// Nodes whose pods crashed, run at the moment, and have not proved themselves: between two crashes a rollout is not well.
-    /// A node that was away started its containers again for another reason.
-    fn relapsing(&self) -> usize {
-        let failed = self.guard.record.iter().flat_map(|record| &record.failed);
-        let crashed = |pod: &Pod, since: Timestamp| {
-            let mut containers = pod.in_place.containers.iter();
-            since <= pod.revised() && containers.any(|container| container.restarts > 0)
-        };
-        let relapsing = failed.filter(|name| {
-            let Ok(position) = position_of(&self.fleet.nodes, name) else {
-                return false;
-            };
-            let node = &self.fleet.nodes[position];
-            let Readiness::Ready { since } = node.readiness else {
-                return false;
-            };
-            let runs = matches!(
-                self.classes[position],
-                Class::Done | Class::InProgress(Progress::Young { .. } | Progress::Starting)
-            );
-            runs && node.pods.iter().any(|pod| crashed(pod, since))
-        });
-        relapsing.count()
-    }
-
     fn counts(&self) -> Counts {
         let mut counts = Counts {
-            targeted: self.budget.targeted,
-            base: self.budget.base,
-            allowed: match self.strategy.mode {
-                Mode::AdvancedRollingUpdate => self.budget.allowed,
+            targeted: self.judged.budget.targeted,
+            base: self.judged.budget.base,
+            allowed: match self.judged.strategy.mode {
+                Mode::AdvancedRollingUpdate => self.judged.budget.allowed,
                 Mode::Ota => 0,
             },
-            failures: self.guard.failures,
-            threshold: self.guard.threshold,
+            failures: self.judged.guard.failures,
+            threshold: self.judged.guard.threshold,
             ..Counts::default()
         };
-        (counts.unavailable, counts.withheld) = (self.budget.used(), self.budget.staying());
-        counts.relapsing = self.relapsing();
-        (counts.surging, counts.surge_allowed) = (self.budget.surging, self.budget.surge);
-        for (position, (class, verdict)) in self.classes.iter().zip(&self.verdicts).enumerate() {
+        (counts.unavailable, counts.withheld) =
+            (self.judged.budget.used(), self.judged.budget.staying());
+        counts.relapsing = self.judged.relapsing();
+        (counts.surging, counts.surge_allowed) =
+            (self.judged.budget.surging, self.judged.budget.surge);
+        for (position, (class, verdict)) in
+            self.judged.classes.iter().zip(&self.verdicts).enumerate()
+        {
             counts.by_word[verdict.index()] += 1;
             counts.updated += usize::from(match class {
                 Class::Done => true,
-                Class::InProgress(Progress::Surplus) => self.serves(position),
+                Class::InProgress(Progress::Surplus) => self.judged.serves(position),
                 _ => false,
             });
             match *class {

@@ -22,30 +22,35 @@ impl Draft<'_> {
         self.go_on_beside();
         self.go_on();
         self.take_back();
-        let front = &self.gates.front;
+        let front = &self.judged.gates.front;
         let mut pace = Pace::of(
-            self.strategy,
-            (&self.classes, &self.verdicts, &self.glance),
+            self.judged.strategy,
+            (&self.judged.classes, &self.verdicts, &self.judged.glance),
             front,
-            self.now,
+            self.judged.now,
         );
         let waiting = pace
             .iter()
             .enumerate()
             .filter(|(wave, _)| front.waits(*wave));
         let opens = waiting.filter_map(|(_, pace)| pace.opens).min();
-        self.opens = opens.filter(|_| self.is_any_outdated());
+        self.opens = opens.filter(|_| self.judged.is_any_outdated());
         let mut in_wave: Vec<Slots> = (0..front.count())
-            .map(|wave| Slots::of_wave(front.slots(wave, self.strategy)))
+            .map(|wave| Slots::of_wave(front.slots(wave, self.judged.strategy)))
             .collect();
-        let mut slots = Slots::of(&self.budget, self.strategy);
+        let mut slots = Slots::of(&self.judged.budget, self.judged.strategy);
         let batch = BATCH.saturating_sub(self.actions.len());
-        let mut left = self.gates.refusing.room(batch);
+        let mut left = self.judged.gates.refusing.room(batch);
         let queue = match slots.is_empty() {
-            true if self.strategy.topology.is_none() => Vec::new(),
-            _ => self.queue(),
+            true if self.judged.strategy.topology.is_none() => Vec::new(),
+            _ => self.judged.queue(),
         };
-        let domains = Domains::of(self.strategy, self.fleet, &self.classes, &queue);
+        let domains = Domains::of(
+            self.judged.strategy,
+            self.judged.fleet,
+            &self.judged.classes,
+            &queue,
+        );
         self.domains = domains.names();
         for turn in queue {
             if left == 0 || slots.is_empty() {
@@ -53,11 +58,11 @@ impl Draft<'_> {
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
-                Manner::Delete => self.may_delete(turn.position),
-                Manner::Surge => self.gates.may_surge(turn.position),
+                Manner::Delete => self.judged.may_delete(turn.position),
+                Manner::Surge => self.judged.gates.may_surge(turn.position),
             };
             if *in_time > 0
-                && domains.may_begin(&self.fleet.nodes[turn.position])
+                && domains.may_begin(&self.judged.fleet.nodes[turn.position])
                 && let Some(manner) = slots.take(in_wave, turn.available, may)
             {
                 self.replace(turn.position, manner);
@@ -67,7 +72,7 @@ impl Draft<'_> {
         }
         self.tell_shut();
         let asked = self.ask_for_images();
-        if self.glance.is_announced {
+        if self.judged.glance.is_announced {
             self.withdraw(&asked);
         }
         self.keep_marks_true();
@@ -76,14 +81,14 @@ impl Draft<'_> {
     /// What is under way beside old pods goes on, whatever keeps others from beginning. An old pod that may go now is
     /// asked for first, as any other is.
     fn go_on_beside(&mut self) {
-        let terms = self.terms();
+        let terms = self.judged.terms();
         self.tell_left_behind();
-        for position in 0..self.classes.len() {
+        for position in 0..self.judged.classes.len() {
             if self.actions.len() >= BATCH {
                 break; // the rest follows when these are done
             }
-            let node = &self.fleet.nodes[position];
-            let actions = match &self.classes[position] {
+            let node = &self.judged.fleet.nodes[position];
+            let actions = match &self.judged.classes[position] {
                 Class::Surging(pair) => {
                     let pair = **pair;
                     let old = surge::alive(node).filter(|_| pair.step == surge::Step::Retire);
@@ -95,12 +100,14 @@ impl Draft<'_> {
                         }
                         leaves
                     });
-                    pair.actions(node, leaves, self.fleet.in_order)
+                    pair.actions(node, leaves, self.judged.fleet.in_order)
                 }
                 Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.
-                Class::Kept(_) if self.glance.is_surging => {
-                    if surge::spare(node).is_none() || !surge::has_way_back(self.strategy, node) {
+                Class::Kept(_) if self.judged.glance.is_surging => {
+                    if surge::spare(node).is_none()
+                        || !surge::has_way_back(self.judged.strategy, node)
+                    {
                         continue;
                     }
                     self.verdicts[position] = Verdict::InProgress(Progress::SurgeLeaving);
@@ -114,32 +121,33 @@ impl Draft<'_> {
 
     /// Lets the pods go whose hooks are gone; none while the guard holds the revision.
     fn go_on(&mut self) {
-        if self.guard.gate.is_some() {
+        if self.judged.guard.gate.is_some() {
             return;
         }
-        let mut free = self.budget.for_waiting();
-        let front = &self.gates.front;
-        let share = self.strategy.max_unavailable;
+        let mut free = self.judged.budget.for_waiting();
+        let front = &self.judged.gates.front;
+        let share = self.judged.strategy.max_unavailable;
         let mut in_wave: Vec<usize> = (0..front.count())
             .map(|wave| front.for_waiting(wave, share))
             .collect();
-        for position in 0..self.classes.len() {
+        for position in 0..self.judged.classes.len() {
             let Class::Preparing {
                 available,
                 settling: None,
                 ..
-            } = self.classes[position]
+            } = self.judged.classes[position]
             else {
                 continue;
             };
-            let is_hooked = removal::is_hooked(self.strategy, &self.fleet.nodes[position]);
-            if !self.gates.may_step(position) {
+            let is_hooked =
+                removal::is_hooked(self.judged.strategy, &self.judged.fleet.nodes[position]);
+            if !self.judged.gates.may_step(position) {
                 if !is_hooked {
                     self.verdicts[position] = Verdict::Budget { broken: false };
                 }
                 continue;
             }
-            let in_wave = &mut in_wave[self.gates.front.of_node(position)];
+            let in_wave = &mut in_wave[self.judged.gates.front.of_node(position)];
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, Manner::Delete);
@@ -150,17 +158,6 @@ impl Draft<'_> {
             free = free.saturating_sub(usize::from(available && goes));
             *in_wave = in_wave.saturating_sub(usize::from(available && goes));
         }
-    }
-
-    /// Who is to be taken back from the revision which the guard stopped.
-    pub(super) fn reverts(&self) -> revert::Turns {
-        revert::turns(
-            self.strategy,
-            self.fleet,
-            &self.classes,
-            &self.scope,
-            self.now,
-        )
     }
 
     /// Says of nodes whose pod is available that it is taken back later.
@@ -180,38 +177,48 @@ impl Draft<'_> {
             settling,
             reversal,
             again,
-        } = self.reverts();
+        } = self.judged.reverts();
         (self.reversal, self.reverts_again) = (reversal, again);
         self.tell_reverts(settling);
         if self.reversal.is_none() {
             return;
         }
-        let front = &self.gates.front;
+        let front = &self.judged.gates.front;
         let mut in_wave: Vec<usize> = (0..front.count())
-            .map(|wave| front.slots(wave, self.strategy)[1])
+            .map(|wave| front.slots(wave, self.judged.strategy)[1])
             .collect();
-        let mut free = self.budget.for_available();
-        let order = Order::of(self.fleet, &self.classes, &self.glance, &self.scope);
+        let mut free = self.judged.budget.for_available();
+        let order = Order::of(
+            self.judged.fleet,
+            &self.judged.classes,
+            &self.judged.glance,
+            &self.judged.scope,
+        );
         let available = turns.iter().filter(|turn| turn.is_available());
         let queue = available.map(|turn| {
             let wave = front.of_node(turn.position);
-            order.turn(&self.glance, turn.position, wave, true)
+            order.turn(&self.judged.glance, turn.position, wave, true)
         });
         let queue: Vec<Turn> = queue.collect();
-        let domains = Domains::of(self.strategy, self.fleet, &self.classes, &queue);
+        let domains = Domains::of(
+            self.judged.strategy,
+            self.judged.fleet,
+            &self.judged.classes,
+            &queue,
+        );
         for turn in turns {
             if self.actions.len() >= BATCH {
                 break; // the rest follows when these are done
             }
-            let node = &self.fleet.nodes[turn.position];
-            if !self.gates.may_step(turn.position) {
+            let node = &self.judged.fleet.nodes[turn.position];
+            if !self.judged.gates.may_step(turn.position) {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
                 continue;
             }
             if turn.is_available() {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
-                let in_wave = &mut in_wave[self.gates.front.of_node(turn.position)];
-                let opening = self.gates.opening_at(turn.position);
+                let in_wave = &mut in_wave[self.judged.gates.front.of_node(turn.position)];
+                let opening = self.judged.gates.opening_at(turn.position);
                 let may_begin = opening.is_open && domains.may_begin(node);
                 if !may_begin || free == 0 || *in_wave == 0 {
                     let again = self.reverts_again.into_iter();
@@ -219,15 +226,17 @@ impl Draft<'_> {
                     continue;
                 }
                 (free, *in_wave) = (free - 1, *in_wave - 1);
-                self.budget.in_flight += 1;
-                self.gates.front.take_slot(turn.position);
+                self.judged.budget.in_flight += 1;
+                self.judged.gates.front.take_slot(turn.position);
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
             let Some(pod) = pod.map(Pod::reference) else {
                 continue;
             };
-            let progress = Progress::Reverting { since: self.now };
-            self.classes[turn.position] = Class::InProgress(progress);
+            let progress = Progress::Reverting {
+                since: self.judged.now,
+            };
+            self.judged.classes[turn.position] = Class::InProgress(progress);
             self.verdicts[turn.position] = Verdict::InProgress(progress);
             let renewal = turn.renewal;
             self.actions.push(Action::UpdateInPlace { pod, renewal });
@@ -236,15 +245,15 @@ impl Draft<'_> {
 
     /// Takes the marks off the pods that are not on their way out, or not any more.
     pub(super) fn keep_marks_true(&mut self) {
-        if !self.glance.is_marked {
+        if !self.judged.glance.is_marked {
             return;
         }
-        let hook = self.strategy.pre_delete.as_ref();
+        let hook = self.judged.strategy.pre_delete.as_ref();
         let opens = hook.is_some_and(|hook| hook.mark_not_ready);
         let leaves = |position: usize| {
-            matches!(self.classes[position], Class::Preparing { .. })
+            matches!(self.judged.classes[position], Class::Preparing { .. })
                 || matches!(
-                    (&self.classes[position], &self.verdicts[position]),
+                    (&self.judged.classes[position], &self.verdicts[position]),
                     (_, Verdict::HookPending { .. })
                         | (
                             _,
@@ -254,7 +263,7 @@ impl Draft<'_> {
                 )
         };
         let deleted = self.ended();
-        let nodes = self.fleet.nodes.iter().enumerate();
+        let nodes = self.judged.fleet.nodes.iter().enumerate();
         let staying = nodes.filter(|(position, node)| node.is_ready() && !leaves(*position));
         let pods = staying.flat_map(|(_, node)| &node.pods);
         let alive = pods.filter(|pod| !pod.terminating && !deleted.contains(&pod.uid));
@@ -271,12 +280,18 @@ impl Draft<'_> {
 
     /// Has nodes pull ahead that wait for their replacement; says which are asked now.
     fn ask_for_images(&mut self) -> BTreeSet<usize> {
-        let Some(images) = &self.gates.images else {
+        let Some(images) = &self.judged.gates.images else {
             return BTreeSet::new();
         };
-        let queue = || self.waiting().iter().map(|turn| turn.position).collect();
-        let (classes, verdicts) = (&self.classes, &self.verdicts);
-        let asking = images.ask(classes, verdicts, self.budget.base, queue);
+        let queue = || {
+            self.judged
+                .waiting()
+                .iter()
+                .map(|turn| turn.position)
+                .collect()
+        };
+        let (classes, verdicts) = (&self.judged.classes, &self.verdicts);
+        let asking = images.ask(classes, verdicts, self.judged.budget.base, queue);
         self.actions.extend(asking.actions);
         self.pulls = asking.pulls;
         self.pulls_again = asking.wake;
@@ -285,16 +300,16 @@ impl Draft<'_> {
 
     /// Says of the nodes that would be next what they wait for.
     fn tell_shut(&mut self) {
-        for (position, class) in self.classes.iter().enumerate() {
+        for (position, class) in self.judged.classes.iter().enumerate() {
             if !matches!(class, Class::Outdated { settling: None, .. }) {
                 continue;
             }
             let blocked = || {
                 let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
-                self.gates.blocked_at(position).filter(|_| waits)
+                self.judged.gates.blocked_at(position).filter(|_| waits)
             };
-            if let Some(verdict) = self.gates.shut_at(position).or_else(blocked) {
-                let is_back = revert::is_back(self.strategy, self.fleet, position);
+            if let Some(verdict) = self.judged.gates.shut_at(position).or_else(blocked) {
+                let is_back = revert::is_back(self.judged.strategy, self.judged.fleet, position);
                 self.verdicts[position] = match is_back {
                     true => Verdict::Revert(Revert::Done),
                     false => verdict,
@@ -303,65 +318,27 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether the pod of the node at `position` can be made to go now, as far as disruption budgets go.
-    fn may_delete(&self, position: usize) -> bool {
-        let pod = self.fleet.nodes[position].outdated();
-        self.gates.may_step(position)
-            && pod.is_none_or(|pod| {
-                let is_in_place = || match replacement::way(self.strategy, self.fleet, pod) {
-                    Way::InPlace(_) => true,
-                    Way::Recreate(_) => false,
-                };
-                self.gates.asking.may_ask(pod) || is_in_place()
-            })
-    }
-
     fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
-        removal::leave(self.strategy, &mut self.gates.asking, pod, self.now)
-    }
-
-    /// The nodes whose gates are open, the first in the queue first.
-    pub(super) fn queue(&self) -> Vec<Turn> {
-        let waiting = self.waiting();
-        let is_open = |turn: &&Turn| self.gates.shut_at(turn.position).is_none();
-        let mut queue = Vec::with_capacity(waiting.len());
-        queue.extend(waiting.iter().filter(is_open));
-        queue
-    }
-
-    /// All nodes that wait, in the same order; worked out where somebody asks, and once.
-    fn waiting(&self) -> &[Turn] {
-        self.waiting.get_or_init(|| {
-            let order = Order::of(self.fleet, &self.classes, &self.glance, &self.scope);
-            let classes = self.classes.iter().enumerate();
-            let turns = classes.filter_map(|(position, class)| match *class {
-                Class::Outdated {
-                    available,
-                    settling: None,
-                } => {
-                    let wave = self.gates.front.of_node(position);
-                    Some(order.turn(&self.glance, position, wave, available))
-                }
-                _ => None,
-            });
-            // Moving such a list while it grows takes longer than to fill it.
-            let mut waiting = Vec::with_capacity(self.classes.len());
-            waiting.extend(turns);
-            waiting.sort_unstable();
-            waiting
-        })
+        removal::leave(
+            self.judged.strategy,
+            &mut self.judged.gates.asking,
+            pod,
+            self.judged.now,
+        )
     }
 
     /// What OTA mode left behind goes, and what tells of images that nobody waits for, unless its pod goes anyway or
     /// is `asked` for something else by this very plan.
     fn withdraw(&mut self, asked: &BTreeSet<usize>) {
         let keeps_image = |position: usize, pod: &Pod| {
-            let images = self.gates.images.as_ref();
+            let images = self.judged.gates.images.as_ref();
             asked.contains(&position)
-                || images.is_some_and(|images| images.keeps(position, &self.classes[position], pod))
+                || images.is_some_and(|images| {
+                    images.keeps(position, &self.judged.classes[position], pod)
+                })
         };
         let ended = self.ended();
-        let nodes = self.fleet.nodes.iter().enumerate();
+        let nodes = self.judged.fleet.nodes.iter().enumerate();
         let kept = nodes.filter(|(position, _)| {
             !matches!(
                 self.verdicts[*position],
@@ -377,11 +354,13 @@ impl Draft<'_> {
     }
 
     fn replace(&mut self, position: usize, manner: Manner) {
-        let node = &self.fleet.nodes[position];
+        let node = &self.judged.fleet.nodes[position];
         let Some(pod) = node.outdated() else {
             return;
         };
-        if let (Manner::Surge, RevisionState::Current(revision)) = (manner, &self.fleet.revision) {
+        if let (Manner::Surge, RevisionState::Current(revision)) =
+            (manner, &self.judged.fleet.revision)
+        {
             self.actions.push(Action::Surge {
                 node: node.name.clone(),
                 beside: pod.reference(),
@@ -390,8 +369,8 @@ impl Draft<'_> {
             self.verdicts[position] = Verdict::InProgress(Progress::SurgeStarting);
             return;
         }
-        let in_place = match replacement::way(self.strategy, self.fleet, pod) {
-            Way::InPlace(change) => replacement::renewal(self.fleet, pod, &change),
+        let in_place = match replacement::way(self.judged.strategy, self.judged.fleet, pod) {
+            Way::InPlace(change) => replacement::renewal(self.judged.fleet, pod, &change),
             Way::Recreate(why) => {
                 self.recreates = self.recreates.or(why);
                 None

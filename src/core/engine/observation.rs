@@ -1,7 +1,7 @@
 //! The first look: what follows from each node alone.
 //!
 //! It is the only pass that fetches every node, its labels and its pods: whatever a later pass asks of all of them is noted
-//! here, by position in the fleet. A part that is to know something of every node gets its line in [`Look::at`].
+//! here, by position in the fleet. A part that is to know something of every node gets its line in [`Observation::of`].
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,7 +17,7 @@ use crate::core::fleet::Fleet;
 use crate::core::strategy::Strategy;
 
 /// What was seen.
-pub(super) struct Look<'a> {
+pub(super) struct Observation<'a> {
     pub(super) classes: Vec<Class>,
     pub(super) glance: Glance<'a>,
     pub(super) scope: Scope,
@@ -27,11 +27,11 @@ pub(super) struct Look<'a> {
     pub(super) images: Option<Images<'a>>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> Observation<'a> {
     /// Looks at every node.
-    pub(super) fn at(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+    pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let nodes = fleet.nodes.len();
-        let mut look = Self {
+        let mut observed = Self {
             classes: Vec::with_capacity(nodes),
             glance: Glance::at(fleet),
             scope: Scope::of(nodes),
@@ -42,15 +42,15 @@ impl<'a> Look<'a> {
         let terms = Terms::of(strategy, fleet, now);
         for (position, node) in fleet.nodes.iter().enumerate() {
             let class = classify(strategy, node, terms);
-            look.glance.note(node);
-            look.scope.note(strategy, (position, node), now);
-            look.members.note(node);
-            look.openings.note((position, node));
-            if let Some(images) = &mut look.images {
+            observed.glance.note(node);
+            observed.scope.note(strategy, (position, node), now);
+            observed.members.note(node);
+            observed.openings.note((position, node));
+            if let Some(images) = &mut observed.images {
                 images.note(node, &class);
             }
-            look.classes.push(class);
+            observed.classes.push(class);
         }
-        look
+        observed
     }
 }
