@@ -6,11 +6,11 @@
 //! an old pod: flapping nodes would leave nothing for the others.
 
 use super::class::Class;
-use super::glance::Glance;
 use super::pace::ramp_up;
+use super::pod_summary::PodSummary;
 use super::scope::Scope;
 use super::surge::Terms;
-use super::waves::Front;
+use super::waves::WaveProgress;
 use crate::core::strategy::Strategy;
 
 /// Numbers that the choice of nodes depends on.
@@ -52,15 +52,15 @@ impl Budget {
         classes: &[Class],
         scope: &Scope,
         strategy: &Strategy,
-        front: &Front<'_>,
-        (glance, terms): (&Glance<'_>, Terms),
+        wave_progress: &WaveProgress<'_>,
+        (summary, terms): (&PodSummary<'_>, Terms),
     ) -> Self {
         let is_withheld = |position: usize| {
-            let until = glance.withheld_until(position, terms);
+            let until = summary.withheld_until(position, terms);
             until.is_some_and(|until| until > terms.now)
         };
         let is_starting = |position: usize| {
-            let until = glance.starting_until(position, terms);
+            let until = summary.starting_until(position, terms);
             until.is_some_and(|until| until > terms.now)
         };
         let mut budget = Self::default();
@@ -78,13 +78,14 @@ impl Budget {
                 Class::InProgress(_)
                 | Class::Kept(_)
                 | Class::Outdated { .. }
-                | Class::Preparing { .. } => glance.is_doubled(position),
-                Class::Repelled | Class::NotTargeted => glance.is_paired(position),
+                | Class::Preparing { .. } => summary.is_doubled(position),
+                Class::Repelled | Class::NotTargeted => summary.is_paired(position),
                 _ => false,
             });
             match class {
                 // Whose wave is not open takes no part yet.
-                Class::Outdated { .. } if front.is_idle(position, strategy, (glance, terms)) => {}
+                Class::Outdated { .. }
+                    if wave_progress.is_idle(position, strategy, (summary, terms)) => {}
                 Class::Kept(_) if is_withheld(position) => budget.withheld += 1,
                 Class::Kept(_) => budget.starting += usize::from(is_starting(position)),
                 Class::InProgress(_) | Class::Preparing { .. } | Class::Failed { .. } => {

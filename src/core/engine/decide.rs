@@ -170,7 +170,7 @@ impl<'a> Draft<'a> {
 
     /// Has those pods go that were made beside others.
     fn part(&mut self) {
-        if !self.judged.glance.is_surging {
+        if !self.judged.summary.is_surging {
             return;
         }
         let terms = self.judged.terms();
@@ -190,12 +190,12 @@ impl<'a> Draft<'a> {
 
     /// Says of nodes to which no pod belongs (any more) that they have two.
     fn tell_left_behind(&mut self) {
-        if !self.judged.glance.is_surging {
+        if !self.judged.summary.is_surging {
             return;
         }
         for (position, class) in self.judged.classes.iter().enumerate() {
             let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
-            if is_left && self.judged.glance.is_paired(position) {
+            if is_left && self.judged.summary.is_paired(position) {
                 let parting = Parting::of(&self.judged.fleet.nodes[position], self.judged.terms());
                 let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
                 self.verdicts[position] = Verdict::InProgress(progress);

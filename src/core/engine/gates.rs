@@ -21,13 +21,13 @@ use crate::core::strategy::Strategy;
 use crate::core::verdict::{Guarded, Verdict};
 use crate::core::window::Opening;
 
-use super::waves::Front;
+use super::waves::WaveProgress;
 
 /// Every gate, as it is now.
 pub(super) struct Gates<'a> {
     guarded: Option<Guarded>,
     /// Whose wave is open.
-    pub(super) front: Front<'a>,
+    pub(super) wave_progress: WaveProgress<'a>,
     openings: Openings<'a>,
     /// Whom the plan may ask to go.
     pub(super) asking: Asking<'a>,
@@ -45,13 +45,13 @@ pub(super) struct Gates<'a> {
 }
 
 impl<'a> Gates<'a> {
-    /// As they are at `now`; `guarded` is what the guard says, `front` how far the waves have come, and the rest what the
+    /// As they are at `now`; `guarded` is what the guard says, `wave_progress` how far the waves have come, and the rest what the
     /// nodes say themselves.
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &'a Fleet,
         (openings, images): (Openings<'a>, Option<Images<'a>>),
-        front: Front<'a>,
+        wave_progress: WaveProgress<'a>,
         guarded: Option<Guarded>,
         now: Timestamp,
     ) -> Self {
@@ -60,7 +60,7 @@ impl<'a> Gates<'a> {
         let kept = fleet.nodes.iter().filter(|_| has_a_say);
         Self {
             guarded,
-            front,
+            wave_progress,
             openings,
             images,
             kept: kept.map(|node| evicted(strategy, fleet, node)).collect(),
@@ -78,7 +78,7 @@ impl<'a> Gates<'a> {
         if let Some(guarded) = self.guarded {
             return Some(Verdict::Guarded(guarded));
         }
-        let shut = self.front.shut_at(position);
+        let shut = self.wave_progress.shut_at(position);
         shut.or_else(|| self.out_of_window_at(position))
             .or_else(|| self.pull_pending_at(position))
             .or_else(|| self.budget_refused_at(position))
@@ -146,7 +146,7 @@ impl<'a> Gates<'a> {
         let opening = self.openings.at(position).changes;
         opening
             .into_iter()
-            .chain(self.front.changes_at(position))
+            .chain(self.wave_progress.changes_at(position))
             .min()
     }
 }

@@ -13,16 +13,16 @@ use k8s_openapi::jiff::Timestamp;
 use super::budget::Budget;
 use super::class::Class;
 use super::gates::Gates;
-use super::glance::Glance;
 use super::guard::Guard;
 use super::guard::charges::charge;
 use super::observation::Observation;
 use super::order::{Order, Turn};
+use super::pod_summary::PodSummary;
 use super::replacement::{self, Way};
 use super::scope::Scope;
 use super::surge::Terms;
 use super::unmatched::unmatched;
-use super::waves::Front;
+use super::waves::WaveProgress;
 use super::{ota, revert};
 use crate::core::action::Pull;
 use crate::core::fleet::{Fleet, Pod, Readiness, position_of};
@@ -38,7 +38,7 @@ pub(super) struct JudgedFleet<'a> {
     pub(super) now: Timestamp,
     /// By position in the fleet.
     pub(super) classes: Vec<Class>,
-    pub(super) glance: Glance<'a>,
+    pub(super) summary: PodSummary<'a>,
     pub(super) scope: Scope,
     pub(super) budget: Budget,
     pub(super) guard: Guard,
@@ -52,31 +52,37 @@ impl<'a> JudgedFleet<'a> {
     pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let Observation {
             mut classes,
-            glance,
+            summary,
             scope,
             members,
             openings,
             images,
         } = Observation::of(strategy, fleet, now);
-        let charges = charge(strategy, fleet, now, &mut classes, &glance);
+        let charges = charge(strategy, fleet, now, &mut classes, &summary);
         revert::mark(strategy, fleet, &mut classes);
-        scope.narrow(strategy, fleet.undone, &glance, &mut classes);
-        let seen = (classes.as_slice(), &glance);
-        let front = Front::of(strategy, fleet, members, seen, &charges, &scope, now);
+        scope.narrow(strategy, fleet.undone, &summary, &mut classes);
+        let seen = (classes.as_slice(), &summary);
+        let wave_progress = WaveProgress::of(strategy, fleet, members, seen, &charges, &scope, now);
         let terms = Terms::of(strategy, fleet, now);
-        let budget = Budget::count(&classes, &scope, strategy, &front, (&glance, terms));
+        let budget = Budget::count(
+            &classes,
+            &scope,
+            strategy,
+            &wave_progress,
+            (&summary, terms),
+        );
         let mut guard = charges.conclude(strategy, fleet, &classes, &budget, now);
         if let Some(record) = &mut guard.record {
-            front.note_waves(record, fleet, &classes);
+            wave_progress.note_waves(record, fleet, &classes);
         }
         let own = (openings, images);
         Self {
             strategy,
             fleet,
             now,
-            gates: Gates::of(strategy, fleet, own, front, guard.gate, now),
+            gates: Gates::of(strategy, fleet, own, wave_progress, guard.gate, now),
             classes,
-            glance,
+            summary,
             scope,
             budget,
             guard,
@@ -94,7 +100,7 @@ impl JudgedFleet<'_> {
 
     /// The images that owners of nodes ask for.
     pub(super) fn owners_pulls(&self, revision: &Revision, paused: bool) -> Vec<Pull> {
-        match self.glance.is_announced {
+        match self.summary.is_announced {
             true => ota::pulls(self.fleet, revision, paused),
             false => Vec::new(),
         }
@@ -107,7 +113,7 @@ impl JudgedFleet<'_> {
 
     /// The setting that matches no node although somebody is outdated.
     pub(super) fn unmatched(&self) -> Option<Invalid> {
-        let wave = |position| self.gates.front.of_node(position);
+        let wave = |position| self.gates.wave_progress.of_node(position);
         unmatched(self.strategy, self.fleet, &self.classes, wave)
     }
 
@@ -116,7 +122,7 @@ impl JudgedFleet<'_> {
         let stays =
             |class: &Class| matches!(class, Class::Kept(_) | Class::Repelled | Class::NotTargeted);
         let mut classes = self.classes.iter().enumerate();
-        classes.any(|(position, class)| stays(class) && self.glance.is_paired(position))
+        classes.any(|(position, class)| stays(class) && self.summary.is_paired(position))
     }
 
     /// Whether a targeted node is online, settled and outdated.
@@ -165,15 +171,15 @@ impl JudgedFleet<'_> {
     /// All nodes that wait, in the same order; worked out where somebody asks, and once.
     pub(super) fn waiting(&self) -> &[Turn] {
         self.waiting.get_or_init(|| {
-            let order = Order::of(self.fleet, &self.classes, &self.glance, &self.scope);
+            let order = Order::of(self.fleet, &self.classes, &self.summary, &self.scope);
             let classes = self.classes.iter().enumerate();
             let turns = classes.filter_map(|(position, class)| match *class {
                 Class::Outdated {
                     available,
                     settling: None,
                 } => {
-                    let wave = self.gates.front.of_node(position);
-                    Some(order.turn(&self.glance, position, wave, available))
+                    let wave = self.gates.wave_progress.of_node(position);
+                    Some(order.turn(&self.summary, position, wave, available))
                 }
                 _ => None,
             });

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::engine::class::Class;
 use crate::core::engine::classify::classify;
-use crate::core::engine::glance::Glance;
 use crate::core::engine::opening::Openings;
+use crate::core::engine::pod_summary::PodSummary;
 use crate::core::engine::predownload::Images;
 use crate::core::engine::scope::Scope;
 use crate::core::engine::surge::Terms;
@@ -19,7 +19,7 @@ use crate::core::strategy::Strategy;
 /// What was seen.
 pub(super) struct Observation<'a> {
     pub(super) classes: Vec<Class>,
-    pub(super) glance: Glance<'a>,
+    pub(super) summary: PodSummary<'a>,
     pub(super) scope: Scope,
     pub(super) members: Members<'a>,
     pub(super) openings: Openings<'a>,
@@ -33,7 +33,7 @@ impl<'a> Observation<'a> {
         let nodes = fleet.nodes.len();
         let mut observed = Self {
             classes: Vec::with_capacity(nodes),
-            glance: Glance::at(fleet),
+            summary: PodSummary::at(fleet),
             scope: Scope::of(nodes),
             members: Members::of(strategy, nodes),
             openings: Openings::of(strategy, nodes, now),
@@ -42,7 +42,7 @@ impl<'a> Observation<'a> {
         let terms = Terms::of(strategy, fleet, now);
         for (position, node) in fleet.nodes.iter().enumerate() {
             let class = classify(strategy, node, terms);
-            observed.glance.note(node);
+            observed.summary.note(node);
             observed.scope.note(strategy, (position, node), now);
             observed.members.note(node);
             observed.openings.note((position, node));

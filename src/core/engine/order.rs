@@ -20,7 +20,7 @@ use std::cmp::Reverse;
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
-use super::glance::Glance;
+use super::pod_summary::PodSummary;
 use super::scope::Scope;
 use crate::core::fleet::Fleet;
 
@@ -48,10 +48,15 @@ pub(super) struct Turn {
 
 impl Order {
     /// The order in which the outdated nodes of a fleet are served.
-    pub(super) fn of(fleet: &Fleet, classes: &[Class], glance: &Glance<'_>, scope: &Scope) -> Self {
+    pub(super) fn of(
+        fleet: &Fleet,
+        classes: &[Class],
+        summary: &PodSummary<'_>,
+        scope: &Scope,
+    ) -> Self {
         let unfinished = fleet
             .replaces
-            .then(|| unfinished(classes, glance, scope))
+            .then(|| unfinished(classes, summary, scope))
             .flatten();
         Self { unfinished }
     }
@@ -59,12 +64,12 @@ impl Order {
     /// Where the outdated node at `position` stands.
     pub(super) fn turn(
         &self,
-        glance: &Glance<'_>,
+        summary: &PodSummary<'_>,
         position: usize,
         wave: usize,
         available: bool,
     ) -> Turn {
-        let asked = self.unfinished.and_then(|_| glance.living(position));
+        let asked = self.unfinished.and_then(|_| summary.living(position));
         let unfinished = asked.filter(|pod| Some(pod.number) == self.unfinished);
         Turn {
             wave,
@@ -77,7 +82,7 @@ impl Order {
 }
 
 /// The number of the revision that was overtaken before it reached everybody.
-fn unfinished(classes: &[Class], glance: &Glance<'_>, scope: &Scope) -> Option<i64> {
+fn unfinished(classes: &[Class], summary: &PodSummary<'_>, scope: &Scope) -> Option<i64> {
     // The greatest number with its newest pod, the least number, the oldest pod of the current revision.
     let mut newest: Option<(i64, Timestamp)> = None;
     let mut least: Option<i64> = None;
@@ -93,7 +98,7 @@ fn unfinished(classes: &[Class], glance: &Glance<'_>, scope: &Scope) -> Option<i
         if !scope.contains(position) {
             continue;
         }
-        let Some(pod) = glance.living(position) else {
+        let Some(pod) = summary.living(position) else {
             continue;
         };
         if is_waiting {

@@ -10,8 +10,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
-use super::glance::Glance;
-use super::waves::Front;
+use super::pod_summary::PodSummary;
+use super::waves::WaveProgress;
 use crate::core::instant::later;
 use crate::core::strategy::Strategy;
 use crate::core::verdict::{Progress, Verdict};
@@ -31,8 +31,8 @@ impl Pace {
     /// `verdicts` are those after the pods on their way out were looked at.
     pub(super) fn of(
         strategy: &Strategy,
-        (classes, verdicts, glance): (&[Class], &[Verdict], &Glance<'_>),
-        front: &Front<'_>,
+        (classes, verdicts, summary): (&[Class], &[Verdict], &PodSummary<'_>),
+        wave_progress: &WaveProgress<'_>,
         now: Timestamp,
     ) -> Vec<Self> {
         let free = Self {
@@ -40,7 +40,7 @@ impl Pace {
             opens: None,
         };
         if strategy.min_interval.is_zero() {
-            return vec![free; front.count()];
+            return vec![free; wave_progress.count()];
         }
         // Its new pod is about to begin a new interval. A marked pod that waits for a slot is not about to go: the slot may be
         // that of a node which waits for the interval.
@@ -52,11 +52,11 @@ impl Pace {
             Class::Preparing { .. } => !matches!(verdict, Verdict::Budget { .. }),
             _ => false,
         };
-        let mut newest = vec![None; front.count()];
-        let mut awaits = vec![false; front.count()];
+        let mut newest = vec![None; wave_progress.count()];
+        let mut awaits = vec![false; wave_progress.count()];
         for (position, (class, verdict)) in classes.iter().zip(verdicts).enumerate() {
-            let wave = front.of_node(position);
-            let began = [glance.got_current(position), glance.removed_at(position)];
+            let wave = wave_progress.of_node(position);
+            let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
             awaits[wave] |= is_awaited(class, verdict);
         }

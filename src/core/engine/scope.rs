@@ -9,7 +9,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::{Class, Kept};
-use super::glance::Glance;
+use super::pod_summary::PodSummary;
 use crate::core::fleet::Node;
 use crate::core::strategy::{Mode, Strategy};
 
@@ -69,7 +69,7 @@ impl Scope {
         &self,
         strategy: &Strategy,
         undone: Option<i64>,
-        glance: &Glance<'_>,
+        summary: &PodSummary<'_>,
         classes: &mut [Class],
     ) {
         if strategy.mode != Mode::AdvancedRollingUpdate {
@@ -77,13 +77,13 @@ impl Scope {
         }
         for (position, (class, outside)) in classes.iter_mut().zip(&self.outside).enumerate() {
             if let Some(kept) = *outside
-                && is_old(glance, position, class)
+                && is_old(summary, position, class)
             {
                 *class = Class::Kept(kept);
             }
         }
         if !strategy.partition.is_zero() {
-            keep_partition(strategy, undone, glance, classes);
+            keep_partition(strategy, undone, summary, classes);
         }
     }
 }
@@ -105,12 +105,12 @@ fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
 fn keep_partition(
     strategy: &Strategy,
     undone: Option<i64>,
-    glance: &Glance<'_>,
+    summary: &PodSummary<'_>,
     classes: &mut [Class],
 ) {
     let may_stay = |position: usize, class: &Class| {
-        let number = || glance.living(position).map(|pod| pod.number);
-        is_old(glance, position, class) && (undone.is_none() || number() != undone)
+        let number = || summary.living(position).map(|pod| pod.number);
+        is_old(summary, position, class) && (undone.is_none() || number() != undone)
     };
     let (mut targeted, mut old, mut candidates) = (0, 0, 0);
     for (position, class) in classes.iter().enumerate() {
@@ -134,7 +134,7 @@ fn keep_partition(
 }
 
 /// Whether a targeted node runs an old revision, and would go on doing so if nobody touched it.
-fn is_old(glance: &Glance<'_>, position: usize, class: &Class) -> bool {
+fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
     match class {
         Class::Outdated { .. } | Class::Preparing { .. } => true,
         Class::Surging(pair) => pair.has_way_back,
@@ -142,7 +142,7 @@ fn is_old(glance: &Glance<'_>, position: usize, class: &Class) -> bool {
             updated: false,
             terminating: false,
             ..
-        } => glance.has_pods(position) && glance.is_wanted(position),
+        } => summary.has_pods(position) && summary.is_wanted(position),
         _ => false,
     }
 }

@@ -29,8 +29,8 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
-use super::glance::{Facts, Glance};
 use super::guard::charges::Charges;
+use super::pod_summary::{PodFacts, PodSummary};
 use super::scope::Scope;
 use super::surge::Terms;
 use crate::core::fleet::record::Record;
@@ -43,7 +43,7 @@ use crate::core::verdict::{Verdict, WaveShut};
 
 /// How far the waves have come.
 #[derive(Debug)]
-pub(super) struct Front<'a> {
+pub(super) struct WaveProgress<'a> {
     told: Option<&'a Waves>,
     /// The wave of each node by position in the fleet; empty without waves: all are in the first.
     members: Vec<usize>,
@@ -58,7 +58,7 @@ fn told(strategy: &Strategy) -> Option<&Waves> {
     strategy.waves.as_deref().filter(|_| rolls)
 }
 
-/// The wave of each node by its position, to be told to [`Front::of`].
+/// The wave of each node by its position, to be told to [`WaveProgress::of`].
 #[derive(Debug)]
 pub(super) struct Members<'a> {
     told: Option<&'a Waves>,
@@ -104,32 +104,36 @@ struct Tally {
     shut: Option<WaveShut>,
 }
 
-impl<'a> Front<'a> {
+impl<'a> WaveProgress<'a> {
     /// As it is at `now`.
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &Fleet,
         members: Members<'a>,
-        (classes, glance): (&[Class], &Glance<'_>),
+        (classes, summary): (&[Class], &PodSummary<'_>),
         charges: &Charges,
         scope: &Scope,
         now: Timestamp,
     ) -> Self {
         let told = members.told;
-        let mut front = Self {
+        let mut wave_progress = Self {
             told,
             members: members.waves,
             waves: vec![Tally::default(); told.map_or(1, Waves::count)],
             unlisted: false,
         };
         if let Some(waves) = told {
-            front.tally(classes, scope);
-            front.tally_failed(waves, fleet, classes, charges);
-            front.judge_completeness(strategy, fleet, (classes, glance), charges, scope);
-            front.judge_openness(waves, fleet, now);
-            front.excuse_idle(strategy, classes, (glance, Terms::of(strategy, fleet, now)));
+            wave_progress.tally(classes, scope);
+            wave_progress.tally_failed(waves, fleet, classes, charges);
+            wave_progress.judge_completeness(strategy, fleet, (classes, summary), charges, scope);
+            wave_progress.judge_openness(waves, fleet, now);
+            wave_progress.excuse_idle(
+                strategy,
+                classes,
+                (summary, Terms::of(strategy, fleet, now)),
+            );
         }
-        front
+        wave_progress
     }
 
     /// Whether the outdated pod of the node at `position` takes no slot, because its wave is not open and we are not why it
@@ -138,12 +142,12 @@ impl<'a> Front<'a> {
         &self,
         position: usize,
         strategy: &Strategy,
-        (glance, terms): (&Glance<'_>, Terms),
+        (summary, terms): (&PodSummary<'_>, Terms),
     ) -> bool {
         let holds = |until: Option<Timestamp>| until.is_some_and(|until| until > terms.now);
         self.shut_at(position).is_some()
-            && !holds(glance.fresh_until(strategy, position))
-            && !holds(glance.withheld_until(position, terms))
+            && !holds(summary.fresh_until(strategy, position))
+            && !holds(summary.withheld_until(position, terms))
     }
 
     /// How many waves there are; one when there are none.
@@ -263,7 +267,12 @@ impl<'a> Front<'a> {
 
     /// Takes the slots of their waves from the broken pods that are idle: pods that wait for a slot to go, having begun while
     /// their wave was open, would never get one.
-    fn excuse_idle(&mut self, strategy: &Strategy, classes: &[Class], seen: (&Glance<'_>, Terms)) {
+    fn excuse_idle(
+        &mut self,
+        strategy: &Strategy,
+        classes: &[Class],
+        seen: (&PodSummary<'_>, Terms),
+    ) {
         for (position, class) in classes.iter().enumerate() {
             let is_broken = matches!(
                 class,
@@ -332,7 +341,7 @@ impl<'a> Front<'a> {
         &mut self,
         strategy: &Strategy,
         fleet: &Fleet,
-        (classes, glance): (&[Class], &Glance<'_>),
+        (classes, summary): (&[Class], &PodSummary<'_>),
         charges: &Charges,
         scope: &Scope,
     ) {
@@ -344,9 +353,9 @@ impl<'a> Front<'a> {
         for (position, class) in classes.iter().enumerate() {
             let wave = self.members[position];
             if wave < last && scope.contains(position) {
-                let (node, living) = (&fleet.nodes[position], || glance.living(position));
+                let (node, living) = (&fleet.nodes[position], || summary.living(position));
                 let hold = hold_of(strategy, node, living, class);
-                holds[wave].extend(match charges.has_on_sheet(&node.name) {
+                holds[wave].extend(match charges.is_charged(&node.name) {
                     // No late returner: it was lost with the revision, and the soak begins anew with its return.
                     true => hold.map(|(_, until)| (Timestamp::MIN, until)),
                     false => hold,
@@ -412,7 +421,7 @@ fn allowed(waves: &Waves, wave: usize, default: Share, base: usize) -> usize {
 fn hold_of(
     strategy: &Strategy,
     node: &Node,
-    living: impl Fn() -> Option<Facts>,
+    living: impl Fn() -> Option<PodFacts>,
     class: &Class,
 ) -> Option<(Timestamp, Option<Timestamp>)> {
     let Readiness::Ready { since } = node.readiness else {

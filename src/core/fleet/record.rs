@@ -3,7 +3,7 @@
 //! Most of a judgement follows from nodes and pods as they are. This is the rest: who was charged before its Node was
 //! deleted, its pod was deleted or it came back; whose old pod was broken before it was replaced; who was lost while its pod
 //! was removed, or is being judged; in which waves nodes failed; that the revision was stopped. It is about one revision, and
-//! another one begins with an empty sheet, on which stands only which ones were stopped before: nobody is to be led back to
+//! another one begins with an empty record, on which stands only which ones were stopped before: nobody is to be led back to
 //! them.
 //!
 //! ```text
@@ -110,7 +110,7 @@ impl Record {
         }
     }
 
-    /// The sheet of `revision`: what is `known` where that is about it, else an empty one.
+    /// The record of `revision`: what is `known` where that is about it, else an empty one.
     pub fn begun(known: Option<&Self>, revision: &Revision) -> Self {
         match known.filter(|known| known.revision == *revision) {
             Some(known) => known.clone(),
@@ -118,7 +118,7 @@ impl Record {
         }
     }
 
-    /// An empty sheet of `revision`, on which stands only what was stopped besides it, as far as `known`.
+    /// An empty record of `revision`, on which stands only what was stopped besides it, as far as `known`.
     pub(in crate::core) fn anew(known: Option<&Self>, revision: &Revision) -> Self {
         Self {
             stopped_before: Self::stopped_besides(known, revision),

@@ -1,7 +1,7 @@
 //! One fingerprint for all spellings of the same pod template.
 //!
 //! The API server and the native controller write the same template with different nothings: `null`, an empty
-//! `metadata`, an empty `resources`, `$patch` in front. Those count as absent. Everything else counts: order in lists,
+//! `metadata`, an empty `resources`, `$patch` in wave_progress. Those count as absent. Everything else counts: order in lists,
 //! `{}` elsewhere (in an `emptyDir` it is the meaning), fields that are new to us.
 
 use std::fmt;
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-/// FNV-1a with 128 bits over an unambiguous encoding: every text has its length in front, every value its kind.
+/// FNV-1a with 128 bits over an unambiguous encoding: every text has its length in wave_progress, every value its kind.
 struct Print(u128);
 
 impl Default for Print {

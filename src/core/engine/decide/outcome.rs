@@ -165,7 +165,7 @@ impl Draft<'_> {
                     Some(Part::Tell)
                 }
                 (Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected, _)
-                    if (self.judged.glance.withheld_until(position, terms))
+                    if (self.judged.summary.withheld_until(position, terms))
                         .is_some_and(|until| until == Timestamp::MAX) =>
                 {
                     Some(Part::Tell)
@@ -217,7 +217,7 @@ impl Draft<'_> {
         let mut waves = self
             .judged
             .gates
-            .front
+            .wave_progress
             .told(self.judged.strategy.max_unavailable);
         if waves.is_empty() {
             return waves;
@@ -229,7 +229,7 @@ impl Draft<'_> {
                 available: true, ..
             } = class
             {
-                let wave = self.judged.gates.front.of_node(position);
+                let wave = self.judged.gates.wave_progress.of_node(position);
                 waves[wave].taken += usize::from(begins(verdict));
             }
         }
@@ -311,9 +311,9 @@ impl Draft<'_> {
         // Who was out of service because of us is back, or is not because of us any more.
         let serves_again = move |position: usize| {
             let is_kept = matches!(self.judged.classes[position], Class::Kept(_));
-            let starting = is_kept.then(|| self.judged.glance.starting_until(position, terms));
+            let starting = is_kept.then(|| self.judged.summary.starting_until(position, terms));
             let until = [
-                self.judged.glance.withheld_until(position, terms),
+                self.judged.summary.withheld_until(position, terms),
                 starting.flatten(),
             ];
             let mut until = until.into_iter().flatten().peekable();
@@ -333,7 +333,7 @@ impl Draft<'_> {
                 ripe.filter(|at| *at > self.judged.now).min()
             }
             Class::Surging(ref pair) => pair.turn,
-            Class::Kept(_) | Class::NotTargeted if self.judged.glance.is_surging => {
+            Class::Kept(_) | Class::NotTargeted if self.judged.summary.is_surging => {
                 let parts = Parting::of(node, terms).and_then(|parting| parting.turn);
                 parts.into_iter().chain(serves_again(position)).min()
             }
@@ -362,7 +362,7 @@ impl Draft<'_> {
                 let waves = self.judged.strategy.waves.is_some();
                 let started = waves.then(|| {
                     self.judged
-                        .glance
+                        .summary
                         .fresh_until(self.judged.strategy, position)
                 });
                 let turns = available_at(node).into_iter().chain(started.flatten());

@@ -22,21 +22,21 @@ impl Draft<'_> {
         self.go_on_beside();
         self.go_on();
         self.take_back();
-        let front = &self.judged.gates.front;
+        let wave_progress = &self.judged.gates.wave_progress;
         let mut pace = Pace::of(
             self.judged.strategy,
-            (&self.judged.classes, &self.verdicts, &self.judged.glance),
-            front,
+            (&self.judged.classes, &self.verdicts, &self.judged.summary),
+            wave_progress,
             self.judged.now,
         );
         let waiting = pace
             .iter()
             .enumerate()
-            .filter(|(wave, _)| front.waits(*wave));
+            .filter(|(wave, _)| wave_progress.waits(*wave));
         let opens = waiting.filter_map(|(_, pace)| pace.opens).min();
         self.opens = opens.filter(|_| self.judged.is_any_outdated());
-        let mut in_wave: Vec<Slots> = (0..front.count())
-            .map(|wave| Slots::of_wave(front.slots(wave, self.judged.strategy)))
+        let mut in_wave: Vec<Slots> = (0..wave_progress.count())
+            .map(|wave| Slots::of_wave(wave_progress.slots(wave, self.judged.strategy)))
             .collect();
         let mut slots = Slots::of(&self.judged.budget, self.judged.strategy);
         let batch = BATCH.saturating_sub(self.actions.len());
@@ -72,7 +72,7 @@ impl Draft<'_> {
         }
         self.tell_shut();
         let asked = self.ask_for_images();
-        if self.judged.glance.is_announced {
+        if self.judged.summary.is_announced {
             self.withdraw(&asked);
         }
         self.keep_marks_true();
@@ -104,7 +104,7 @@ impl Draft<'_> {
                 }
                 Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),
                 // What keeps its old pod loses the one beside it.
-                Class::Kept(_) if self.judged.glance.is_surging => {
+                Class::Kept(_) if self.judged.summary.is_surging => {
                     if surge::spare(node).is_none()
                         || !surge::has_way_back(self.judged.strategy, node)
                     {
@@ -125,10 +125,10 @@ impl Draft<'_> {
             return;
         }
         let mut free = self.judged.budget.for_waiting();
-        let front = &self.judged.gates.front;
+        let wave_progress = &self.judged.gates.wave_progress;
         let share = self.judged.strategy.max_unavailable;
-        let mut in_wave: Vec<usize> = (0..front.count())
-            .map(|wave| front.for_waiting(wave, share))
+        let mut in_wave: Vec<usize> = (0..wave_progress.count())
+            .map(|wave| wave_progress.for_waiting(wave, share))
             .collect();
         for position in 0..self.judged.classes.len() {
             let Class::Preparing {
@@ -147,7 +147,7 @@ impl Draft<'_> {
                 }
                 continue;
             }
-            let in_wave = &mut in_wave[self.judged.gates.front.of_node(position)];
+            let in_wave = &mut in_wave[self.judged.gates.wave_progress.of_node(position)];
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
                 self.replace(position, Manner::Delete);
@@ -183,21 +183,21 @@ impl Draft<'_> {
         if self.reversal.is_none() {
             return;
         }
-        let front = &self.judged.gates.front;
-        let mut in_wave: Vec<usize> = (0..front.count())
-            .map(|wave| front.slots(wave, self.judged.strategy)[1])
+        let wave_progress = &self.judged.gates.wave_progress;
+        let mut in_wave: Vec<usize> = (0..wave_progress.count())
+            .map(|wave| wave_progress.slots(wave, self.judged.strategy)[1])
             .collect();
         let mut free = self.judged.budget.for_available();
         let order = Order::of(
             self.judged.fleet,
             &self.judged.classes,
-            &self.judged.glance,
+            &self.judged.summary,
             &self.judged.scope,
         );
         let available = turns.iter().filter(|turn| turn.is_available());
         let queue = available.map(|turn| {
-            let wave = front.of_node(turn.position);
-            order.turn(&self.judged.glance, turn.position, wave, true)
+            let wave = wave_progress.of_node(turn.position);
+            order.turn(&self.judged.summary, turn.position, wave, true)
         });
         let queue: Vec<Turn> = queue.collect();
         let domains = Domains::of(
@@ -217,7 +217,7 @@ impl Draft<'_> {
             }
             if turn.is_available() {
                 self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
-                let in_wave = &mut in_wave[self.judged.gates.front.of_node(turn.position)];
+                let in_wave = &mut in_wave[self.judged.gates.wave_progress.of_node(turn.position)];
                 let opening = self.judged.gates.opening_at(turn.position);
                 let may_begin = opening.is_open && domains.may_begin(node);
                 if !may_begin || free == 0 || *in_wave == 0 {
@@ -227,7 +227,7 @@ impl Draft<'_> {
                 }
                 (free, *in_wave) = (free - 1, *in_wave - 1);
                 self.judged.budget.in_flight += 1;
-                self.judged.gates.front.take_slot(turn.position);
+                self.judged.gates.wave_progress.take_slot(turn.position);
             }
             let pod = node.pods.iter().find(|pod| !pod.terminating);
             let Some(pod) = pod.map(Pod::reference) else {
@@ -245,7 +245,7 @@ impl Draft<'_> {
 
     /// Takes the marks off the pods that are not on their way out, or not any more.
     pub(super) fn keep_marks_true(&mut self) {
-        if !self.judged.glance.is_marked {
+        if !self.judged.summary.is_marked {
             return;
         }
         let hook = self.judged.strategy.pre_delete.as_ref();

@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::losses::Losses;
 use crate::core::engine::class::Class;
 use crate::core::engine::failing::Failing;
-use crate::core::engine::glance::Glance;
 use crate::core::engine::patience::{JUDGED_AFTER, failure_window};
+use crate::core::engine::pod_summary::PodSummary;
 use crate::core::fleet::record::{FAILED_NAMED, Record};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, position_of};
 use crate::core::id::{NodeName, PodRevision, RevisionState};
@@ -20,7 +20,7 @@ use crate::core::verdict::{Cause, Progress};
 /// What there is against the current revision.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Charges {
-    /// The sheet; `None`: the revision is not judged (it is not known, replaces nothing, or somebody resumed it).
+    /// The record; `None`: the revision is not judged (it is not known, replaces nothing, or somebody resumed it).
     pub(super) record: Option<Record>,
     /// What remains of it where it is not judged.
     pub(super) rest: Option<Record>,
@@ -33,13 +33,13 @@ pub(in crate::core) struct Charges {
 }
 
 impl Charges {
-    /// The sheet, while the revision is judged.
+    /// The record, while the revision is judged.
     pub(in crate::core) fn record(&self) -> Option<&Record> {
         self.record.as_ref()
     }
 
-    /// Whether this node failed on the revision's account, and has not been acquitted since.
-    pub(in crate::core) fn has_on_sheet(&self, node: &NodeName) -> bool {
+    /// Whether this node failed on the revision's account, and has not been cleared since.
+    pub(in crate::core) fn is_charged(&self, node: &NodeName) -> bool {
         self.record()
             .is_some_and(|record| record.failed.contains(node))
     }
@@ -51,7 +51,7 @@ pub(in crate::core) fn charge(
     fleet: &Fleet,
     now: Timestamp,
     classes: &mut [Class],
-    glance: &Glance<'_>,
+    summary: &PodSummary<'_>,
 ) -> Charges {
     let RevisionState::Current(revision) = &fleet.revision else {
         return Charges::default();
@@ -68,7 +68,7 @@ pub(in crate::core) fn charge(
             ..Charges::default()
         };
     }
-    let mut court = Court {
+    let mut tracker = FailureTracker {
         mode: strategy.mode,
         window: failure_window(strategy),
         now,
@@ -77,33 +77,33 @@ pub(in crate::core) fn charge(
         added: BTreeSet::new(),
         charges: Charges::default(),
     };
-    court.judge_losses(classes, glance);
-    court.judge_pods(classes);
-    court.acquit(classes);
-    court.heed_taken_back(glance);
-    court.adjourn()
+    tracker.judge_losses(classes, summary);
+    tracker.judge_pods(classes);
+    tracker.clear(classes);
+    tracker.heed_taken_back(summary);
+    tracker.finish()
 }
 
 /// A judgement in the making.
-struct Court<'a> {
+struct FailureTracker<'a> {
     mode: Mode,
     window: Duration,
     now: Timestamp,
     fleet: &'a Fleet,
     record: Record,
-    /// Nodes charged now that are not on the sheet yet.
+    /// Nodes charged now that are not on the record yet.
     added: BTreeSet<NodeName>,
     charges: Charges,
 }
 
-impl Court<'_> {
+impl FailureTracker<'_> {
     /// Nodes that turned NotReady.
-    fn judge_losses(&mut self, classes: &mut [Class], glance: &Glance<'_>) {
+    fn judge_losses(&mut self, classes: &mut [Class], summary: &PodSummary<'_>) {
         let nodes = &self.fleet.nodes;
         let mut losses = Losses::of(
             self.fleet,
             classes,
-            glance,
+            summary,
             (&self.record, self.mode),
             self.window,
         );
@@ -203,7 +203,7 @@ impl Court<'_> {
         }
     }
 
-    /// Who is on the sheet and NotReady is so on the revision's account, also when its pod is another one by now.
+    /// Who is on the record and NotReady is so on the revision's account, also when its pod is another one by now.
     fn tell_lost(&self, classes: &mut [Class]) {
         for name in self.record.failed.iter().chain(&self.added) {
             let Some(position) = self.position(name) else {
@@ -266,7 +266,7 @@ impl Court<'_> {
         }
     }
 
-    /// Charges a node; `lasts` puts it on the sheet.
+    /// Charges a node; `lasts` puts it on the record.
     fn charge(&mut self, name: &NodeName, lasts: bool) {
         if self.record.failed.contains(name) {
             return;
@@ -278,9 +278,9 @@ impl Court<'_> {
         }
     }
 
-    /// Whoever runs the revision for as long as one may be charged is no longer on the sheet. That of a stopped revision keeps
+    /// Whoever runs the revision for as long as one may be charged is no longer on the record. That of a stopped revision keeps
     /// its names: people read there why it was stopped.
-    fn acquit(&mut self, classes: &[Class]) {
+    fn clear(&mut self, classes: &[Class]) {
         let record = &self.record;
         if record.failed.is_empty() && record.broken_before.is_empty() {
             return;
@@ -309,8 +309,8 @@ impl Court<'_> {
     }
 
     /// A pod that was taken back from this revision a moment ago tells of a stop that this view does not show yet.
-    fn heed_taken_back(&mut self, glance: &Glance<'_>) {
-        if self.record.stopped.is_some() || !glance.is_taken_back {
+    fn heed_taken_back(&mut self, summary: &PodSummary<'_>) {
+        if self.record.stopped.is_some() || !summary.is_taken_back {
             return;
         }
         let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
@@ -334,8 +334,8 @@ impl Court<'_> {
         self.charges.changes = self.charges.changes.into_iter().chain([at]).min();
     }
 
-    /// Closes the sheet; of too many names the rest is a number, which only grows.
-    fn adjourn(mut self) -> Charges {
+    /// Closes the record; of too many names the rest is a number, which only grows.
+    fn finish(mut self) -> Charges {
         let room = FAILED_NAMED.saturating_sub(self.record.failed.len());
         let beyond = self.added.len().saturating_sub(room);
         self.record.failed.extend(self.added.into_iter().take(room));

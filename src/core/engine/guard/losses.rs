@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::engine::class::Class;
-use crate::core::engine::glance::Glance;
+use crate::core::engine::pod_summary::PodSummary;
 use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Pod, position_of};
 use crate::core::id::{NodeName, PodRevision};
@@ -54,7 +54,7 @@ impl Losses {
     pub(super) fn of(
         fleet: &Fleet,
         classes: &[Class],
-        glance: &Glance<'_>,
+        summary: &PodSummary<'_>,
         (record, mode): (&Record, Mode),
         window: Duration,
     ) -> Self {
@@ -105,7 +105,7 @@ impl Losses {
             losses
                 .suspects
                 .sort_by_key(|suspect| (suspect.since, suspect.position));
-            losses.hear(nodes, (classes, glance), record, window);
+            losses.hear(nodes, (classes, summary), record, window);
         }
         losses
     }
@@ -113,7 +113,7 @@ impl Losses {
     fn hear(
         &mut self,
         nodes: &[Node],
-        (classes, glance): (&[Class], &Glance<'_>),
+        (classes, summary): (&[Class], &PodSummary<'_>),
         record: &Record,
         window: Duration,
     ) {
@@ -137,7 +137,7 @@ impl Losses {
                     }
                 }
                 _ => {
-                    let current = glance.current(position).filter(|pod| pod.of_template);
+                    let current = summary.current(position).filter(|pod| pod.of_template);
                     self.updated.extend(current.map(|pod| pod.revised));
                 }
             }

@@ -596,7 +596,7 @@ fn a_list_of_names_has_an_end_and_the_number_is_kept() {
         ..strategy()
     };
     let plan = at_1400(&strategy, &large);
-    let record = plan.record.expect("a sheet");
+    let record = plan.record.expect("a record");
     assert_eq!((record.failed.len(), record.more), (200, 100));
     assert_eq!(
         plan.guarded,

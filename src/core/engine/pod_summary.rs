@@ -16,7 +16,7 @@ use crate::core::strategy::Strategy;
 
 /// The facts about one pod that are asked of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct PodFacts {
     /// Whether it runs the current revision.
     pub(super) revision: PodRevision,
     /// The number of its revision's ControllerRevision.
@@ -31,7 +31,7 @@ pub(super) struct Facts {
     pub(super) of_template: bool,
 }
 
-impl Facts {
+impl PodFacts {
     fn of(pod: &Pod) -> Self {
         Self {
             revision: pod.revision,
@@ -48,10 +48,10 @@ impl Facts {
 ///
 /// What it answers is what the pods themselves would answer.
 #[derive(Debug)]
-pub(super) struct Glance<'a> {
+pub(super) struct PodSummary<'a> {
     nodes: &'a [Node],
     /// By position in the fleet: the only pod of the node, if there is just one and it is not terminating.
-    only: Vec<Option<Facts>>,
+    only: Vec<Option<PodFacts>>,
     /// Whether a pod carries a condition of OTA mode.
     pub(super) is_announced: bool,
     /// Whether a pod is marked for its way out, or could be.
@@ -62,7 +62,7 @@ pub(super) struct Glance<'a> {
     pub(super) is_taken_back: bool,
 }
 
-impl<'a> Glance<'a> {
+impl<'a> PodSummary<'a> {
     /// Looks at no pod yet; every node is to be [noted](Self::note), in the order of the fleet.
     pub(super) fn at(fleet: &'a Fleet) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl<'a> Glance<'a> {
             self.is_taken_back |= pod.in_place.reverted_from.is_some();
         }
         self.only.push(match node.pods.as_slice() {
-            [pod] if !pod.terminating => Some(Facts::of(pod)),
+            [pod] if !pod.terminating => Some(PodFacts::of(pod)),
             _ => None,
         });
     }
@@ -132,13 +132,13 @@ impl<'a> Glance<'a> {
     }
 
     /// The first pod of the node at `position` that is not terminating.
-    pub(super) fn living(&self, position: usize) -> Option<Facts> {
+    pub(super) fn living(&self, position: usize) -> Option<PodFacts> {
         self.only[position].or_else(|| self.alive(position).next())
     }
 
     /// The first pod of that node that is not terminating and of the current revision.
-    pub(super) fn current(&self, position: usize) -> Option<Facts> {
-        let is_current = |facts: &Facts| facts.revision == PodRevision::Current;
+    pub(super) fn current(&self, position: usize) -> Option<PodFacts> {
+        let is_current = |facts: &PodFacts| facts.revision == PodRevision::Current;
         match self.only[position] {
             Some(only) => Some(only).filter(is_current),
             None => self.alive(position).find(is_current),
@@ -155,12 +155,13 @@ impl<'a> Glance<'a> {
 
     /// When a pod of that node got the current revision, the last time; also one that is terminating by now.
     pub(super) fn got_current(&self, position: usize) -> Option<Timestamp> {
-        let when = |facts: Facts| (facts.revision == PodRevision::Current).then_some(facts.revised);
+        let when =
+            |facts: PodFacts| (facts.revision == PodRevision::Current).then_some(facts.revised);
         match self.only[position] {
             Some(only) => when(only),
             None => {
                 let pods = self.nodes[position].pods.iter();
-                pods.map(Facts::of).filter_map(when).max()
+                pods.map(PodFacts::of).filter_map(when).max()
             }
         }
     }
@@ -173,14 +174,14 @@ impl<'a> Glance<'a> {
         }
     }
 
-    fn alive(&self, position: usize) -> impl Iterator<Item = Facts> {
+    fn alive(&self, position: usize) -> impl Iterator<Item = PodFacts> {
         let pods = self.nodes[position].pods.iter();
-        pods.filter(|pod| !pod.terminating).map(Facts::of)
+        pods.filter(|pod| !pod.terminating).map(PodFacts::of)
     }
 }
 
 /// Whether that pod is available beyond doubt.
-fn is_long_ready(pod: &Facts, terms: Terms) -> bool {
+fn is_long_ready(pod: &PodFacts, terms: Terms) -> bool {
     let ready_since = pod.ready_since.filter(|_| !pod.is_under_way);
     ready_since.is_some_and(|since| later(since, terms.min_ready) <= terms.now)
 }
@@ -213,21 +214,21 @@ mod tests {
             ..node("n", old(1))
         });
         let fleet = fleet(nodes.into());
-        let mut glance = Glance::at(&fleet);
-        fleet.nodes.iter().for_each(|node| glance.note(node));
+        let mut summary = PodSummary::at(&fleet);
+        fleet.nodes.iter().for_each(|node| summary.note(node));
         for (position, node) in fleet.nodes.iter().enumerate() {
             let alive = || node.pods.iter().filter(|pod| !pod.terminating);
-            assert_eq!(glance.living(position), alive().next().map(Facts::of));
-            assert_eq!(glance.revised(position), alive().map(Pod::revised).max());
+            assert_eq!(summary.living(position), alive().next().map(PodFacts::of));
+            assert_eq!(summary.revised(position), alive().map(Pod::revised).max());
             let of_current = |pod: &&Pod| pod.revision == PodRevision::Current;
             assert_eq!(
-                glance.current(position),
-                alive().find(of_current).map(Facts::of)
+                summary.current(position),
+                alive().find(of_current).map(PodFacts::of)
             );
-            assert_eq!(glance.has_pods(position), !node.pods.is_empty());
+            assert_eq!(summary.has_pods(position), !node.pods.is_empty());
             let got = node.pods.iter().filter(|pod| pod.number == 2);
-            assert_eq!(glance.got_current(position), got.map(Pod::revised).max());
+            assert_eq!(summary.got_current(position), got.map(Pod::revised).max());
         }
-        assert_eq!(glance.got_current(6), Some(at(500)));
+        assert_eq!(summary.got_current(6), Some(at(500)));
     }
 }
