@@ -8,7 +8,7 @@
 use super::class::Class;
 use super::pace::ramp_up;
 use super::pod_summary::PodSummary;
-use super::scope::Scope;
+use super::scope::RolloutScope;
 use super::surge::Terms;
 use super::waves::WaveProgress;
 use crate::core::strategy::Strategy;
@@ -50,7 +50,7 @@ impl Budget {
     /// its hook and let stay, or that was made a moment ago.
     pub(super) fn count(
         classes: &[Class],
-        scope: &Scope,
+        scope: &RolloutScope,
         strategy: &Strategy,
         wave_progress: &WaveProgress<'_>,
         (summary, terms): (&PodSummary<'_>, Terms),

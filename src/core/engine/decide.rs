@@ -263,7 +263,7 @@ impl<'a> Draft<'a> {
         self.tell_left_behind();
         let until = self.pause.as_ref().and_then(|stand| stand.until);
         self.tell_outdated(Verdict::Paused { until });
-        let revert::Turns {
+        let revert::RevertTurns {
             turns, settling, ..
         } = self.judged.reverts();
         let reverts = !(turns.is_empty() && settling.is_empty());

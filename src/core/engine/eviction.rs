@@ -18,14 +18,14 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::action::Action;
-use crate::core::fleet::evictions::{Alike, Answer, Evictions};
+use crate::core::fleet::evictions::{Alike, EvictionAnswer, Evictions};
 use crate::core::fleet::{Fleet, Pod};
 use crate::core::strategy::{Disruption, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
 /// Whom a plan may ask to go.
 #[derive(Debug)]
-pub(super) struct Asking<'a> {
+pub(super) struct EvictionRequests<'a> {
     /// `None`: pods are deleted, and nobody else has a say.
     answers: Option<&'a Evictions>,
     now: Timestamp,
@@ -37,7 +37,7 @@ pub(super) struct Asking<'a> {
     again: usize,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> EvictionRequests<'a> {
     /// As it is at `now`.
     pub(super) fn of(strategy: &Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
         let answers = (strategy.disruption == Disruption::Evict).then_some(&fleet.evictions);
@@ -63,11 +63,11 @@ impl<'a> Asking<'a> {
     /// What is said of a pod that may not go, as far as known.
     pub(super) fn blocked(&self, pod: &Pod) -> Option<Verdict> {
         match self.answers?.of(pod)? {
-            Answer::Refused { refusal, since, .. } => Some(Verdict::BlockedByPdb {
+            EvictionAnswer::Refused { refusal, since, .. } => Some(Verdict::BlockedByPdb {
                 since: *since,
                 obstruction: refusal.obstruction,
             }),
-            Answer::Accepted => None,
+            EvictionAnswer::Accepted => None,
         }
     }
 

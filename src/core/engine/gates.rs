@@ -10,7 +10,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::eviction::Asking;
+use super::eviction::EvictionRequests;
 use super::opening::Openings;
 use super::predownload::Images;
 use super::replacement::{Way, way};
@@ -30,7 +30,7 @@ pub(super) struct Gates<'a> {
     pub(super) wave_progress: WaveProgress<'a>,
     openings: Openings<'a>,
     /// Whom the plan may ask to go.
-    pub(super) asking: Asking<'a>,
+    pub(super) asking: EvictionRequests<'a>,
     /// Whom the API server refused.
     pub(super) refusing: Refusing<'a>,
     fleet: &'a Fleet,
@@ -55,7 +55,7 @@ impl<'a> Gates<'a> {
         guarded: Option<Guarded>,
         now: Timestamp,
     ) -> Self {
-        let asking = Asking::of(strategy, fleet, now);
+        let asking = EvictionRequests::of(strategy, fleet, now);
         let has_a_say = asking.is_any_refused() && strategy.max_surge.is_zero();
         let kept = fleet.nodes.iter().filter(|_| has_a_say);
         Self {

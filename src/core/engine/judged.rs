@@ -19,7 +19,7 @@ use super::observation::Observation;
 use super::order::{Order, Turn};
 use super::pod_summary::PodSummary;
 use super::replacement::{self, Way};
-use super::scope::Scope;
+use super::scope::RolloutScope;
 use super::surge::Terms;
 use super::unmatched::unmatched;
 use super::waves::WaveProgress;
@@ -39,7 +39,7 @@ pub(super) struct JudgedFleet<'a> {
     /// By position in the fleet.
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
-    pub(super) scope: Scope,
+    pub(super) scope: RolloutScope,
     pub(super) budget: Budget,
     pub(super) guard: Guard,
     pub(super) gates: Gates<'a>,
@@ -136,7 +136,7 @@ impl JudgedFleet<'_> {
     }
 
     /// Who is to be taken back from the revision which the guard stopped.
-    pub(super) fn reverts(&self) -> revert::Turns {
+    pub(super) fn reverts(&self) -> revert::RevertTurns {
         revert::turns(
             self.strategy,
             self.fleet,

@@ -10,7 +10,7 @@ use crate::core::engine::classify::classify;
 use crate::core::engine::opening::Openings;
 use crate::core::engine::pod_summary::PodSummary;
 use crate::core::engine::predownload::Images;
-use crate::core::engine::scope::Scope;
+use crate::core::engine::scope::RolloutScope;
 use crate::core::engine::surge::Terms;
 use crate::core::engine::waves::Members;
 use crate::core::fleet::Fleet;
@@ -20,7 +20,7 @@ use crate::core::strategy::Strategy;
 pub(super) struct Observation<'a> {
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
-    pub(super) scope: Scope,
+    pub(super) scope: RolloutScope,
     pub(super) members: Members<'a>,
     pub(super) openings: Openings<'a>,
     /// `None`: nothing is pulled ahead.
@@ -34,7 +34,7 @@ impl<'a> Observation<'a> {
         let mut observed = Self {
             classes: Vec::with_capacity(nodes),
             summary: PodSummary::at(fleet),
-            scope: Scope::of(nodes),
+            scope: RolloutScope::of(nodes),
             members: Members::of(strategy, nodes),
             openings: Openings::of(strategy, nodes, now),
             images: Images::of(strategy, fleet, now),

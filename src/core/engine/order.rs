@@ -21,7 +21,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
 use super::pod_summary::PodSummary;
-use super::scope::Scope;
+use super::scope::RolloutScope;
 use crate::core::fleet::Fleet;
 
 /// The order of one pass.
@@ -52,7 +52,7 @@ impl Order {
         fleet: &Fleet,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        scope: &Scope,
+        scope: &RolloutScope,
     ) -> Self {
         let unfinished = fleet
             .replaces
@@ -82,7 +82,7 @@ impl Order {
 }
 
 /// The number of the revision that was overtaken before it reached everybody.
-fn unfinished(classes: &[Class], summary: &PodSummary<'_>, scope: &Scope) -> Option<i64> {
+fn unfinished(classes: &[Class], summary: &PodSummary<'_>, scope: &RolloutScope) -> Option<i64> {
     // The greatest number with its newest pod, the least number, the oldest pod of the current revision.
     let mut newest: Option<(i64, Timestamp)> = None;
     let mut least: Option<i64> = None;

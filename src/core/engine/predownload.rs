@@ -110,7 +110,7 @@ pub(super) struct Images<'a> {
 
 /// Whom to ask, and whose request stands.
 #[derive(Default)]
-pub(super) struct Asking {
+pub(super) struct PullsAhead {
     /// Requests to write.
     pub(super) actions: Vec<Action>,
     /// Requests that stand, in the order of nodes.
@@ -172,9 +172,9 @@ impl<'a> Images<'a> {
         verdicts: &[Verdict],
         base: usize,
         queue: impl FnOnce() -> Vec<usize>,
-    ) -> Asking {
+    ) -> PullsAhead {
         let limit = self.settings.parallelism.resolve(base);
-        let mut asking = Asking::default();
+        let mut asking = PullsAhead::default();
         for (position, node) in self.fleet.nodes.iter().enumerate() {
             let is_asked = matches!(self.stands[position], Stand::Asked { .. });
             if is_asked && goes_on(&classes[position]) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::eviction::Asking;
+use super::eviction::EvictionRequests;
 use super::patience::HOOK_PATIENCE;
 use super::patience::MARGIN;
 use super::patience::STARTING;
@@ -27,7 +27,7 @@ use crate::core::verdict::Verdict;
 /// action while the hook or a disruption budget is awaited.
 pub(super) fn leave(
     strategy: &Strategy,
-    asking: &mut Asking<'_>,
+    asking: &mut EvictionRequests<'_>,
     pod: &Pod,
     now: Timestamp,
 ) -> (Option<Action>, Option<Verdict>) {

@@ -27,7 +27,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
 use super::classify::settling;
-use super::scope::Scope;
+use super::scope::RolloutScope;
 use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Past, Pod, Readiness, Targeting};
 use crate::core::fleet::{
@@ -92,7 +92,7 @@ pub(super) fn is_back(strategy: &Strategy, fleet: &Fleet, position: usize) -> bo
     stop(strategy, fleet).is_some_and(|record| taken_back(record, &fleet.nodes[position]).is_some())
 }
 
-/// Turns the nodes whose pod was taken back and is not available (yet) into ones in progress: they keep a slot, and nobody
+/// RevertTurns the nodes whose pod was taken back and is not available (yet) into ones in progress: they keep a slot, and nobody
 /// else's turn depends on whether they are to be updated.
 pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
     let Some(record) = stop(strategy, fleet) else {
@@ -116,7 +116,7 @@ pub(super) fn mark(strategy: &Strategy, fleet: &Fleet, classes: &mut [Class]) {
 const AVAILABLE: u8 = 2;
 
 /// A pod that is to be taken back.
-pub(super) struct Turn {
+pub(super) struct RevertTurn {
     /// 0: its node is charged; 1: it is not available; 2: it is.
     rank: u8,
     /// Position of its node in the fleet.
@@ -125,7 +125,7 @@ pub(super) struct Turn {
     pub(super) renewal: Renewal,
 }
 
-impl Turn {
+impl RevertTurn {
     /// Whether the pod is available, and so has something to lose.
     pub(super) fn is_available(&self) -> bool {
         self.rank == AVAILABLE
@@ -134,9 +134,9 @@ impl Turn {
 
 /// Who is to be taken back at `now`, in the order of turns.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct RevertTurns {
     /// Those who can be.
-    pub(super) turns: Vec<Turn>,
+    pub(super) turns: Vec<RevertTurn>,
     /// Positions of those who can be when their nodes have been back for long enough.
     pub(super) settling: Vec<usize>,
     /// How far it is; `None`: nothing is taken back.
@@ -153,14 +153,14 @@ pub(super) fn turns(
     strategy: &Strategy,
     fleet: &Fleet,
     classes: &[Class],
-    scope: &Scope,
+    scope: &RolloutScope,
     now: Timestamp,
-) -> Turns {
+) -> RevertTurns {
     let Some(record) = stop_to_revert(strategy, fleet) else {
-        return Turns::default();
+        return RevertTurns::default();
     };
     if record.before.is_none() && before(fleet, record).is_some() {
-        return Turns::default(); // it is chosen by this very plan, and has to stand first
+        return RevertTurns::default(); // it is chosen by this very plan, and has to stand first
     }
     let mut reversal = Reversal {
         to: record.before.clone(),
@@ -195,7 +195,7 @@ pub(super) fn turns(
                 again = again.into_iter().chain(settles).min();
                 match settles {
                     Some(_) => unsettled.push(position),
-                    None => turns.push(Turn {
+                    None => turns.push(RevertTurn {
                         rank,
                         position,
                         renewal,
@@ -209,7 +209,7 @@ pub(super) fn turns(
         }
     }
     turns.sort_unstable_by_key(|turn| (turn.rank, turn.position));
-    Turns {
+    RevertTurns {
         turns,
         settling: unsettled,
         reversal: Some(reversal),

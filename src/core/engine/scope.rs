@@ -15,12 +15,12 @@ use crate::core::strategy::{Mode, Strategy};
 
 /// The nodes that take part, as far as they themselves decide that.
 #[derive(Debug)]
-pub(super) struct Scope {
+pub(super) struct RolloutScope {
     /// By position in the fleet why a node takes no part; whoever comes after the last of them does.
     outside: Vec<Option<Kept>>,
 }
 
-impl Scope {
+impl RolloutScope {
     /// Nobody has said anything yet; the fleet has so many nodes.
     pub(super) fn of(nodes: usize) -> Self {
         Self {

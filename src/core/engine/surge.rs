@@ -107,7 +107,7 @@ enum Spare {
 
 /// What is done with the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum SurgeStep {
     /// Nothing yet.
     Wait,
     /// The DaemonSet's own pod is deleted (or evicted), then the new one is handed over, as soon as that is safe.
@@ -122,7 +122,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
     /// What is done now.
-    pub(super) step: Step,
+    pub(super) step: SurgeStep,
     /// In words.
     pub(super) progress: Progress,
     /// Whether one of the two is available.
@@ -161,28 +161,28 @@ pub(super) struct Pair {
 /// its pod is younger and is the one that it removes. A rollback makes ours outdated: it goes, the serving one stays.
 /// Where ours is all that serves, it stays until there is something better. While it is not known whether the old one goes
 /// (it changed meanwhile, or nobody answered), ours is not handed over: of the two the native controller would keep the old one.
-fn step(own: Own, spare: Spare, in_order: bool, now: Timestamp) -> Step {
+fn step(own: Own, spare: Spare, in_order: bool, now: Timestamp) -> SurgeStep {
     match (own, spare) {
-        (Own::Several | Own::InDoubt, _) | (_, Spare::Leaving) => Step::Wait,
-        (Own::Outdated { .. }, Spare::Ended { again }) if again > now => Step::Wait,
-        (_, Spare::Ended { .. } | Spare::Outdated { ready: false }) => Step::Remove,
-        (Own::Current { younger: true, .. }, Spare::Available) => Step::HandOver,
+        (Own::Several | Own::InDoubt, _) | (_, Spare::Leaving) => SurgeStep::Wait,
+        (Own::Outdated { .. }, Spare::Ended { again }) if again > now => SurgeStep::Wait,
+        (_, Spare::Ended { .. } | Spare::Outdated { ready: false }) => SurgeStep::Remove,
+        (Own::Current { younger: true, .. }, Spare::Available) => SurgeStep::HandOver,
         (
             Own::Current {
                 available: true, ..
             },
             _,
-        ) => Step::Remove,
-        (Own::None | Own::Leaving, _) if in_order => Step::HandOver,
-        (Own::None | Own::Leaving, _) => Step::Wait,
-        (Own::Outdated { available: false }, Spare::Outdated { .. }) => Step::Retire,
-        (Own::Outdated { available: true }, Spare::Outdated { .. }) => Step::Remove,
-        (Own::Outdated { .. }, Spare::Available) => Step::Retire,
-        (Own::Outdated { .. }, Spare::Starting | Spare::Young { .. }) => Step::Wait,
-        (Own::Current { .. }, Spare::Outdated { .. }) => Step::Wait,
-        (Own::Current { younger: true, .. }, _) => Step::HandOver,
-        (Own::Current { .. }, Spare::Starting) => Step::Remove,
-        (Own::Current { .. }, Spare::Young { .. } | Spare::Available) => Step::Wait,
+        ) => SurgeStep::Remove,
+        (Own::None | Own::Leaving, _) if in_order => SurgeStep::HandOver,
+        (Own::None | Own::Leaving, _) => SurgeStep::Wait,
+        (Own::Outdated { available: false }, Spare::Outdated { .. }) => SurgeStep::Retire,
+        (Own::Outdated { available: true }, Spare::Outdated { .. }) => SurgeStep::Remove,
+        (Own::Outdated { .. }, Spare::Available) => SurgeStep::Retire,
+        (Own::Outdated { .. }, Spare::Starting | Spare::Young { .. }) => SurgeStep::Wait,
+        (Own::Current { .. }, Spare::Outdated { .. }) => SurgeStep::Wait,
+        (Own::Current { younger: true, .. }, _) => SurgeStep::HandOver,
+        (Own::Current { .. }, Spare::Starting) => SurgeStep::Remove,
+        (Own::Current { .. }, Spare::Young { .. } | Spare::Available) => SurgeStep::Wait,
     }
 }
 
@@ -300,7 +300,7 @@ impl Pair {
             pod.revision == PodRevision::Outdated,
         );
         Self {
-            step: Step::Wait,
+            step: SurgeStep::Wait,
             progress: Progress::OldTerminating,
             served,
             broken: outdated && !served,
@@ -331,27 +331,29 @@ impl Pair {
 }
 
 /// What a step writes, after what is superfluous was removed.
-fn writes(node: &Node, step: Step, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
+fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) -> Vec<Action> {
     let mut actions = superfluous(node);
     actions.extend(spare(node).and_then(|made| match step {
-        Step::HandOver => Some(Action::HandOver(made.reference())),
-        Step::Remove => Some(Action::Delete(made.reference())),
-        Step::Retire if in_order => leaves.map(|leaves| leaves.before(made.reference())),
-        Step::Retire => leaves,
-        Step::Wait => None,
+        SurgeStep::HandOver => Some(Action::HandOver(made.reference())),
+        SurgeStep::Remove => Some(Action::Delete(made.reference())),
+        SurgeStep::Retire if in_order => leaves.map(|leaves| leaves.before(made.reference())),
+        SurgeStep::Retire => leaves,
+        SurgeStep::Wait => None,
     }));
     actions
 }
 
 /// What is said of it.
-fn progress(step: Step, spare: Spare) -> Progress {
+fn progress(step: SurgeStep, spare: Spare) -> Progress {
     match (step, spare) {
-        (Step::Remove, _) | (_, Spare::Leaving | Spare::Outdated { .. }) => Progress::SurgeLeaving,
-        (Step::Retire | Step::HandOver, _) | (Step::Wait, Spare::Available) => {
+        (SurgeStep::Remove, _) | (_, Spare::Leaving | Spare::Outdated { .. }) => {
+            Progress::SurgeLeaving
+        }
+        (SurgeStep::Retire | SurgeStep::HandOver, _) | (SurgeStep::Wait, Spare::Available) => {
             Progress::SurgeTakingOver
         }
-        (Step::Wait, Spare::Young { available_at }) => Progress::SurgeYoung { available_at },
-        (Step::Wait, Spare::Starting | Spare::Ended { .. }) => Progress::SurgeStarting,
+        (SurgeStep::Wait, Spare::Young { available_at }) => Progress::SurgeYoung { available_at },
+        (SurgeStep::Wait, Spare::Starting | Spare::Ended { .. }) => Progress::SurgeStarting,
     }
 }
 
@@ -368,7 +370,7 @@ fn superfluous(node: &Node) -> Vec<Action> {
 /// out (by us) any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Parting {
-    step: Step,
+    step: SurgeStep,
     /// In words.
     pub(super) progress: Progress,
     /// When time alone changes that.
@@ -390,39 +392,39 @@ impl Parting {
         let step = match (node.readiness, node.targeting, own) {
             // What ran there goes with the node; what never did would wait for it for ever.
             (Readiness::Gone, _, _) if made.started.is_some() => return None,
-            (Readiness::Gone, _, _) | (_, Targeting::No, _) => Step::Remove,
-            _ if made.in_place.is_over => Step::Remove,
-            (_, _, None) if in_doubt || !terms.in_order => Step::Wait,
-            (_, _, None) => Step::HandOver,
-            _ if several => Step::Wait,
-            (_, _, Some(own)) if is_third(own) && made.ready_since.is_some() => Step::HandOver,
-            (_, _, Some(_)) if made.started.is_none() => Step::Remove,
+            (Readiness::Gone, _, _) | (_, Targeting::No, _) => SurgeStep::Remove,
+            _ if made.in_place.is_over => SurgeStep::Remove,
+            (_, _, None) if in_doubt || !terms.in_order => SurgeStep::Wait,
+            (_, _, None) => SurgeStep::HandOver,
+            _ if several => SurgeStep::Wait,
+            (_, _, Some(own)) if is_third(own) && made.ready_since.is_some() => SurgeStep::HandOver,
+            (_, _, Some(_)) if made.started.is_none() => SurgeStep::Remove,
             // Which of the two serves is not known before the node is back.
-            (Readiness::NotReady { .. }, _, _) => Step::Wait,
-            (_, _, Some(own)) if terms.is_available(own) => Step::Remove,
-            _ if made.ready_since.is_none() => Step::Remove,
-            _ => Step::Wait,
+            (Readiness::NotReady { .. }, _, _) => SurgeStep::Wait,
+            (_, _, Some(own)) if terms.is_available(own) => SurgeStep::Remove,
+            _ if made.ready_since.is_none() => SurgeStep::Remove,
+            _ => SurgeStep::Wait,
         };
         let in_time = |own: &Pod| terms.available_at(own).filter(|at| *at > terms.now);
         Some(Self {
             step,
             progress: match own {
-                None if step != Step::Remove => Progress::SurgeTakingOver,
+                None if step != SurgeStep::Remove => Progress::SurgeTakingOver,
                 _ => Progress::SurgeLeaving,
             },
-            turn: own.and_then(in_time).filter(|_| step == Step::Wait),
+            turn: own.and_then(in_time).filter(|_| step == SurgeStep::Wait),
         })
     }
 
     /// Whether ours serves, and the DaemonSet's own pod does not.
     fn keeps(&self) -> bool {
-        (self.step, self.progress) == (Step::Wait, Progress::SurgeLeaving)
+        (self.step, self.progress) == (SurgeStep::Wait, Progress::SurgeLeaving)
     }
 }
 
 /// What to write about pods of ours on nodes where no pod belongs (any more), or which keep their old one.
 pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
-    let step = Parting::of(node, terms).map_or(Step::Wait, |parting| parting.step);
+    let step = Parting::of(node, terms).map_or(SurgeStep::Wait, |parting| parting.step);
     writes(node, step, None, terms.in_order)
 }
 
@@ -448,7 +450,7 @@ pub(super) fn release(fleet: &Fleet, terms: Terms) -> Release {
         let Some(parting) = Parting::of(node, terms) else {
             continue;
         };
-        release.waits |= parting.step == Step::Wait;
+        release.waits |= parting.step == SurgeStep::Wait;
         release.wake = release.wake.into_iter().chain(parting.turn).min();
         if parting.keeps() && node.is_ready() {
             release.kept.push(node.name.clone());

@@ -31,7 +31,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::class::Class;
 use super::guard::charges::Charges;
 use super::pod_summary::{PodFacts, PodSummary};
-use super::scope::Scope;
+use super::scope::RolloutScope;
 use super::surge::Terms;
 use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Readiness, position_of};
@@ -112,7 +112,7 @@ impl<'a> WaveProgress<'a> {
         members: Members<'a>,
         (classes, summary): (&[Class], &PodSummary<'_>),
         charges: &Charges,
-        scope: &Scope,
+        scope: &RolloutScope,
         now: Timestamp,
     ) -> Self {
         let told = members.told;
@@ -237,7 +237,7 @@ impl<'a> WaveProgress<'a> {
         self.waves.iter().enumerate().map(stand).collect()
     }
 
-    fn tally(&mut self, classes: &[Class], scope: &Scope) {
+    fn tally(&mut self, classes: &[Class], scope: &RolloutScope) {
         for (position, class) in classes.iter().enumerate() {
             let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
             let tally = &mut self.waves[self.members[position]];
@@ -343,7 +343,7 @@ impl<'a> WaveProgress<'a> {
         fleet: &Fleet,
         (classes, summary): (&[Class], &PodSummary<'_>),
         charges: &Charges,
-        scope: &Scope,
+        scope: &RolloutScope,
     ) {
         // Who waits for nobody needs to know nothing.
         let Some(last) = self.waves.iter().rposition(|tally| tally.outdated > 0) else {

@@ -45,11 +45,11 @@ impl Alike {
 
 /// How evictions of the pods of a DaemonSet were answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evictions(pub(in crate::core) BTreeMap<Alike, Answer>);
+pub struct Evictions(pub(in crate::core) BTreeMap<Alike, EvictionAnswer>);
 
 /// The last answer for pods that are alike. While they never were refused there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::core) enum Answer {
+pub(in crate::core) enum EvictionAnswer {
     /// No, so often in a row.
     Refused {
         refusal: Refusal,
@@ -80,15 +80,18 @@ impl Evictions {
     pub fn accept(&mut self, pod: &Pod) {
         // Who was never refused is not remembered.
         if let Some(answer) = self.0.get_mut(&Alike::of(pod)) {
-            *answer = Answer::Accepted;
+            *answer = EvictionAnswer::Accepted;
         }
     }
 
     /// Takes in that the eviction of `pod` was refused at `now`.
     pub fn refuse(&mut self, pod: &Pod, mut refusal: Refusal, now: Timestamp) {
-        let answer = self.0.entry(Alike::of(pod)).or_insert(Answer::Accepted);
+        let answer = self
+            .0
+            .entry(Alike::of(pod))
+            .or_insert(EvictionAnswer::Accepted);
         let (first, earlier) = match answer {
-            Answer::Refused {
+            EvictionAnswer::Refused {
                 refusal: known,
                 since,
                 asked,
@@ -103,10 +106,10 @@ impl Evictions {
                 // Several asked by one plan are one try.
                 (*since, *times + u32::from(later(*asked, NOTICED) <= now))
             }
-            Answer::Refused { since, .. } => (*since, 1),
-            Answer::Accepted => (now, 1),
+            EvictionAnswer::Refused { since, .. } => (*since, 1),
+            EvictionAnswer::Accepted => (now, 1),
         };
-        *answer = Answer::Refused {
+        *answer = EvictionAnswer::Refused {
             refusal,
             since: first,
             asked: now,
@@ -116,7 +119,7 @@ impl Evictions {
 
     /// Takes in that the eviction of `pod` would be refused at `now`, as it would have been since `since`.
     pub fn refuse_since(&mut self, pod: &Pod, refusal: Refusal, since: Timestamp, now: Timestamp) {
-        let answer = Answer::Refused {
+        let answer = EvictionAnswer::Refused {
             refusal,
             since: since.min(now),
             asked: now,
@@ -136,12 +139,12 @@ impl Evictions {
     /// Why this pod may not go, as far as known.
     pub fn refusal_of(&self, pod: &Pod) -> Option<&Refusal> {
         match self.of(pod)? {
-            Answer::Refused { refusal, .. } => Some(refusal),
-            Answer::Accepted => None,
+            EvictionAnswer::Refused { refusal, .. } => Some(refusal),
+            EvictionAnswer::Accepted => None,
         }
     }
 
-    pub(in crate::core) fn of(&self, pod: &Pod) -> Option<&Answer> {
+    pub(in crate::core) fn of(&self, pod: &Pod) -> Option<&EvictionAnswer> {
         match self.0.is_empty() {
             true => None,
             false => self.0.get(&Alike::of(pod)),
@@ -149,7 +152,7 @@ impl Evictions {
     }
 }
 
-impl Answer {
+impl EvictionAnswer {
     /// From when on one of these pods may be asked; `newest`: when a pod of the fleet became Ready last.
     pub(in crate::core) fn due(&self, newest: Option<Timestamp>) -> Timestamp {
         match self {

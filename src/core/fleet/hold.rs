@@ -41,11 +41,11 @@ impl Hold {
 
 /// All entries of one Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holds(Box<[(Scope, Hold)]>);
+pub struct Holds(Box<[(HoldScope, Hold)]>);
 
 /// Whom an entry is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Scope {
+enum HoldScope {
     Everybody,
     /// `namespace/name`.
     DaemonSet(Box<str>),
@@ -109,16 +109,16 @@ impl Holds {
                 reason: flaw.to_string().into(),
                 unreadable: true,
             };
-            vec![(Scope::Everybody, hold)]
+            vec![(HoldScope::Everybody, hold)]
         });
         Self(entries.into())
     }
 
     /// What holds the node for the DaemonSet `namespace/name`; of several entries the one that ends last.
     pub fn of(&self, namespace: &str, name: &str) -> Option<&Hold> {
-        let concerns = |scope: &Scope| match scope {
-            Scope::Everybody => true,
-            Scope::DaemonSet(key) => key.split_once('/') == Some((namespace, name)),
+        let concerns = |scope: &HoldScope| match scope {
+            HoldScope::Everybody => true,
+            HoldScope::DaemonSet(key) => key.split_once('/') == Some((namespace, name)),
         };
         let holds = self.0.iter().filter(|(scope, _)| concerns(scope));
         let end = |hold: &&Hold| hold.until.unwrap_or(Timestamp::MAX);
@@ -126,7 +126,7 @@ impl Holds {
     }
 }
 
-fn entries(text: &str) -> Result<Vec<(Scope, Hold)>, Flaw> {
+fn entries(text: &str) -> Result<Vec<(HoldScope, Hold)>, Flaw> {
     let Ok(Value::Array(entries)) = serde_json::from_str(text) else {
         return Err(Flaw::NoList);
     };
@@ -136,7 +136,7 @@ fn entries(text: &str) -> Result<Vec<(Scope, Hold)>, Flaw> {
     entries.iter().map(entry).collect()
 }
 
-fn entry(entry: &Value) -> Result<(Scope, Hold), Flaw> {
+fn entry(entry: &Value) -> Result<(HoldScope, Hold), Flaw> {
     let daemonset = entry["daemonset"].as_str().ok_or(Flaw::NoDaemonSet)?;
     let is_name = |part: &str| !part.is_empty() && !part.contains('/');
     if !daemonset
@@ -164,7 +164,7 @@ fn entry(entry: &Value) -> Result<(Scope, Hold), Flaw> {
         reason: cut(reason).into(),
         unreadable: false,
     };
-    Ok((Scope::DaemonSet(daemonset.into()), hold))
+    Ok((HoldScope::DaemonSet(daemonset.into()), hold))
 }
 
 fn cut(text: &str) -> String {

@@ -91,7 +91,7 @@ impl Draft<'_> {
             let actions = match &self.judged.classes[position] {
                 Class::Surging(pair) => {
                     let pair = **pair;
-                    let old = surge::alive(node).filter(|_| pair.step == surge::Step::Retire);
+                    let old = surge::alive(node).filter(|_| pair.step == surge::SurgeStep::Retire);
                     let leaves = old.and_then(|old| {
                         let (leaves, told) = self.leave(old);
                         let is_known = |told: &Verdict| matches!(told, Verdict::InProgress(_));
@@ -172,7 +172,7 @@ impl Draft<'_> {
 
     /// Takes pods back that have the revision which the guard stopped.
     fn take_back(&mut self) {
-        let revert::Turns {
+        let revert::RevertTurns {
             turns,
             settling,
             reversal,

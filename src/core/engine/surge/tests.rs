@@ -31,7 +31,7 @@ fn spares() -> [Spare; 7] {
 
 #[test]
 fn every_cell_of_the_table_is_as_it_is_written_down() {
-    use Step::{HandOver, Remove, Retire, Wait};
+    use SurgeStep::{HandOver, Remove, Retire, Wait};
     let current = |available, younger| Own::Current { available, younger };
     let outdated = |available| Own::Outdated { available };
     let takes_over = [HandOver, HandOver, HandOver, Remove, HandOver, Remove, Wait];
@@ -86,7 +86,7 @@ fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next()
     let ended = |again| step(outdated, Spare::Ended { again }, true, now());
     assert_eq!(
         [ended(ago(-1)), ended(ago(0)), ended(ago(1))],
-        [Step::Wait, Step::Remove, Step::Remove]
+        [SurgeStep::Wait, SurgeStep::Remove, SurgeStep::Remove]
     );
 }
 
@@ -125,9 +125,9 @@ fn no_step_takes_the_last_available_pod() {
             );
             let spare_serves = matches!(spare, Spare::Available | Spare::Outdated { ready: true });
             match step(own, spare, false, now()) {
-                Step::Remove => assert!(own_serves || !spare_serves, "{own:?} {spare:?}"),
-                Step::Retire => assert!(spare_serves, "{own:?} {spare:?}"),
-                Step::Wait | Step::HandOver => {}
+                SurgeStep::Remove => assert!(own_serves || !spare_serves, "{own:?} {spare:?}"),
+                SurgeStep::Retire => assert!(spare_serves, "{own:?} {spare:?}"),
+                SurgeStep::Wait | SurgeStep::HandOver => {}
             }
         }
     }
