@@ -10,10 +10,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 
 use super::action::{Action, Pull};
-use super::fleet::Fleet;
-use super::fleet::NodeWindow;
 use super::fleet::in_place::Recreate;
 use super::fleet::record::Record;
+use super::fleet::{Fleet, NodeWindow};
 use super::id::NodeName;
 use super::instant;
 use super::names::MAINTENANCE_WINDOW;

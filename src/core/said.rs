@@ -400,8 +400,9 @@ pub fn paused_words(until: Option<Timestamp>) -> String {
 mod tests {
     use super::*;
     use crate::core::plan::Counts;
+    use crate::core::strategy::Mode;
     use crate::core::testing::fleet;
-    use crate::core::{Strategy, decide, strategy::Mode};
+    use crate::core::{Strategy, decide};
 
     fn plan(phase: Phase, counts: Counts) -> Plan {
         let strategy = Strategy::of(Mode::AdvancedRollingUpdate);

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::failing;
 use super::patience::{
     BUDGET_PATIENCE, HOOK_PATIENCE, MARGIN, MISSING_GRACE, PROGRESS_DEADLINE, REFUSAL_PATIENCE,
 };
-use super::surge;
+use super::{failing, surge};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness};
 use crate::core::instant::later;
 use crate::core::names::UNSCHEDULABLE;

@@ -16,22 +16,19 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::class::Class;
-use super::class::Kept;
+use super::class::{Class, Kept};
 use super::guard::Guard;
 use super::judged::JudgedFleet;
 use super::patience::BEHIND_PATIENCE;
 use super::pause::is_paused;
-use super::surge::{Parting, Release, Terms};
-use super::{ota, removal, revert, surge};
+use super::surge::{self, Parting, Release, Terms};
+use super::{ota, removal, revert};
 use crate::core::action::{Action, Pull};
 use crate::core::fleet::Fleet;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{Behind, RevisionState};
 use crate::core::instant::later;
-use crate::core::plan::PauseStand;
-use crate::core::plan::Reversal;
-use crate::core::plan::{Phase, Plan, Stall};
+use crate::core::plan::{PauseStand, Phase, Plan, Reversal, Stall};
 use crate::core::strategy::{Invalid, Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 

@@ -1,7 +1,6 @@
 //! The two pod conditions of OTA mode: who gets them, and who loses them (docs/reference/node-api.md).
 
-use crate::core::action::BATCH;
-use crate::core::action::{Action, Pull, PullInitiator, StaleImage};
+use crate::core::action::{Action, BATCH, Pull, PullInitiator, StaleImage};
 use crate::core::fleet::{Fleet, OtaCondition, Pod};
 use crate::core::id::{PodRevision, Revision};
 use crate::core::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};

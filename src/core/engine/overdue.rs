@@ -4,8 +4,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::deadline::{ending, missing_grace, stuck};
-use super::not_ready;
-use super::not_ready::EXPLAINED;
+use super::not_ready::{self, EXPLAINED};
 use super::surge;
 use crate::core::fleet::{Fleet, Leaving, Node, Pod};
 use crate::core::id::PodRevision;

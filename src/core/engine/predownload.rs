@@ -19,10 +19,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::class::Class;
-use super::replacement;
-use super::replacement::Way;
-use crate::core::action::BATCH;
-use crate::core::action::{Action, Pull, PullInitiator};
+use super::replacement::{self, Way};
+use crate::core::action::{Action, BATCH, Pull, PullInitiator};
 use crate::core::fleet::{Fleet, Node, Pod, PullFailure};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::instant::later;

@@ -12,9 +12,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::eviction::EvictionRequests;
-use super::patience::HOOK_PATIENCE;
-use super::patience::MARGIN;
-use super::patience::STARTING;
+use super::patience::{HOOK_PATIENCE, MARGIN, STARTING};
 use super::surge::Terms;
 use crate::core::action::Action;
 use crate::core::fleet::{Fleet, Node, Pod};

@@ -28,12 +28,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::class::Class;
 use super::classify::settling;
 use super::scope::RolloutScope;
+use crate::core::fleet::in_place::{self, Recreate, Renewal};
 use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Past, Pod, Readiness, Targeting};
-use crate::core::fleet::{
-    in_place,
-    in_place::{Recreate, Renewal},
-};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::plan::Reversal;
 use crate::core::strategy::{Mode, OnFailure, Strategy};

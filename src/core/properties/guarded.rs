@@ -12,10 +12,9 @@ use proptest::strategy::Strategy as _;
 use super::{
     Random, after, carry_out, config, deleted, fleets, later, now, recent, settle, strategies,
 };
-use crate::core::Strategy;
 use crate::core::engine::patience::failure_window;
 use crate::core::engine::pause::is_paused;
-use crate::core::*;
+use crate::core::{Strategy, *};
 
 /// A record about the current revision or an older one, with nodes that exist and one that does not.
 pub(super) fn records() -> impl Random<Record> {

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
 };
-use crate::core::engine::patience::BEHIND_PATIENCE;
-use crate::core::engine::patience::HOOK_PATIENCE;
+use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::Trouble;
 use crate::core::fleet::record::Record;
 use crate::core::id::{Behind, NodeName, RevisionState};

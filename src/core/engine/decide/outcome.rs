@@ -10,15 +10,13 @@ use crate::core::engine::class::Class;
 use crate::core::engine::classify::judged_at;
 use crate::core::engine::overdue::Overdue;
 use crate::core::engine::patience::failure_window;
-use crate::core::engine::surge::Parting;
-use crate::core::engine::{phase, removal, surge};
+use crate::core::engine::surge::{self, Parting};
+use crate::core::engine::{phase, removal};
 use crate::core::fleet::refusals::Part;
 use crate::core::fleet::{Node, Pod, Targeting};
 use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::later;
-use crate::core::plan::PauseStand;
-use crate::core::plan::Reversal;
-use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
+use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
 use crate::core::strategy::Mode;
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 
 use super::Draft;
 use super::slots::{Manner, Slots};
-use crate::core::action::Action;
-use crate::core::action::BATCH;
+use crate::core::action::{Action, BATCH};
 use crate::core::engine::class::Class;
 use crate::core::engine::domains::Domains;
 use crate::core::engine::order::{Order, Turn};
 use crate::core::engine::pace::Pace;
+use crate::core::engine::replacement::{self, Way};
 use crate::core::engine::{ota, removal, revert, surge};
-use crate::core::engine::{replacement, replacement::Way};
 use crate::core::fleet::Pod;
 use crate::core::id::{PodUid, RevisionState};
 use crate::core::verdict::{Progress, Revert, Verdict};

@@ -3,8 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
-use crate::core::testing;
-use crate::core::{Labels, Node, Readiness, Targeting};
+use crate::core::{Labels, Node, Readiness, Targeting, testing};
 
 const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::core::fleet::OtaCondition;
-use crate::core::testing;
-use crate::core::testing::at;
+use crate::core::testing::{self, at};
 use crate::core::{Phase, Plan, Readiness, Stall, decide};
 
 fn required(nodes: u32) -> Strategy {
