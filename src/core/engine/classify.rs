@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::class::Class;
-use super::failing::{PROVED_AFTER, proved_at};
+use super::failing::proved_at;
 use super::patience::{JUDGED_AFTER, failure_window};
 use super::removal;
 use super::surge::{self, Pair, Terms};
@@ -125,12 +125,8 @@ fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Te
     }
     match (pod.revision, available_at) {
         (PodRevision::Current, Some(available_at)) => {
-            let is_recent = || {
-                pod.ready_since
-                    .is_some_and(|at| later(at, PROVED_AFTER) > now)
-            };
             let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
-            let proved_at = (rolls && is_recent()).then(|| proved_at(pod, node_ready_since));
+            let proved_at = rolls.then(|| proved_at(pod, node_ready_since, now));
             match proved_at.flatten() {
                 Some(proved_at) => Class::InProgress(Progress::Young {
                     available_at: available_at.max(proved_at),

@@ -78,7 +78,7 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
         return false;
     };
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
-    alive.any(|pod| failing::proved_at(pod, since).is_some_and(|at| at > now))
+    alive.any(|pod| failing::proved_at(pod, since, now).is_some())
 }
 
 /// Since when a pod (`beside` the old one, or in its place) waits for room on its node.

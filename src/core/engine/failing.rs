@@ -30,12 +30,20 @@ pub(crate) const CRASHING_RESTARTS: u32 = 2;
 
 /// A pod whose container crashed again and again is available only once it has been Ready for so long: before that it may be
 /// between two crashes, and whoever takes it for one that runs goes on from node to node with it.
-pub(crate) const PROVED_AFTER: Duration = Duration::from_secs(30);
+const PROVED_AFTER: Duration = Duration::from_secs(30);
 
-/// When a Ready pod has proved that it is not between two crashes; `None`: it did not crash on its own account. A container
-/// is started again also by an update in place, and after its node was away.
-pub(super) fn proved_at(pod: &Pod, node_ready_since: Timestamp) -> Option<Timestamp> {
+/// When a Ready pod will have proved that it is not between two crashes; `None`: it has, or did not crash on its own account.
+/// A container is started again also by an update in place, and after its node was away.
+pub(super) fn proved_at(
+    pod: &Pod,
+    node_ready_since: Timestamp,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    // Few pods became Ready a moment ago: the containers of the others are not looked at.
     let at = later(pod.ready_since?, PROVED_AFTER);
+    if at <= now {
+        return None;
+    }
     let mut containers = pod.in_place.containers.iter();
     let is_own = pod.in_place.update.is_none() && node_ready_since <= pod.created;
     let crashed = is_own && containers.any(|container| container.restarts >= CRASHING_RESTARTS);
