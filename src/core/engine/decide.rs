@@ -8,9 +8,11 @@
 //! - A plan that is carried out twice changes nothing more.
 //! - Nodes are served in a stated order (see [`order`](super::order)).
 
+mod counts;
 mod outcome;
 mod roll;
 mod slots;
+mod wake;
 
 use std::time::Duration;
 

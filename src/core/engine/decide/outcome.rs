@@ -6,19 +6,15 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::Draft;
+use super::counts::begins;
+use super::wake::leaving;
 use crate::core::engine::class::Class;
-use crate::core::engine::classify::judged_at;
 use crate::core::engine::overdue::Overdue;
-use crate::core::engine::patience::failure_window;
-use crate::core::engine::surge::{self, Parting};
-use crate::core::engine::{phase, removal};
+use crate::core::engine::phase;
 use crate::core::fleet::refusals::Part;
-use crate::core::fleet::{Node, Pod, Targeting};
-use crate::core::id::{NodeName, PodRevision};
-use crate::core::instant::later;
+use crate::core::id::NodeName;
 use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
-use crate::core::strategy::Mode;
-use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
+use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 
 /// From this `min-interval` on its end is told.
 const TOLD_INTERVAL: Duration = Duration::from_secs(60);
@@ -186,13 +182,6 @@ impl Draft<'_> {
         }
     }
 
-    /// When one of those who were `refused`, or whoever has to wait because of them, may be tried.
-    fn refused_again(&self, refused: &BTreeSet<(NodeName, Part)>) -> Option<Timestamp> {
-        let refusing = &self.judged.gates.refusing;
-        let matters = !refused.is_empty() || refusing.is_full();
-        refusing.wake().filter(|_| matters)
-    }
-
     /// Whether somebody who could begin has to wait only because so much was refused within this second.
     fn waits_for_next_second(&self) -> bool {
         let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
@@ -275,194 +264,4 @@ impl Draft<'_> {
         };
         waiting > 0 && waiting == counts.outdated && !self.verdicts.iter().enumerate().any(moves)
     }
-
-    /// When a pod may be asked for again that a disruption budget did not let go.
-    fn asked_again(&self) -> Option<Timestamp> {
-        if !self.judged.gates.asking.is_any_refused() {
-            return None;
-        }
-        let nodes = self.judged.fleet.nodes.iter().zip(&self.verdicts);
-        let waits =
-            |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });
-        let waiting = nodes.filter(|(_, told)| waits(told));
-        let due = waiting.filter_map(|(node, _)| self.judged.gates.asking.due(leaving(node)?));
-        due.filter(|due| *due > self.judged.now).min()
-    }
-
-    /// When a gate opens or shuts for a node that waits.
-    fn gate_changes(&self) -> Option<Timestamp> {
-        let waits = |class: &Class| matches!(class, Class::Outdated { .. });
-        let waiting = self.judged.classes.iter().enumerate();
-        let waiting = waiting.filter(|(_, class)| waits(class));
-        waiting
-            .filter_map(|(position, _)| self.judged.gates.changes_at(position))
-            .min()
-    }
-
-    /// When nodes change their class by time alone: back for long enough, or available for long enough.
-    fn turns(&self) -> impl Iterator<Item = Timestamp> {
-        fn alive(node: &Node) -> Option<&Pod> {
-            node.pods.iter().find(|pod| !pod.terminating)
-        }
-        let terms = self.judged.terms();
-        let available_at = move |node: &Node| terms.available_at(alive(node)?);
-        // Who was out of service because of us is back, or is not because of us any more.
-        let serves_again = move |position: usize| {
-            let is_kept = matches!(self.judged.classes[position], Class::Kept(_));
-            let starting = is_kept.then(|| self.judged.summary.starting_until(position, terms));
-            let until = [
-                self.judged.summary.withheld_until(position, terms),
-                starting.flatten(),
-            ];
-            let mut until = until.into_iter().flatten().peekable();
-            until.peek()?;
-            let back = available_at(&self.judged.fleet.nodes[position]);
-            let turns = until.chain(back);
-            turns
-                .filter(|at| *at > self.judged.now && *at < Timestamp::MAX)
-                .min()
-        };
-        let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
-            Class::InProgress(Progress::Young { available_at }) => Some(available_at),
-            Class::InProgress(Progress::Missing { .. }) if node.is_barred() => judged_at(node),
-            Class::InProgress(Progress::Surplus) => {
-                let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
-                let ripe = pods.map(|since| later(since, self.judged.strategy.min_ready));
-                ripe.filter(|at| *at > self.judged.now).min()
-            }
-            Class::Surging(ref pair) => pair.turn,
-            Class::Kept(_) | Class::NotTargeted if self.judged.summary.is_surging => {
-                let parts = Parting::of(node, terms).and_then(|parting| parting.turn);
-                parts.into_iter().chain(serves_again(position)).min()
-            }
-            Class::Kept(_) => serves_again(position),
-            Class::Outdated {
-                settling: Some(until),
-                ..
-            } => Some(until),
-            Class::Preparing {
-                available,
-                overdue,
-                settling,
-                ..
-            } => {
-                let overdue_at = alive(node).and_then(removal::overdue_at);
-                let overdue_at = overdue_at.filter(|_| !overdue);
-                let available_at = available_at(node).filter(|_| !available);
-                let turns = [overdue_at, available_at, settling];
-                turns.into_iter().flatten().min()
-            }
-            Class::Outdated {
-                available: false, ..
-            }
-            | Class::InProgress(Progress::Reverting { .. })
-            | Class::Unknown { available: false } => {
-                let waves = self.judged.strategy.waves.is_some();
-                let started = waves.then(|| {
-                    self.judged
-                        .summary
-                        .fresh_until(self.judged.strategy, position)
-                });
-                let turns = available_at(node).into_iter().chain(started.flatten());
-                let turns = turns.chain(serves_again(position));
-                // A pod that is taken back while it is available counts as available before its image changes.
-                turns.filter(|at| *at > self.judged.now).min()
-            }
-            _ => None,
-        };
-        // What began where no pod belongs any more takes a slot for as long as a node may be charged.
-        let window = failure_window(self.judged.strategy);
-        let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
-            let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
-            let is_barred = began && node.targeting != Targeting::Run;
-            let revised = alive(node).filter(|_| is_barred).map(Pod::revised)?;
-            Some(later(revised, window)).filter(|at| *at > self.judged.now)
-        };
-        let nodes = self.judged.fleet.nodes.iter().zip(&self.judged.classes);
-        let nodes = nodes.enumerate();
-        nodes.filter_map(move |told| turn(told).into_iter().chain(lets_go(told)).min())
-    }
-
-    fn counts(&self) -> Counts {
-        let mut counts = Counts {
-            targeted: self.judged.budget.targeted,
-            base: self.judged.budget.base,
-            allowed: match self.judged.strategy.mode {
-                Mode::AdvancedRollingUpdate => self.judged.budget.allowed,
-                Mode::Ota => 0,
-            },
-            failures: self.judged.guard.failures,
-            threshold: self.judged.guard.threshold,
-            ..Counts::default()
-        };
-        (counts.unavailable, counts.withheld) =
-            (self.judged.budget.used(), self.judged.budget.staying());
-        counts.relapsing = self.judged.relapsing();
-        (counts.surging, counts.surge_allowed) =
-            (self.judged.budget.surging, self.judged.budget.surge);
-        for (position, (class, verdict)) in
-            self.judged.classes.iter().zip(&self.verdicts).enumerate()
-        {
-            counts.by_word[verdict.index()] += 1;
-            counts.updated += usize::from(match class {
-                Class::Done => true,
-                Class::InProgress(Progress::Surplus) => self.judged.serves(position),
-                _ => false,
-            });
-            match *class {
-                Class::Offline { updated, .. } => {
-                    counts.offline += 1;
-                    counts.offline_outdated += usize::from(!updated);
-                }
-                Class::Failed { cause, .. } => {
-                    counts.failed += 1;
-                    counts.offline += usize::from(cause == Cause::NodeLost);
-                    counts.barred += usize::from(cause == Cause::Barred);
-                    counts.lost += usize::from(!cause.holds_slot());
-                }
-                Class::InProgress(progress) => {
-                    let is_back = matches!(progress, Progress::Reverting { .. });
-                    counts.in_progress += 1;
-                    counts.outdated += usize::from(is_back);
-                    counts.reverted += usize::from(is_back);
-                }
-                Class::Kept(_) => counts.kept += 1,
-                Class::Repelled => counts.repelled += 1,
-                Class::Outdated {
-                    settling: Some(_), ..
-                } => counts.offline_outdated += 1,
-                Class::Preparing { .. } => counts.outdated += 1,
-                Class::Surging(ref pair) => {
-                    counts.outdated += usize::from(pair.outdated);
-                    counts.updated += usize::from(!pair.outdated);
-                }
-                Class::Outdated { available, .. } => {
-                    let replacing = begins(verdict);
-                    let surging = *verdict == Verdict::InProgress(Progress::SurgeStarting);
-                    counts.surging += usize::from(surging);
-                    counts.reverted += usize::from(*verdict == Verdict::Revert(Revert::Done));
-                    counts.outdated += 1;
-                    counts.unavailable += usize::from(available && replacing);
-                    counts.in_progress += usize::from(replacing);
-                    counts.broken_before += usize::from(!available && !replacing);
-                }
-                _ => {}
-            }
-        }
-        counts
-    }
-}
-
-/// Whether this is the verdict of an outdated node whose turn is now.
-fn begins(verdict: &Verdict) -> bool {
-    matches!(
-        verdict,
-        Verdict::InProgress(Progress::Replacing) | Verdict::HookPending { .. }
-    )
-}
-
-/// The pod of a node that has to go, whether another one stands beside it or not.
-fn leaving(node: &Node) -> Option<&Pod> {
-    let is_old = |pod: &&Pod| pod.revision == PodRevision::Outdated;
-    surge::alive(node).filter(is_old)
 }
