@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::object::Object;
 use super::resources::Storage;
-use super::selector::Selector;
+use super::selector::LabelSelector;
 use super::store::{Filter, Store};
 use super::write::seconds;
 
@@ -26,8 +26,8 @@ pub(super) fn budgets(store: &Store, namespace: &str) -> Vec<Value> {
         .collect()
 }
 
-pub(super) fn selector(budget: &Value) -> Selector {
-    Selector::of_label_selector(&budget["spec"]["selector"]).unwrap_or_default()
+pub(super) fn selector(budget: &Value) -> LabelSelector {
+    LabelSelector::of_label_selector(&budget["spec"]["selector"]).unwrap_or_default()
 }
 
 /// Brings the status of the budgets of a namespace up to date; writes only what changed.

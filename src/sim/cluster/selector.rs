@@ -9,11 +9,11 @@ use super::resources::Storage;
 
 /// Requirements on labels, all of which have to hold; the default selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector(Vec<Requirement>);
+pub struct LabelSelector(Vec<LabelRequirement>);
 
 /// One requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
+pub struct LabelRequirement {
     key: String,
     operator: Operator,
     values: Vec<String>,
@@ -29,7 +29,7 @@ enum Operator {
     Less,
 }
 
-impl Selector {
+impl LabelSelector {
     /// Reads the string form: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl Selector {
             .into_iter()
             .map(str::trim)
             .filter(|part| !part.is_empty())
-            .map(Requirement::parse)
+            .map(LabelRequirement::parse)
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -50,10 +50,10 @@ impl Selector {
     /// # Errors
     /// Names the expression that cannot be used.
     pub fn of_label_selector(selector: &Value) -> Result<Self, String> {
-        let mut requirements: Vec<Requirement> = selector
+        let mut requirements: Vec<LabelRequirement> = selector
             .strings("/matchLabels")
             .into_iter()
-            .map(|(key, value)| Requirement {
+            .map(|(key, value)| LabelRequirement {
                 key,
                 operator: Operator::In,
                 values: vec![value],
@@ -61,7 +61,7 @@ impl Selector {
             .collect();
         let expressions = selector["matchExpressions"].as_array();
         for expression in expressions.into_iter().flatten() {
-            requirements.push(Requirement::of_expression(expression)?);
+            requirements.push(LabelRequirement::of_expression(expression)?);
         }
         Ok(Self(requirements))
     }
@@ -87,7 +87,7 @@ impl Selector {
     }
 }
 
-impl Requirement {
+impl LabelRequirement {
     fn parse(text: &str) -> Result<Self, String> {
         let parsed = Self::parse_set(text)
             .or_else(|| Self::parse_comparison(text))
@@ -387,7 +387,7 @@ mod tests {
     fn matches(selector: &str) -> bool {
         let labels = [("app", "web"), ("tier", "edge"), ("level", "7")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Selector::parse(selector)
+        LabelSelector::parse(selector)
             .unwrap()
             .matches(&BTreeMap::from(labels))
     }
@@ -435,7 +435,10 @@ mod tests {
         for selector in [
             "a===b", "a in (", "a in b", "a b", "!", "a>x", "-a=b", "a=b c", "a))",
         ] {
-            assert!(Selector::parse(selector).is_err(), "{selector} is refused");
+            assert!(
+                LabelSelector::parse(selector).is_err(),
+                "{selector} is refused"
+            );
         }
     }
 
@@ -443,7 +446,8 @@ mod tests {
     fn label_selector_objects_match_by_every_operator() {
         let selects = |selector: Value| {
             let labels = [("app", "web")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-            Selector::of_label_selector(&selector).map(|all| all.matches(&BTreeMap::from(labels)))
+            LabelSelector::of_label_selector(&selector)
+                .map(|all| all.matches(&BTreeMap::from(labels)))
         };
         let expression = |operator: &str, values: Value| json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] });
         assert_eq!(selects(json!({})), Ok(true));
