@@ -7,6 +7,7 @@ use super::budgets::{budgets, count, is_ready, number, selector, set_condition};
 use super::object::Object;
 use super::request::Target;
 use super::resources::Storage;
+use super::selector::selects;
 use super::status::{ApiFailure, success};
 use super::store::Store;
 use super::verbs;
@@ -70,7 +71,7 @@ fn spend(store: &mut Store, pod: &Value, writing: &Writing) -> Result<(), ApiFai
         .into_iter()
         .filter(|budget| {
             // A selector that selects everything has no say here.
-            !selector(budget).is_empty() && selector(budget).selects(pod)
+            !selector(budget).is_empty() && selects(&selector(budget), pod)
         })
         .collect();
     let mut budget = match budgets.as_slice() {

@@ -16,7 +16,7 @@ use super::parsed::{Parsed, text};
 use super::present::{Form, incoming, outgoing};
 use super::request::{ApiRoute, Query, Target, option_failure};
 use super::resources::Storage;
-use super::selector::{FieldSelector, LabelSelector};
+use super::selector::{FieldSelector, parse_labels};
 use super::status::{ApiFailure, StatusCause};
 use super::store::{Filter, ObjectKey, Store, Stored};
 use super::verbs;
@@ -451,8 +451,7 @@ impl Page {
 }
 
 fn filter(query: &Query, target: &Target) -> Result<Filter, ApiFailure> {
-    let labels =
-        LabelSelector::parse(query.get("labelSelector")).map_err(ApiFailure::bad_request)?;
+    let labels = parse_labels(query.get("labelSelector")).map_err(ApiFailure::bad_request)?;
     let resource = target.resource;
     let fields = FieldSelector::parse(query.get("fieldSelector"), resource.storage)
         .map_err(ApiFailure::bad_request)?;

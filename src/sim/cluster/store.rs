@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 
 use super::object::Object;
 use super::resources::Storage;
-use super::selector::{FieldSelector, LabelSelector};
+use super::selector::{FieldSelector, selects};
+use crate::core::selector::Selector;
 
 /// Events that may wait for one slow watcher before its watch is ended; kube-apiserver does the same with fewer.
 const WATCHER_QUEUE: usize = 10_000;
@@ -207,7 +208,7 @@ pub(crate) struct Filter {
     /// Empty for all namespaces.
     pub(crate) namespace: String,
     /// By labels.
-    pub(crate) labels: LabelSelector,
+    pub(crate) labels: Selector,
     /// By fields.
     pub(crate) fields: FieldSelector,
 }
@@ -216,7 +217,7 @@ impl Filter {
     /// Is this object wanted?
     pub(crate) fn selects(&self, object: &Value) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
-            && self.labels.selects(object)
+            && selects(&self.labels, object)
             && self.fields.selects(object)
     }
 

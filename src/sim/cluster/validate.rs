@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::object::Object;
 use super::request::Target;
 use super::resources::{Resource, Storage};
-use super::selector::{LabelSelector, check_label_key, check_label_value};
+use super::selector::{check_label_key, check_label_value, selects};
 use super::status::{ApiFailure, StatusCause};
+use crate::core::selector::Selector;
 
 /// Checks an object; `old` is what it replaces.
 ///
@@ -202,8 +203,16 @@ fn rolling_update(rolling: &Value, causes: &mut Vec<StatusCause>) {
     }
 }
 
+/// What is not given selects everything, as far as this goes.
+fn label_selector(selector: &Value) -> Result<Selector, String> {
+    match selector {
+        Value::Null => Ok(Selector::default()),
+        selector => Selector::from_json(selector).map_err(|why| why.to_string()),
+    }
+}
+
 fn selector_and_template(spec: &Value, causes: &mut Vec<StatusCause>) {
-    let selector = LabelSelector::of_label_selector(&spec["selector"]);
+    let selector = label_selector(&spec["selector"]);
     match selector {
         Err(why) => causes.push(StatusCause::invalid(
             "spec.selector",
@@ -217,11 +226,13 @@ fn selector_and_template(spec: &Value, causes: &mut Vec<StatusCause>) {
                 "empty selector is invalid for daemonset",
             ));
         }
-        Ok(selector) if !selector.selects(&spec["template"]) => causes.push(StatusCause::invalid(
-            "spec.template.metadata.labels",
-            &spec["template"]["metadata"]["labels"],
-            "`selector` does not match template `labels`",
-        )),
+        Ok(selector) if !selects(&selector, &spec["template"]) => {
+            causes.push(StatusCause::invalid(
+                "spec.template.metadata.labels",
+                &spec["template"]["metadata"]["labels"],
+                "`selector` does not match template `labels`",
+            ))
+        }
         Ok(_) => {}
     }
     labels(
@@ -465,7 +476,7 @@ fn disruption_budget(object: &Value, causes: &mut Vec<StatusCause>) {
             "minAvailable and maxUnavailable cannot be both set",
         ));
     }
-    if let Err(why) = LabelSelector::of_label_selector(&spec["selector"]) {
+    if let Err(why) = label_selector(&spec["selector"]) {
         causes.push(StatusCause::invalid(
             "spec.selector",
             &spec["selector"],
