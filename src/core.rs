@@ -1,7 +1,7 @@
 //! The heart: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
 //!
 //! # Expected flow
-//! Whoever knows a DaemonSet reads its settings once ([`strategy::read`]), describes its nodes and pods as a [`Fleet`],
+//! Whoever knows a DaemonSet reads its settings once ([`settings::read`]), describes its nodes and pods as a [`Fleet`],
 //! and asks [`decide`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
 //! changed or at [`Plan::next_wake`].
 //!
@@ -59,7 +59,7 @@ pub mod revision;
 pub mod said;
 mod scope;
 pub mod selector;
-pub mod strategy;
+pub mod settings;
 mod surge;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -92,7 +92,7 @@ pub use predownload::Predownloading;
 pub use refusals::{Refusals, RefusedWrite};
 pub use removal::is_withheld;
 pub use revert::{Past, Reversal, WayBack};
-pub use strategy::{
+pub use settings::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,
 };

@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::controller::metrics::Metrics;
-use crate::core::strategy::settings;
+use crate::core::settings::settings;
 use crate::core::{Verdict, names};
 
 const README: &str = include_str!("../README.md");

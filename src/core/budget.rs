@@ -14,7 +14,7 @@ use super::glance::Glance;
 use super::instant::later;
 use super::pace::ramp_up;
 use super::scope::Scope;
-use super::strategy::Strategy;
+use super::settings::Strategy;
 use super::surge::Terms;
 use super::waves::Front;
 

@@ -7,7 +7,7 @@ use super::fleet::{Node, Pod, PodRevision, Readiness, Targeting};
 use super::instant::later;
 use super::lifecycle::Preparing;
 use super::scope::Kept;
-use super::strategy::{Mode, Strategy};
+use super::settings::{Mode, Strategy};
 use super::surge::{self, Pair, Terms};
 use super::verdict::{Cause, Offline, Progress, Verdict};
 use super::{guard, removal};

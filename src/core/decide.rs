@@ -33,7 +33,7 @@ use super::pause::{PauseStand, is_paused};
 use super::plan::{Action, Phase, Plan, Pull, Stall};
 use super::revert::Reversal;
 use super::scope::{Kept, Scope};
-use super::strategy::{Invalid, Mode, Strategy};
+use super::settings::{Invalid, Mode, Strategy};
 use super::surge::{Parting, Release, Terms};
 use super::unmatched::unmatched;
 use super::verdict::{Progress, Verdict};

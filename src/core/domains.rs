@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use super::classify::Class;
 use super::fleet::{Fleet, Node};
 use super::order::Turn;
-use super::strategy::{Strategy, Topology};
+use super::settings::{Strategy, Topology};
 
 /// Whose turn it is.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ use super::fleet::{Fleet, Pod};
 use super::instant::later;
 use super::ota::reference;
 use super::plan::Action;
-use super::strategy::{Disruption, Strategy};
+use super::settings::{Disruption, Strategy};
 use super::verdict::{Obstruction, Progress, Verdict};
 
 /// The shortest and the longest pause after a refusal; it doubles from one to the other.

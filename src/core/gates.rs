@@ -16,7 +16,7 @@ use super::in_place::{Way, way};
 use super::opening::Openings;
 use super::predownload::Images;
 use super::refusals::{Part, Refusing};
-use super::strategy::Strategy;
+use super::settings::Strategy;
 use super::verdict::{Guarded, Verdict};
 use super::window::Opening;
 

@@ -38,7 +38,7 @@ use super::fleet::{
 use super::glance::Glance;
 use super::instant::later;
 use super::revert;
-use super::strategy::{Mode, OnFailure, Strategy};
+use super::settings::{Mode, OnFailure, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Stopped};
 use losses::Losses;
 use record::{BROKEN_NAMED, FAILED_NAMED};

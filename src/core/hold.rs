@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::fleet::{Fleet, Node};
 use super::plan::Plan;
-use super::strategy::Note;
+use super::settings::Note;
 use super::verdict::Verdict;
 use super::words::named;
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Fleet, Pod, Revision, RevisionState};
-use super::strategy::{RollingUpdateType, Strategy};
+use super::settings::{RollingUpdateType, Strategy};
 
 pub use shape::Shape;
 pub use state::{Before, State};

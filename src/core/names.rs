@@ -20,7 +20,7 @@ pub const SELECTOR: &str = "apps.openyurt.io/selector";
 pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
 /// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
 pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
-/// How a pod is made to go: `delete` or `evict`; see [`crate::core::strategy::Disruption`].
+/// How a pod is made to go: `delete` or `evict`; see [`crate::core::settings::Disruption`].
 pub const DISRUPTION: &str = "apps.openyurt.io/disruption";
 /// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
 pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
@@ -48,7 +48,7 @@ pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
 pub const RESUME: &str = "apps.openyurt.io/resume";
 /// `unlimited`: nodes whose old pod is broken are all replaced at once.
 pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
-/// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`crate::core::strategy::Wave`].
+/// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`crate::core::settings::Wave`].
 pub const WAVES: &str = "apps.openyurt.io/waves";
 /// Which waves may open for which revision: `canary@HASH`, separated by commas.
 pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::Node;
-use super::strategy::{Mode, Strategy};
+use super::settings::{Mode, Strategy};
 use super::window::{Opening, Windows};
 
 /// The window of a Node.

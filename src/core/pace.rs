@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::classify::Class;
 use super::glance::Glance;
 use super::instant::later;
-use super::strategy::Strategy;
+use super::settings::Strategy;
 use super::verdict::{Progress, Verdict};
 use super::waves::Front;
 

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::{Fleet, Node, NodeName, Pod, PodRevision};
 use super::instant::later;
-use super::strategy::{Pause, Strategy};
+use super::settings::{Pause, Strategy};
 
 /// Somebody is reminded this often.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -13,7 +13,7 @@ use super::names::MAINTENANCE_WINDOW;
 use super::opening::NodeWindow;
 use super::pause::PauseStand;
 use super::revert::Reversal;
-use super::strategy::Invalid;
+use super::settings::Invalid;
 use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 use super::words::named;
 
@@ -256,7 +256,7 @@ impl Plan {
 /// How one wave stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveStand {
-    /// Its name; the last one is called [`REST`](super::strategy::REST).
+    /// Its name; the last one is called [`REST`](super::settings::REST).
     pub name: String,
     /// Its targeted nodes that take part.
     pub nodes: usize,

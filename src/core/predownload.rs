@@ -25,7 +25,7 @@ use super::in_place::{self, Way};
 use super::instant::later;
 use super::ota::reference;
 use super::plan::{Action, Pull, PullInitiator};
-use super::strategy::{Mode, Predownload, RollingUpdateType, Share, Strategy};
+use super::settings::{Mode, Predownload, RollingUpdateType, Share, Strategy};
 use super::verdict::{PullStage, Verdict};
 
 /// The shortest and the longest pause after a pull that failed; between them it is as long as the failing lasted so far,

@@ -19,7 +19,7 @@ use super::lifecycle::{HOOK_PATIENCE, Preparing};
 use super::ota::reference;
 use super::overdue::MARGIN;
 use super::plan::Action;
-use super::strategy::Strategy;
+use super::settings::Strategy;
 use super::surge::Terms;
 use super::verdict::Verdict;
 

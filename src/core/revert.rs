@@ -32,7 +32,7 @@ use super::fleet::{
 use super::guard::Record;
 use super::in_place::{self, Recreate, Renewal, Succession};
 use super::scope::Scope;
-use super::strategy::{Mode, OnFailure, Strategy};
+use super::settings::{Mode, OnFailure, Strategy};
 use super::verdict::{Progress, Stopped};
 
 #[cfg(test)]

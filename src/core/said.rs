@@ -400,7 +400,7 @@ mod tests {
     use super::*;
     use crate::core::plan::Counts;
     use crate::core::testing::fleet;
-    use crate::core::{Strategy, decide, strategy::Mode};
+    use crate::core::{Strategy, decide, settings::Mode};
 
     fn plan(phase: Phase, counts: Counts) -> Plan {
         let strategy = Strategy::of(Mode::AdvancedRollingUpdate);

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::classify::Class;
 use super::fleet::Node;
 use super::glance::Glance;
-use super::strategy::{Mode, Strategy};
+use super::settings::{Mode, Strategy};
 
 /// Why an outdated node is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use super::fleet::{Fleet, Node, NodeName, Pod, PodName, PodRevision, Readiness, 
 use super::instant::later;
 use super::ota::reference;
 use super::plan::Action;
-use super::strategy::Strategy;
+use super::settings::Strategy;
 use super::verdict::{Cause, Progress, Verdict};
 
 /// A new pod that failed for good (evicted, refused by its kubelet) stays this long before the next one is made, so that

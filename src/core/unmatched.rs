@@ -12,7 +12,7 @@ use super::fleet::{Fleet, Node};
 use super::names::{SELECTOR, WAVES};
 use super::near::distance;
 use super::selector::{Requirement, Selector};
-use super::strategy::{Invalid, Mode, Strategy, Waves, quoted};
+use super::settings::{Invalid, Mode, Strategy, Waves, quoted};
 
 /// Labels that are named because they look similar.
 const NAMED: usize = 4;

@@ -36,7 +36,7 @@ use super::guard::{Charges, Record};
 use super::instant::later;
 use super::plan::{WaveStand, WaveState};
 use super::scope::Scope;
-use super::strategy::{Mode, Share, Strategy, Waves};
+use super::settings::{Mode, Share, Strategy, Waves};
 use super::surge::Terms;
 use super::verdict::{Verdict, WaveShut};
 

@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::write;
 use crate::cli::ctl::ApproveArgs;
 use crate::core::names::{APPROVED_WAVES, WAVES};
-use crate::core::strategy::{Approval, REST, Waves};
+use crate::core::settings::{Approval, REST, Waves};
 use crate::core::{Mode, Revision};
 use crate::index::SetKey;
 

@@ -34,7 +34,7 @@ use crate::core::names::{
     ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED,
     ROLLOUT_COMPLETE,
 };
-use crate::core::strategy::{Share, Strategy, is_setting};
+use crate::core::settings::{Share, Strategy, is_setting};
 use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};

@@ -31,7 +31,7 @@ use crate::core::revision::{
 };
 use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
-use crate::core::strategy::{Source, read};
+use crate::core::settings::{Source, read};
 use crate::core::{
     Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
     Predownloading, Preparing, Reading, Record, Refusal, Refusals, ResourceVersion, Revision,

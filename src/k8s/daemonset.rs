@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::meta::{nullable, slim};
 use crate::core::eligibility::Scheduling;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::strategy::is_setting;
+use crate::core::settings::is_setting;
 use crate::core::{Exclusive, Preempting};
 
 /// The part of an `apps/v1` DaemonSet that is decided upon.

@@ -11,7 +11,7 @@ use crate::core::glance::Glance;
 use crate::core::opening::Openings;
 use crate::core::predownload::Images;
 use crate::core::scope::Scope;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 use crate::core::surge::Terms;
 use crate::core::waves::Members;
 

@@ -16,7 +16,7 @@ use crate::core::pause::PauseStand;
 use crate::core::plan::{Counts, Phase, Plan, Stall, WaveStand};
 use crate::core::refusals::Part;
 use crate::core::revert::Reversal;
-use crate::core::strategy::Mode;
+use crate::core::settings::Mode;
 use crate::core::surge::Parting;
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Verdict, WaveShut};
 use crate::core::{phase, removal, surge};

@@ -10,7 +10,7 @@ use crate::core::classify::Class;
 use crate::core::fleet::{Fleet, Node, NodeName, Pod, PodRevision, position_of};
 use crate::core::glance::Glance;
 use crate::core::instant::{earlier, later};
-use crate::core::strategy::Mode;
+use crate::core::settings::Mode;
 
 /// The losses of a fleet.
 #[derive(Debug, Default)]

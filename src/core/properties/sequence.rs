@@ -9,7 +9,7 @@ use proptest::strategy::Strategy as _;
 
 use super::{Random, begun, config, fleets, lacks, later, now, shares, strategies};
 use crate::core::Strategy;
-use crate::core::strategy::{Approval, Wave};
+use crate::core::settings::{Approval, Wave};
 use crate::core::*;
 
 /// Failure domains by the label that every random node has.

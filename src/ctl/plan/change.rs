@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ctl::PlanArgs;
 use crate::core::names::ANNOTATION_PREFIX;
-use crate::core::strategy::{is_setting, settings};
+use crate::core::settings::{is_setting, settings};
 use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
 use crate::ctl::near::{near, suggestion};

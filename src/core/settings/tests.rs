@@ -989,7 +989,7 @@ fn a_pause_until_a_time_keeps_the_instant() {
     );
 }
 
-/// The table of `strategy/surge.rs`.
+/// The table of `settings/surge.rs`.
 #[test]
 fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
     #[track_caller]
