@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::controller::metrics::Metrics;
-use crate::core::settings::settings;
+use crate::core::settings::{self, keys};
 use crate::core::{Verdict, names};
 
 const README: &str = include_str!("../README.md");
@@ -117,10 +117,13 @@ fn every_verdict_and_setting_has_a_row() {
     for word in Verdict::WORDS {
         assert!(VERDICTS.contains(&format!("| `{word}` |")), "{word}");
     }
-    for key in settings() {
+    for key in keys() {
         let short = key.trim_start_matches(names::ANNOTATION_PREFIX);
         let has_row = SETTINGS.contains(&format!("| `{short}` |"));
-        assert!(has_row || key == names::UPGRADE_STRATEGY, "{short}");
+        assert!(
+            has_row || key == settings::update_strategy::UPGRADE_STRATEGY,
+            "{short}"
+        );
     }
 }
 

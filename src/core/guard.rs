@@ -38,13 +38,11 @@ use super::fleet::{
 use super::glance::Glance;
 use super::instant::later;
 use super::revert;
+use super::settings::failure_window::DEFAULT_FAILURE_WINDOW;
 use super::settings::{Mode, OnFailure, Strategy};
 use super::verdict::{Cause, Guarded, Progress, Stopped};
 use losses::Losses;
 use record::{BROKEN_NAMED, FAILED_NAMED};
-
-/// `failure-window` at the least, when nothing is set: what fails later than this failed for another reason.
-const FAILURE_WINDOW: Duration = Duration::from_secs(300);
 
 /// How long a loss waits for its judgement: Kubernetes notices the nodes that one outage takes away within some 20 s of
 /// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
@@ -52,7 +50,7 @@ pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 
 /// How long after its new pod was made a node may fail on the revision's account.
 pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
-    let least = FAILURE_WINDOW.max(strategy.min_ready);
+    let least = DEFAULT_FAILURE_WINDOW.max(strategy.min_ready);
     strategy.failure_window.unwrap_or(least)
 }
 

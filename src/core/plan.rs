@@ -9,11 +9,11 @@ use super::guard::Record;
 use super::in_place::{Recreate, Renewal};
 use super::instant;
 use super::lifecycle::GateWrite;
-use super::names::MAINTENANCE_WINDOW;
 use super::opening::NodeWindow;
 use super::pause::PauseStand;
 use super::revert::Reversal;
 use super::settings::Invalid;
+use super::settings::maintenance_window::MAINTENANCE_WINDOW;
 use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 use super::words::named;
 

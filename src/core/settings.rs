@@ -1,37 +1,79 @@
 //! What the owner of a DaemonSet asked for, read once from its annotations.
 //!
-//! `read` turns annotations into a [`Reading`], `value` knows how single values are spelled, `advice` knows the keys
-//! that have no effect. Nobody looks at a raw annotation after that.
+//! ```text
+//! error ─► value ─► reader ─► setting ─► one module for each ─► table ─► Strategy
+//! ```
+//!
+//! A module of a setting says everything about it: its key, what it does, how it is written, its limits and its default, who
+//! heeds it and how it goes together with others; [`SETTINGS`] lists them. `reader` knows where values stand and what
+//! their places are called, `advice` what looks like a setting and is none. Nobody looks at a raw annotation after [`read`].
 
 mod advice;
-mod failing;
+pub mod approved_waves;
+pub mod disruption;
+mod error;
+pub mod failure_threshold;
+pub mod failure_window;
+pub mod image_predownload_parallelism;
 mod kruise;
-mod read;
-mod sequence;
-mod surge;
+pub mod lifecycle;
+pub mod maintenance_window;
+pub mod max_domains;
+pub mod max_surge;
+pub mod max_unavailable;
+pub mod min_interval;
+mod mode;
+pub mod on_failure;
+pub mod partition;
+pub mod paused;
+pub mod predownload;
+pub mod ramp_up;
+mod reader;
+pub mod ready_settle;
+pub mod replace_broken_first;
+pub mod resume;
+pub mod rolling_update_type;
+pub mod selector;
+mod setting;
+mod table;
 #[cfg(test)]
 mod tests;
+pub mod topology_key;
+pub mod update_strategy;
 mod value;
-mod wave;
+pub mod waves;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
-
-use super::fleet::{Node, Revision, RevisionState};
 use super::lifecycle::PreDelete;
-use super::names::UPDATE_STRATEGY_TYPE_FIELD;
+use super::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 use super::selector::Selector;
 use super::window::Windows;
+use super::{Revision, RevisionState};
+use max_unavailable::Shares;
+use reader::Reader;
+use update_strategy::UPDATE_STRATEGY;
 
-pub use advice::{is_setting, settings, stray};
-pub use read::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, READY_SETTLE_LIMIT, Source, read};
-pub use value::Flaw;
-pub use wave::{Approval, REST, Wave, Waves};
+pub use advice::stray;
+pub use approved_waves::Approval;
+pub use disruption::Disruption;
+pub use error::{Expected, Flaw, Invalid, Note};
+pub use max_unavailable::DEFAULT_MAX_UNAVAILABLE;
+pub use mode::Mode;
+pub use on_failure::OnFailure;
+pub use paused::Pause;
+pub use predownload::Predownload;
+pub use reader::Source;
+pub use ready_settle::DEFAULT_READY_SETTLE;
+pub use rolling_update_type::RollingUpdateType;
+pub use setting::{Setting, Syntax};
+pub use table::{SETTINGS, is_setting, keys, setting};
+pub use topology_key::Topology;
+pub use value::Share;
+pub use waves::{REST, Wave, Waves};
 
-pub(super) use read::quoted;
+pub(super) use error::quoted;
 
 /// The settings of a DaemonSet that is ours, all of them valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +133,8 @@ impl Strategy {
         Self {
             mode,
             max_unavailable: DEFAULT_MAX_UNAVAILABLE,
-            max_surge: Share::Number(0),
-            partition: Share::Number(0),
+            max_surge: Share::NONE,
+            partition: Share::NONE,
             selector: None,
             min_interval: Duration::ZERO,
             ramp_up: None,
@@ -114,97 +156,14 @@ impl Strategy {
             ready_settle: DEFAULT_READY_SETTLE,
         }
     }
-}
 
-impl Strategy {
     /// What the owner should know about settings that are about one revision, now that the current one is known.
     pub fn notes_on(&self, state: &RevisionState) -> Option<Note> {
         match (&self.resume, state) {
-            (Some(resume), RevisionState::Current(current)) => {
-                Some(advice::on_resume(resume, current))
-            }
+            (Some(resume), RevisionState::Current(current)) => Some(resume::note(resume, current)),
             _ => None,
         }
     }
-}
-
-/// Who starts a replacement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// The controller does, within the budget.
-    AdvancedRollingUpdate,
-    /// The owner of the node does.
-    Ota,
-}
-
-/// How a pod gets the current revision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RollingUpdateType {
-    /// It is deleted, and a new one is made.
-    Standard,
-    /// It is changed in place where only images and metadata differ, see [`super::in_place`].
-    InPlaceIfPossible,
-}
-
-/// What happens to the nodes that have a revision when the guard stops it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
-    /// Nothing.
-    Stop,
-    /// Their pods are taken back to the revision before in place, see [`super::revert`].
-    RevertInPlace,
-}
-
-/// An absolute number, or a percentage of the targeted nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
-    /// That many nodes.
-    Number(u32),
-    /// That many percent of the targeted nodes.
-    Percent(u32),
-}
-
-/// What the images of a node mean for its replacement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Predownload {
-    /// It waits until they are there.
-    Required,
-    /// It does not wait; pulling only runs ahead.
-    BestEffort,
-}
-
-/// How a pod is made to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disruption {
-    /// It is deleted.
-    Delete,
-    /// It is evicted: PodDisruptionBudgets have a say.
-    Evict,
-}
-
-/// Which nodes fail together, and how many such domains may be touched at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Topology {
-    /// The node label whose values are the domains.
-    pub key: Arc<str>,
-    /// How many of them at once; at least one.
-    pub at_once: usize,
-}
-
-impl Topology {
-    /// The domain of a node; empty when it lacks the label.
-    pub fn domain_of<'a>(&self, node: &'a Node) -> &'a str {
-        node.labels.get(&self.key).unwrap_or_default()
-    }
-}
-
-/// A pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
-    /// Until a person resumes.
-    Indefinite,
-    /// Until that instant.
-    Until(Timestamp),
 }
 
 /// What the annotations of a DaemonSet say.
@@ -223,45 +182,114 @@ pub enum Reading {
     },
 }
 
-/// A setting that cannot be used: key, value and what was expected. Its `Display` is one sentence with the cure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    /// The annotation or field.
-    pub key: String,
-    /// Its value as found, cut to a length that fits into an Event.
-    pub value: String,
-    /// What is wrong and the cure; continues the sentence "KEY is VALUE, …".
-    pub why: String,
-}
-
-/// Something about valid settings that the owner should know, once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// Whether it is a mistake (Event type `Warning`) or advice (`Normal`).
-    pub warning: bool,
-    /// One sentence.
-    pub text: String,
-}
-
-impl Invalid {
-    /// Whether it is `spec.updateStrategy` that is not `OnDelete`: then the native controller replaces the pods.
-    pub fn is_native_update(&self) -> bool {
-        self.key == UPDATE_STRATEGY_TYPE_FIELD
-    }
-
-    /// What follows for the pods.
-    pub fn consequence(&self) -> &'static str {
-        match self.is_native_update() {
-            true => {
-                "yurt-ds replaces nothing; Kubernetes' own rolling update does, whatever the annotations say"
+/// Reads the settings of a DaemonSet.
+///
+/// One state for everything that cannot be used: [`Invalid`], which names the first such setting. What only is of no use (an
+/// old key, a value that the mode does not look at) becomes a [`Note`].
+pub fn read(source: &Source<'_>) -> Reading {
+    let mut notes = Vec::new();
+    let mode = match update_strategy::read(source, &mut notes) {
+        None => return Reading::NotOurs,
+        Some(Err(invalid)) => return Reading::Invalid(invalid),
+        Some(Ok(mode)) => mode,
+    };
+    let mut reader = Reader::new(source, mode);
+    match strategy(&mut reader) {
+        Err(invalid) => Reading::Invalid(invalid),
+        Ok(strategy) => {
+            notes.append(&mut reader.notes);
+            notes.extend(advice::on_keys(source.annotations, source.in_template));
+            notes.extend(advice::on_percentages(source.annotations));
+            if mode == Mode::Ota {
+                notes.extend(advice::on_ota(source.annotations, &notes));
             }
-            false => "nothing is replaced before the settings are corrected",
+            notes.extend(kruise::advice(source.annotations));
+            Reading::Strategy { strategy, notes }
         }
     }
 }
 
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {:?}, {}", self.key, self.value, self.why)
+/// Reads every setting of the table, in an order of its own: the first that cannot be used is the one that is named.
+fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
+    let default = Strategy::of(reader.mode);
+    require_on_delete(reader)?;
+    let foreign = kruise::refuse(reader.source.annotations);
+    reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ())?;
+    let without_surge = Shares {
+        max_unavailable: default.max_unavailable,
+        max_surge: default.max_surge,
+    };
+    let shares = max_surge::SETTING.read(reader, max_unavailable::shares, without_surge)?;
+    let predownload = predownload::SETTING.read(reader, predownload::read, default.predownload)?;
+    let parallelism = image_predownload_parallelism::read(reader);
+    Ok(Strategy {
+        mode: reader.mode,
+        max_unavailable: shares.max_unavailable,
+        max_surge: shares.max_surge,
+        predownload,
+        on_failure: on_failure::SETTING.read(reader, on_failure::read, default.on_failure)?,
+        partition: partition::SETTING.read(reader, partition::read, default.partition)?,
+        selector: selector::SETTING.read(reader, selector::read, default.selector)?,
+        min_interval: min_interval::SETTING.read(
+            reader,
+            min_interval::read,
+            default.min_interval,
+        )?,
+        ramp_up: ramp_up::SETTING.read(reader, ramp_up::read, default.ramp_up)?,
+        window: maintenance_window::SETTING.read(
+            reader,
+            maintenance_window::read,
+            default.window,
+        )?,
+        image_predownload_parallelism: reader.heed(
+            image_predownload_parallelism::SETTING.is_heeded_by(reader.mode),
+            parallelism,
+            default.image_predownload_parallelism,
+        )?,
+        waves: waves::SETTING.read(reader, waves::read, default.waves)?,
+        topology: topology_key::SETTING.read(reader, topology_key::read, default.topology)?,
+        rolling_update_type: rolling_update_type::SETTING.read(
+            reader,
+            rolling_update_type::read,
+            default.rolling_update_type,
+        )?,
+        broken_unlimited: replace_broken_first::SETTING.read(
+            reader,
+            replace_broken_first::read,
+            default.broken_unlimited,
+        )?,
+        failure_window: failure_window::SETTING.read(
+            reader,
+            failure_window::read,
+            default.failure_window,
+        )?,
+        failure_threshold: failure_threshold::SETTING.read(
+            reader,
+            failure_threshold::read,
+            default.failure_threshold,
+        )?,
+        resume: resume::SETTING.read(reader, resume::read, default.resume)?,
+        pre_delete: lifecycle::SETTING.read(reader, lifecycle::read, default.pre_delete)?,
+        disruption: disruption::SETTING.read(reader, disruption::read, default.disruption)?,
+        pause: paused::SETTING.read(reader, paused::read, default.pause)?,
+        min_ready: reader.source.min_ready(),
+        ready_settle: ready_settle::SETTING.read(
+            reader,
+            ready_settle::read,
+            default.ready_settle,
+        )?,
+    })
+}
+
+fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {
+    // The API server's default.
+    let found = reader.source.update_strategy.unwrap_or("RollingUpdate");
+    if found == ON_DELETE {
+        return Ok(());
     }
+    let why = format!(
+        "so the native controller replaces the pods; set it to {ON_DELETE}, or remove the annotation {}",
+        reader.name(UPDATE_STRATEGY)
+    );
+    Err(Invalid::new(UPDATE_STRATEGY_TYPE_FIELD, found, why))
 }

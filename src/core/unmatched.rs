@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 
 use super::classify::Class;
 use super::fleet::{Fleet, Node};
-use super::names::{SELECTOR, WAVES};
 use super::near::distance;
 use super::selector::{Requirement, Selector};
+use super::settings::selector::SELECTOR;
+use super::settings::waves::WAVES;
 use super::settings::{Invalid, Mode, Strategy, Waves, quoted};
 
 /// Labels that are named because they look similar.
@@ -71,7 +72,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
         Some(node) => format!(
             "matches only nodes that earlier waves have ({} is in {})",
             node.name,
-            waves.name(waves.of(node))
+            waves.name(waves.of(&node.labels))
         ),
         None => none_of(&wave.selector, nodes),
     };

@@ -76,7 +76,8 @@ impl<'a> Members<'a> {
 
     /// Notes the wave of the next node.
     pub(super) fn note(&mut self, node: &Node) {
-        self.waves.extend(self.told.map(|waves| waves.of(node)));
+        self.waves
+            .extend(self.told.map(|waves| waves.of(&node.labels)));
     }
 }
 

@@ -31,9 +31,9 @@ use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
 use crate::core::names::{
-    ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED,
-    ROLLOUT_COMPLETE,
+    ON_DELETE, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
 };
+use crate::core::settings::paused::PAUSED;
 use crate::core::settings::{Share, Strategy, is_setting};
 use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};

@@ -210,7 +210,7 @@ impl Show<'_> {
         };
         format!(
             "No DaemonSet is managed by yurt-ds{place}: none has the annotation {}.\n",
-            crate::core::names::UPDATE_STRATEGY
+            crate::core::settings::update_strategy::UPDATE_STRATEGY
         )
     }
 

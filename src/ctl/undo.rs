@@ -34,11 +34,12 @@ use super::write::{remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::in_place::Shape;
-use crate::core::names::{RESUME, REVISION_HASH_LABEL, STALLED};
+use crate::core::names::{REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
+use crate::core::settings::resume::RESUME;
 use crate::core::{Mode, Record, Revision, RevisionState};
 use crate::index::{SetKey, SetRecord};
 

@@ -1,9 +1,12 @@
 //! What `ctl eject` says: why not, what would be, what was done.
 
 use super::{Standing, native};
-use crate::core::names::{
-    ANNOTATION_PREFIX, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, UPDATE_STRATEGY, UPGRADE_STRATEGY,
-};
+use crate::core::names::ANNOTATION_PREFIX;
+use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
+use crate::core::settings::update_strategy::UPGRADE_STRATEGY;
 use crate::core::{Mode, Share};
 use crate::ctl::row::plural;
 use crate::index::SetKey;
