@@ -396,10 +396,12 @@ impl Index {
 
 fn stray(set: &k8s::DaemonSet) -> Option<Stray> {
     let meta = &set.metadata;
-    let kind = set.spec.update_strategy.kind.as_deref();
-    let none = BTreeMap::new();
-    let annotations = meta.annotations.as_ref().unwrap_or(&none);
-    let text = settings::stray(annotations, kind, &set.spec.in_template)?;
+    let source = set.settings();
+    let text = settings::stray(
+        source.annotations,
+        source.update_strategy,
+        source.in_template,
+    )?;
     Some(Stray {
         uid: meta.uid.as_deref().unwrap_or_default().into(),
         text: text.into(),
