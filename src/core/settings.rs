@@ -35,6 +35,7 @@ pub mod resume;
 pub mod rolling_update_type;
 pub mod selector;
 mod setting;
+mod state;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,7 @@ pub use reader::Source;
 pub use ready_settle::DEFAULT_READY_SETTLE;
 pub use rolling_update_type::RollingUpdateType;
 pub use setting::{Setting, Syntax};
+pub use state::{SettingState, SettingStatus, states};
 pub use table::{SETTINGS, is_setting, keys, setting};
 pub use topology_key::Topology;
 pub use value::Share;

@@ -19,7 +19,7 @@ pub(super) const SETTING: Setting = Setting {
     syntax: Syntax::Text("`best-effort` or `required`"),
     default: "`best-effort`; in place `required`",
     check: |reader| read(reader).map(drop),
-    default_on: |reader| is_in_place(reader).then(|| "required".to_owned()),
+    default_on: |reader| is_in_place(reader).then(|| "`required`".to_owned()),
     ..Setting::ROLLING
 };
 
