@@ -12,7 +12,7 @@ pub const FAILURE_THRESHOLD: &str = "apps.openyurt.io/failure-threshold";
 pub(super) const SETTING: Setting = Setting {
     key: FAILURE_THRESHOLD,
     summary: "how many of the targeted nodes may fail before a revision is stopped",
-    default: "as `max-unavailable` or `max-surge`, the greater",
+    default: "`max-unavailable`, or `max-surge` if greater",
     check: |reader| read(reader).map(drop),
     default_on,
     ..Setting::ROLLING

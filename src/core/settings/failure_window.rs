@@ -18,7 +18,7 @@ pub(super) const SETTING: Setting = Setting {
     key: FAILURE_WINDOW,
     summary: "how long after its new pod was made a node may fail on the revision's account",
     syntax: Syntax::Duration(LIMIT),
-    default: "`5m`, or `spec.minReadySeconds` where that is longer",
+    default: "`5m`, `minReadySeconds` if longer",
     check: |reader| read(reader).map(drop),
     default_on: |reader| {
         let window = DEFAULT_FAILURE_WINDOW.max(reader.source.min_ready());

@@ -14,7 +14,7 @@ pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownl
 pub(super) const SETTING: Setting = Setting {
     key: IMAGE_PREDOWNLOAD_PARALLELISM,
     summary: "how many of the nodes that take part pull the new images at once before they are replaced",
-    default: "off; in place as `max-unavailable`",
+    default: "off; in place `max-unavailable`",
     check: |reader| read(reader).map(drop),
     default_on: |reader| match is_in_place(reader) {
         true => Some(shares(reader).ok()?.max_unavailable.to_string()),

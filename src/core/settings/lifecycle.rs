@@ -12,10 +12,8 @@ pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
 
 pub(super) const SETTING: Setting = Setting {
     key: LIFECYCLE,
-    summary: "who has to agree before a pod goes, as in Kruise",
-    syntax: Syntax::Text(
-        r#"JSON, as `{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}`"#,
-    ),
+    summary: r#"who has to agree before a pod goes, as in Kruise: `{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}`"#,
+    syntax: Syntax::Text("JSON"),
     default: "nobody",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

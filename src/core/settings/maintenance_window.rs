@@ -13,9 +13,7 @@ pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 pub(super) const SETTING: Setting = Setting {
     key: MAINTENANCE_WINDOW,
     summary: "when replacements may begin; on a Node the same annotation counts instead",
-    syntax: Syntax::Text(
-        "days, times and time zone, as `Mon-Fri 22:00-05:00 Europe/Berlin; Sun 00:00-24:00 UTC`",
-    ),
+    syntax: Syntax::Text("`Mon-Fri 22:00-05:00 Europe/Berlin`, more after `;`"),
     default: "always",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

@@ -16,8 +16,8 @@ const EXPECTED: Expected =
 
 pub(super) const SETTING: Setting = Setting {
     key: PAUSED,
-    summary: "nothing is replaced, until somebody resumes or until that time",
-    syntax: Syntax::Text("`true`, `false`, or an RFC 3339 time until which it holds"),
+    summary: "nothing is replaced until somebody resumes, or until that time",
+    syntax: Syntax::Text("`true`, `false` or a time (RFC 3339)"),
     default: "not paused",
     // Nobody knows whether a value that cannot be read is a pause, so OTA stops for it, too.
     modes: &Mode::ALL,

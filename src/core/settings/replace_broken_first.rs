@@ -11,7 +11,7 @@ pub(super) const SETTING: Setting = Setting {
     key: REPLACE_BROKEN_FIRST,
     summary: "nodes with a broken old pod go all at once, whatever `max-unavailable` says",
     syntax: Syntax::Text("`unlimited`"),
-    default: "first, within `max-unavailable`",
+    default: "within `max-unavailable`",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING
 };

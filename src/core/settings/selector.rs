@@ -11,10 +11,8 @@ pub const SELECTOR: &str = "apps.openyurt.io/selector";
 
 pub(super) const SETTING: Setting = Setting {
     key: SELECTOR,
-    summary: "which nodes take part; one that matches nobody stops the rollout",
-    syntax: Syntax::Text(
-        "a label selector over nodes, as `pool=canary,zone in (a,b)` or the JSON of a LabelSelector",
-    ),
+    summary: "which nodes take part, by a label selector; one that matches nobody stops the rollout",
+    syntax: Syntax::Text("labels, as `pool=canary,zone in (a,b)`, or JSON"),
     default: "all",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

@@ -88,10 +88,10 @@ impl Setting {
 impl fmt::Display for Syntax {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Share => f.write_str("`3` nodes, or `10%` of them"),
+            Self::Share => f.write_str("`3` or `10%`"),
             Self::Duration(limit) => {
                 let limit = humantime::format_duration(*limit);
-                write!(f, "a duration as `90s` or `5m`, at most `{limit}`")
+                write!(f, "`90s`, at most `{limit}`")
             }
             Self::Text(text) => f.write_str(text),
         }

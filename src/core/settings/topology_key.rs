@@ -15,7 +15,7 @@ pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
 pub(super) const SETTING: Setting = Setting {
     key: TOPOLOGY_KEY,
     summary: "a node label: what is under way stays inside one of its values at a time, in alphabetical order",
-    syntax: Syntax::Text("the key of a node label, as `topology.kubernetes.io/zone`"),
+    syntax: Syntax::Text("a label key, as `topology.kubernetes.io/zone`"),
     default: "off",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING

@@ -13,11 +13,9 @@ pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
 pub(super) const SETTING: Setting = Setting {
     key: UPDATE_STRATEGY,
     old_key: Some(UPGRADE_STRATEGY),
-    summary: "who replaces old pods: the controller (`AdvancedRollingUpdate`, or `auto`; `SurgingRollingUpdate` with a \
-              `max-surge` of 1), or the owner of each node (`OTA`); the older key `upgrade-strategy` is read too",
-    syntax: Syntax::Text(
-        "`AdvancedRollingUpdate`, `SurgingRollingUpdate` or `OTA`, any letter case",
-    ),
+    summary: "who replaces old pods: the controller, with `SurgingRollingUpdate` at a `max-surge` of 1; or the owner of each \
+              node (`OTA`); any letter case, and the older key `upgrade-strategy` is read too",
+    syntax: Syntax::Text("`AdvancedRollingUpdate` (`auto`), `SurgingRollingUpdate` or `OTA`"),
     default: "absent: not ours",
     modes: &Mode::ALL,
     is_native: true,

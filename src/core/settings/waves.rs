@@ -48,10 +48,9 @@ const ALLOW_EMPTY: Expected = Expected("use true or false");
 
 pub(super) const SETTING: Setting = Setting {
     key: WAVES,
-    summary: "pools of nodes that are rolled out one after the other",
-    syntax: Syntax::Text(
-        "a YAML or JSON list of `{name, selector, maxUnavailable, soak, approve, allowEmpty}`",
-    ),
+    summary: "pools of nodes that are rolled out one after the other, each as `{name, selector, maxUnavailable, soak, approve, \
+              allowEmpty}`",
+    syntax: Syntax::Text("a list in YAML or JSON"),
     default: "off",
     check: |reader| read(reader).map(drop),
     ..Setting::ROLLING
