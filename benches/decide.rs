@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
-use yurt_ds::core::strategy::{Source, read};
+use yurt_ds::core::settings::{Source, read};
 use yurt_ds::core::{
     Fleet, Hold, Labels, Mode, Node, NodeWindow, Pod, PodRevision, Readiness, Reading,
     RevisionState, Share, Strategy, Targeting, Trouble, Windows, decide,

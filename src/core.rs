@@ -1,7 +1,7 @@
 //! The heart: `decide(&Strategy, &Fleet, now) -> Plan`, pure.
 //!
 //! # Expected flow
-//! Whoever knows a DaemonSet reads its settings once ([`strategy::read`]), describes its nodes and pods as a [`Fleet`],
+//! Whoever knows a DaemonSet reads its settings once ([`settings::read`]), describes its nodes and pods as a [`Fleet`],
 //! and asks [`decide`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
 //! changed or at [`Plan::next_wake`].
 //!
@@ -50,7 +50,7 @@ pub mod remedy;
 pub mod revision;
 pub mod said;
 pub mod selector;
-pub mod strategy;
+pub mod settings;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod verdict;
@@ -80,9 +80,8 @@ pub use id::{
 };
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
-pub use plan::PauseStand;
-pub use plan::{Counts, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
-pub use strategy::{
+pub use plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
+pub use settings::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,
 };

@@ -31,6 +31,7 @@ mod pulse;
 mod rights;
 mod row;
 mod screen;
+mod settings;
 mod status;
 mod table;
 #[cfg(test)]
@@ -75,6 +76,12 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
             let _ = screen.print(&script);
             Code::Complete
         }),
+        Verb::Settings(wanted) if wanted.daemonset.is_none() => {
+            settings::list(wanted, colour).map(|text| {
+                let _ = screen.print(&text);
+                Code::Complete
+            })
+        }
         Verb::Edge(verb) => match Edge::to(verb.server()) {
             Err(trouble) => Err(trouble),
             Ok(edge) => {
@@ -114,6 +121,7 @@ pub async fn perform(
         Verb::Plan(args) => return plan::plan(context, args, screen).await,
         Verb::Status(args) => return status::status(context, args, screen).await,
         Verb::Why(args) => return why::why(context, args, screen).await,
+        Verb::Settings(args) => return settings::settings(context, args, screen).await,
         Verb::Pause(args) => pause::pause(context, args, screen).await?,
         Verb::Resume(args) => pause::resume(context, args, screen).await?,
         Verb::Undo(args) => undo::undo(context, args, screen).await?,

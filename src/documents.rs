@@ -7,15 +7,15 @@ use clap::{CommandFactory, Parser};
 
 use crate::cli::{Cli, Command};
 use crate::controller::metrics::Metrics;
-use crate::core::strategy::settings;
-use crate::core::{Verdict, names};
+use crate::core::Verdict;
+use crate::core::settings::{Mode, SETTINGS};
 
 const README: &str = include_str!("../README.md");
 const INSTALL: &str = include_str!("../docs/reference/install.md");
 const METRICS: &str = include_str!("../docs/reference/metrics.md");
 const OPERATE: &str = include_str!("../docs/reference/operate.md");
 const OTA: &str = include_str!("../docs/reference/ota.md");
-const SETTINGS: &str = include_str!("../docs/reference/settings.md");
+const SETTINGS_PAGE: &str = include_str!("../docs/reference/settings.md");
 const VERDICTS: &str = include_str!("../docs/reference/verdicts.md");
 const DEPLOYMENT: &str = include_str!("../manifests/base/controller/deployment.yaml");
 const DAEMONSET: &str = include_str!("../manifests/base/ota-server/daemonset.yaml");
@@ -48,7 +48,7 @@ fn command_lines(page: &'static str) -> Vec<&'static str> {
 
 #[test]
 fn every_command_that_is_shown_is_understood() {
-    let pages = [README, INSTALL, OPERATE, OTA];
+    let pages = [README, INSTALL, OPERATE, OTA, SETTINGS_PAGE];
     let commands: Vec<&str> = pages.into_iter().flat_map(command_lines).collect();
     assert!(commands.len() > 20, "{commands:?}");
     for command in commands {
@@ -126,15 +126,50 @@ fn every_event_of_the_table_is_sent() {
 }
 
 #[test]
-fn every_verdict_and_setting_has_a_row() {
+fn every_verdict_has_a_row() {
     for word in Verdict::WORDS {
         assert!(VERDICTS.contains(&format!("| `{word}` |")), "{word}");
     }
-    for key in settings() {
-        let short = key.trim_start_matches(names::ANNOTATION_PREFIX);
-        let has_row = SETTINGS.contains(&format!("| `{short}` |"));
-        assert!(has_row || key == names::UPGRADE_STRATEGY, "{short}");
-    }
+}
+
+/// A link's words, without where it leads.
+fn unlinked(cell: &str) -> &str {
+    let words = cell
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("]("));
+    words.map_or(cell, |(words, _)| words)
+}
+
+#[test]
+fn the_table_of_settings_is_that_of_the_program() {
+    let (_, table) = SETTINGS_PAGE
+        .split_once("| --- | --- | --- | --- | --- |\n")
+        .unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let rows = rows.map(|line| {
+        let cells = line.trim_matches('|').split(" | ").map(str::trim);
+        cells.map(unlinked).collect::<Vec<_>>().join(" | ")
+    });
+    let expected = SETTINGS.iter().map(|setting| {
+        let ota = if setting.is_heeded_by(Mode::Ota) {
+            "yes"
+        } else {
+            "no"
+        };
+        let (name, does, as_, default) = (
+            setting.name(),
+            setting.summary,
+            &setting.syntax,
+            setting.default,
+        );
+        format!("`{name}` | {does} | {as_} | {default} | {ota}")
+    });
+    let (rows, expected): (Vec<String>, Vec<String>) = (rows.collect(), expected.collect());
+    assert!(
+        rows == expected,
+        "docs/reference/settings.md should say:\n{}",
+        expected.join("\n")
+    );
 }
 
 #[test]

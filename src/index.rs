@@ -31,8 +31,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::eligibility::Obstacle;
 use crate::core::images::ImageKey;
 use crate::core::revision::{RevisionFacts, adopted, hash_of};
-use crate::core::strategy;
-use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
+use crate::core::{Fleet, NodeName, Reading, Revision, Targeting, settings};
 use crate::k8s;
 
 pub use key::SetKey;
@@ -396,10 +395,12 @@ impl Index {
 
 fn stray(set: &k8s::DaemonSet) -> Option<Stray> {
     let meta = &set.metadata;
-    let kind = set.spec.update_strategy.kind.as_deref();
-    let none = BTreeMap::new();
-    let annotations = meta.annotations.as_ref().unwrap_or(&none);
-    let text = strategy::stray(annotations, kind, &set.spec.in_template)?;
+    let source = set.settings();
+    let text = settings::stray(
+        source.annotations,
+        source.update_strategy,
+        source.in_template,
+    )?;
     Some(Stray {
         uid: meta.uid.as_deref().unwrap_or_default().into(),
         text: text.into(),

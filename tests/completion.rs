@@ -159,6 +159,7 @@ fn shells_complete_verbs_flags_and_values_at_every_depth() {
     case(nowhere, "yurt-ds c", &["controller", "ctl"]);
     case(nowhere, "yurt-ds ctl st", &["status"]);
     case(nowhere, "yurt-ds ctl u", &["undo", "upgrade"]);
+    case(nowhere, "yurt-ds ctl se", &["settings"]);
     case(nowhere, "yurt-ds ctl status --wa", &["--watch", "--wait"]);
     case(nowhere, "yurt-ds ctl status -o j", &["json"]);
     case(nowhere, "yurt-ds ota-server --li", &["--listen"]);
@@ -172,6 +173,8 @@ fn shells_complete_the_names_of_daemonsets_nodes_and_pods() {
     case(&kubeconfig, status, &["nginx-daemonset"]);
     let elsewhere = "yurt-ds ctl pause default/";
     case(&kubeconfig, elsewhere, &["default/nginx-daemonset"]);
+    let settings = "yurt-ds ctl settings ngi";
+    case(&kubeconfig, settings, &["nginx-daemonset"]);
     let why = "yurt-ds ctl why nginx-daemonset edge";
     case(&kubeconfig, why, &["edge-1", "edge-2"]);
     let upgrade = format!("yurt-ds ctl upgrade --server {agent} default/");

@@ -67,6 +67,11 @@ pub enum Verb {
     /// Reads the fleet, and plays the real controller on a copy of it in memory, in virtual time. Nothing is written to
     /// the cluster. Offline nodes stay offline. The exit code is that of the state in which the plan ends.
     Plan(PlanArgs),
+    /// List all settings; of one DaemonSet with their values, and what has no effect or cannot be used
+    ///
+    /// Without a DaemonSet no cluster is asked. Of one, each setting is judged by itself, so that everything that has to be
+    /// corrected shows at once (exit code 6).
+    Settings(SettingsArgs),
     /// Let a wave open, for the revision that is being rolled out
     ///
     /// Writes the annotation approved-waves: WAVE@HASH. An approval counts for one revision; the next one has to be approved
@@ -215,6 +220,17 @@ pub struct PlanArgs {
         value_name = "DURATION"
     )]
     pub horizon: humantime::Duration,
+    /// How to show it
+    #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
+    pub output: Output,
+}
+
+/// Flags of `yurt-ds ctl settings`.
+#[derive(Clone, Debug, Args)]
+pub struct SettingsArgs {
+    /// One DaemonSet [default: none, only what can be set]
+    #[arg(value_name = "[NAMESPACE/]DAEMONSET")]
+    pub daemonset: Option<String>,
     /// How to show it
     #[arg(short, long, env = "YURT_DS_OUTPUT", default_value = "table")]
     pub output: Output,

@@ -1,66 +1,17 @@
-//! Every key, value and word that other programs read or write, each in one place, with who defined it.
+//! Every key, value and word that other programs read or write, each in one place, with who defined it. The keys of
+//! settings stand in the modules of [`super::settings`].
 
 /// Prefix of all annotations of the upgrade model (OpenYurt).
 pub const ANNOTATION_PREFIX: &str = "apps.openyurt.io/";
-/// How the DaemonSet is rolled out: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, any letter case (OpenYurt).
-pub const UPDATE_STRATEGY: &str = "apps.openyurt.io/update-strategy";
-/// The same under the key of OpenYurt's proposal of 2022, read when the current key is absent.
-pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
-/// Integer or percent of the targeted nodes; see [`crate::core::Strategy`] (OpenYurt, ACK Edge).
-pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
-/// On how many targeted nodes (integer or percent) a new pod is made beside the old one at once (KEP, Kruise).
-pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
-/// `true`, `false`, or an RFC 3339 time until which the pause holds (KEP "RollingUpdate enhancement", Kruise).
-pub const PAUSED: &str = "apps.openyurt.io/paused";
-/// Integer or percent of the targeted nodes (rounded down) that keep the old revision (KEP, Kruise).
-pub const PARTITION: &str = "apps.openyurt.io/partition";
-/// Which nodes take part in a rollout: a label selector over nodes, as a string or as JSON (KEP, Kruise).
-pub const SELECTOR: &str = "apps.openyurt.io/selector";
-/// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
-pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
-/// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
-pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
-/// How a pod is made to go: `delete` or `evict`; see [`crate::core::strategy::Disruption`].
-pub const DISRUPTION: &str = "apps.openyurt.io/disruption";
-/// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
-pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
-/// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`crate::core::Predownload`].
-pub const PREDOWNLOAD: &str = "apps.openyurt.io/predownload";
-/// The shortest time between two replacements, as a duration (k/k#111073).
-pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
-/// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
-pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
-/// A node label whose values are failure domains, touched one after the other (k/k#114010).
-pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
-/// In how many of these domains something may be under way at once.
-pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
-/// Whether running pods are updated in place where that is possible: `Standard` or `InPlaceIfPossible` (Kruise).
-pub const ROLLING_UPDATE_TYPE: &str = "apps.openyurt.io/rolling-update-type";
-/// On a pod that was updated in place: what it was like before, see [`super::fleet::in_place::State`].
+/// On a pod that was updated in place: what it was like before, see [`crate::core::fleet::in_place::State`].
 pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
-/// How long after its new pod was made a node may fail on the revision's account, as a duration.
-pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
-/// How many nodes (integer or percent of the targeted nodes) may fail before a revision is stopped.
-pub const FAILURE_THRESHOLD: &str = "apps.openyurt.io/failure-threshold";
-/// What happens when a revision is stopped: `Stop` or `RevertInPlace`.
-pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
-/// The hash of the revision that is to go on although it was stopped.
-pub const RESUME: &str = "apps.openyurt.io/resume";
-/// `unlimited`: nodes whose old pod is broken are all replaced at once.
-pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
-/// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`crate::core::strategy::Wave`].
-pub const WAVES: &str = "apps.openyurt.io/waves";
-/// Which waves may open for which revision: `canary@HASH`, separated by commas.
-pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";
-/// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
-pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";
 /// `spec.updateStrategy.type` of a DaemonSet, which has to be [`ON_DELETE`] (Kubernetes).
 pub const UPDATE_STRATEGY_TYPE_FIELD: &str = "spec.updateStrategy.type";
 /// The update strategy under which the native controller leaves replacing to others (Kubernetes).
 pub const ON_DELETE: &str = "OnDelete";
-/// Left over from a rolling update of the native controller; stands in for an absent [`MAX_UNAVAILABLE`] (Kubernetes).
+/// Left over from a rolling update of the native controller; stands in for an absent `max-unavailable` (Kubernetes).
 pub const ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD: &str =
     "spec.updateStrategy.rollingUpdate.maxUnavailable";
 
@@ -93,7 +44,7 @@ pub const PULL_FAILED: &str = " failed: ";
 
 /// On an Advanced DaemonSet: `partition` limits the first creation of pods too; refused on a native one (Kruise).
 pub const PROGRESSIVE_CREATE_POD: &str = "daemonset.kruise.io/progressive-create-pod";
-/// On an Advanced DaemonSet what [`IMAGE_PREDOWNLOAD_PARALLELISM`] is here; warned of on a native one (Kruise).
+/// On an Advanced DaemonSet what `image-predownload-parallelism` is here; warned of on a native one (Kruise).
 pub const KRUISE_PREDOWNLOAD_PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
 
 /// Label of a pre-pull Job and of its pod: the UID of the DaemonSet's pod whose node is to pull.

@@ -15,8 +15,8 @@ use super::fleet::record::Record;
 use super::fleet::{Fleet, NodeWindow};
 use super::id::NodeName;
 use super::instant;
-use super::names::MAINTENANCE_WINDOW;
-use super::strategy::Invalid;
+use super::settings::Invalid;
+use super::settings::maintenance_window::MAINTENANCE_WINDOW;
 use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 use super::words::named;
 
@@ -262,7 +262,7 @@ impl Plan {
 /// How one wave stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaveStand {
-    /// Its name; the last one is called [`REST`](super::strategy::REST).
+    /// Its name; the last one is called [`REST`](super::settings::REST).
     pub name: String,
     /// Its targeted nodes that take part.
     pub nodes: usize,

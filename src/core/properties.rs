@@ -632,7 +632,11 @@ fn is_available(pod: &Pod, strategy: &Strategy, now: Timestamp) -> bool {
 
 /// Whether a node waits for its wave, whatever else keeps it from beginning.
 fn awaits_wave(node: &Node, verdict: &Verdict, plan: &Plan, strategy: &Strategy) -> bool {
-    let stand = |waves: &Arc<Waves>| plan.waves.get(waves.of(node)).map(|stand| stand.state);
+    let stand = |waves: &Arc<Waves>| {
+        plan.waves
+            .get(waves.of(&node.labels))
+            .map(|stand| stand.state)
+    };
     match verdict {
         Verdict::WaveNotOpen { .. } => true,
         Verdict::Guarded(_) | Verdict::Paused { .. } => {
@@ -882,7 +886,7 @@ proptest! {
             let available = node.pods.iter().any(|pod| is_available(pod, &strategy, now()));
             let pod = living(node).unwrap();
             let first = fleet.replaces && (mixed || kept) && Some(pod.number) == greatest;
-            let wave = strategy.waves.as_ref().map_or(0, |waves| waves.of(node));
+            let wave = strategy.waves.as_ref().map_or(0, |waves| waves.of(&node.labels));
             (wave, available, !first, std::cmp::Reverse(first.then_some(pod.revised())), node.name.clone())
         };
         let ranks: Vec<_> = begun(&fleet, &plan).iter().map(rank).collect();

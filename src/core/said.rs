@@ -400,7 +400,7 @@ pub fn paused_words(until: Option<Timestamp>) -> String {
 mod tests {
     use super::*;
     use crate::core::plan::Counts;
-    use crate::core::strategy::Mode;
+    use crate::core::settings::Mode;
     use crate::core::testing::fleet;
     use crate::core::{Strategy, decide};
 

@@ -4,17 +4,16 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::json;
 
-use super::Context;
 use super::access::Trouble;
 use super::code::Code;
-use super::lookup;
 use super::near::{near, suggestion};
 use super::picture::Picture;
 use super::screen::Screen;
-use super::write;
+use super::{Context, lookup, write};
 use crate::cli::ctl::ApproveArgs;
-use crate::core::names::{APPROVED_WAVES, WAVES};
-use crate::core::strategy::{Approval, REST, Waves};
+use crate::core::settings::approved_waves::APPROVED_WAVES;
+use crate::core::settings::waves::WAVES;
+use crate::core::settings::{Approval, REST, Waves};
 use crate::core::{Mode, Revision};
 use crate::index::SetKey;
 

@@ -6,7 +6,7 @@ use clap_complete::engine::ArgValueCompleter;
 use clap_complete::env::CompleteEnv;
 
 use super::edge::help;
-use super::{Code, complete, plan, rights, row};
+use super::{Code, complete, plan, rights, row, settings};
 use crate::cli::Cli;
 
 /// All that can be typed, described.
@@ -35,6 +35,16 @@ fn plan_help() -> String {
     format!("{}\n\n{}", Code::help(), plan::FIELDS)
 }
 
+/// The same for `settings`.
+fn settings_help() -> String {
+    format!(
+        "{}\n\n{}\n\n{}",
+        Code::help(),
+        settings::FIELDS,
+        rights::RIGHTS
+    )
+}
+
 fn with_tables(verb: Command) -> Command {
     let on_the_node = |verb: Command, examples| {
         verb.after_help(help::short(examples))
@@ -44,6 +54,7 @@ fn with_tables(verb: Command) -> Command {
         "status" => verb.after_help(Code::help()).after_long_help(long_help()),
         "why" | "undo" | "approve" | "eject" => verb.after_long_help(long_help()),
         "plan" => verb.after_long_help(plan_help()),
+        "settings" => verb.after_long_help(settings_help()),
         "pods" => on_the_node(verb, help::PODS),
         "upgrade" => on_the_node(verb, help::UPGRADE),
         "imagepull" => on_the_node(verb, help::IMAGEPULL),

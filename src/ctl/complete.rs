@@ -18,7 +18,7 @@ use kube::{Api, ResourceExt as _};
 use super::access::Access;
 use super::edge::Edge;
 use crate::cli::edge::SERVER;
-use crate::core::names::UPDATE_STRATEGY;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::client::Source;
 use crate::k8s::{DaemonSet, Node};
 

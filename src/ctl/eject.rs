@@ -20,21 +20,20 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::Context;
 use super::access::Trouble;
 use super::code::Code;
-use super::lookup;
 use super::pause::annotate;
 use super::picture::{Picture, State};
 use super::pulse::{Heard, listen};
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
+use super::{Context, lookup};
 use crate::cli::ctl::EjectArgs;
 use crate::core::names::{
-    ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED,
-    ROLLOUT_COMPLETE,
+    ON_DELETE, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
 };
-use crate::core::strategy::{Share, Strategy, is_setting};
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::{Share, Strategy, is_setting};
 use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};

@@ -25,9 +25,10 @@ use crate::core::engine::overdue;
 use crate::core::engine::replacement::{Way, way};
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::in_place::Recreate;
-use crate::core::names::{MAINTENANCE_WINDOW, MIN_INTERVAL};
 use crate::core::said::behind_words;
 use crate::core::selector::Selector;
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::settings::min_interval::MIN_INTERVAL;
 use crate::core::{
     Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert,
     RevisionState, Stall, Targeting, Verdict, is_between_crashes, stall_of,
@@ -531,7 +532,7 @@ fn paced_by(picture: &Picture, position: usize) -> Option<&str> {
         return None;
     }
     let waves = picture.strategy.waves.as_ref();
-    let wave = |node: &Node| waves.map(|waves| waves.of(node));
+    let wave = |node: &Node| waves.map(|waves| waves.of(&node.labels));
     let own = wave(&picture.fleet.nodes[position]);
     let mut others = picture.fleet.nodes.iter().zip(&picture.plan.verdicts);
     let ahead = others.find(|(node, verdict)| {
@@ -550,7 +551,7 @@ fn paced_by(picture: &Picture, position: usize) -> Option<&str> {
 /// That another failure domain has its turn.
 fn other_domain(picture: &Picture, node: &Node) -> Option<String> {
     let topology = picture.strategy.topology.as_ref()?;
-    let (domain, now) = (topology.domain_of(node), &picture.plan.domains);
+    let (domain, now) = (topology.domain_of(&node.labels), &picture.plan.domains);
     if now.is_empty() || now.iter().any(|name| name == domain) {
         return None;
     }

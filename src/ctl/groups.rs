@@ -102,7 +102,7 @@ pub(super) fn domains(picture: &Picture) -> Vec<DomainRow> {
         if matches!(verdict, Verdict::NotTargeted | Verdict::UntoleratedTaint) {
             continue;
         }
-        let row = rows.entry(topology.domain_of(node)).or_default();
+        let row = rows.entry(topology.domain_of(&node.labels)).or_default();
         row.nodes += 1;
         row.done += usize::from(*verdict == Verdict::Done);
         row.in_flight += usize::from(verdict.is_in_flight());

@@ -11,8 +11,8 @@ use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::view::{Scope, View};
 use crate::core::NodeName;
-use crate::core::names::UPDATE_STRATEGY;
 use crate::core::near::distance;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 

@@ -7,7 +7,8 @@ own ClusterRole view lacks the nodes). What may not be read is said, and never g
   status, why, plan  list and watch daemonsets, controllerrevisions, pods and nodes, in the whole cluster or (but for
                      nodes) in a namespace; with disruption: evict also poddisruptionbudgets; get daemonsets (plan);
                      to know whether a controller is at work, list the Lease yurt-ds-controller
-  pause, resume      the same, and patch daemonsets
+  settings           nothing; of a DaemonSet, get and list daemonsets
+  pause, resume      the same as status, and patch daemonsets
   approve, eject     the same, and get daemonsets; where no controller runs, eject also patches daemonsets/status and
                      pods/status
   undo               get, list and patch daemonsets, list controllerrevisions";
@@ -85,7 +86,12 @@ mod tests {
             .patch(json!({ "metadata": { "annotations": annotations } }))
             .await;
         world.set_image("web:2").await;
-        for line in ["status", "status web --wait --timeout 1m", "why web n1"] {
+        for line in [
+            "status",
+            "status web --wait --timeout 1m",
+            "why web n1",
+            "settings web",
+        ] {
             world.run(line).await.1.unwrap();
         }
         world.run("plan web --image web:3").await.1.unwrap();

@@ -7,16 +7,14 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::Context;
 use super::access::{LONG, Trouble};
 use super::code::Code;
-use super::lookup;
 use super::picture::Picture;
-use super::print;
 use super::pulse::{Heard, Pulse, ToDo, listen};
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::view::{Scope, Step, View};
+use super::{Context, lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
 use crate::index::{SetKey, Stray};
@@ -210,7 +208,7 @@ impl Show<'_> {
         };
         format!(
             "No DaemonSet is managed by yurt-ds{place}: none has the annotation {}.\n",
-            crate::core::names::UPDATE_STRATEGY
+            crate::core::settings::update_strategy::UPDATE_STRATEGY
         )
     }
 

@@ -20,25 +20,24 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Context;
 use super::access::Trouble;
-use super::age;
 use super::code::Code;
 use super::list::list;
-use super::lookup;
 use super::pause::look_again;
 use super::picture::{Picture, State};
 use super::print::document;
 use super::screen::Screen;
 use super::write::{remove, set, write_if_unchanged};
+use super::{Context, age, lookup};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
-use crate::core::names::{RESUME, REVISION_HASH_LABEL, STALLED};
+use crate::core::names::{REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
+use crate::core::settings::resume::RESUME;
 use crate::core::{Mode, Record, Revision, RevisionState};
 use crate::index::{SetKey, SetRecord};
 

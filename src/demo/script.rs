@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::core::{Mode, Share, names};
 use crate::sim::dice::mix;
 use crate::sim::kubelet::Behaviour;
@@ -134,8 +136,8 @@ impl Rollout {
         let (annotations, strategy) = match self.engine {
             ScriptEngine::YurtDs(mode) => (
                 json!({
-                    names::UPDATE_STRATEGY: mode.to_string(),
-                    names::MAX_UNAVAILABLE: self.max_unavailable.to_string(),
+                    UPDATE_STRATEGY: mode.to_string(),
+                    MAX_UNAVAILABLE: self.max_unavailable.to_string(),
                 }),
                 json!({ "type": names::ON_DELETE }),
             ),

@@ -7,7 +7,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::core::eligibility::{Effect, NodeFacts, Taint};
 use crate::core::images::ImageKey;
-use crate::core::names::{HOLD, MAINTENANCE_WINDOW};
+use crate::core::names::HOLD;
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
 use crate::core::{Holds, Labels, NodeName, NodeWindow, Readiness, Windows};
 use crate::k8s;
 

@@ -26,18 +26,17 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
-use crate::core::not_created;
 use crate::core::plan::Stall;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
 };
 use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
-use crate::core::strategy::{Source, read};
+use crate::core::settings::read;
 use crate::core::{
     Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
     Predownloading, Preparing, Reading, Record, Refusal, Refusals, ResourceVersion, Revision,
-    RevisionState, RollingUpdateType, WayBack,
+    RevisionState, RollingUpdateType, WayBack, not_created,
 };
 use crate::k8s;
 
@@ -243,20 +242,7 @@ enum Whose {
 impl SetRecord {
     pub(super) fn read(set: &k8s::DaemonSet) -> Self {
         let meta = &set.metadata;
-        let no_annotations = BTreeMap::new();
-        let strategy = &set.spec.update_strategy;
-        let reading = read(&Source {
-            annotations: meta.annotations.as_ref().unwrap_or(&no_annotations),
-            update_strategy: strategy.kind.as_deref(),
-            rolling_update_max_unavailable: strategy
-                .rolling_update
-                .as_ref()
-                .and_then(|block| block.get("maxUnavailable")),
-            min_ready_seconds: i64::try_from(set.spec.min_ready.as_secs()).unwrap_or(i64::MAX),
-            in_template: &set.spec.in_template,
-            exclusive: set.spec.exclusive.as_ref(),
-            preempting: set.spec.preempting.as_ref(),
-        });
+        let reading = read(&set.settings());
         let own = |condition: &&k8s::Condition| OWN_CONDITIONS.contains(&condition.kind.as_str());
         let annotation = |key| {
             meta.annotations

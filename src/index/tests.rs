@@ -573,7 +573,8 @@ fn a_node_is_known_to_have_images_that_it_lists_or_that_its_ready_pod_runs() {
     let ahead = |image: &str, generation| {
         let mut set = set(image, generation, generation);
         let annotations = set.metadata.annotations.get_or_insert_default();
-        let key = crate::core::names::IMAGE_PREDOWNLOAD_PARALLELISM;
+        let key =
+            crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
         annotations.insert(key.to_owned(), "1".to_owned());
         set
     };

@@ -1,5 +1,6 @@
 //! A DaemonSet: its settings, a fingerprint of its template, and where its pods belong.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::meta::{nullable, slim};
 use crate::core::eligibility::Scheduling;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::strategy::is_setting;
+use crate::core::settings::{Source, is_setting};
 use crate::core::{Exclusive, Preempting};
 
 /// The part of an `apps/v1` DaemonSet that is decided upon.
@@ -34,6 +35,26 @@ super::resource!(
     "v1",
     "daemonsets"
 );
+
+impl DaemonSet {
+    /// Where its settings stand.
+    pub fn settings(&self) -> Source<'_> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        let (spec, strategy) = (&self.spec, &self.spec.update_strategy);
+        Source {
+            annotations: self.metadata.annotations.as_ref().unwrap_or(&NONE),
+            update_strategy: strategy.kind.as_deref(),
+            rolling_update_max_unavailable: strategy
+                .rolling_update
+                .as_ref()
+                .and_then(|block| block.get("maxUnavailable")),
+            min_ready_seconds: i64::try_from(spec.min_ready.as_secs()).unwrap_or(i64::MAX),
+            in_template: &spec.in_template,
+            exclusive: spec.exclusive.as_ref(),
+            preempting: spec.preempting.as_ref(),
+        }
+    }
+}
 
 /// What the DaemonSet asks for.
 #[derive(Clone, Debug, Deserialize)]

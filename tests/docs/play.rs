@@ -14,7 +14,7 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use yurt_ds::core::names::ANNOTATION_PREFIX;
-use yurt_ds::core::strategy::{Reading, Source, read};
+use yurt_ds::core::settings::{Reading, Source, read};
 use yurt_ds::core::{Exclusive, Preempting};
 use yurt_ds::sim::kubelet::{NodeSpec, Offline};
 

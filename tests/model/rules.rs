@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use yurt_ds::core::selector::Selector;
-use yurt_ds::core::strategy::{Approval, Wave};
+use yurt_ds::core::settings::{Approval, Wave};
 use yurt_ds::core::{
     Disruption, Mode, OnFailure, PreDelete, RefusedWrite, RollingUpdateType, Share, Strategy, Waves,
 };

@@ -73,7 +73,7 @@ impl Stage {
                 return Ok(());
             }
             let compared = match said.compare() {
-                Ok(()) => self.compare_why(&said).await,
+                Ok(()) => self.compare_asked(&said).await,
                 differs => differs,
             };
             let Err(why) = compared else {
@@ -112,6 +112,34 @@ impl Stage {
                 })
             })
             .await)
+    }
+
+    async fn compare_asked(&self, said: &Said) -> Result<(), String> {
+        self.compare_why(said).await?;
+        self.compare_settings(said).await
+    }
+
+    /// Settings that cannot be used are those of `ctl settings`, in the words of `ctl status`.
+    async fn compare_settings(&self, said: &Said) -> Result<(), String> {
+        let line = format!("settings {DAEMON} -o json");
+        let (text, ended) = ctl(self, &line).await.map_err(|e| format!("{e:#}"))?;
+        let answer: Value =
+            serde_json::from_str(&text).map_err(|e| format!("{line}: {e}: {text}"))?;
+        let code = ended.map_err(|trouble| format!("{line}: {trouble}"))?;
+        same(
+            "an invalid setting",
+            code == Code::Invalid,
+            answer["invalid"].is_string(),
+        )?;
+        let Some(invalid) = answer["invalid"].as_str() else {
+            return Ok(());
+        };
+        same("the phase", "Invalid", said.text("phase"))?;
+        same(
+            "the sentence of ctl settings",
+            invalid,
+            said.text("message"),
+        )
     }
 
     /// `ctl why` says of the first node that is not done what `ctl status` says.

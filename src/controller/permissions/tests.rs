@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::clock::Clock;
-use crate::core::names;
+use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
 use crate::k8s::permission::testing::granted;
 use crate::sim::cluster::{Cluster, ClusterOptions};
 
@@ -89,22 +92,17 @@ async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting(
         });
         let mut set: k8s_openapi::api::apps::v1::DaemonSet = serde_json::from_value(set).unwrap();
         let own = set.metadata.annotations.get_or_insert_default();
-        own.insert(names::UPDATE_STRATEGY.into(), mode.into());
+        own.insert(UPDATE_STRATEGY.into(), mode.into());
         sets.create(&PostParams::default(), &set).await.unwrap();
     };
     add("plain", "AdvancedRollingUpdate", json!({})).await;
     add("asked", "OTA", json!({})).await;
     assert_eq!(lacking().await, Missing::default());
-    add(
-        "surge",
-        "AdvancedRollingUpdate",
-        json!({ names::MAX_SURGE: "1" }),
-    )
-    .await;
+    add("surge", "AdvancedRollingUpdate", json!({ MAX_SURGE: "1" })).await;
     add("again", "SurgingRollingUpdate", json!({})).await;
-    let place = json!({ names::ROLLING_UPDATE_TYPE: "InPlaceIfPossible" });
+    let place = json!({ ROLLING_UPDATE_TYPE: "InPlaceIfPossible" });
     add("place", "AdvancedRollingUpdate", place).await;
-    let pulls = json!({ names::IMAGE_PREDOWNLOAD_PARALLELISM: "0" });
+    let pulls = json!({ IMAGE_PREDOWNLOAD_PARALLELISM: "0" });
     add("never", "AdvancedRollingUpdate", pulls).await;
     let found = lacking().await;
     let users: Vec<(&str, usize)> = found

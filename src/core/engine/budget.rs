@@ -11,7 +11,7 @@ use super::pod_summary::PodSummary;
 use super::scope::RolloutScope;
 use super::surge::Terms;
 use super::waves::WaveProgress;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 
 /// Numbers that the choice of nodes depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::surge::{self, Pair, Terms};
 use crate::core::fleet::{Node, Pod, Readiness, Targeting};
 use crate::core::id::PodRevision;
 use crate::core::instant::later;
-use crate::core::strategy::{Mode, Strategy};
+use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::Progress;
 
 /// The class of `node`.

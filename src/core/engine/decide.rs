@@ -31,7 +31,7 @@ use crate::core::fleet::in_place::Recreate;
 use crate::core::id::{Behind, RevisionState};
 use crate::core::instant::later;
 use crate::core::plan::{PauseStand, Phase, Plan, Reversal, Stall};
-use crate::core::strategy::{Invalid, Mode, Strategy};
+use crate::core::settings::{Invalid, Mode, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
 /// What to do with `fleet` at `now`, as `strategy` asks.

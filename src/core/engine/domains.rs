@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use super::class::Class;
 use super::order::Turn;
 use crate::core::fleet::{Fleet, Node};
-use crate::core::strategy::{Strategy, Topology};
+use crate::core::settings::{Strategy, Topology};
 
 /// Whose turn it is.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl<'a> Domains<'a> {
                 turn: BTreeSet::new(),
             };
         };
-        let value = |position: usize| topology.domain_of(&fleet.nodes[position]);
+        let value = |position: usize| topology.domain_of(&fleet.nodes[position].labels);
         let busy = classes.iter().enumerate();
         let busy = busy.filter(|(_, class)| class.is_in_flight());
         let held: BTreeSet<&str> = busy.map(|(position, _)| value(position)).collect();
@@ -64,7 +64,7 @@ impl<'a> Domains<'a> {
     /// Whether a replacement may begin on this node, as far as domains go.
     pub(super) fn may_begin(&self, node: &Node) -> bool {
         self.topology
-            .is_none_or(|topology| self.turn.contains(topology.domain_of(node)))
+            .is_none_or(|topology| self.turn.contains(topology.domain_of(&node.labels)))
     }
 
     /// The domains that are held or have their turn, in alphabetical order.

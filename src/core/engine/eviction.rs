@@ -20,7 +20,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::action::Action;
 use crate::core::fleet::evictions::{Alike, EvictionAnswer, Evictions};
 use crate::core::fleet::{Fleet, Pod};
-use crate::core::strategy::{Disruption, Strategy};
+use crate::core::settings::{Disruption, Strategy};
 use crate::core::verdict::{Progress, Verdict};
 
 /// Whom a plan may ask to go.

@@ -16,7 +16,7 @@ use super::predownload::Images;
 use super::replacement::{Way, way};
 use crate::core::fleet::refusals::{Part, Refusing};
 use crate::core::fleet::{Fleet, Node, Pod};
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 use crate::core::verdict::{Guarded, Verdict};
 use crate::core::window::Opening;
 

@@ -35,7 +35,7 @@ use crate::core::fleet::record::{BROKEN_NAMED, FAILED_NAMED, Record};
 use crate::core::fleet::{Fleet, Node};
 use crate::core::id::NodeName;
 use crate::core::instant::later;
-use crate::core::strategy::{Mode, OnFailure, Strategy};
+use crate::core::settings::{Mode, OnFailure, Strategy};
 use crate::core::verdict::{Guarded, Stopped};
 use charges::{Charges, unready_since};
 

@@ -28,7 +28,7 @@ use crate::core::action::Pull;
 use crate::core::fleet::{Fleet, Pod, Readiness, position_of};
 use crate::core::id::{PodRevision, Revision};
 use crate::core::instant::later;
-use crate::core::strategy::{Invalid, Strategy};
+use crate::core::settings::{Invalid, Strategy};
 use crate::core::verdict::Progress;
 
 /// A fleet as it is judged at one moment.

@@ -14,7 +14,7 @@ use crate::core::engine::scope::RolloutScope;
 use crate::core::engine::surge::Terms;
 use crate::core::engine::waves::Members;
 use crate::core::fleet::Fleet;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 
 /// What was seen.
 pub(super) struct Observation<'a> {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::fleet::{Node, NodeWindow};
-use crate::core::strategy::{Mode, Strategy};
+use crate::core::settings::{Mode, Strategy};
 use crate::core::window::Opening;
 
 /// Whose windows are open now.

@@ -13,7 +13,7 @@ use super::class::Class;
 use super::pod_summary::PodSummary;
 use super::waves::WaveProgress;
 use crate::core::instant::later;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 use crate::core::verdict::{Progress, Verdict};
 
 /// What the pace allows a wave now; without waves all nodes are in one.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
+use crate::core::settings::failure_window::DEFAULT_FAILURE_WINDOW;
 
 /// A kubelet has this long beyond the grace period of a pod, or after its node came back, to end it and to say so.
 pub const MARGIN: Duration = Duration::from_secs(60);
@@ -31,12 +32,9 @@ pub const HOOK_PATIENCE: Duration = Duration::from_secs(600);
 /// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
 pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
 
-/// `failure-window` at the least, when nothing is set: what fails later than this failed for another reason.
-const FAILURE_WINDOW: Duration = Duration::from_secs(300);
-
 /// How long after its new pod was made a node may fail on the revision's account.
 pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
-    let least = FAILURE_WINDOW.max(strategy.min_ready);
+    let least = DEFAULT_FAILURE_WINDOW.max(strategy.min_ready);
     strategy.failure_window.unwrap_or(least)
 }
 

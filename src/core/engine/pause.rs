@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::fleet::{Fleet, Node, PauseRecord, Pod};
 use crate::core::id::PodRevision;
 use crate::core::plan::PauseStand;
-use crate::core::strategy::{Pause, Strategy};
+use crate::core::settings::{Pause, Strategy};
 
 /// Whether nothing may be replaced at `now`.
 pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {

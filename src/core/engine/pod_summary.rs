@@ -12,7 +12,7 @@ use super::{ota, removal};
 use crate::core::fleet::{Fleet, Node, Pod, Targeting};
 use crate::core::id::PodRevision;
 use crate::core::instant::later;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 
 /// The facts about one pod that are asked of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

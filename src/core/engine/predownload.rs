@@ -24,7 +24,7 @@ use crate::core::action::{Action, BATCH, Pull, PullInitiator};
 use crate::core::fleet::{Fleet, Node, Pod, PullFailure};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::instant::later;
-use crate::core::strategy::{Mode, Predownload, RollingUpdateType, Share, Strategy};
+use crate::core::settings::{Mode, Predownload, RollingUpdateType, Share, Strategy};
 use crate::core::verdict::{PullStage, Verdict};
 
 /// The shortest and the longest pause after a pull that failed; between them it is as long as the failing lasted so far,

@@ -18,7 +18,7 @@ use crate::core::action::Action;
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::instant::later;
 use crate::core::lifecycle::Preparing;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 use crate::core::verdict::Verdict;
 
 /// What brings `pod` a step further on its way out at `now`, and what its node is told, if there is something to tell; no

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::core::fleet::in_place::{Change, Recreate, Renewal, applicable, renewal_to};
 use crate::core::fleet::{Fleet, Pod};
 use crate::core::id::RevisionState;
-use crate::core::strategy::{RollingUpdateType, Strategy};
+use crate::core::settings::{RollingUpdateType, Strategy};
 
 /// How an outdated pod is brought to the current revision.
 #[derive(Clone, Debug, PartialEq, Eq)]

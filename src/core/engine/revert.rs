@@ -33,7 +33,7 @@ use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Past, Pod, Readiness, Targeting};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::plan::Reversal;
-use crate::core::strategy::{Mode, OnFailure, Strategy};
+use crate::core::settings::{Mode, OnFailure, Strategy};
 use crate::core::verdict::{Progress, Stopped};
 
 #[cfg(test)]

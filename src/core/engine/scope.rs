@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::class::{Class, Kept};
 use super::pod_summary::PodSummary;
 use crate::core::fleet::Node;
-use crate::core::strategy::{Mode, Strategy};
+use crate::core::settings::{Mode, Strategy};
 
 /// The nodes that take part, as far as they themselves decide that.
 #[derive(Debug)]

@@ -31,7 +31,7 @@ use crate::core::action::Action;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, Targeting};
 use crate::core::id::{NodeName, PodName, PodRevision};
 use crate::core::instant::later;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 use crate::core::verdict::{Cause, Progress, Verdict};
 
 /// A new pod that failed for good (evicted, refused by its kubelet) stays this long before the next one is made, so that

@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 
 use super::class::Class;
 use crate::core::fleet::{Fleet, Node};
-use crate::core::names::{SELECTOR, WAVES};
 use crate::core::near::distance;
 use crate::core::selector::{Requirement, Selector};
-use crate::core::strategy::{Invalid, Mode, Strategy, Waves, quoted};
+use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::waves::WAVES;
+use crate::core::settings::{Invalid, Mode, Strategy, Waves, quoted};
 
 /// Labels that are named because they look similar.
 const NAMED: usize = 4;
@@ -71,7 +72,7 @@ fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
         Some(node) => format!(
             "matches only nodes that earlier waves have ({} is in {})",
             node.name,
-            waves.name(waves.of(node))
+            waves.name(waves.of(&node.labels))
         ),
         None => none_of(&wave.selector, nodes),
     };

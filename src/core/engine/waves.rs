@@ -38,7 +38,7 @@ use crate::core::fleet::{Fleet, Node, Readiness, position_of};
 use crate::core::id::{NodeName, RevisionState};
 use crate::core::instant::later;
 use crate::core::plan::{WaveStand, WaveState};
-use crate::core::strategy::{Mode, Share, Strategy, Waves};
+use crate::core::settings::{Mode, Share, Strategy, Waves};
 use crate::core::verdict::{Verdict, WaveShut};
 
 /// How far the waves have come.
@@ -77,7 +77,8 @@ impl<'a> Members<'a> {
 
     /// Notes the wave of the next node.
     pub(super) fn note(&mut self, node: &Node) {
-        self.waves.extend(self.told.map(|waves| waves.of(node)));
+        self.waves
+            .extend(self.told.map(|waves| waves.of(&node.labels)));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use crate::core::fleet::{Fleet, Node};
-use crate::core::strategy::Note;
+use crate::core::settings::Note;
 use crate::core::verdict::Verdict;
 use crate::core::words::named;
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, begun, config, fleets, lacks, later, now, shares, strategies};
-use crate::core::strategy::{Approval, Wave};
+use crate::core::settings::{Approval, Wave};
 use crate::core::{Strategy, *};
 
 /// Failure domains by the label that every random node has.
@@ -57,7 +57,7 @@ proptest! {
         let in_flight = Verdict::is_in_flight;
         let told = fleet.nodes.iter().zip(&plan.verdicts);
         let held = told.filter(|(_, verdict)| in_flight(verdict));
-        let held: BTreeSet<&str> = held.map(|(node, _)| topology.domain_of(node)).collect();
+        let held: BTreeSet<&str> = held.map(|(node, _)| topology.domain_of(&node.labels)).collect();
         prop_assert!(begun(&fleet, &plan).is_empty() || held.len() <= topology.at_once, "{held:?}");
     }
 
@@ -77,7 +77,7 @@ proptest! {
         let in_flight = Verdict::is_in_flight;
         let told = || fleet.nodes.iter().zip(&plan.verdicts);
         let held: BTreeSet<&str> =
-            told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(node)).collect();
+            told().filter(|(_, verdict)| in_flight(verdict)).map(|(node, _)| topology.domain_of(&node.labels)).collect();
         // On its way out, and slots became fewer since: it keeps its own.
         let is_marked = |node: &Node| {
             node.pods.iter().any(|pod| !pod.terminating && pod.exit.preparing.is_some())
@@ -90,7 +90,7 @@ proptest! {
                 || matches!(verdict, Verdict::Budget { .. }) && is_marked(node)
         };
         let used = |wave: usize, waves: &Waves| {
-            told().filter(|(node, _)| waves.of(node) == wave).filter(takes).count()
+            told().filter(|(node, _)| waves.of(&node.labels) == wave).filter(takes).count()
         };
         for (wave, stand) in plan.waves.iter().enumerate() {
             let waves = strategy.waves.as_ref().expect("waves are told of");
@@ -103,11 +103,11 @@ proptest! {
         };
         let is_free = |node: &Node| {
             let waves = strategy.waves.as_ref();
-            waves.is_none_or(|waves| !is_full(waves.of(node), waves))
+            waves.is_none_or(|waves| !is_full(waves.of(&node.labels), waves))
         };
         let left = |(node, verdict): (&Node, &Verdict)| {
             *verdict == Verdict::Budget { broken: false }
-                && held.contains(topology.domain_of(node))
+                && held.contains(topology.domain_of(&node.labels))
                 && is_free(node)
         };
         if held.len() <= topology.at_once && told().any(left) {
@@ -133,7 +133,7 @@ proptest! {
         let strategy = Strategy { waves: Some(waves.clone()), ..strategy };
         let plan = decide(&strategy, &fleet, now());
         let begun = begun(&fleet, &plan);
-        let of = |node: &Node| waves.of(node);
+        let of = |node: &Node| waves.of(&node.labels);
         for (node, verdict) in fleet.nodes.iter().zip(&plan.verdicts) {
             let goes = node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid));
             let shut = matches!(verdict, Verdict::WaveNotOpen { .. });
@@ -198,7 +198,7 @@ proptest! {
         };
         let mut fleet = Fleet { record: None, ..fleet };
         // Nothing but the time is missing.
-        for node in fleet.nodes.iter_mut().filter(|node| waves.of(node) == 0) {
+        for node in fleet.nodes.iter_mut().filter(|node| waves.of(&node.labels) == 0) {
             node.pods.truncate(1);
             for pod in &mut node.pods {
                 *pod = Pod {
@@ -217,7 +217,7 @@ proptest! {
         let goes = |node: &&Node| {
             node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
         };
-        let Some(last) = fleet.nodes.iter().filter(goes).map(|node| waves.of(node)).max() else {
+        let Some(last) = fleet.nodes.iter().filter(goes).map(|node| waves.of(&node.labels)).max() else {
             return Ok(());
         };
         let takes_part = |node: &Node| {
@@ -228,7 +228,7 @@ proptest! {
         for wave in 0..last {
             let told = fleet.nodes.iter().zip(&plan.verdicts);
             let done = told.filter(|(node, verdict)| {
-                waves.of(node) == wave && **verdict == Verdict::Done && takes_part(node)
+                waves.of(&node.labels) == wave && **verdict == Verdict::Done && takes_part(node)
             });
             // Who has been there for the longest time was no late returner.
             let first = done.filter_map(|(node, _)| {
@@ -254,7 +254,7 @@ proptest! {
         let plan = decide(&strategy, &fleet, now());
         let begun = begun(&fleet, &plan);
         for (wave, stand) in plan.waves.iter().enumerate() {
-            let of_wave = |node: &&Node| waves.of(node) == wave;
+            let of_wave = |node: &&Node| waves.of(&node.labels) == wave;
             let goes = |node: &&Node| {
                 node.pods.iter().any(|pod| begun.iter().any(|gone| gone.uid == pod.uid))
             };

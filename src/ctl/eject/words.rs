@@ -1,21 +1,11 @@
 //! What `ctl eject` says: why not, what would be, what was done.
 
 use super::{Standing, native};
-use crate::core::names::{
-    ANNOTATION_PREFIX, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, UPDATE_STRATEGY, UPGRADE_STRATEGY,
-};
+use crate::core::names::ANNOTATION_PREFIX;
+use crate::core::settings::setting;
 use crate::core::{Mode, Share};
 use crate::ctl::row::plural;
 use crate::index::SetKey;
-
-/// Settings that have an equivalent, or mean nothing any more.
-const CARRIED: [&str; 5] = [
-    UPDATE_STRATEGY,
-    UPGRADE_STRATEGY,
-    MAX_SURGE,
-    MAX_UNAVAILABLE,
-    PAUSED,
-];
 
 impl Standing {
     /// Why it is refused while pods are outdated, and the ways on.
@@ -156,7 +146,8 @@ impl Standing {
             false => "updateStrategy stays RollingUpdate, as it is.".to_owned(),
         };
         let keys: Vec<&str> = self.settings.keys().map(String::as_str).collect();
-        let lost = keys.iter().filter(|key| !CARRIED.contains(key));
+        let is_lost = |key: &&&str| !setting(key).is_some_and(|setting| setting.is_native);
+        let lost = keys.iter().filter(is_lost);
         let lost: Vec<&str> = lost
             .map(|key| key.trim_start_matches(ANNOTATION_PREFIX))
             .collect();

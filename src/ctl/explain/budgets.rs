@@ -1,7 +1,7 @@
 //! Words about pods that disruption budgets do not let go.
 
 use super::pod_name;
-use crate::core::names::DISRUPTION;
+use crate::core::settings::disruption::DISRUPTION;
 use crate::core::{Node, Obstruction, Pod, Refusal};
 use crate::ctl::picture::Picture;
 

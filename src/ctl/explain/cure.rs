@@ -10,12 +10,17 @@ use crate::core::eligibility::Obstacle;
 use crate::core::engine::replacement::Way;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
-use crate::core::names::{
-    HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED,
-    SELECTOR, WAVES,
-};
+use crate::core::names::HOLD;
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::said::behind_remedy;
+use crate::core::settings::lifecycle::LIFECYCLE;
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::settings::min_interval::MIN_INTERVAL;
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::waves::WAVES;
 use crate::core::{
     Behind, Cause, Disruption, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert,
     RevisionState, Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_between_crashes,
@@ -542,7 +547,7 @@ fn is_taken(picture: &Picture) -> bool {
 /// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
 pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave: bool) -> String {
     let waves = picture.strategy.waves.as_ref().filter(|_| of_wave);
-    let wave = |position: usize| waves.map(|waves| waves.of(&picture.fleet.nodes[position]));
+    let wave = |position: usize| waves.map(|waves| waves.of(&picture.fleet.nodes[position].labels));
     let holds = |verdict: &Verdict| {
         verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };

@@ -5,10 +5,10 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::age;
 use super::super::picture::Picture;
 use super::newest;
-use crate::core::names::{
-    IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD, PULL_IMAGE_FAIL,
-};
+use crate::core::names::{POD_IMAGE_READY, PRE_PULL_POD, PULL_IMAGE_FAIL};
 use crate::core::plan::is_about_jobs;
+use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::predownload::PREDOWNLOAD;
 use crate::core::{Node, Predownloading, PullStage};
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".

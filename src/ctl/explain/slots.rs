@@ -1,13 +1,14 @@
 //! Slots of `max-unavailable`, those of the whole fleet or of one wave, and of `max-surge`.
 
-use crate::core::names::{MAX_SURGE, MAX_UNAVAILABLE};
+use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::{Node, WaveStand};
 use crate::ctl::picture::Picture;
 
 /// The wave that has no free slot for a node although the fleet has one.
 pub(super) fn full_wave<'a>(picture: &'a Picture, node: &Node) -> Option<&'a WaveStand> {
     let (plan, waves) = (&picture.plan, picture.strategy.waves.as_ref()?);
-    let stand = plan.waves.get(waves.of(node))?;
+    let stand = plan.waves.get(waves.of(&node.labels))?;
     let is_free = plan.counts.unavailable < plan.counts.allowed;
     (is_free && stand.taken >= stand.allowed).then_some(stand)
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::fleet::in_place::{Recreate, Shape, Succession};
 use crate::core::selector::Selector;
-use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
+use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
     Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ctl::PlanArgs;
 use crate::core::names::ANNOTATION_PREFIX;
-use crate::core::strategy::{is_setting, settings};
+use crate::core::settings::{is_setting, keys};
 use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
 use crate::ctl::near::{near, suggestion};
@@ -69,7 +69,7 @@ impl Change {
             false => format!("{ANNOTATION_PREFIX}{key}"),
         };
         if !is_setting(&full) {
-            let known = settings().map(|known| &known[ANNOTATION_PREFIX.len()..]);
+            let known = keys().map(|known| &known[ANNOTATION_PREFIX.len()..]);
             let help = suggestion(&near(key, known));
             return Err(usage(format!(
                 "{flag} {key}: there is no such setting.{help}"

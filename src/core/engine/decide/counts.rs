@@ -3,7 +3,7 @@
 use super::Draft;
 use crate::core::engine::class::Class;
 use crate::core::plan::Counts;
-use crate::core::strategy::Mode;
+use crate::core::settings::Mode;
 use crate::core::verdict::{Cause, Progress, Revert, Verdict};
 
 impl Draft<'_> {

@@ -1,7 +1,7 @@
 //! How many more nodes may be replaced now, and how.
 
 use crate::core::engine::budget::Budget;
-use crate::core::strategy::Strategy;
+use crate::core::settings::Strategy;
 
 /// How the pod of a node is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::core::fleet::record::{FAILED_NAMED, Record};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, position_of};
 use crate::core::id::{NodeName, PodRevision, RevisionState};
 use crate::core::instant::later;
-use crate::core::strategy::{Mode, Strategy};
+use crate::core::settings::{Mode, Strategy};
 use crate::core::verdict::{Cause, Progress};
 
 /// What there is against the current revision.

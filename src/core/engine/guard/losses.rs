@@ -11,7 +11,7 @@ use crate::core::fleet::record::Record;
 use crate::core::fleet::{Fleet, Node, Pod, position_of};
 use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::{earlier, later};
-use crate::core::strategy::Mode;
+use crate::core::settings::Mode;
 
 /// The losses of a fleet.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::core::strategy::Wave;
+use crate::core::settings::Wave;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{Phase, Plan, Pod, Targeting, Verdict, decide};
 

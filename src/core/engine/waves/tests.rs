@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::core::selector::Selector;
-use crate::core::strategy::{Approval, Wave};
+use crate::core::settings::{Approval, Wave};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
     Action, Exit, Mode, Phase, Pod, Preparing, Record, Share, Stall, Targeting, decide,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::fleet::Fleet;
-use crate::core::strategy::{RollingUpdateType, Strategy};
+use crate::core::settings::{RollingUpdateType, Strategy};
 use crate::core::testing::{at, fleet, node, old};
 use crate::core::{Action, Mode, Share, decide};
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
 use crate::core::said::About;
-use crate::core::strategy::{Mode, Share, Strategy};
+use crate::core::settings::{Mode, Share, Strategy};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
 use crate::core::{Fleet, NodeWindow, Pod, Windows, decide};

@@ -2,23 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::read::quoted;
-use super::{Invalid, Note};
-use crate::core::names::{
-    IMAGE_PREDOWNLOAD_PARALLELISM, KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD,
-};
+use super::error::{Invalid, Note};
+use super::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::names::{KRUISE_PREDOWNLOAD_PARALLELISM, PROGRESSIVE_CREATE_POD};
 
 /// Refuses what cannot hold: the native controller makes a pod on every node at once, whatever is asked for.
 pub(super) fn refuse(annotations: &BTreeMap<String, String>) -> Result<(), Invalid> {
     match annotations.get(PROGRESSIVE_CREATE_POD) {
         // Any other value means nothing to Kruise either.
-        Some(text) if text == "true" => Err(Invalid {
-            key: PROGRESSIVE_CREATE_POD.into(),
-            value: quoted(text),
-            why: "which is not possible for a native DaemonSet: its controller makes a pod on every node at once; remove the \
-                  annotation"
-                .into(),
-        }),
+        Some(text) if text == "true" => Err(Invalid::new(
+            PROGRESSIVE_CREATE_POD,
+            text,
+            "which is not possible for a native DaemonSet: its controller makes a pod on every node at once; remove the \
+             annotation",
+        )),
         _ => Ok(()),
     }
 }

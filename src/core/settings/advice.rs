@@ -2,60 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::read::quoted;
-use super::{Note, Share};
-use crate::core::id::Revision;
-use crate::core::names::{
-    ANNOTATION_PREFIX, APPROVED_WAVES, DISRUPTION, FAILURE_THRESHOLD, FAILURE_WINDOW,
-    IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE,
-    MAX_UNAVAILABLE, MIN_INTERVAL, ON_DELETE, ON_FAILURE, PARTITION, PAUSED, PREDOWNLOAD, RAMP_UP,
-    READY_SETTLE, REPLACE_BROKEN_FIRST, RESUME, ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY,
-    UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
-};
+use super::error::{Note, quoted};
+use super::mode::Mode;
+use super::setting::Syntax;
+use super::table::{SETTINGS, is_setting, keys, setting};
+use super::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
+use super::value::Share;
+use crate::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use crate::core::near::distance;
 
-/// Keys that have an effect.
-const KNOWN: &[&str] = &[
-    UPDATE_STRATEGY,
-    UPGRADE_STRATEGY,
-    MAX_UNAVAILABLE,
-    MAX_SURGE,
-    PAUSED,
-    PARTITION,
-    SELECTOR,
-    MIN_INTERVAL,
-    RAMP_UP,
-    MAINTENANCE_WINDOW,
-    IMAGE_PREDOWNLOAD_PARALLELISM,
-    PREDOWNLOAD,
-    ROLLING_UPDATE_TYPE,
-    READY_SETTLE,
-    TOPOLOGY_KEY,
-    MAX_DOMAINS,
-    FAILURE_WINDOW,
-    FAILURE_THRESHOLD,
-    ON_FAILURE,
-    RESUME,
-    REPLACE_BROKEN_FIRST,
-    LIFECYCLE,
-    DISRUPTION,
-    WAVES,
-    APPROVED_WAVES,
-];
 /// So many slips are named; who makes more of them reads these first.
 const LIMIT: usize = 8;
 /// Edits between two names that look alike.
 const NEAR: usize = 2;
-
-/// Whether an annotation of a DaemonSet is a setting of ours.
-pub fn is_setting(key: &str) -> bool {
-    settings().any(|known| known == key)
-}
-
-/// Every setting of ours.
-pub fn settings() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().copied()
-}
 
 /// A warning for every key that looks as if it should do something and does nothing. Keys of the family that belong to
 /// other parts of OpenYurt look different and are left alone.
@@ -70,22 +29,15 @@ pub(super) fn on_keys(annotations: &BTreeMap<String, String>, in_template: &[Str
         .collect()
 }
 
-/// Settings whose values are numbers of nodes or percentages.
-const SHARES: &[&str] = &[
-    MAX_UNAVAILABLE,
-    MAX_SURGE,
-    PARTITION,
-    RAMP_UP,
-    FAILURE_THRESHOLD,
-    IMAGE_PREDOWNLOAD_PARALLELISM,
-];
-
 /// What a percentage above 100 comes to: OpenYurt takes it, and there is no more than everybody.
 pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note> {
-    let set = SHARES.iter().filter_map(|key| {
-        let text = annotations.get(*key)?;
+    let shares = SETTINGS
+        .iter()
+        .filter(|setting| setting.syntax == Syntax::Share);
+    let set = shares.filter_map(|setting| {
+        let text = annotations.get(setting.key)?;
         let share: Share = text.parse().ok()?;
-        matches!(share, Share::Percent(101..)).then_some((key, quoted(text)))
+        matches!(share, Share::Percent(101..)).then_some((setting.key, quoted(text)))
     });
     let note =
         |(key, text)| Note::advice(format!("{key} is {text}, which counts as 100%: all nodes"));
@@ -94,10 +46,10 @@ pub(super) fn on_percentages(annotations: &BTreeMap<String, String>) -> Vec<Note
 
 /// That OTA does not use settings which are there, unless the notes `told` name them already.
 pub(super) fn on_ota(annotations: &BTreeMap<String, String>, told: &[Note]) -> Option<Note> {
-    let used = [UPDATE_STRATEGY, UPGRADE_STRATEGY, PAUSED];
-    let unused = annotations.keys().map(String::as_str);
+    let is_unused = |key: &str| setting(key).is_some_and(|known| !known.is_heeded_by(Mode::Ota));
     let is_told = |key: &str| told.iter().any(|note| note.text.contains(key));
-    let unused = unused.filter(|key| is_setting(key) && !used.contains(key) && !is_told(key));
+    let unused = annotations.keys().map(String::as_str);
+    let unused = unused.filter(|key| is_unused(key) && !is_told(key));
     let unused: Vec<&str> = unused.take(LIMIT).collect();
     let has = if unused.len() == 1 { "has" } else { "have" };
     (!unused.is_empty()).then(|| {
@@ -164,7 +116,7 @@ fn split(key: &str) -> (&str, &str) {
 fn may_be_ours(prefix: &str, name: &str) -> bool {
     match prefix {
         ANNOTATION_PREFIX => true,
-        "" => name.contains('-') && KNOWN.iter().any(|known| split(known).1 == name),
+        "" => name.contains('-') && keys().any(|known| split(known).1 == name),
         _ => {
             prefix.contains("openyurt")
                 || prefix.len().abs_diff(ANNOTATION_PREFIX.len()) <= NEAR
@@ -176,28 +128,12 @@ fn may_be_ours(prefix: &str, name: &str) -> bool {
 /// Names of at least so many letters are hardly alike by chance.
 const LONG: usize = 8;
 
-/// What to know of a `resume`: whether it is about the current revision.
-pub(super) fn on_resume(resume: &Revision, current: &Revision) -> Note {
-    Note::advice(match resume == current {
-        true => format!(
-            "{RESUME} names this revision: nodes that fail with it are not charged to it, and the guard stops it no more, \
-             until that annotation is removed"
-        ),
-        false => format!(
-            "{RESUME} names revision {resume}, and the current one is {current}: it has no effect; remove it, or name \
-             that one to go on with it"
-        ),
-    })
-}
-
 fn advice(key: &str) -> Option<String> {
     let (prefix, name) = split(key);
-    if KNOWN.contains(&key) || !may_be_ours(prefix, name) {
+    if is_setting(key) || !may_be_ours(prefix, name) {
         return None;
     }
-    let meant = KNOWN
-        .iter()
-        .find(|known| looks_like(name, split(known).1))?;
+    let meant = keys().find(|known| looks_like(name, split(known).1))?;
     Some(format!("{key} has no effect; {meant} may be meant"))
 }
 

@@ -7,11 +7,24 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::core::names::{
-    APPROVED_WAVES, DISRUPTION, IMAGE_PREDOWNLOAD_PARALLELISM, MAINTENANCE_WINDOW, MAX_DOMAINS,
-    MAX_SURGE, MAX_UNAVAILABLE, MIN_INTERVAL, ON_FAILURE, PARTITION, PAUSED, RAMP_UP, READY_SETTLE,
-    ROLLING_UPDATE_TYPE, SELECTOR, TOPOLOGY_KEY, UPDATE_STRATEGY, UPGRADE_STRATEGY, WAVES,
-};
+use crate::core::settings::approved_waves::APPROVED_WAVES;
+use crate::core::settings::disruption::DISRUPTION;
+use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::settings::max_domains::MAX_DOMAINS;
+use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::settings::min_interval::MIN_INTERVAL;
+use crate::core::settings::on_failure::ON_FAILURE;
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::paused::PAUSED;
+use crate::core::settings::ramp_up::RAMP_UP;
+use crate::core::settings::ready_settle::READY_SETTLE;
+use crate::core::settings::rolling_update_type::ROLLING_UPDATE_TYPE;
+use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::topology_key::TOPOLOGY_KEY;
+use crate::core::settings::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
+use crate::core::settings::waves::WAVES;
 
 /// A DaemonSet that says nothing but `OnDelete` and the given annotations.
 fn read_annotations(annotations: &[(&str, &str)]) -> Reading {
@@ -989,7 +1002,7 @@ fn a_pause_until_a_time_keeps_the_instant() {
     );
 }
 
-/// The table of `strategy/surge.rs`.
+/// The table of `settings/max_unavailable.rs`.
 #[test]
 fn max_surge_and_max_unavailable_mean_together_what_the_table_says() {
     #[track_caller]

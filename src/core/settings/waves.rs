@@ -1,21 +1,22 @@
-//! Waves as they are written: a list of pools of nodes, one rolled out after the other.
+//! `waves`: pools of nodes that are rolled out one after the other.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::read::{invalid, quoted};
-use super::value::{Expected, Flaw, duration, selector};
-use super::{Invalid, Note, Share};
-use crate::core::fleet::Node;
-use crate::core::id::Revision;
-use crate::core::names::{APPROVED_WAVES, WAVES};
+use super::approved_waves::{self, APPROVED_WAVES, Approval};
+use super::error::{Expected, Flaw, Invalid, quoted};
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::{Share, Written, duration, selector};
 use crate::core::near::distance;
 use crate::core::selector::Selector;
+use crate::core::id::Revision;
+use crate::core::labels::Labels;
 
+/// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`Wave`].
+pub const WAVES: &str = "apps.openyurt.io/waves";
 /// The name of the last wave: every node that matches none of the list.
 pub const REST: &str = "rest";
 /// More waves than anybody looks after; a longer list is more likely a mistake.
@@ -31,6 +32,30 @@ const FIELDS: [&str; 6] = [
     "approve",
     "allowEmpty",
 ];
+
+const LIST: Expected = Expected(
+    "use a YAML or JSON list of {name, selector, maxUnavailable, soak, approve, allowEmpty}",
+);
+const WAVE: Expected =
+    Expected("use an object with name, selector, maxUnavailable, soak, approve and allowEmpty");
+const NAME: Expected = Expected(
+    "use at most 63 letters, digits, -, _ and ., and not rest, which is the name of the last wave",
+);
+const NODES: Expected = Expected(
+    "use a label selector over nodes such as pool=canary, a LabelSelector object (matchLabels, matchExpressions), or {} for every node",
+);
+const APPROVE: Expected = Expected("use manual, or leave it out");
+const ALLOW_EMPTY: Expected = Expected("use true or false");
+
+pub(super) const SETTING: Setting = Setting {
+    key: WAVES,
+    summary: "pools of nodes that are rolled out one after the other, each as `{name, selector, maxUnavailable, soak, approve, \
+              allowEmpty}`",
+    syntax: Syntax::Text("a list in YAML or JSON"),
+    default: "off",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
 
 /// The waves of a DaemonSet, and which of them a person let pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,15 +83,6 @@ pub struct Wave {
     pub allow_empty: bool,
 }
 
-/// That a wave may open, for one revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Approval {
-    /// The wave.
-    pub wave: Arc<str>,
-    /// The revision that was approved for it.
-    pub revision: Revision,
-}
-
 impl Waves {
     /// How many there are, the last one included.
     pub fn count(&self) -> usize {
@@ -83,9 +99,9 @@ impl Waves {
         (0..self.count()).find(|position| self.name(*position) == name)
     }
 
-    /// The position of the wave that a node belongs to: the first that it matches.
-    pub fn of(&self, node: &Node) -> usize {
-        let takes = |wave: &Wave| wave.selector.matches(|key| node.labels.get(key));
+    /// The position of the wave that a node with these labels belongs to: the first that it matches.
+    pub fn of(&self, labels: &Labels) -> usize {
+        let takes = |wave: &Wave| wave.selector.matches(|key| labels.get(key));
         let found = self.list.iter().position(takes);
         found.unwrap_or(self.list.len())
     }
@@ -101,81 +117,61 @@ impl Waves {
     }
 }
 
-impl fmt::Display for Approval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{}", self.wave, self.revision)
-    }
-}
-
-/// `waves` and `approved-waves`.
-pub(super) fn read(
-    annotations: &BTreeMap<String, String>,
-    notes: &mut Vec<Note>,
-) -> Result<Option<Arc<Waves>>, Invalid> {
-    let approvals = annotations.get(APPROVED_WAVES);
-    let Some(text) = annotations.get(WAVES) else {
-        notes.extend(approvals.map(|_| {
-            Note::warning(format!(
-                "{APPROVED_WAVES} has no effect without {WAVES}; remove it"
-            ))
-        }));
+/// Reads `approved-waves`, too, which means nothing alone.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Waves>>, Invalid> {
+    let (key, approvals) = (reader.name(WAVES), reader.name(APPROVED_WAVES));
+    let Some(written) = reader.written(WAVES) else {
+        if reader.written(APPROVED_WAVES).is_some() {
+            let text = format!("{approvals} has no effect without {key}; remove it");
+            reader.is_without_effect(APPROVED_WAVES, text);
+        }
         return Ok(None);
     };
     let waves = Waves {
-        list: list(text)?,
-        approved: approvals.map_or(Ok(Vec::new()), |text| approved(text))?,
+        list: list(written)?,
+        approved: approved_waves::read(reader)?,
     };
     let unknown = |approval: &&Approval| waves.position(&approval.wave).is_none();
-    notes.extend(waves.approved.iter().find(unknown).map(|approval| {
+    if let Some(approval) = waves.approved.iter().find(unknown) {
         let names = waves.list.iter().map(|wave| &*wave.name);
-        Note::warning(format!(
-            "{APPROVED_WAVES} names the wave {}, which is not one of {WAVES} ({}); correct it, or remove it",
-            approval.wave,
-            names.collect::<Vec<_>>().join(", ")
-        ))
-    }));
+        let names = names.collect::<Vec<_>>().join(", ");
+        reader.warn(format!(
+            "{approvals} names the wave {}, which is not one of {key} ({names}); correct it, or remove it",
+            approval.wave
+        ));
+    }
     Ok(Some(Arc::new(waves)))
 }
 
-fn list(text: &str) -> Result<Vec<Wave>, Invalid> {
-    let whole = |why: String| Invalid {
-        key: WAVES.into(),
-        value: quoted(text),
-        why,
-    };
-    if text.trim().is_empty() {
-        return Err(invalid(WAVES, text, Flaw::Empty(Expected::Waves)));
+fn list(written: Written<'_>) -> Result<Vec<Wave>, Invalid> {
+    let flaw = |flaw: Flaw| written.refused(flaw.to_string());
+    if written.text.trim().is_empty() {
+        return Err(flaw(Flaw::Empty(LIST)));
     }
     // YAML contains JSON.
-    let read: Value = serde_saphyr::from_str(text).map_err(|error| {
+    let read: Value = serde_saphyr::from_str(written.text).map_err(|error| {
         let error = error.to_string();
         let error = error.lines().next().unwrap_or_default();
-        whole(format!(
-            "which is neither YAML nor JSON ({error}); {}",
-            Expected::Waves
-        ))
+        written.refused(format!("which is neither YAML nor JSON ({error}); {LIST}"))
     })?;
     let entries = match read {
         Value::Array(entries) if !entries.is_empty() => entries,
-        _ => return Err(invalid(WAVES, text, Flaw::Unknown(Expected::Waves))),
+        _ => return Err(flaw(Flaw::Unknown(LIST))),
     };
     if entries.len() > LIMIT {
-        return Err(whole(format!(
-            "a list of {} waves; use at most {LIMIT}",
-            entries.len()
-        )));
+        let why = format!("a list of {} waves; use at most {LIMIT}", entries.len());
+        return Err(written.refused(why));
     }
     let mut list: Vec<Wave> = Vec::with_capacity(entries.len());
     for (position, entry) in entries.iter().enumerate() {
-        let wave = Entry::of(position, entry)?.wave()?;
+        let place = format!("{}[{position}]", written.name);
+        let entry = Entry::of(&place, entry)?;
+        let wave = entry.wave()?;
         if let Some(other) = list.iter().position(|other| other.name == wave.name) {
-            return Err(Invalid {
-                key: format!("{WAVES}[{position}].name"),
-                value: quoted(&wave.name),
-                why: format!(
-                    "which waves[{other}] is called already; give every wave a name of its own"
-                ),
-            });
+            let why = format!(
+                "which waves[{other}] is called already; give every wave a name of its own"
+            );
+            return Err(Invalid::new(&entry.key("name"), &wave.name, why));
         }
         list.push(wave);
     }
@@ -184,17 +180,16 @@ fn list(text: &str) -> Result<Vec<Wave>, Invalid> {
 
 /// An entry of the list, and where it stands.
 struct Entry<'a> {
-    position: usize,
+    place: &'a str,
     fields: &'a Map<String, Value>,
 }
 
 impl<'a> Entry<'a> {
-    fn of(position: usize, value: &'a Value) -> Result<Self, Invalid> {
+    fn of(place: &'a str, value: &'a Value) -> Result<Self, Invalid> {
         let Value::Object(fields) = value else {
-            let key = format!("{WAVES}[{position}]");
-            return Err(invalid(&key, &shown(value), Flaw::Unknown(Expected::Wave)));
+            return Err(invalid(place, value, Flaw::Unknown(WAVE)));
         };
-        let entry = Self { position, fields };
+        let entry = Self { place, fields };
         match fields
             .keys()
             .find(|field| !FIELDS.contains(&field.as_str()))
@@ -205,26 +200,22 @@ impl<'a> Entry<'a> {
     }
 
     fn wave(&self) -> Result<Wave, Invalid> {
-        let share = |text: &str| match text.parse::<Share>()? {
-            share if share.is_zero() => Err(Flaw::Zero(Expected::Share)),
-            share => Ok(share),
-        };
         let approve = |text: &str| match text {
             "manual" => Ok(true),
-            _ => Err(Flaw::Unknown(Expected::Approve)),
+            _ => Err(Flaw::Unknown(APPROVE)),
         };
         let allow_empty = |text: &str| match text {
             "true" => Ok(true),
             "false" => Ok(false),
-            _ => Err(Flaw::Unknown(Expected::AllowEmpty)),
+            _ => Err(Flaw::Unknown(ALLOW_EMPTY)),
         };
         let soak = |text: &str| duration(text, SOAK_LIMIT);
         Ok(Wave {
             name: self
                 .text("name", name)?
-                .ok_or_else(|| self.lacks("name", Expected::WaveName))?,
+                .ok_or_else(|| self.lacks("name", NAME))?,
             selector: self.selector()?,
-            max_unavailable: self.text("maxUnavailable", share)?,
+            max_unavailable: self.text("maxUnavailable", Share::above_zero)?,
             soak: self.text("soak", soak)?.unwrap_or_default(),
             approve: self.text("approve", approve)?.unwrap_or_default(),
             allow_empty: self.text("allowEmpty", allow_empty)?.unwrap_or_default(),
@@ -233,16 +224,14 @@ impl<'a> Entry<'a> {
 
     fn selector(&self) -> Result<Selector, Invalid> {
         match self.field("selector") {
-            None => Err(self.lacks("selector", Expected::WaveSelector)),
+            None => Err(self.lacks("selector", NODES)),
             Some(object @ Value::Object(_)) => Selector::from_written_json(object)
-                .map_err(|_| self.flaw("selector", object, Flaw::Unknown(Expected::WaveSelector))),
+                .map_err(|_| self.flaw("selector", object, Flaw::Unknown(NODES))),
             Some(text @ Value::String(_)) => {
-                let read = |text: &str| {
-                    selector(text).map_err(|flaw| flaw.expecting(Expected::WaveSelector))
-                };
+                let read = |text: &str| selector(text).map_err(|flaw| flaw.expecting(NODES));
                 read(&shown(text)).map_err(|flaw| self.flaw("selector", text, flaw))
             }
-            Some(other) => Err(self.flaw("selector", other, Flaw::Unknown(Expected::WaveSelector))),
+            Some(other) => Err(self.flaw("selector", other, Flaw::Unknown(NODES))),
         }
     }
 
@@ -264,30 +253,31 @@ impl<'a> Entry<'a> {
     }
 
     fn flaw(&self, field: &str, value: &Value, flaw: Flaw) -> Invalid {
-        invalid(&self.key(field), &shown(value), flaw)
+        invalid(&self.key(field), value, flaw)
     }
 
     fn key(&self, field: &str) -> String {
-        format!("{WAVES}[{}].{field}", self.position)
+        format!("{}.{field}", self.place)
     }
 
     fn lacks(&self, field: &str, expected: Expected) -> Invalid {
-        invalid(&self.key(field), "", Flaw::Missing(expected))
+        Invalid::new(&self.key(field), "", Flaw::Missing(expected).to_string())
     }
 
     fn has_no(&self, field: &str) -> Invalid {
         let near = FIELDS.iter().min_by_key(|known| distance(field, known));
         let near = near.filter(|known| distance(field, known) <= 3);
         let meant = near.map_or_else(String::new, |known| format!("; {known} may be meant"));
-        Invalid {
-            key: self.key(&quoted(field)),
-            value: quoted(&shown(&self.fields[field])),
-            why: format!(
-                "and no wave has such a field{meant}; use {}",
-                FIELDS.join(", ")
-            ),
-        }
+        let why = format!(
+            "and no wave has such a field{meant}; use {}",
+            FIELDS.join(", ")
+        );
+        Invalid::new(&self.key(&quoted(field)), &shown(&self.fields[field]), why)
     }
+}
+
+fn invalid(place: &str, value: &Value, flaw: Flaw) -> Invalid {
+    Invalid::new(place, &shown(value), flaw.to_string())
 }
 
 /// A value as it was written, more or less.
@@ -302,29 +292,9 @@ fn shown(value: &Value) -> String {
 fn name(text: &str) -> Result<Arc<str>, Flaw> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match text {
-        "" => Err(Flaw::Empty(Expected::WaveName)),
-        REST => Err(Flaw::Unknown(Expected::WaveName)),
+        "" => Err(Flaw::Empty(NAME)),
+        REST => Err(Flaw::Unknown(NAME)),
         _ if text.len() <= 63 && text.chars().all(is_plain) => Ok(text.into()),
-        _ => Err(Flaw::Unknown(Expected::WaveName)),
+        _ => Err(Flaw::Unknown(NAME)),
     }
-}
-
-/// `canary@5d4f8c,pilot@5d4f8c`.
-fn approved(text: &str) -> Result<Vec<Approval>, Invalid> {
-    let entries = text
-        .split(',')
-        .map(str::trim)
-        .filter(|entry| !entry.is_empty());
-    let read = |entry: &str| match entry.split_once('@') {
-        Some((wave, hash)) if !wave.is_empty() && !hash.is_empty() => Ok(Approval {
-            wave: wave.into(),
-            revision: hash.into(),
-        }),
-        _ => Err(invalid(
-            APPROVED_WAVES,
-            entry,
-            Flaw::Unknown(Expected::Approvals),
-        )),
-    };
-    entries.map(read).collect()
 }

@@ -1,0 +1,297 @@
+//! What the owner of a DaemonSet asked for, read once from its annotations.
+//!
+//! ```text
+//! error ─► value ─► reader ─► setting ─► one module for each ─► table ─► Strategy
+//! ```
+//!
+//! A module of a setting says everything about it: its key, what it does, how it is written, its limits and its default, who
+//! heeds it and how it goes together with others; [`SETTINGS`] lists them. `reader` knows where values stand and what
+//! their places are called, `advice` what looks like a setting and is none. Nobody looks at a raw annotation after [`read`].
+
+mod advice;
+pub mod approved_waves;
+pub mod disruption;
+mod error;
+pub mod failure_threshold;
+pub mod failure_window;
+pub mod image_predownload_parallelism;
+mod kruise;
+pub mod lifecycle;
+pub mod maintenance_window;
+pub mod max_domains;
+pub mod max_surge;
+pub mod max_unavailable;
+pub mod min_interval;
+mod mode;
+pub mod on_failure;
+pub mod partition;
+pub mod paused;
+pub mod predownload;
+pub mod ramp_up;
+mod reader;
+pub mod ready_settle;
+pub mod replace_broken_first;
+pub mod resume;
+pub mod rolling_update_type;
+pub mod selector;
+mod setting;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+pub mod topology_key;
+pub mod update_strategy;
+mod value;
+pub mod waves;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lifecycle::PreDelete;
+use super::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
+use super::selector::Selector;
+use super::window::Windows;
+use super::id::{Revision, RevisionState};
+use max_unavailable::Shares;
+use reader::Reader;
+use update_strategy::UPDATE_STRATEGY;
+
+pub use advice::stray;
+pub use approved_waves::Approval;
+pub use disruption::Disruption;
+pub use error::{Expected, Flaw, Invalid, Note};
+pub use max_unavailable::DEFAULT_MAX_UNAVAILABLE;
+pub use mode::Mode;
+pub use on_failure::OnFailure;
+pub use paused::Pause;
+pub use predownload::Predownload;
+pub use reader::Source;
+pub use ready_settle::DEFAULT_READY_SETTLE;
+pub use rolling_update_type::RollingUpdateType;
+pub use setting::{Setting, Syntax};
+pub use state::{SettingState, SettingStatus, states};
+pub use table::{SETTINGS, is_setting, keys, setting};
+pub use topology_key::Topology;
+pub use value::Share;
+pub use waves::{REST, Wave, Waves};
+
+pub(super) use error::quoted;
+
+/// The settings of a DaemonSet that is ours, all of them valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Strategy {
+    /// Who starts a replacement.
+    pub mode: Mode,
+    /// How many targeted nodes may lack an available pod at once; only used by [`Mode::AdvancedRollingUpdate`].
+    pub max_unavailable: Share,
+    /// On how many targeted nodes a new pod may be made beside the old one at once; zero: on none.
+    pub max_surge: Share,
+    /// How many of the targeted nodes (percentages are rounded down) keep the old revision.
+    pub partition: Share,
+    /// Which nodes take part, by their labels; `None`: all.
+    pub selector: Option<Selector>,
+    /// The shortest time between the birth of a new pod and the next replacement; zero: none.
+    pub min_interval: Duration,
+    /// How many nodes may lack an available pod at the beginning of a rollout; `None`: as many as ever.
+    pub ramp_up: Option<Share>,
+    /// When replacements may begin, on nodes that say nothing of their own; `None`: always.
+    pub window: Option<Arc<Windows>>,
+    /// How many nodes pull the new images at once ahead of their replacement; `None`: none does.
+    pub image_predownload_parallelism: Option<Share>,
+    /// Whether a replacement waits for the images of its node; `None`: not said.
+    pub predownload: Option<Predownload>,
+    /// Pools of nodes that are rolled out one after the other; `None`: all at once.
+    pub waves: Option<Arc<Waves>>,
+    /// In how many failure domains something may be under way at once; `None`: in all.
+    pub topology: Option<Topology>,
+    /// Whether running pods are updated in place where that is possible.
+    pub rolling_update_type: RollingUpdateType,
+    /// Whether nodes whose old pod is broken are all replaced at once, whatever `max-unavailable` says.
+    pub broken_unlimited: bool,
+    /// How long after its new pod was made a node may fail on the revision's account; `None`: five minutes, or
+    /// `min_ready` if that is longer.
+    pub failure_window: Option<Duration>,
+    /// How many targeted nodes may fail before the revision is stopped; `None`: as many as `max_unavailable`.
+    pub failure_threshold: Option<Share>,
+    /// What happens to nodes that have a revision when it is stopped.
+    pub on_failure: OnFailure,
+    /// The revision that goes on although nodes failed after they got it.
+    pub resume: Option<Revision>,
+    /// Who has to agree before a pod is deleted; `None`: nobody.
+    pub pre_delete: Option<Arc<PreDelete>>,
+    /// How a pod is made to go.
+    pub disruption: Disruption,
+    /// Whether, and until when, nothing is replaced.
+    pub pause: Option<Pause>,
+    /// How long a pod has to be Ready to be available (`spec.minReadySeconds`).
+    pub min_ready: Duration,
+    /// How long a node that returned has to be Ready before its pod is touched.
+    pub ready_settle: Duration,
+}
+
+impl Strategy {
+    /// The settings of a DaemonSet that says nothing but its mode.
+    pub fn of(mode: Mode) -> Self {
+        Self {
+            mode,
+            max_unavailable: DEFAULT_MAX_UNAVAILABLE,
+            max_surge: Share::NONE,
+            partition: Share::NONE,
+            selector: None,
+            min_interval: Duration::ZERO,
+            ramp_up: None,
+            window: None,
+            image_predownload_parallelism: None,
+            predownload: None,
+            waves: None,
+            topology: None,
+            rolling_update_type: RollingUpdateType::Standard,
+            broken_unlimited: false,
+            failure_window: None,
+            failure_threshold: None,
+            on_failure: OnFailure::Stop,
+            resume: None,
+            pre_delete: None,
+            disruption: Disruption::Delete,
+            pause: None,
+            min_ready: Duration::ZERO,
+            ready_settle: DEFAULT_READY_SETTLE,
+        }
+    }
+
+    /// What the owner should know about settings that are about one revision, now that the current one is known.
+    pub fn notes_on(&self, state: &RevisionState) -> Option<Note> {
+        match (&self.resume, state) {
+            (Some(resume), RevisionState::Current(current)) => Some(resume::note(resume, current)),
+            _ => None,
+        }
+    }
+}
+
+/// What the annotations of a DaemonSet say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// No update-strategy: not ours.
+    NotOurs,
+    /// Ours, but not usable.
+    Invalid(Invalid),
+    /// Ours.
+    Strategy {
+        /// The settings.
+        strategy: Strategy,
+        /// What the owner should know about them (an old key, a contradiction, an unused value).
+        notes: Vec<Note>,
+    },
+}
+
+/// Reads the settings of a DaemonSet.
+///
+/// One state for everything that cannot be used: [`Invalid`], which names the first such setting. What only is of no use (an
+/// old key, a value that the mode does not look at) becomes a [`Note`].
+pub fn read(source: &Source<'_>) -> Reading {
+    let mut notes = Vec::new();
+    let mode = match update_strategy::read(source, &mut notes) {
+        None => return Reading::NotOurs,
+        Some(Err(invalid)) => return Reading::Invalid(invalid),
+        Some(Ok(mode)) => mode,
+    };
+    let mut reader = Reader::new(source, mode);
+    match strategy(&mut reader) {
+        Err(invalid) => Reading::Invalid(invalid),
+        Ok(strategy) => {
+            notes.append(&mut reader.notes);
+            notes.extend(advice::on_keys(source.annotations, source.in_template));
+            notes.extend(advice::on_percentages(source.annotations));
+            if mode == Mode::Ota {
+                notes.extend(advice::on_ota(source.annotations, &notes));
+            }
+            notes.extend(kruise::advice(source.annotations));
+            Reading::Strategy { strategy, notes }
+        }
+    }
+}
+
+/// Reads every setting of the table, in an order of its own: the first that cannot be used is the one that is named.
+fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
+    let default = Strategy::of(reader.mode);
+    require_on_delete(reader)?;
+    let foreign = kruise::refuse(reader.source.annotations);
+    reader.heed(reader.mode == Mode::AdvancedRollingUpdate, foreign, ())?;
+    let without_surge = Shares {
+        max_unavailable: default.max_unavailable,
+        max_surge: default.max_surge,
+    };
+    let shares = max_surge::SETTING.read(reader, max_unavailable::shares, without_surge)?;
+    let predownload = predownload::SETTING.read(reader, predownload::read, default.predownload)?;
+    let parallelism = image_predownload_parallelism::read(reader);
+    Ok(Strategy {
+        mode: reader.mode,
+        max_unavailable: shares.max_unavailable,
+        max_surge: shares.max_surge,
+        predownload,
+        on_failure: on_failure::SETTING.read(reader, on_failure::read, default.on_failure)?,
+        partition: partition::SETTING.read(reader, partition::read, default.partition)?,
+        selector: selector::SETTING.read(reader, selector::read, default.selector)?,
+        min_interval: min_interval::SETTING.read(
+            reader,
+            min_interval::read,
+            default.min_interval,
+        )?,
+        ramp_up: ramp_up::SETTING.read(reader, ramp_up::read, default.ramp_up)?,
+        window: maintenance_window::SETTING.read(
+            reader,
+            maintenance_window::read,
+            default.window,
+        )?,
+        image_predownload_parallelism: reader.heed(
+            image_predownload_parallelism::SETTING.is_heeded_by(reader.mode),
+            parallelism,
+            default.image_predownload_parallelism,
+        )?,
+        waves: waves::SETTING.read(reader, waves::read, default.waves)?,
+        topology: topology_key::SETTING.read(reader, topology_key::read, default.topology)?,
+        rolling_update_type: rolling_update_type::SETTING.read(
+            reader,
+            rolling_update_type::read,
+            default.rolling_update_type,
+        )?,
+        broken_unlimited: replace_broken_first::SETTING.read(
+            reader,
+            replace_broken_first::read,
+            default.broken_unlimited,
+        )?,
+        failure_window: failure_window::SETTING.read(
+            reader,
+            failure_window::read,
+            default.failure_window,
+        )?,
+        failure_threshold: failure_threshold::SETTING.read(
+            reader,
+            failure_threshold::read,
+            default.failure_threshold,
+        )?,
+        resume: resume::SETTING.read(reader, resume::read, default.resume)?,
+        pre_delete: lifecycle::SETTING.read(reader, lifecycle::read, default.pre_delete)?,
+        disruption: disruption::SETTING.read(reader, disruption::read, default.disruption)?,
+        pause: paused::SETTING.read(reader, paused::read, default.pause)?,
+        min_ready: reader.source.min_ready(),
+        ready_settle: ready_settle::SETTING.read(
+            reader,
+            ready_settle::read,
+            default.ready_settle,
+        )?,
+    })
+}
+
+fn require_on_delete(reader: &Reader<'_>) -> Result<(), Invalid> {
+    // The API server's default.
+    let found = reader.source.update_strategy.unwrap_or("RollingUpdate");
+    if found == ON_DELETE {
+        return Ok(());
+    }
+    let why = format!(
+        "so the native controller replaces the pods; set it to {ON_DELETE}, or remove the annotation {}",
+        reader.name(UPDATE_STRATEGY)
+    );
+    Err(Invalid::new(UPDATE_STRATEGY_TYPE_FIELD, found, why))
+}

@@ -1,0 +1,60 @@
+//! `approved-waves`: which waves a person let open, for which revision.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::error::{Expected, Flaw, Invalid};
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::Written;
+use crate::core::id::Revision;
+
+/// Which waves may open for which revision: `canary@HASH`, separated by commas.
+pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";
+
+const EXPECTED: Expected = Expected("use WAVE@HASH such as canary@5d4f8c7b9, separated by commas");
+
+pub(super) const SETTING: Setting = Setting {
+    key: APPROVED_WAVES,
+    summary: "which of the `waves` with `approve: manual` may open, each for one revision; `ctl approve` writes it",
+    syntax: Syntax::Text("`WAVE@HASH`, separated by commas"),
+    default: "none",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// That a wave may open, for one revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// The wave.
+    pub wave: Arc<str>,
+    /// The revision that was approved for it.
+    pub revision: Revision,
+}
+
+impl fmt::Display for Approval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.wave, self.revision)
+    }
+}
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Vec<Approval>, Invalid> {
+    let Some(written) = reader.written(APPROVED_WAVES) else {
+        return Ok(Vec::new());
+    };
+    let entries = written.text.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    let entries = entries.map(|text| Written { text, ..written }.read(approval));
+    entries.collect()
+}
+
+/// `canary@5d4f8c`.
+fn approval(text: &str) -> Result<Approval, Flaw> {
+    match text.split_once('@') {
+        Some((wave, hash)) if !wave.is_empty() && !hash.is_empty() => Ok(Approval {
+            wave: wave.into(),
+            revision: hash.into(),
+        }),
+        _ => Err(Flaw::Unknown(EXPECTED)),
+    }
+}

@@ -1,0 +1,46 @@
+//! `disruption`: how a pod is made to go.
+
+use std::str::FromStr;
+
+use super::error::{Expected, Flaw, Invalid};
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::word;
+
+/// How a pod is made to go: `delete` or `evict`; see [`Disruption`].
+pub const DISRUPTION: &str = "apps.openyurt.io/disruption";
+
+const EXPECTED: Expected = Expected("use delete or evict");
+
+pub(super) const SETTING: Setting = Setting {
+    key: DISRUPTION,
+    summary: "how pods are made to go: they are deleted, or evicted, and PodDisruptionBudgets have a say",
+    syntax: Syntax::Text("`delete` or `evict`"),
+    default: "`delete`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// How a pod is made to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disruption {
+    /// It is deleted.
+    Delete,
+    /// It is evicted: PodDisruptionBudgets have a say.
+    Evict,
+}
+
+impl FromStr for Disruption {
+    type Err = Flaw;
+
+    /// Any letter case.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let words = [("delete", Self::Delete), ("evict", Self::Evict)];
+        word(text, words, EXPECTED)
+    }
+}
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Disruption, Invalid> {
+    let disruption = reader.parse(DISRUPTION)?;
+    Ok(disruption.unwrap_or(Disruption::Delete))
+}

@@ -1,0 +1,32 @@
+//! `failure-window`: how long after its new pod was made a node may fail on the revision's account.
+
+use std::time::Duration;
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+
+/// How long after its new pod was made a node may fail on the revision's account, as a duration.
+pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";
+/// `failure-window` at the least, when nothing is set: what fails later than this failed for another reason.
+pub(in crate::core) const DEFAULT_FAILURE_WINDOW: Duration = Duration::from_secs(5 * 60);
+
+/// A node that fails a day after its update failed for another reason; a longer value is more likely a wrong unit.
+const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) const SETTING: Setting = Setting {
+    key: FAILURE_WINDOW,
+    summary: "how long after its new pod was made a node may fail on the revision's account",
+    syntax: Syntax::Duration(LIMIT),
+    default: "`5m`, `minReadySeconds` if longer",
+    check: |reader| read(reader).map(drop),
+    default_on: |reader| {
+        let window = DEFAULT_FAILURE_WINDOW.max(reader.source.min_ready());
+        Some(humantime::format_duration(window).to_string())
+    },
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Duration>, Invalid> {
+    reader.duration(FAILURE_WINDOW, LIMIT)
+}

@@ -1,0 +1,49 @@
+//! `image-predownload-parallelism`: how many nodes pull the new images at once, ahead of their replacement.
+
+use super::error::Invalid;
+use super::max_unavailable::shares;
+use super::predownload::{PREDOWNLOAD, Predownload};
+use super::reader::Reader;
+use super::rolling_update_type::is_in_place;
+use super::setting::Setting;
+use super::value::Share;
+
+/// How many nodes (integer or percent) pull the new images at once, ahead of their replacement (Kruise, ACK Edge).
+pub const IMAGE_PREDOWNLOAD_PARALLELISM: &str = "apps.openyurt.io/image-predownload-parallelism";
+
+pub(super) const SETTING: Setting = Setting {
+    key: IMAGE_PREDOWNLOAD_PARALLELISM,
+    summary: "how many of the nodes that take part pull the new images at once before they are replaced",
+    default: "off; in place `max-unavailable`",
+    check: |reader| read(reader).map(drop),
+    default_on: |reader| match is_in_place(reader) {
+        true => Some(shares(reader).ok()?.max_unavailable.to_string()),
+        false => Some("off".to_owned()),
+    },
+    ..Setting::ROLLING
+};
+
+/// Nothing pulls ahead without it, unless pods are updated in place; zero is nothing, and not enough for who waits for the
+/// images.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
+    let predownload = reader.parse::<Predownload>(PREDOWNLOAD).ok().flatten();
+    let Some(written) = reader.written(IMAGE_PREDOWNLOAD_PARALLELISM) else {
+        if predownload.is_some() && !is_in_place(reader) {
+            let text = format!(
+                "{} has no effect without {} (or an update in place): set how many nodes pull at once",
+                reader.name(PREDOWNLOAD),
+                reader.name(IMAGE_PREDOWNLOAD_PARALLELISM)
+            );
+            reader.is_without_effect(PREDOWNLOAD, text);
+        }
+        return Ok(None);
+    };
+    let share: Share = written.parse()?;
+    if share.is_zero() && predownload == Some(Predownload::Required) {
+        return Err(written.refused(format!(
+            "so no node would ever pull what {}: required waits for; use at least 1, or best-effort",
+            reader.name(PREDOWNLOAD)
+        )));
+    }
+    Ok(Some(share))
+}

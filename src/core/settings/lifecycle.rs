@@ -1,0 +1,28 @@
+//! `lifecycle`: who has to agree before a pod is deleted.
+
+use std::sync::Arc;
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use crate::core::lifecycle::PreDelete;
+
+/// What has to happen before a pod is deleted: the JSON of `spec.lifecycle` of an Advanced DaemonSet (Kruise).
+pub const LIFECYCLE: &str = "apps.openyurt.io/lifecycle";
+
+pub(super) const SETTING: Setting = Setting {
+    key: LIFECYCLE,
+    summary: r#"who has to agree before a pod goes, as in Kruise: `{"preDelete": {"labelsHandler": {"example.io/drain": "true"}}}`"#,
+    syntax: Syntax::Text("JSON"),
+    default: "nobody",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<PreDelete>>, Invalid> {
+    let Some(written) = reader.written(LIFECYCLE) else {
+        return Ok(None);
+    };
+    let hook = PreDelete::read(written.text).map_err(|why| written.refused(why))?;
+    Ok(hook.map(Arc::new))
+}

@@ -1,0 +1,30 @@
+//! `maintenance-window`: when replacements may begin.
+
+use std::sync::Arc;
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use crate::core::window::Windows;
+
+/// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
+pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
+
+pub(super) const SETTING: Setting = Setting {
+    key: MAINTENANCE_WINDOW,
+    summary: "when replacements may begin; on a Node the same annotation counts instead",
+    syntax: Syntax::Text("`Mon-Fri 22:00-05:00 Europe/Berlin`, more after `;`"),
+    default: "always",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Arc<Windows>>, Invalid> {
+    let Some(written) = reader.written(MAINTENANCE_WINDOW) else {
+        return Ok(None);
+    };
+    match Windows::read(written.text) {
+        Ok(windows) => Ok(Some(Arc::new(windows))),
+        Err(unreadable) => Err(written.refused(format!("of which {unreadable}"))),
+    }
+}

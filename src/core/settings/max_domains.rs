@@ -1,0 +1,23 @@
+//! `max-domains`: in how many failure domains something may be under way at once.
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::count;
+
+/// In how many of the domains of `topology-key` something may be under way at once.
+pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
+
+pub(super) const SETTING: Setting = Setting {
+    key: MAX_DOMAINS,
+    summary: "in how many values of `topology-key` something may be under way at once",
+    syntax: Syntax::Text("a whole number from `1`"),
+    default: "`1`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<usize, Invalid> {
+    let written = reader.written(MAX_DOMAINS);
+    written.map_or(Ok(1), |written| written.read(count))
+}

@@ -1,0 +1,52 @@
+//! `max-surge`: on how many nodes a new pod is made beside the old one. Beside `max-unavailable`:
+//! [`super::max_unavailable`].
+
+use super::error::{Flaw, Invalid};
+use super::mode::SURGING;
+use super::reader::Reader;
+use super::rolling_update_type::{ROLLING_UPDATE_TYPE, RollingUpdateType, is_in_place};
+use super::setting::Setting;
+use super::update_strategy::{UPDATE_STRATEGY, surges};
+use super::value::{SHARE, Share};
+
+/// On how many targeted nodes (integer or percent) a new pod is made beside the old one at once (KEP, Kruise).
+pub const MAX_SURGE: &str = "apps.openyurt.io/max-surge";
+
+pub(super) const SETTING: Setting = Setting {
+    key: MAX_SURGE,
+    summary: "on how many nodes a new pod is made beside the old one, which goes when the new one is available; a percentage \
+              is rounded up; set alone it makes `max-unavailable` 0",
+    default: "`0`",
+    is_native: true,
+    check: |reader| read(reader).map(drop),
+    default_on: |reader| surges(&reader.source).then(|| ONE.to_string()),
+    ..Setting::ROLLING
+};
+
+/// What `SurgingRollingUpdate` stands for.
+const ONE: Share = Share::Number(1);
+
+/// What is asked for: `SurgingRollingUpdate` stands for 1 where nothing else is said, and never for 0 (the KEP's own rule).
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+    let surging = surges(&reader.source);
+    let written = reader.written(MAX_SURGE);
+    let max_surge = match &written {
+        Some(written) => written.parse()?,
+        None if surging => ONE,
+        None => Share::NONE,
+    };
+    // A pod that is updated in place has no successor (KEP, Kruise).
+    if !max_surge.is_zero() && is_in_place(reader) {
+        let why = format!(
+            "which does not go together with {}: {:?}; remove one of the two",
+            reader.name(ROLLING_UPDATE_TYPE),
+            RollingUpdateType::InPlaceIfPossible
+        );
+        let by_its_name = || Invalid::new(reader.name(UPDATE_STRATEGY), SURGING, why.clone());
+        return Err(written.map_or_else(by_its_name, |written| written.refused(why.clone())));
+    }
+    match written {
+        Some(written) if surging && max_surge.is_zero() => written.read(|_| Err(Flaw::Zero(SHARE))),
+        _ => Ok(max_surge),
+    }
+}

@@ -1,0 +1,138 @@
+//! `max-unavailable`: how many nodes may be without an available pod at once, and what that is beside `max-surge`.
+//!
+//! | `max-surge` | `max-unavailable` | then |
+//! |---|---|---|
+//! | absent | anything | no surge; OpenYurt's meaning of `max-unavailable`, `0` included |
+//! | `0` | absent, or above 0 | the same |
+//! | `0` | `0` | refused: nothing could ever be replaced |
+//! | above 0 | absent, or `0` | nothing is ever unavailable |
+//! | above 0 | above 0 | both |
+//!
+//! Where two pods of the template cannot run on one node, pods are deleted first all the same, one at least.
+
+use serde_json::Value;
+
+use super::error::{Invalid, Note, quoted};
+use super::max_surge::{self, MAX_SURGE};
+use super::mode::{Mode, SURGING};
+use super::reader::Reader;
+use super::setting::Setting;
+use super::update_strategy::UPDATE_STRATEGY;
+use super::value::{Share, Written};
+use crate::core::engine::surge::exclusive::Exclusive;
+use crate::core::names::ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
+
+/// Integer or percent of the targeted nodes; see [`crate::core::Strategy`] (OpenYurt, ACK Edge).
+pub const MAX_UNAVAILABLE: &str = "apps.openyurt.io/max-unavailable";
+/// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).
+pub const DEFAULT_MAX_UNAVAILABLE: Share = Share::Percent(10);
+
+pub(super) const SETTING: Setting = Setting {
+    key: MAX_UNAVAILABLE,
+    summary: "how many of the nodes that take part may be without an available pod at once; a percentage is rounded up, and \
+              `0` means the default",
+    default: "`10%`",
+    is_native: true,
+    check: |reader| shares(reader).map(drop),
+    default_on: |reader| Some(shares(reader).ok()?.max_unavailable.to_string()),
+    ..Setting::ROLLING
+};
+
+/// What may be missing, and what may be there twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub(super) max_unavailable: Share,
+    pub(super) max_surge: Share,
+}
+
+/// Reads both settings.
+pub(super) fn shares(reader: &mut Reader<'_>) -> Result<Shares, Invalid> {
+    let max_surge = max_surge::read(reader)?;
+    if max_surge.is_zero() {
+        refuse_standstill(reader)?;
+        return Ok(Shares {
+            max_unavailable: without_surge(reader)?,
+            max_surge,
+        });
+    }
+    let shares = Shares {
+        max_unavailable: reader.parse(MAX_UNAVAILABLE)?.unwrap_or(Share::NONE),
+        max_surge,
+    };
+    if let Some(exclusive) = reader.source.exclusive {
+        return Ok(one_after_the_other(reader, shares, exclusive));
+    }
+    if let Some(preempting) = reader.source.preempting {
+        let key = reader.name(MAX_SURGE);
+        reader.warn(format!(
+            "{key} is {max_surge}, and the template's {preempting}: on a node without room for two pods the new one drives \
+             pods of lower priority off (preemption), unless its PriorityClass says preemptionPolicy: Never; use such a class, \
+             or no {key}, where that must not happen"
+        ));
+    }
+    Ok(shares)
+}
+
+/// Alone a `max-unavailable` of 0 means the default (OpenYurt); together with a `max-surge` of 0 it can only mean "never".
+fn refuse_standstill(reader: &Reader<'_>) -> Result<(), Invalid> {
+    let is_zero = |written: &Written<'_>| written.text.parse().is_ok_and(Share::is_zero);
+    let surge = reader.written(MAX_SURGE).filter(is_zero);
+    match (surge, reader.written(MAX_UNAVAILABLE).filter(is_zero)) {
+        (Some(surge), Some(unavailable)) => Err(surge.refused(format!(
+            "and {} is zero too, so nothing could ever be replaced; set one of the two to 1 or more, or remove one",
+            unavailable.name
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn without_surge(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+    let share = match reader.parse::<Share>(MAX_UNAVAILABLE)? {
+        Some(share) => share,
+        None if reader.mode == Mode::Ota => DEFAULT_MAX_UNAVAILABLE,
+        None => left_over(reader)?,
+    };
+    Ok(match share.is_zero() {
+        true => DEFAULT_MAX_UNAVAILABLE,
+        false => share,
+    })
+}
+
+/// The native field as a fallback: whoever set it meant the same thing.
+fn left_over(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+    let text = match reader.source.rolling_update_max_unavailable {
+        None | Some(Value::Null) => return Ok(DEFAULT_MAX_UNAVAILABLE),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let name = ROLLING_UPDATE_MAX_UNAVAILABLE_FIELD;
+    let share: Share = Written { name, text: &text }.parse()?;
+    if share.is_zero() {
+        return Ok(DEFAULT_MAX_UNAVAILABLE);
+    }
+    reader.notes.push(Note::advice(format!(
+        "{name} is {share} and used because {} is not set; set that instead",
+        reader.source.name(MAX_UNAVAILABLE)
+    )));
+    Ok(share)
+}
+
+/// Without surge, because two pods of the template cannot run on one node.
+fn one_after_the_other(reader: &mut Reader<'_>, shares: Shares, exclusive: &Exclusive) -> Shares {
+    let max_unavailable = match shares.max_unavailable.is_zero() {
+        true => Share::Number(1),
+        false => shares.max_unavailable,
+    };
+    let what = match reader.written(MAX_SURGE) {
+        Some(written) => format!("{} is {}", written.name, quoted(written.text)),
+        None => format!("{} is {SURGING}", reader.name(UPDATE_STRATEGY)),
+    };
+    let key = reader.name(MAX_UNAVAILABLE);
+    reader.warn(format!(
+        "{what}, but {exclusive}: old pods are deleted before their successors start ({key}: {max_unavailable})"
+    ));
+    Shares {
+        max_unavailable,
+        max_surge: Share::NONE,
+    }
+}

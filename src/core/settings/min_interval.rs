@@ -1,0 +1,27 @@
+//! `min-interval`: the shortest time between two replacements.
+
+use std::time::Duration;
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+
+/// The shortest time between two replacements, as a duration (k/k#111073).
+pub const MIN_INTERVAL: &str = "apps.openyurt.io/min-interval";
+
+/// A longer interval is more likely a wrong unit: a thousand nodes would take years.
+const LIMIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+pub(super) const SETTING: Setting = Setting {
+    key: MIN_INTERVAL,
+    summary: "the shortest time between two replacements; with it they go one at a time",
+    syntax: Syntax::Duration(LIMIT),
+    default: "none",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Duration, Invalid> {
+    let interval = reader.duration(MIN_INTERVAL, LIMIT)?;
+    Ok(interval.unwrap_or_default())
+}

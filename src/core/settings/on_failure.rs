@@ -1,0 +1,43 @@
+//! `on-failure`: what happens to the nodes that have a revision when the guard stops it.
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+
+/// What happens when a revision is stopped: `Stop` or `RevertInPlace`.
+pub const ON_FAILURE: &str = "apps.openyurt.io/on-failure";
+
+pub(super) const SETTING: Setting = Setting {
+    key: ON_FAILURE,
+    summary: "what happens when a revision is stopped: nothing more (`Stop`), or pods that got it get their images of the \
+              revision before back, in place (`RevertInPlace`)",
+    syntax: Syntax::Text("`Stop` or `RevertInPlace`"),
+    default: "`Stop`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// What happens to the nodes that have a revision when the guard stops it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Nothing.
+    Stop,
+    /// Their pods are taken back to the revision before in place, see [`crate::core::revert`].
+    RevertInPlace,
+}
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<OnFailure, Invalid> {
+    let Some(written) = reader.written(ON_FAILURE) else {
+        return Ok(OnFailure::Stop);
+    };
+    let why = match written.text {
+        "Stop" => return Ok(OnFailure::Stop),
+        "RevertInPlace" => return Ok(OnFailure::RevertInPlace),
+        "RevertSpec" => {
+            "which is not offered: it would change the template behind the back of whoever owns it; use RevertInPlace, \
+             which takes the pods back and leaves the template alone, or Stop, and go back with yurt-ds ctl undo"
+        }
+        _ => "which is not known here; use Stop or RevertInPlace",
+    };
+    Err(written.refused(why))
+}

@@ -1,0 +1,23 @@
+//! `partition`: how many nodes keep the old revision.
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::Setting;
+use super::value::Share;
+
+/// Integer or percent of the targeted nodes (rounded down) that keep the old revision (KEP, Kruise).
+pub const PARTITION: &str = "apps.openyurt.io/partition";
+
+pub(super) const SETTING: Setting = Setting {
+    key: PARTITION,
+    summary: "how many of the nodes that take part keep the old revision: the last ones by name; a percentage is rounded down; \
+              lowering it goes on",
+    default: "`0`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Share, Invalid> {
+    let share = reader.parse(PARTITION)?;
+    Ok(share.unwrap_or(Share::NONE))
+}

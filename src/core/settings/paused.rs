@@ -1,0 +1,63 @@
+//! `paused`: whether, and until when, nothing is replaced.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::error::{Expected, Flaw, Invalid};
+use super::mode::Mode;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::bare;
+
+/// `true`, `false`, or an RFC 3339 time until which the pause holds (KEP "RollingUpdate enhancement", Kruise).
+pub const PAUSED: &str = "apps.openyurt.io/paused";
+
+const EXPECTED: Expected =
+    Expected("use true, false, or the time until which to pause such as 2030-01-31T18:00:00Z");
+
+pub(super) const SETTING: Setting = Setting {
+    key: PAUSED,
+    summary: "nothing is replaced until somebody resumes, or until that time",
+    syntax: Syntax::Text("`true`, `false` or a time (RFC 3339)"),
+    default: "not paused",
+    // Nobody knows whether a value that cannot be read is a pause, so OTA stops for it, too.
+    modes: &Mode::ALL,
+    is_native: true,
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// A pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Until a person resumes.
+    Indefinite,
+    /// Until that instant.
+    Until(Timestamp),
+}
+
+impl Pause {
+    /// `true` and `false` in any letter case, or the RFC 3339 time at which the pause ends.
+    ///
+    /// # Errors
+    /// Anything else, as a [`Flaw`].
+    pub fn parse(text: &str) -> Result<Option<Self>, Flaw> {
+        let text = bare(text, EXPECTED)?;
+        if text.eq_ignore_ascii_case("true") {
+            return Ok(Some(Self::Indefinite));
+        }
+        if text.eq_ignore_ascii_case("false") {
+            return Ok(None);
+        }
+        match text.parse::<Timestamp>() {
+            Ok(until) => Ok(Some(Self::Until(until))),
+            Err(_) => Err(Flaw::Unknown(EXPECTED)),
+        }
+    }
+}
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Pause>, Invalid> {
+    match reader.written(PAUSED) {
+        Some(written) => written.read(Pause::parse),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,50 @@
+//! `predownload`: whether a replacement waits for the images of its node.
+
+use std::str::FromStr;
+
+use super::error::{Expected, Flaw, Invalid};
+use super::reader::Reader;
+use super::rolling_update_type::is_in_place;
+use super::setting::{Setting, Syntax};
+use super::value::word;
+
+/// Whether a replacement waits for the images of its node: `required` or `best-effort`; see [`Predownload`].
+pub const PREDOWNLOAD: &str = "apps.openyurt.io/predownload";
+
+const EXPECTED: Expected = Expected("use required or best-effort");
+
+pub(super) const SETTING: Setting = Setting {
+    key: PREDOWNLOAD,
+    summary: "whether a node is replaced only when it has the images (`required`), or pulling merely runs ahead (`best-effort`)",
+    syntax: Syntax::Text("`best-effort` or `required`"),
+    default: "`best-effort`; in place `required`",
+    check: |reader| read(reader).map(drop),
+    default_on: |reader| is_in_place(reader).then(|| "`required`".to_owned()),
+    ..Setting::ROLLING
+};
+
+/// What the images of a node mean for its replacement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Predownload {
+    /// It waits until they are there.
+    Required,
+    /// It does not wait; pulling only runs ahead.
+    BestEffort,
+}
+
+impl FromStr for Predownload {
+    type Err = Flaw;
+
+    /// Any letter case.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let words = [
+            ("required", Self::Required),
+            ("best-effort", Self::BestEffort),
+        ];
+        word(text, words, EXPECTED)
+    }
+}
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Predownload>, Invalid> {
+    reader.parse(PREDOWNLOAD)
+}

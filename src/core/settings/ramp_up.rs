@@ -1,0 +1,24 @@
+//! `ramp-up`: with how many nodes a rollout begins.
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::Setting;
+use super::value::Share;
+
+/// How many nodes (integer or percent) are replaced at once at first; it doubles while all goes well.
+pub const RAMP_UP: &str = "apps.openyurt.io/ramp-up";
+
+pub(super) const SETTING: Setting = Setting {
+    key: RAMP_UP,
+    summary: "how many nodes to begin with; as many more as are done, so it doubles while all goes well; not `0`",
+    default: "off",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Share>, Invalid> {
+    let written = reader.written(RAMP_UP);
+    written
+        .map(|written| written.read(Share::above_zero))
+        .transpose()
+}

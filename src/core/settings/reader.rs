@@ -1,0 +1,141 @@
+//! How the settings of one DaemonSet are read: where values stand, and what is told of them.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::error::{Flaw, Invalid, Note};
+use super::mode::Mode;
+use super::value::{Written, duration};
+use crate::core::engine::surge::exclusive::Exclusive;
+use crate::core::engine::surge::preempting::Preempting;
+
+/// Where the settings of a DaemonSet stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// `metadata.annotations`.
+    pub annotations: &'a BTreeMap<String, String>,
+    /// `spec.updateStrategy.type`; `None` stands for the API server's default, `RollingUpdate`.
+    pub update_strategy: Option<&'a str>,
+    /// `spec.updateStrategy.rollingUpdate.maxUnavailable`, left over from another type: used when the annotation is
+    /// absent.
+    pub rolling_update_max_unavailable: Option<&'a Value>,
+    /// `spec.minReadySeconds`.
+    pub min_ready_seconds: i64,
+    /// Settings among the annotations of the template, where they have no effect.
+    pub in_template: &'a [String],
+    /// Why two pods of the template cannot run on one node, if so.
+    pub exclusive: Option<&'a Exclusive>,
+    /// What lets pods of the template drive others off a node without room, if anything.
+    pub preempting: Option<&'a Preempting>,
+}
+
+impl<'a> Source<'a> {
+    /// What is written for a setting, and what errors call its place. Only here it is known where values stand: another kind
+    /// of object can have them in fields of its spec.
+    pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
+        let text = self.annotations.get(key)?;
+        Some(Written {
+            name: self.name(key),
+            text,
+        })
+    }
+
+    /// `spec.minReadySeconds`: the API server refuses what is negative or exceeds 32 bits; the bounds keep later sums from
+    /// overflowing.
+    pub(super) fn min_ready(&self) -> Duration {
+        let seconds = self.min_ready_seconds.clamp(0, i64::from(i32::MAX));
+        Duration::from_secs(seconds.unsigned_abs())
+    }
+
+    /// What sentences call a setting that stands here, or could.
+    pub(super) fn name(&self, key: &'static str) -> &'static str {
+        key
+    }
+}
+
+/// Reads the settings of one DaemonSet, and gathers what its owner should know.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) mode: Mode,
+    pub(super) notes: Vec<Note>,
+    /// Settings that turned out to do nothing beside the others, with the note that says so.
+    pub(super) without_effect: Vec<(&'static str, String)>,
+}
+
+impl<'a> Reader<'a> {
+    /// Nothing is read yet.
+    pub(super) fn new(source: &Source<'a>, mode: Mode) -> Self {
+        Self {
+            source: *source,
+            mode,
+            notes: Vec::new(),
+            without_effect: Vec::new(),
+        }
+    }
+
+    /// What is written for a setting.
+    pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
+        self.source.written(key)
+    }
+
+    /// What sentences call a setting.
+    pub(super) fn name(&self, key: &'static str) -> &'static str {
+        self.source.name(key)
+    }
+
+    /// A setting as its type spells it; `None` when it is not set.
+    pub(super) fn parse<T: FromStr<Err = Flaw>>(
+        &self,
+        key: &'static str,
+    ) -> Result<Option<T>, Invalid> {
+        let written = self.written(key);
+        written.map(|written| written.parse()).transpose()
+    }
+
+    /// A setting that is a duration; `None` when it is not set.
+    pub(super) fn duration(
+        &self,
+        key: &'static str,
+        limit: Duration,
+    ) -> Result<Option<Duration>, Invalid> {
+        let written = self.written(key);
+        let read = |text: &str| duration(text, limit);
+        written.map(|written| written.read(read)).transpose()
+    }
+
+    /// A mistake that is no reason to stop.
+    pub(super) fn warn(&mut self, text: String) {
+        self.notes.push(Note::warning(text));
+    }
+
+    /// The same of a setting that does nothing beside the others.
+    pub(super) fn is_without_effect(&mut self, key: &'static str, text: String) {
+        self.without_effect.push((key, text.clone()));
+        self.warn(text);
+    }
+
+    /// The value, where it is heeded; otherwise what is wrong with it is only told.
+    pub(super) fn heed<T>(
+        &mut self,
+        is_heeded: bool,
+        value: Result<T, Invalid>,
+        default: T,
+    ) -> Result<T, Invalid> {
+        match value {
+            Err(invalid) if !is_heeded => {
+                self.warn(unused(&invalid));
+                Ok(default)
+            }
+            value => value,
+        }
+    }
+}
+
+/// What is told of a value that cannot be used, and need not be.
+pub(super) fn unused(invalid: &Invalid) -> String {
+    format!("{invalid} (OTA does not use it)")
+}

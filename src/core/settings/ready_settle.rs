@@ -1,0 +1,29 @@
+//! `ready-settle`: how long a node that returned has to be Ready before its pod is touched.
+
+use std::time::Duration;
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+
+/// How long a node that returned has to be Ready before its pod is touched, as a duration (`30s`).
+pub const READY_SETTLE: &str = "apps.openyurt.io/ready-settle";
+/// `ready-settle` when nothing is set: a little less than the default time after which a silent node is NotReady.
+pub const DEFAULT_READY_SETTLE: Duration = Duration::from_secs(30);
+
+/// Nobody waits longer for a node to settle; a longer value is more likely a wrong unit.
+const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(super) const SETTING: Setting = Setting {
+    key: READY_SETTLE,
+    summary: "how long a node that returned has to be Ready before its pod is touched",
+    syntax: Syntax::Duration(LIMIT),
+    default: "`30s`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Duration, Invalid> {
+    let settle = reader.duration(READY_SETTLE, LIMIT)?;
+    Ok(settle.unwrap_or(DEFAULT_READY_SETTLE))
+}

@@ -1,0 +1,29 @@
+//! `replace-broken-first`: whether nodes with a broken old pod go all at once.
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+
+/// `unlimited`: nodes whose old pod is broken are all replaced at once.
+pub const REPLACE_BROKEN_FIRST: &str = "apps.openyurt.io/replace-broken-first";
+
+pub(super) const SETTING: Setting = Setting {
+    key: REPLACE_BROKEN_FIRST,
+    summary: "nodes with a broken old pod go all at once, whatever `max-unavailable` says",
+    syntax: Syntax::Text("`unlimited`"),
+    default: "within `max-unavailable`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// Whether all of them go at once.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<bool, Invalid> {
+    match reader.written(REPLACE_BROKEN_FIRST) {
+        None => Ok(false),
+        Some(written) if written.text == "unlimited" => Ok(true),
+        Some(written) => Err(written.refused(
+            "which is not known here; use unlimited, or remove it: then nodes whose old pod is broken go first, within \
+             max-unavailable",
+        )),
+    }
+}

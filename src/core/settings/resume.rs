@@ -1,0 +1,49 @@
+//! `resume`: the revision that goes on although the guard stopped it.
+
+use super::error::{Invalid, Note};
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use crate::core::id::Revision;
+
+/// The hash of the revision that is to go on although it was stopped.
+pub const RESUME: &str = "apps.openyurt.io/resume";
+
+pub(super) const SETTING: Setting = Setting {
+    key: RESUME,
+    summary: "the stopped revision that goes on nevertheless; `ctl resume` writes it",
+    syntax: Syntax::Text("the hash of a revision"),
+    default: "none",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// The hash of a revision, as `controller-revision-hash` on its pods.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Revision>, Invalid> {
+    let Some(written) = reader.written(RESUME) else {
+        return Ok(None);
+    };
+    let is_hash = |text: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        !text.is_empty() && text.len() <= 63 && text.bytes().all(plain)
+    };
+    match is_hash(written.text) {
+        true => Ok(Some(written.text.into())),
+        false => Err(written.refused(
+            "which is no hash of a revision; use the one that the condition Stalled names, or yurt-ds ctl resume",
+        )),
+    }
+}
+
+/// What to know of it: whether it is about the current revision.
+pub(super) fn note(resume: &Revision, current: &Revision) -> Note {
+    Note::advice(match resume == current {
+        true => format!(
+            "{RESUME} names this revision: nodes that fail with it are not charged to it, and the guard stops it no more, \
+             until that annotation is removed"
+        ),
+        false => format!(
+            "{RESUME} names revision {resume}, and the current one is {current}: it has no effect; remove it, or name \
+             that one to go on with it"
+        ),
+    })
+}

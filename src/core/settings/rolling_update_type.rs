@@ -1,0 +1,55 @@
+//! `rolling-update-type`: whether running pods are updated in place where that is possible.
+
+use std::str::FromStr;
+
+use super::error::{Expected, Flaw, Invalid};
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::bare;
+
+/// Whether running pods are updated in place where that is possible: `Standard` or `InPlaceIfPossible` (Kruise).
+pub const ROLLING_UPDATE_TYPE: &str = "apps.openyurt.io/rolling-update-type";
+
+const EXPECTED: Expected = Expected("use Standard or InPlaceIfPossible");
+
+pub(super) const SETTING: Setting = Setting {
+    key: ROLLING_UPDATE_TYPE,
+    summary: "pods are deleted and made anew (`Standard`); or, where only images and metadata of the template change, the running \
+              pod gets them and keeps UID, IP and node (`InPlaceIfPossible`)",
+    syntax: Syntax::Text("`Standard` or `InPlaceIfPossible`"),
+    default: "`Standard`",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// How a pod gets the current revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RollingUpdateType {
+    /// It is deleted, and a new one is made.
+    Standard,
+    /// It is changed in place where only images and metadata differ, see [`crate::core::in_place`].
+    InPlaceIfPossible,
+}
+
+impl FromStr for RollingUpdateType {
+    type Err = Flaw;
+
+    /// As Kruise spells it, letter case included.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        match bare(text, EXPECTED)? {
+            "Standard" => Ok(Self::Standard),
+            "InPlaceIfPossible" => Ok(Self::InPlaceIfPossible),
+            _ => Err(Flaw::Unknown(EXPECTED)),
+        }
+    }
+}
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<RollingUpdateType, Invalid> {
+    let kind = reader.parse(ROLLING_UPDATE_TYPE)?;
+    Ok(kind.unwrap_or(RollingUpdateType::Standard))
+}
+
+/// Whether pods are updated in place where that is possible, as far as that can be read.
+pub(super) fn is_in_place(reader: &Reader<'_>) -> bool {
+    reader.parse(ROLLING_UPDATE_TYPE) == Ok(Some(RollingUpdateType::InPlaceIfPossible))
+}

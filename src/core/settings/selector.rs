@@ -1,0 +1,24 @@
+//! `selector`: which nodes take part.
+
+use super::error::Invalid;
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::selector;
+use crate::core::selector::Selector;
+
+/// Which nodes take part in a rollout: a label selector over nodes, as a string or as JSON (KEP, Kruise).
+pub const SELECTOR: &str = "apps.openyurt.io/selector";
+
+pub(super) const SETTING: Setting = Setting {
+    key: SELECTOR,
+    summary: "which nodes take part, by a label selector; one that matches nobody stops the rollout",
+    syntax: Syntax::Text("labels, as `pool=canary,zone in (a,b)`, or JSON"),
+    default: "all",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Selector>, Invalid> {
+    let written = reader.written(SELECTOR);
+    written.map(|written| written.read(selector)).transpose()
+}

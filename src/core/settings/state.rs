@@ -1,0 +1,188 @@
+//! How every setting stands on one DaemonSet, for people who ask.
+
+use std::collections::BTreeMap;
+
+use super::mode::Mode;
+use super::reader::{Reader, Source, unused};
+use super::setting::Setting;
+use super::table::SETTINGS;
+use super::update_strategy;
+
+/// A setting on a DaemonSet.
+#[derive(Clone, Debug)]
+pub struct SettingStatus<'a> {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// Its value as it is written; `None`: it is not set.
+    pub written: Option<&'a str>,
+    /// What holds where it is not set, or has no effect.
+    pub default: String,
+    /// Which of the two counts.
+    pub state: SettingState,
+    /// Why what is written cannot be used or has no effect: a sentence. `None` where the state says it all.
+    pub message: Option<String>,
+}
+
+/// What is made of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingState {
+    /// It is not set.
+    Default,
+    /// What is written holds.
+    Set,
+    /// What is written does nothing, under this mode or beside the other settings.
+    NoEffect,
+    /// What is written cannot be used.
+    Invalid,
+}
+
+impl SettingState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Default, Self::Set, Self::NoEffect, Self::Invalid];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Default => "Default",
+            Self::Set => "Set",
+            Self::NoEffect => "NoEffect",
+            Self::Invalid => "Invalid",
+        }
+    }
+}
+
+/// How every setting of the table stands, each judged by itself: other than in [`super::read`], one that cannot be used does
+/// not keep the others from being told.
+pub fn states<'a>(source: &Source<'a>) -> Vec<SettingStatus<'a>> {
+    let mode = update_strategy::read(source, &mut Vec::new());
+    let mode = mode
+        .and_then(Result::ok)
+        .unwrap_or(Mode::AdvancedRollingUpdate);
+    let mut without_effect = BTreeMap::new();
+    let mut states: Vec<SettingStatus<'a>> = Vec::with_capacity(SETTINGS.len());
+    for setting in SETTINGS {
+        let mut reader = Reader::new(source, mode);
+        states.push(status(setting, &mut reader));
+        without_effect.extend(reader.without_effect);
+    }
+    for status in &mut states {
+        let note = without_effect.remove(status.setting.key);
+        if let (SettingState::Set, Some(note)) = (status.state, note) {
+            status.state = SettingState::NoEffect;
+            status.message = Some(note);
+        }
+    }
+    states
+}
+
+fn status<'a>(setting: &'static Setting, reader: &mut Reader<'a>) -> SettingStatus<'a> {
+    let default = (setting.default_on)(&mut Reader::new(&reader.source, reader.mode));
+    let written = setting.keys().find_map(|key| reader.written(key));
+    let checked = (setting.check)(reader);
+    let is_heeded = setting.is_heeded_by(reader.mode);
+    let (state, message) = match (written, checked) {
+        (None, _) => (SettingState::Default, None),
+        // What is wrong with another one is told there.
+        (Some(written), Err(invalid)) if invalid.key.starts_with(written.name) => match is_heeded {
+            true => (SettingState::Invalid, Some(invalid.to_string())),
+            false => (SettingState::NoEffect, Some(unused(&invalid))),
+        },
+        (Some(_), _) if is_heeded => (SettingState::Set, None),
+        (Some(_), _) => (SettingState::NoEffect, None),
+    };
+    SettingStatus {
+        setting,
+        written: written.map(|written| written.text),
+        default: default.unwrap_or_else(|| setting.default.to_owned()),
+        state,
+        message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::names::ANNOTATION_PREFIX;
+    use crate::core::settings::setting;
+
+    /// What is told of a setting of a DaemonSet with these: its state, the default, the message.
+    #[track_caller]
+    fn case(annotations: &[(&str, &str)], name: &str, expected: (SettingState, &str, &str)) {
+        let key = |name: &str| format!("{ANNOTATION_PREFIX}{name}");
+        let annotations = annotations
+            .iter()
+            .map(|(name, value)| (key(name), (*value).to_owned()))
+            .collect();
+        let states = states(&Source {
+            annotations: &annotations,
+            update_strategy: Some("OnDelete"),
+            rolling_update_max_unavailable: None,
+            min_ready_seconds: 600,
+            in_template: &[],
+            exclusive: None,
+            preempting: None,
+        });
+        assert_eq!(states.len(), SETTINGS.len());
+        let asked = setting(&key(name)).unwrap().key;
+        let found = states.iter().find(|state| state.setting.key == asked);
+        let found = found.unwrap();
+        assert_eq!((found.state, &*found.default), (expected.0, expected.1));
+        let message = found.message.as_deref().unwrap_or_default();
+        assert!(message.contains(expected.2), "{message}");
+        assert_eq!(message.is_empty(), expected.2.is_empty(), "{message}");
+        assert_eq!(
+            found.written.is_none(),
+            found.state == SettingState::Default
+        );
+    }
+
+    #[test]
+    fn a_default_is_what_it_comes_to_beside_the_other_settings() {
+        let auto = ("update-strategy", "auto");
+        let unset = |default| (SettingState::Default, default, "");
+        case(&[auto], "max-unavailable", unset("10%"));
+        case(&[auto, ("max-surge", "1")], "max-unavailable", unset("0"));
+        let surging = ("update-strategy", "SurgingRollingUpdate");
+        case(&[surging], "max-surge", unset("1"));
+        case(&[auto, ("max-surge", "3")], "failure-threshold", unset("3"));
+        let both = [auto, ("max-surge", "3"), ("max-unavailable", "5%")];
+        case(&both, "failure-threshold", unset("5% or 3, the greater"));
+        case(&[auto], "failure-window", unset("10m"));
+        let pulls = "image-predownload-parallelism";
+        case(&[auto], pulls, unset("off"));
+        let in_place = ("rolling-update-type", "InPlaceIfPossible");
+        case(&[auto, in_place], pulls, unset("10%"));
+        case(&[auto, in_place], "predownload", unset("`required`"));
+    }
+
+    #[test]
+    fn a_value_that_does_nothing_or_cannot_be_used_is_told_with_its_sentence() {
+        use SettingState::{Invalid, NoEffect, Set};
+        let auto = ("update-strategy", "auto");
+        let two = [auto, ("partition", "-1"), ("ramp-up", "0")];
+        case(
+            &two,
+            "partition",
+            (Invalid, "`0`", "is \"-1\", which is negative"),
+        );
+        case(&two, "ramp-up", (Invalid, "off", "is \"0\", which is zero"));
+        case(&two, "update-strategy", (Set, "absent: not ours", ""));
+        let domains = [auto, ("max-domains", "2")];
+        let why = "has no effect without apps.openyurt.io/topology-key";
+        case(&domains, "max-domains", (NoEffect, "`1`", why));
+        let ota = [
+            ("update-strategy", "OTA"),
+            ("partition", "x"),
+            ("waves", "[{name: a, selector: {}}]"),
+        ];
+        case(
+            &ota,
+            "partition",
+            (NoEffect, "`0`", "(OTA does not use it)"),
+        );
+        case(&ota, "waves", (NoEffect, "off", ""));
+        let old = [("upgrade-strategy", "auto"), ("partition", "1")];
+        case(&old, "upgrade-strategy", (Set, "absent: not ours", ""));
+        case(&old, "partition", (Set, "`0`", ""));
+    }
+}

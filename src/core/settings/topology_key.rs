@@ -1,0 +1,57 @@
+//! `topology-key`: which nodes fail together, and take turns.
+
+use std::sync::Arc;
+
+use super::error::{Invalid, quoted};
+use super::max_domains::{self, MAX_DOMAINS};
+use super::reader::Reader;
+use super::setting::{Setting, Syntax};
+use super::value::label_key;
+use crate::core::labels::Labels;
+
+/// A node label whose values are failure domains, touched one after the other (k/k#114010).
+pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
+
+pub(super) const SETTING: Setting = Setting {
+    key: TOPOLOGY_KEY,
+    summary: "a node label: what is under way stays inside one of its values at a time, in alphabetical order",
+    syntax: Syntax::Text("a label key, as `topology.kubernetes.io/zone`"),
+    default: "off",
+    check: |reader| read(reader).map(drop),
+    ..Setting::ROLLING
+};
+
+/// Which nodes fail together, and how many such domains may be touched at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// The node label whose values are the domains.
+    pub key: Arc<str>,
+    /// How many of them at once; at least one.
+    pub at_once: usize,
+}
+
+impl Topology {
+    /// The domain of a node with these labels; empty when it lacks the one.
+    pub fn domain_of<'a>(&self, labels: &'a Labels) -> &'a str {
+        labels.get(&self.key).unwrap_or_default()
+    }
+}
+
+/// Reads `max-domains`, too, which means nothing alone.
+pub(super) fn read(reader: &mut Reader<'_>) -> Result<Option<Topology>, Invalid> {
+    let at_once = max_domains::read(reader)?;
+    if let Some(written) = reader.written(TOPOLOGY_KEY) {
+        let key = written.read(|text| label_key(text).map(Arc::from))?;
+        return Ok(Some(Topology { key, at_once }));
+    }
+    if let Some(written) = reader.written(MAX_DOMAINS) {
+        let text = format!(
+            "{} is {:?} and has no effect without {}; set that, or remove it",
+            written.name,
+            quoted(written.text),
+            reader.name(TOPOLOGY_KEY)
+        );
+        reader.is_without_effect(MAX_DOMAINS, text);
+    }
+    Ok(None)
+}

@@ -1,0 +1,65 @@
+//! `update-strategy`: who starts a replacement, and whether a DaemonSet is ours at all.
+
+use super::error::{Invalid, Note, quoted};
+use super::mode::{Mode, is_surging};
+use super::reader::Source;
+use super::setting::{Setting, Syntax};
+
+/// How the DaemonSet is rolled out: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, any letter case (OpenYurt).
+pub const UPDATE_STRATEGY: &str = "apps.openyurt.io/update-strategy";
+/// The same under the key of OpenYurt's proposal of 2022, read when the current key is absent.
+pub const UPGRADE_STRATEGY: &str = "apps.openyurt.io/upgrade-strategy";
+
+pub(super) const SETTING: Setting = Setting {
+    key: UPDATE_STRATEGY,
+    old_key: Some(UPGRADE_STRATEGY),
+    summary: "who replaces old pods: the controller, with `SurgingRollingUpdate` at a `max-surge` of 1; or the owner of each \
+              node (`OTA`); any letter case, and the older key `upgrade-strategy` is read too",
+    syntax: Syntax::Text("`AdvancedRollingUpdate` (`auto`), `SurgingRollingUpdate` or `OTA`"),
+    default: "absent: not ours",
+    modes: &Mode::ALL,
+    is_native: true,
+    // Read before all others: it says whether there is anything to read.
+    check: |reader| read(&reader.source, &mut reader.notes).map_or(Ok(()), |mode| mode.map(drop)),
+    ..Setting::ROLLING
+};
+
+/// The mode; `None`: the DaemonSet is not ours.
+///
+/// The current key decides alone as soon as it is there, even when its value is bad: falling back to the old key would
+/// start something that nobody asked for.
+pub(super) fn read(source: &Source<'_>, notes: &mut Vec<Note>) -> Option<Result<Mode, Invalid>> {
+    let (key, old_key) = (source.name(UPDATE_STRATEGY), source.name(UPGRADE_STRATEGY));
+    let old = source.written(UPGRADE_STRATEGY);
+    let Some(written) = source.written(UPDATE_STRATEGY) else {
+        let old = old?;
+        let mode: Result<Mode, Invalid> = old.parse();
+        if let Ok(mode) = &mode {
+            let mode = match is_surging(old.text) {
+                true => old.text.to_owned(),
+                false => mode.to_string(),
+            };
+            notes.push(Note::advice(format!(
+                "{old_key} is an old key; use {key}: {mode} instead"
+            )));
+        }
+        return Some(mode);
+    };
+    let mode = written.parse();
+    if let (Ok(mode), Some(old)) = (&mode, old)
+        && old.text.parse() != Ok(*mode)
+    {
+        notes.push(Note::warning(format!(
+            "{key} is {mode} and wins over {old_key}, which is {:?}; remove the latter",
+            quoted(old.text)
+        )));
+    }
+    Some(mode)
+}
+
+/// Whether it asks for a surge by itself.
+pub(super) fn surges(source: &Source<'_>) -> bool {
+    let written = source.written(UPDATE_STRATEGY);
+    let written = written.or_else(|| source.written(UPGRADE_STRATEGY));
+    written.is_some_and(|written| is_surging(written.text))
+}

@@ -1,0 +1,199 @@
+//! Values as somebody wrote them, and the kinds of values that several settings share.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::error::{Expected, Flaw, Invalid};
+use crate::core::selector::{Selector, is_label_key};
+
+pub(super) const SHARE: Expected =
+    Expected("use a number of nodes such as 3 or a percentage such as 10%");
+const DURATION: Expected = Expected("use a duration such as 30s or 5m");
+const SELECTOR: Expected = Expected(
+    "use a label selector over nodes such as pool=canary,zone in (a,b) or the JSON of a LabelSelector (matchLabels, matchExpressions)",
+);
+const LABEL_KEY: Expected =
+    Expected("use the key of a node label such as topology.kubernetes.io/zone");
+const COUNT: Expected = Expected("use a whole number from 1 upward");
+
+/// A value as somebody wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Written<'a> {
+    /// What errors call its place: the key of an annotation, the path of a field.
+    pub(super) name: &'a str,
+    /// What is written there; a field that is no string as JSON.
+    pub(super) text: &'a str,
+}
+
+impl Written<'_> {
+    /// Reads it as its type spells it.
+    pub(super) fn parse<T: FromStr<Err = Flaw>>(&self) -> Result<T, Invalid> {
+        self.read(str::parse)
+    }
+
+    /// Reads it by `read`.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&str) -> Result<T, Flaw>) -> Result<T, Invalid> {
+        read(self.text).map_err(|flaw| self.refused(flaw.to_string()))
+    }
+
+    /// That it cannot be used; `why` continues the sentence "KEY is VALUE, …".
+    pub(super) fn refused(&self, why: impl Into<String>) -> Invalid {
+        Invalid::new(self.name, self.text, why)
+    }
+}
+
+/// An absolute number, or a percentage of the targeted nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// That many nodes.
+    Number(u32),
+    /// That many percent of the targeted nodes.
+    Percent(u32),
+}
+
+impl Share {
+    /// No node.
+    pub(super) const NONE: Self = Self::Number(0);
+
+    /// How many of `targeted` nodes that is: percentages are rounded up, nothing exceeds `targeted`. Only a share of
+    /// zero gives zero as long as there are nodes.
+    pub fn resolve(self, targeted: usize) -> usize {
+        let nodes = match self {
+            Self::Number(nodes) => nodes as usize,
+            Self::Percent(percent) => {
+                let hundredths = (targeted as u128) * u128::from(percent);
+                usize::try_from(hundredths.div_ceil(100)).unwrap_or(usize::MAX)
+            }
+        };
+        nodes.min(targeted)
+    }
+
+    /// The same with percentages rounded down, as a `partition` is.
+    pub fn resolve_down(self, targeted: usize) -> usize {
+        match self {
+            Self::Number(_) => self.resolve(targeted),
+            Self::Percent(percent) => {
+                let nodes = (targeted as u128) * u128::from(percent) / 100;
+                usize::try_from(nodes).unwrap_or(usize::MAX).min(targeted)
+            }
+        }
+    }
+
+    /// Whether it is a share of nothing.
+    pub fn is_zero(self) -> bool {
+        matches!(self, Self::Number(0) | Self::Percent(0))
+    }
+
+    /// Reads one that may not be zero.
+    pub(super) fn above_zero(text: &str) -> Result<Self, Flaw> {
+        match text.parse::<Self>()? {
+            share if share.is_zero() => Err(Flaw::Zero(SHARE)),
+            share => Ok(share),
+        }
+    }
+}
+
+impl FromStr for Share {
+    type Err = Flaw;
+
+    /// ASCII digits, optionally followed by `%`. What exceeds the type is the greatest there is: it means "all" anyway.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let text = bare(text, SHARE)?;
+        match text.strip_suffix('%') {
+            Some(percent) => whole(percent).map(Self::Percent),
+            None => whole(text).map(Self::Number),
+        }
+    }
+}
+
+fn whole(digits: &str) -> Result<u32, Flaw> {
+    let only_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if only_digits(digits) {
+        return Ok(digits.parse().unwrap_or(u32::MAX));
+    }
+    let (sign, size) = match digits.strip_prefix('-') {
+        Some(size) => (true, size),
+        None => (false, digits),
+    };
+    Err(match size.split_once('.') {
+        None if sign && only_digits(size) => Flaw::Negative(SHARE),
+        Some((a, b)) if only_digits(a) && only_digits(b) => Flaw::Fraction(SHARE),
+        _ => Flaw::Unknown(SHARE),
+    })
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(nodes) => write!(f, "{nodes}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// Refuses what is empty or surrounded by white space, the two slips that look like nothing.
+pub(super) fn bare(text: &str, expected: Expected) -> Result<&str, Flaw> {
+    if text.is_empty() {
+        Err(Flaw::Empty(expected))
+    } else if text.trim().len() != text.len() {
+        Err(Flaw::WhiteSpace(expected))
+    } else {
+        Ok(text)
+    }
+}
+
+/// One of a few words, in any letter case.
+pub(super) fn word<T>(
+    text: &str,
+    words: impl IntoIterator<Item = (&'static str, T)>,
+    expected: Expected,
+) -> Result<T, Flaw> {
+    let text = bare(text, expected)?;
+    let mut words = words.into_iter();
+    let found = words.find(|(word, _)| text.eq_ignore_ascii_case(word));
+    found.map(|(_, value)| value).ok_or(Flaw::Unknown(expected))
+}
+
+/// A label selector over nodes: in the form that `kubectl -l` takes, or as the JSON of a LabelSelector.
+pub(super) fn selector(text: &str) -> Result<Selector, Flaw> {
+    let text = bare(text, SELECTOR)?;
+    let read = if text.starts_with('{') {
+        let json = serde_json::from_str(text).ok();
+        json.and_then(|json| Selector::from_written_json(&json).ok())
+    } else {
+        Selector::from_query(text).ok()
+    };
+    read.ok_or(Flaw::Unknown(SELECTOR))
+}
+
+/// The key of a label.
+pub(super) fn label_key(text: &str) -> Result<&str, Flaw> {
+    let key = bare(text, LABEL_KEY)?;
+    is_label_key(key)
+        .then_some(key)
+        .ok_or(Flaw::Unknown(LABEL_KEY))
+}
+
+/// ASCII digits that say 1 or more. What exceeds the type is the greatest there is.
+pub(super) fn count(text: &str) -> Result<usize, Flaw> {
+    let text = bare(text, COUNT)?;
+    match text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => match text.parse().unwrap_or(usize::MAX) {
+            0 => Err(Flaw::Zero(COUNT)),
+            count => Ok(count),
+        },
+        false => Err(Flaw::Unknown(COUNT)),
+    }
+}
+
+/// A duration such as `30s` or `1m 30s`, at most `limit`.
+pub(super) fn duration(text: &str, limit: Duration) -> Result<Duration, Flaw> {
+    let text = bare(text, DURATION)?;
+    match humantime::parse_duration(text) {
+        Ok(duration) if duration <= limit => Ok(duration),
+        Ok(_) => Err(Flaw::TooLong(limit)),
+        Err(humantime::DurationError::NumberOverflow) => Err(Flaw::TooLong(limit)),
+        Err(_) => Err(Flaw::Unknown(DURATION)),
+    }
+}

@@ -1,0 +1,258 @@
+//! `ctl settings`: what can be set, from the table that the program reads by; and how that stands on one DaemonSet.
+
+use kube::Api;
+use serde::Serialize;
+
+use super::access::Trouble;
+use super::code::Code;
+use super::screen::Screen;
+use super::table::{Paint, Table};
+use super::{Context, lookup, print};
+use crate::cli::Output;
+use crate::cli::ctl::SettingsArgs;
+use crate::core::settings::{
+    Invalid, Mode, Reading, SETTINGS, Setting, SettingState, SettingStatus, read, states,
+};
+use crate::index::SetKey;
+use crate::k8s::DaemonSet;
+
+/// What a program finds in an answer, for `--help`.
+pub(crate) const FIELDS: &str = "\
+Fields of -o json and -o yaml (fields may be added, none is renamed; null where nothing is known):
+  of a setting    name, annotation, summary, syntax, default, modes; of one of a DaemonSet also value (null when it is not
+                  set), state, message
+  of a DaemonSet  namespace, name, settings, invalid (why nothing is replaced; null when all can be used), notes
+  state           Default, Set, NoEffect, Invalid";
+
+/// Longest value that a table shows whole.
+const SHOWN: usize = 48;
+
+/// A setting. Field names are a promise to scripts.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SettingRow {
+    name: &'static str,
+    annotation: &'static str,
+    summary: String,
+    syntax: String,
+    /// What holds where it is not set; on a DaemonSet what that comes to there.
+    default: String,
+    modes: Vec<String>,
+    #[serde(flatten)]
+    on: Option<ValueRow>,
+}
+
+/// What a DaemonSet makes of it.
+#[derive(Clone, Debug, Serialize)]
+struct ValueRow {
+    value: Option<String>,
+    state: &'static str,
+    message: Option<String>,
+}
+
+/// All settings of a DaemonSet.
+#[derive(Clone, Debug, Serialize)]
+struct SettingsAnswer {
+    namespace: String,
+    name: String,
+    settings: Vec<SettingRow>,
+    invalid: Option<String>,
+    /// What follows from that for the pods.
+    #[serde(skip)]
+    consequence: &'static str,
+    notes: Vec<String>,
+}
+
+/// All settings, without any cluster.
+///
+/// # Errors
+/// When they cannot be written in that form.
+pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, Trouble> {
+    let rows: Vec<SettingRow> = SETTINGS.iter().map(SettingRow::of).collect();
+    match args.output {
+        Output::Json | Output::Yaml => print::document(&rows, args.output),
+        Output::Table | Output::Wide => Ok(table_of_all(&rows, colour)),
+    }
+}
+
+/// Shows all settings, or how they stand on one DaemonSet.
+pub(super) async fn settings(
+    context: &Context,
+    args: &SettingsArgs,
+    screen: &mut Screen<'_>,
+) -> Result<Code, Trouble> {
+    let Some(typed) = &args.daemonset else {
+        // A reader that went away has read enough.
+        let _ = screen.print(&list(args, screen.colour)?);
+        return Ok(Code::Complete);
+    };
+    let key = lookup::target(&context.access, context.namespace.as_deref(), typed)?;
+    let answer = answer(&key, &managed(context, &key).await?);
+    let text = match args.output {
+        Output::Json | Output::Yaml => print::document(&answer, args.output)?,
+        Output::Table => report(&answer, false, screen.colour),
+        Output::Wide => report(&answer, true, screen.colour),
+    };
+    let _ = screen.print(&text);
+    Ok(match answer.invalid {
+        Some(_) => Code::Invalid,
+        None => Code::Complete,
+    })
+}
+
+/// The DaemonSet as it is now.
+///
+/// # Errors
+/// When there is none, or it is not managed.
+async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, Trouble> {
+    let access = &context.access;
+    lookup::find(access, key, context.clock.now()).await?;
+    let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
+    let doing = format!("read DaemonSet {key}");
+    let set = access.find(&doing, api.get(&key.name)).await?;
+    set.ok_or_else(|| {
+        let text = format!("There is no DaemonSet {key} any more.");
+        Trouble::new(Code::NotFound, text)
+    })
+}
+
+fn answer(key: &SetKey, set: &DaemonSet) -> SettingsAnswer {
+    let source = set.settings();
+    let settings: Vec<SettingRow> = states(&source).iter().map(SettingRow::on).collect();
+    let (invalid, notes) = match read(&source) {
+        Reading::NotOurs => (None, Vec::new()),
+        Reading::Invalid(invalid) => (Some(invalid), Vec::new()),
+        Reading::Strategy { notes, .. } => (None, notes),
+    };
+    let notes = notes.into_iter().map(|note| note.text);
+    let notes = notes.filter(|text| !is_told(&settings, text)).collect();
+    SettingsAnswer {
+        namespace: key.namespace.to_string(),
+        name: key.name.to_string(),
+        settings,
+        consequence: invalid.as_ref().map_or("", Invalid::consequence),
+        invalid: invalid.map(|invalid| invalid.to_string()),
+        notes,
+    }
+}
+
+/// Whether a row says it already.
+fn is_told(rows: &[SettingRow], note: &str) -> bool {
+    let messages = rows.iter().filter_map(|row| row.on.as_ref());
+    let mut messages = messages.filter_map(|on| on.message.as_deref());
+    messages.any(|message| message == note)
+}
+
+impl SettingRow {
+    fn of(setting: &Setting) -> Self {
+        Self {
+            name: setting.name(),
+            annotation: setting.key,
+            summary: plain(setting.summary),
+            syntax: plain(&setting.syntax.to_string()),
+            default: plain(setting.default),
+            modes: setting.modes.iter().map(Mode::to_string).collect(),
+            on: None,
+        }
+    }
+
+    fn on(status: &SettingStatus<'_>) -> Self {
+        Self {
+            default: plain(&status.default),
+            on: Some(ValueRow {
+                value: status.written.map(str::to_owned),
+                state: status.state.word(),
+                message: status.message.clone(),
+            }),
+            ..Self::of(status.setting)
+        }
+    }
+
+    /// Whether OTA heeds it; the other mode heeds everything.
+    fn ota(&self) -> &'static str {
+        match self.modes.contains(&Mode::Ota.to_string()) {
+            true => "yes",
+            false => "no",
+        }
+    }
+}
+
+/// Without the quotes of documents.
+fn plain(text: &str) -> String {
+    text.replace('`', "")
+}
+
+fn table_of_all(rows: &[SettingRow], colour: bool) -> String {
+    let mut table = Table::new(&["SETTING", "WRITTEN AS", "DEFAULT", "OTA", "WHAT IT DOES"]);
+    for row in rows {
+        let cells = [row.name, &row.syntax, &row.default, row.ota(), &row.summary];
+        table.row(cells.map(|cell| (cell.to_owned(), Paint::Plain)).into());
+    }
+    table.print(colour)
+}
+
+fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
+    let mut heading = vec!["SETTING", "VALUE", "STATE"];
+    if wide {
+        heading.extend(["WRITTEN AS", "DEFAULT", "OTA"]);
+    }
+    heading.push("WHAT IT DOES, OR WHAT IS WRONG");
+    let mut table = Table::new(&heading);
+    for row in &answer.settings {
+        let Some(on) = &row.on else {
+            continue;
+        };
+        let value = on.value.as_deref().map_or(row.default.clone(), one_line);
+        let mut cells = vec![
+            (row.name.to_owned(), Paint::Plain),
+            (value, paint(on.state, Paint::Plain)),
+            (on.state.to_owned(), paint(on.state, Paint::Good)),
+        ];
+        if wide {
+            let more = [
+                row.syntax.clone(),
+                row.default.clone(),
+                row.ota().to_owned(),
+            ];
+            cells.extend(more.map(|text| (text, Paint::Plain)));
+        }
+        let message = on.message.clone();
+        cells.push((message.unwrap_or_else(|| row.summary.clone()), Paint::Plain));
+        table.row(cells);
+    }
+    let mut text = table.print(colour);
+    if let Some(invalid) = &answer.invalid {
+        text.push_str(&format!("\nNote: {invalid}; {}\n", answer.consequence));
+    }
+    for note in &answer.notes {
+        text.push_str(&format!("\nNote: {note}\n"));
+    }
+    text
+}
+
+/// How a state looks; `set` is for what holds as it is written.
+fn paint(state: &str, set: Paint) -> Paint {
+    let is = |known: SettingState| state == known.word();
+    if is(SettingState::Invalid) {
+        Paint::Bad
+    } else if is(SettingState::NoEffect) {
+        Paint::Busy
+    } else if is(SettingState::Default) {
+        Paint::Faint
+    } else {
+        set
+    }
+}
+
+/// A value that fits into a table.
+fn one_line(value: &str) -> String {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let text = words.join(" ");
+    match text.char_indices().nth(SHOWN) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! `ctl settings`, without a cluster and against the embedded one.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::ctl::tests::World;
+
+fn all(output: Output) -> String {
+    let args = SettingsArgs {
+        daemonset: None,
+        output,
+    };
+    list(&args, false).unwrap()
+}
+
+fn keys(object: &Value) -> Vec<&str> {
+    let object = object.as_object().unwrap();
+    object.keys().map(String::as_str).collect()
+}
+
+/// The row of a setting in an answer about a DaemonSet.
+fn row<'a>(answer: &'a Value, name: &str) -> &'a Value {
+    let rows = answer["settings"].as_array().unwrap();
+    rows.iter().find(|row| row["name"] == name).unwrap()
+}
+
+#[test]
+fn without_a_daemonset_every_setting_of_the_table_is_a_line() {
+    let text = all(Output::Table);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 1 + SETTINGS.len());
+    for (line, setting) in lines[1..].iter().zip(SETTINGS) {
+        assert_eq!(line.split("  ").next(), Some(setting.name()));
+        assert!(line.ends_with(&plain(setting.summary)), "{line}");
+    }
+    assert!(!text.contains('`'), "{text}");
+    let words = |name: &str| {
+        let line = lines.iter().find(|line| line.starts_with(name)).unwrap();
+        let words = line.split("  ").map(|word| word.trim().to_owned());
+        words.filter(|word| !word.is_empty()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        words("partition")[..4],
+        ["partition", "3 or 10%", "0", "no"]
+    );
+    assert_eq!(words("paused")[2..4], ["not paused", "yes"]);
+}
+
+#[test]
+fn programs_find_the_fields_that_help_lists() {
+    let rows: Value = serde_json::from_str(&all(Output::Json)).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), SETTINGS.len());
+    let names = [
+        "name",
+        "annotation",
+        "summary",
+        "syntax",
+        "default",
+        "modes",
+    ];
+    let mut sorted = names.to_vec();
+    sorted.sort_unstable();
+    assert_eq!(keys(&rows[0]), sorted);
+    assert!(FIELDS.contains(&names.join(", ")), "{FIELDS}");
+    let states = SettingState::ALL.map(SettingState::word).join(", ");
+    assert!(FIELDS.ends_with(&states), "{FIELDS}");
+    assert_eq!(rows[0]["modes"], json!(["AdvancedRollingUpdate", "OTA"]));
+    let yaml = all(Output::Yaml);
+    assert!(
+        yaml.contains("annotation: apps.openyurt.io/partition"),
+        "{yaml}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
+    let world = World::with_nodes(1).await;
+    let annotations = json!({
+        "apps.openyurt.io/max-surge": "1",
+        "apps.openyurt.io/max-domains": "2",
+        "apps.openyurt.io/partitoin": "1",
+        "apps.openyurt.io/waves": "- name: a\n  selector: {}\n",
+    });
+    let annotations = json!({ "metadata": { "annotations": annotations } });
+    world.patch(annotations).await;
+    let answer = world.json("settings web").await;
+    assert_eq!(
+        (&answer["namespace"], &answer["name"]),
+        (&json!("default"), &json!("web"))
+    );
+    assert_eq!(
+        keys(&answer),
+        ["invalid", "name", "namespace", "notes", "settings"]
+    );
+    let surge = row(&answer, "max-surge");
+    assert_eq!(
+        (&surge["value"], &surge["state"]),
+        (&json!("1"), &json!("Set"))
+    );
+    let budget = row(&answer, "max-unavailable");
+    assert_eq!(
+        (&budget["value"], &budget["state"]),
+        (&json!(null), &json!("Default"))
+    );
+    assert_eq!(budget["default"], "0");
+    let domains = row(&answer, "max-domains");
+    assert_eq!(domains["state"], "NoEffect");
+    let notes = answer["notes"].as_array().unwrap();
+    let [slip] = notes.as_slice() else {
+        panic!("{notes:?}");
+    };
+    assert!(
+        slip.as_str()
+            .unwrap()
+            .contains("apps.openyurt.io/partition may be meant")
+    );
+    let text = world.text("settings default/web").await;
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(line("max-unavailable ").contains("0      "), "{text}");
+    assert!(
+        line("waves ").contains("- name: a selector: {}  "),
+        "{text}"
+    );
+    assert!(
+        line("max-domains ").ends_with("set that, or remove it"),
+        "{text}"
+    );
+    assert!(line("Note: ").contains("partitoin has no effect"), "{text}");
+    let wide = world.text("settings web -o wide").await;
+    assert!(
+        wide.lines().next().unwrap().contains("WRITTEN AS"),
+        "{wide}"
+    );
+    assert_eq!(world.writes(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() {
+    let world = World::with_nodes(1).await;
+    let annotations = json!({
+        "apps.openyurt.io/partition": "-1",
+        "apps.openyurt.io/ramp-up": "0",
+    });
+    let annotations = json!({ "metadata": { "annotations": annotations } });
+    world.patch(annotations).await;
+    let (text, ended) = world.run("settings web").await;
+    assert_eq!(ended, Ok(Code::Invalid));
+    for said in [
+        "apps.openyurt.io/partition is \"-1\", which is negative",
+        "apps.openyurt.io/ramp-up is \"0\", which is zero",
+        "; nothing is replaced before the settings are corrected",
+    ] {
+        assert!(text.contains(said), "{text}");
+    }
+    let native = json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } });
+    world.patch(native).await;
+    let (text, ended) = world.run("settings web").await;
+    assert_eq!(ended, Ok(Code::Invalid));
+    let note = "\nNote: spec.updateStrategy.type is \"RollingUpdate\", so the native controller replaces the pods";
+    assert!(text.contains(note), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_there_or_not_managed_is_told_as_by_other_commands() {
+    let world = World::with_nodes(1).await;
+    world.create("plain", json!({})).await;
+    let trouble = world.trouble("settings wbe").await;
+    assert_eq!(trouble.code, Code::NotFound);
+    assert!(
+        trouble.text.contains("Did you mean default/web?"),
+        "{trouble}"
+    );
+    let trouble = world.trouble("settings plain").await;
+    assert_eq!(trouble.code, Code::NotFound);
+    assert!(
+        trouble.text.contains("is not managed by yurt-ds"),
+        "{trouble}"
+    );
+    let asked = world.cluster.requests().into_iter();
+    let before: u64 = asked
+        .filter(|count| count.user_agent == "ctl")
+        .map(|count| count.number)
+        .sum();
+    assert!(world.text("settings").await.starts_with("SETTING"));
+    let asked = world.cluster.requests().into_iter();
+    let after: u64 = asked
+        .filter(|count| count.user_agent == "ctl")
+        .map(|count| count.number)
+        .sum();
+    assert_eq!(after, before, "no cluster is asked");
+}
