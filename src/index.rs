@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► Reading + Fleet ──► core::decide
-//!                                  own writes ──overlay──►
+//!                            own writes ──PendingWrites──►
 //! ```
 //!
 //! No I/O and no clock: whoever feeds it passes `now`. Changes of readiness that are seen happening get the time of
 //! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
-mod asked;
 mod disruptions;
 mod ended;
 mod fleet_cache;
@@ -17,6 +16,7 @@ mod guarded;
 mod joined;
 mod key;
 mod node;
+mod pending;
 mod pod;
 mod set;
 mod told;
@@ -37,7 +37,8 @@ use crate::k8s;
 
 pub use key::SetKey;
 pub(crate) use set::OWN_CONDITIONS;
-pub use set::{Doubt, Overlay, SetRecord, Stir, Write};
+pub use pending::{PodWrite, UNSEEN, WriteAnswer};
+pub use set::{SetRecord, Stir};
 
 pub(crate) use told::{told_revision, was_complete};
 

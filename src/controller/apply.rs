@@ -357,14 +357,6 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
 }
 
 impl Refusal {
-    /// Whether it is certain that nothing happened, and worth trying again as it is.
-    pub(super) fn is_certain(&self) -> bool {
-        !matches!(
-            self.failure(),
-            Some(Failure::Conflict | Failure::Gone | Failure::Unreachable)
-        )
-    }
-
     /// What a disruption budget said, if it was one that refused.
     pub(super) fn of_budget(&self) -> Option<crate::core::Refusal> {
         match self {

@@ -1,7 +1,7 @@
 //! The loop: one task owns the index, takes in what watches and writes tell, decides, and starts writes.
 //!
 //! ```text
-//! watches ──Input──► Feed/Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► overlay
+//! watches ──Input──► Feed/Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► Index
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
@@ -34,10 +34,10 @@ use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite, Release,
-    Revision, RevisionState, decide, release,
+    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Release, Revision, RevisionState, decide,
+    release,
 };
-use crate::index::{SetKey, SetRecord, Stir, Stray, Write, was_complete};
+use crate::index::{SetKey, SetRecord, Stir, Stray, was_complete};
 use crate::k8s::Condition;
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
@@ -119,64 +119,17 @@ struct SetState {
     noted: Vec<String>,
     /// Whether it was told that pods of ours stay although it is not rolled out any more.
     kept: bool,
-    /// Conditions that were written to pods, and when: they take a moment to show.
-    patched: BTreeMap<Patched, (Action, Timestamp)>,
-}
-
-/// A pod, and which part of it was patched.
-type Patched = (PodUid, Part);
-
-/// Parts of a pod that are patched for reasons of their own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
-    /// Conditions that say something.
-    Set,
-    /// Conditions that are taken away.
-    Removed,
-    /// What it says about its way out.
-    Exit,
-    /// The pod that is made beside it.
-    Beside,
-}
-
-fn patched(action: &Action) -> Patched {
-    let part = match action {
-        Action::RemoveConditions { .. } => Part::Removed,
-        Action::Mark { .. } => Part::Exit,
-        Action::Surge { .. } => Part::Beside,
-        _ => Part::Set,
-    };
-    (action.pod().uid.clone(), part)
-}
-
-impl SetState {
-    /// Leaves out of `actions` what was written already and does not show yet; forgets what shows.
-    fn without_repetition(&mut self, actions: Vec<Action>, now: Timestamp) -> Vec<Action> {
-        if self.patched.is_empty() {
-            return actions;
-        }
-        let mut unseen = BTreeMap::new();
-        let fresh = actions.into_iter().filter(|action| {
-            let sent = self.patched.get(&patched(action));
-            let sent = sent.filter(|(sent, at)| {
-                sent.says_the_same(action) && now.duration_since(*at) < UNSEEN
-            });
-            unseen.extend(sent.map(|sent| (patched(action), sent.clone())));
-            sent.is_none()
-        });
-        let fresh = fresh.collect();
-        self.patched = unseen;
-        fresh
-    }
 }
 
 /// An answer that the loop waited for.
 enum Done {
-    Replaced(SetKey, PodRef, Write, Result<(), Refusal>),
-    /// The old pod is deleted or evicted; what became of handing over its successor.
-    Retired(SetKey, PodRef, Write, PodRef, Result<(), Refusal>),
-    /// What was asked for, of which pod.
-    Patched(SetKey, PodRef, RefusedWrite, Result<(), Refusal>),
+    Acted {
+        key: SetKey,
+        action: Action,
+        result: Result<(), Refusal>,
+        /// What became of handing over the successor of a pod that was retired.
+        handed: Option<Result<(), Refusal>>,
+    },
     Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
     Reported(SetKey, Result<(), Refusal>),
     Looked(SetKey, Looked),
@@ -384,7 +337,7 @@ impl Engine {
             return; // the list of its pods marks it again
         }
         let min_ready = set.min_ready;
-        let due = set.overlay_due();
+        let due = set.pending_due();
         if due.is_some_and(|due| due <= now) {
             self.parts.feed.look_again_at(key);
             return;
@@ -445,7 +398,7 @@ impl Engine {
                 self.tell_kept(key, &released);
                 let set = self.parts.feed.index.set(key);
                 let is_over =
-                    is_released && !released.waits && !set.is_some_and(SetRecord::is_in_doubt);
+                    is_released && !released.waits && !set.is_some_and(SetRecord::has_uncertain_writes);
                 let report = match set.filter(|_| !refused.is_nobody_refused()) {
                     Some(set) => Some(Report::of_release(set, &refused)),
                     None => is_over.then(Report::of_nothing), // last, as it ends our interest

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::apply::{Refusal, Writer, requests};
 use super::owner::Owner;
 use crate::core::names::CONTROLLER;
-use crate::core::{NodeName, PodRef, Revision};
+use crate::core::{Action, NodeName, PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
@@ -34,6 +34,17 @@ pub(super) struct Wanted {
     pub(super) beside: PodRef,
     /// Of which revision.
     pub(super) revision: Revision,
+}
+
+impl Wanted {
+    /// What was decided.
+    pub(super) fn action(&self) -> Action {
+        Action::Surge {
+            node: self.node.clone(),
+            beside: self.beside.clone(),
+            revision: self.revision.clone(),
+        }
+    }
 }
 
 /// What became of one of them: the pod as the API server has it, where its answer can be read.

@@ -7,19 +7,19 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::asked::Asked;
 use super::disruptions::Disruptions;
 use super::ended::{Ended, Recalled};
 use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::Guarded;
 use super::key::SetKey;
 use super::node::NodeRecord;
+use super::pending::{PendingWrite, PendingWrites, PodWrite, WriteAnswer, WriteUncertainty};
 use super::pod::{LabelSets, PodRecord};
 use super::told::Told;
 use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
-use crate::core::in_place::{Succession, Successions, Update};
-use crate::core::instant::{self, later};
+use crate::core::in_place::{Succession, Successions};
+use crate::core::instant;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
@@ -33,9 +33,8 @@ use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
-    Predownloading, Preparing, Reading, Record, Refusal, Refusals, ResourceVersion, Revision,
-    RevisionState, RollingUpdateType, WayBack,
+    Action, Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
+    Predownloading, Reading, Record, Refusal, Refusals, Revision, RevisionState, RollingUpdateType, WayBack,
 };
 use crate::core::{not_created, not_ready};
 use crate::k8s;
@@ -90,8 +89,8 @@ pub struct SetRecord {
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
     label_sets: LabelSets,
-    overlay: BTreeMap<PodUid, Overlay>,
-    asked: Asked,
+    /// Writes of ours to its pods that do not show yet.
+    pending: PendingWrites,
     /// How evictions were answered.
     pub(super) evictions: Evictions,
     /// How other writes were refused.
@@ -117,117 +116,6 @@ pub enum Stir {
     Soon,
     /// Now: the owner of the DaemonSet asked for something else.
     AtOnce,
-}
-
-/// A write to a pod that we asked for and do not see yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overlay {
-    /// When we asked.
-    pub at: Timestamp,
-    /// What we asked for.
-    pub write: Write,
-    /// What the API server said.
-    pub doubt: Doubt,
-}
-
-/// What we ask for of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// That it goes.
-    Deletion,
-    /// The same, if its disruption budget allows that.
-    Eviction,
-    /// That it waits for its hook.
-    Preparing,
-    /// That it becomes one of this revision in place.
-    Renewal {
-        /// The revision.
-        to: Revision,
-        /// The stopped revision that it is taken back from; `None`: the new one is the current one.
-        from: Option<Revision>,
-    },
-}
-
-impl Write {
-    /// Whether the pod has its successor by it, or makes room for one: not that it waits, nor that it is taken back.
-    pub fn replaces(&self) -> bool {
-        matches!(
-            self,
-            Self::Deletion | Self::Eviction | Self::Renewal { from: None, .. }
-        )
-    }
-
-    /// Whether `seen` shows that it was carried out.
-    fn shows_in(&self, seen: &PodRecord) -> bool {
-        match self {
-            Self::Deletion | Self::Eviction => seen.pod.terminating,
-            Self::Preparing => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
-            Self::Renewal { to, .. } => seen.hash.as_deref() == Some(to.as_str()),
-        }
-    }
-}
-
-/// How sure we are of a write of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    /// Under way, or accepted: it shows in the watch before long.
-    Accepted,
-    /// Refused because our view of the pod was old: judge again when the view has moved past this version.
-    Conflict(ResourceVersion),
-    /// No answer: it may have happened. Asking again is harmless.
-    Unanswered,
-}
-
-impl Overlay {
-    /// Whether `seen` shows that it happened, or that it did not.
-    fn is_settled_by(&self, seen: &PodRecord) -> bool {
-        match &self.doubt {
-            Doubt::Accepted | Doubt::Unanswered => {
-                seen.pod.terminating || self.write.shows_in(seen)
-            }
-            Doubt::Conflict(version) => seen.pod.resource_version != *version,
-        }
-    }
-
-    /// Shows `pod` as it is once this has happened.
-    fn show(&self, pod: &mut Pod) {
-        match &self.write {
-            Write::Deletion | Write::Eviction => {
-                pod.in_doubt = !pod.terminating && self.doubt != Doubt::Accepted;
-                pod.terminating = true;
-            }
-            Write::Preparing => {
-                let since = Some(self.at);
-                pod.exit.preparing.get_or_insert(Preparing { since });
-            }
-            Write::Renewal { to, from } => {
-                pod.revision = match from {
-                    None => PodRevision::Current,
-                    Some(_) => PodRevision::Outdated,
-                };
-                pod.of_template = from.is_none();
-                pod.in_place.revision = Some(to.clone());
-                pod.in_place.reverted_from = from.clone();
-                pod.in_place.update = Some(Update {
-                    at: self.at,
-                    is_carried_out: false,
-                });
-                // What kept the old containers from running says nothing of the new ones.
-                pod.trouble = None;
-            }
-        }
-    }
-}
-
-impl Doubt {
-    /// How long such a write may stay unseen before somebody has to look: events are lost, and a request that was never
-    /// answered may still be carried out by a server that was frozen.
-    fn patience(&self) -> Duration {
-        match self {
-            Self::Accepted | Self::Conflict(_) => Duration::from_secs(30),
-            Self::Unanswered => Duration::from_secs(15),
-        }
-    }
 }
 
 /// Who controls a pod.
@@ -288,8 +176,7 @@ impl SetRecord {
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
             label_sets: LabelSets::default(),
-            overlay: BTreeMap::new(),
-            asked: Asked::default(),
+            pending: PendingWrites::default(),
             evictions: Evictions::default(),
             refusals: Told::default(),
             absent: BTreeSet::new(),
@@ -385,10 +272,7 @@ impl SetRecord {
             return uid.map_or(Stir::Nothing, |uid| self.delete_pod(uid));
         };
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
-        let before = self.places.get(&uid).and_then(|node| self.pods.get(node));
-        let before = before
-            .and_then(|pods| pods.iter().find(|known| *known.uid() == uid))
-            .cloned();
+        let before = record_of(&self.places, &self.pods, &uid).cloned();
         let surge = whose == Whose::Surge;
         let Some((node, mut record)) =
             PodRecord::read(pod, surge, before.as_ref(), &mut self.label_sets, now)
@@ -405,10 +289,9 @@ impl SetRecord {
         if before.as_ref() == Some(&record) {
             return Stir::Nothing;
         }
-        self.asked.settle(&record.pod);
         self.disruptions
             .note(&node, (before.as_ref(), &record), now);
-        let settled = self.settle(&record);
+        let settled = self.pending.settle(&record);
         let is_spare = |known: &PodRecord| known.pod.surge;
         // The native controller's next pod, which a pod of ours may wait for to be handed over.
         let is_third = before.is_none()
@@ -443,7 +326,7 @@ impl SetRecord {
         }
     }
 
-    /// Forgets the pods that a complete list did not contain, and what was laid over before that list began: what it
+    /// Forgets the pods that a complete list did not contain, and the writes that were asked for before it began: what it
     /// shows is true, whatever a lost event or an answer that never came left open.
     pub fn retain_pods(&mut self, seen: &BTreeSet<String>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
@@ -456,22 +339,14 @@ impl SetRecord {
             self.forget(&uid);
         }
         self.cache.forget();
-        self.asked.retain_since(began);
-        let (overlay, places) = (&mut self.overlay, &self.places);
-        overlay.retain(|uid, overlay| {
-            let may_follow = match overlay.doubt {
-                Doubt::Unanswered => overlay.doubt.patience(),
-                Doubt::Accepted | Doubt::Conflict(_) => Duration::ZERO,
-            };
-            let outlasts = |began| later(overlay.at, may_follow) > began;
-            places.contains_key(uid) && began.is_some_and(outlasts)
-        });
+        let places = &self.places;
+        self.pending
+            .retain_since(began, |uid| places.contains_key(uid));
         self.synced = true;
     }
 
     fn forget(&mut self, uid: &PodUid) -> bool {
-        self.overlay.remove(uid);
-        self.asked.lift(uid);
+        self.pending.forget(uid);
         self.remove(uid)
     }
 
@@ -489,45 +364,47 @@ impl SetRecord {
         true
     }
 
-    /// Drops what was laid over a pod once the watch shows it, or shows that it did not happen.
-    fn settle(&mut self, seen: &PodRecord) -> bool {
-        let overlay = self.overlay.get(seen.uid());
-        let settled = overlay.is_some_and(|overlay| overlay.is_settled_by(seen));
-        if settled {
-            self.overlay.remove(seen.uid());
+    /// A write is sent: until the watch shows it, its pod counts as it is once that has happened.
+    pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
+        let (uid, write) = (&action.pod().uid, PodWrite::of(action));
+        if write.replaces() {
+            self.begin_replacement(uid);
         }
-        settled
-    }
-
-    /// Remembers a write that was asked for, unless what is known of the pod answers all doubts already.
-    pub fn lay_over(&mut self, uid: PodUid, overlay: Overlay) {
-        self.touch_place_of(&uid);
-        let place = self.places.get(&uid).and_then(|node| self.pods.get(node));
-        let known = place.and_then(|pods| pods.iter().find(|known| *known.uid() == uid));
-        let open = known.is_some_and(|known| !overlay.is_settled_by(known));
-        if open {
-            self.overlay.insert(uid, overlay);
-        } else {
-            self.overlay.remove(&uid);
+        if let Action::RemoveConditions { .. } = action {
+            self.pending.retract_image_request(uid);
         }
+        if let Action::Retire { successor, .. } = action {
+            self.begin_write(&Action::HandOver(successor.clone()), now);
+        }
+        let pending = PendingWrite {
+            at: now,
+            write,
+            uncertainty: WriteUncertainty::Accepted,
+        };
+        self.remember_write(uid.clone(), pending);
     }
 
-    /// Forgets that a write was asked for: it certainly did not happen.
-    pub fn lift(&mut self, uid: &PodUid) {
+    /// That write was answered.
+    pub fn end_write(&mut self, action: &Action, answer: WriteAnswer, now: Timestamp) {
+        let uid = &action.pod().uid;
         self.touch_place_of(uid);
-        self.overlay.remove(uid);
+        if PodWrite::of(action).replaces() {
+            self.end_replacement(uid, answer == WriteAnswer::Accepted, now);
+        }
+        let known = record_of(&self.places, &self.pods, uid);
+        self.pending.answer(action, answer, known, now);
     }
 
-    /// Remembers that a pod is being asked for the images of this revision.
-    pub fn lay_request(&mut self, uid: PodUid, revision: Revision, at: Timestamp) {
+    /// Remembers a write that does not show yet, unless what is known of the pod settles it already.
+    pub(super) fn remember_write(&mut self, uid: PodUid, pending: PendingWrite) {
         self.touch_place_of(&uid);
-        self.asked.lay(uid, revision, at);
+        let known = record_of(&self.places, &self.pods, &uid);
+        self.pending.insert(uid, pending, known);
     }
 
-    /// Forgets that: the request was refused.
-    pub fn lift_request(&mut self, uid: &PodUid) {
-        self.touch_place_of(uid);
-        self.asked.lift(uid);
+    /// Leaves out of `actions` what was sent already and does not show yet.
+    pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
+        self.pending.without_pending(actions)
     }
 
     /// Remembers how the eviction of a pod was answered; `None`: it goes.
@@ -594,7 +471,7 @@ impl SetRecord {
     }
 
     /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that.
-    pub fn begin_replacement(&mut self, uid: &PodUid) {
+    fn begin_replacement(&mut self, uid: &PodUid) {
         let Some(node) = self.places.get(uid) else {
             return;
         };
@@ -606,7 +483,7 @@ impl SetRecord {
     }
 
     /// That deletion was answered at `now`: carried out, or not (as far as known).
-    pub fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
+    fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
         if let Some(node) = self.guard.end(uid, carried_out) {
             self.cache.mark_dirty(&node);
             self.disruptions.begin_ours(node, now);
@@ -695,16 +572,13 @@ impl SetRecord {
     }
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
-    pub fn is_in_doubt(&self) -> bool {
-        let mut doubts = self.overlay.values().map(|overlay| &overlay.doubt);
-        doubts.any(|doubt| *doubt != Doubt::Accepted)
+    pub fn has_uncertain_writes(&self) -> bool {
+        self.pending.is_uncertain()
     }
 
     /// When the pods have to be listed anew, because a write of ours should have shown by then.
-    pub fn overlay_due(&self) -> Option<Timestamp> {
-        let due = |overlay: &Overlay| later(overlay.at, overlay.doubt.patience());
-        let deletions = self.overlay.values().map(due);
-        deletions.chain(self.asked.due()).min()
+    pub fn pending_due(&self) -> Option<Timestamp> {
+        self.pending.due()
     }
 
     /// The node of a pod.
@@ -949,12 +823,9 @@ impl SetRecord {
                 },
                 number: number_of(record.hash.as_deref(), revisions),
                 of_template: self.is_of_template(record),
-                image_ready: self.asked.over(&record.pod),
                 ..record.pod.clone()
             };
-            if let Some(overlay) = self.overlay.get(record.uid()) {
-                overlay.show(&mut pod);
-            }
+            self.pending.show(&mut pod);
             pod
         };
         let pods = self.pods.get(node).into_iter().flatten();
@@ -1033,4 +904,14 @@ impl SetRecord {
         let since = self.stalled_since(Stall::PodsNotCreated)?;
         Some(instant::earlier(since, MISSING_GRACE))
     }
+}
+
+/// What is known of a pod.
+fn record_of<'a>(
+    places: &BTreeMap<PodUid, NodeName>,
+    pods: &'a BTreeMap<NodeName, Vec<PodRecord>>,
+    uid: &PodUid,
+) -> Option<&'a PodRecord> {
+    let pods = pods.get(places.get(uid)?)?;
+    pods.iter().find(|known| known.uid() == uid)
 }

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::{Behind, PodRevision, PodUid, Readiness, ResourceVersion, RevisionState};
+use super::pending::{PendingWrite, WriteUncertainty};
+use crate::core::{
+    Action, Behind, PodRef, PodRevision, Readiness, ResourceVersion, RevisionState,
+};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -110,6 +113,31 @@ fn feed(index: &mut Index, pod: &PodWords, now: i64) -> Stir {
         .apply_pod(&pod.object(), at(now))
 }
 
+/// What is asked of the pod on a node.
+fn deletion(on: &str) -> Action {
+    Action::Delete(PodRef {
+        name: format!("agent-{on}").as_str().into(),
+        uid: format!("uid-{on}").as_str().into(),
+        resource_version: "1".into(),
+    })
+}
+
+/// Remembers a write to the pod on n1 that does not show yet.
+fn remember(index: &mut Index, write: PodWrite, uncertainty: WriteUncertainty) {
+    let pending = PendingWrite {
+        at: at(500),
+        write,
+        uncertainty,
+    };
+    let set = index.set_mut(&key()).unwrap();
+    set.remember_write("uid-n1".into(), pending);
+}
+
+/// When somebody has to look for what does not show.
+fn due(index: &Index) -> Option<Timestamp> {
+    index.set(&key()).unwrap().pending_due()
+}
+
 /// The fleet, which has to be the same whether it is kept up to date or made anew.
 fn fleet(index: &mut Index) -> Arc<Fleet> {
     let kept = index.fleet(&key(), at(1000)).unwrap();
@@ -184,20 +212,13 @@ fn a_fleet_kept_up_to_date_equals_one_made_anew() {
                     .delete_pod(&format!("uid-{on}")),
             ),
             7 => {
-                let overlay = Overlay {
-                    at: at(round),
-                    write: Write::Deletion,
-                    doubt: Doubt::Accepted,
-                };
-                index
-                    .set_mut(&key())
-                    .unwrap()
-                    .lay_over(format!("uid-{on}").into(), overlay);
+                let set = index.set_mut(&key()).unwrap();
+                set.begin_write(&deletion(on), at(round));
             }
-            8 => index
-                .set_mut(&key())
-                .unwrap()
-                .lift(&format!("uid-{on}").into()),
+            8 => {
+                let set = index.set_mut(&key()).unwrap();
+                set.end_write(&deletion(on), WriteAnswer::Refused, at(round));
+            }
             _ => drop(index.apply_revision(&revision("bbb", 1 + round % 2, "v2"))),
         }
         fleet(&mut index);
@@ -303,41 +324,25 @@ fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
 #[test]
 fn an_unseen_deletion_is_laid_over_until_it_shows() {
     let mut index = index();
-    let uid = PodUid::from("uid-n1");
-    let accepted = Overlay {
-        at: at(500),
-        write: Write::Deletion,
-        doubt: Doubt::Accepted,
-    };
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lay_over(uid.clone(), accepted.clone());
+    remember(&mut index, PodWrite::Deletion, WriteUncertainty::Accepted);
     feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501); // an older event, still under way
     assert!(fleet(&mut index).nodes[0].pods[0].terminating);
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), Some(at(530)));
+    assert_eq!(due(&index), Some(at(530)));
     feed(
         &mut index,
         &pod("n1", "aaa").terminating().version("3"),
         502,
     );
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
-    index.set_mut(&key()).unwrap().lay_over(uid, accepted); // the answer comes after the event
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    assert_eq!(due(&index), None);
+    remember(&mut index, PodWrite::Deletion, WriteUncertainty::Accepted); // the answer comes after the event
+    assert_eq!(due(&index), None);
 }
 
 #[test]
 fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
     let mut index = index();
-    let conflict = |version: &str| Overlay {
-        at: at(500),
-        write: Write::Deletion,
-        doubt: Doubt::Conflict(ResourceVersion::from(version)),
-    };
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lay_over("uid-n1".into(), conflict("1"));
+    let conflict = || WriteUncertainty::Conflict(ResourceVersion::from("1"));
+    remember(&mut index, PodWrite::Deletion, conflict());
     let held = fleet(&mut index).nodes[0].pods[0].clone();
     assert!(held.terminating && held.in_doubt);
     assert_eq!(
@@ -345,10 +350,7 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
         Stir::Soon
     );
     assert!(!fleet(&mut index).nodes[0].pods[0].terminating);
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lay_over("uid-n1".into(), conflict("1"));
+    remember(&mut index, PodWrite::Deletion, conflict());
     assert!(
         !fleet(&mut index).nodes[0].pods[0].terminating,
         "the newer version was there first"
@@ -357,17 +359,10 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
 
 #[test]
 fn a_complete_list_settles_what_was_asked_for_before_it_began() {
-    fn case(doubt: Doubt, began: i64, terminating: bool) {
+    fn case(uncertainty: WriteUncertainty, began: i64, terminating: bool) {
         let mut index = index();
+        remember(&mut index, PodWrite::Deletion, uncertainty);
         let set = index.set_mut(&key()).unwrap();
-        set.lay_over(
-            "uid-n1".into(),
-            Overlay {
-                at: at(500),
-                write: Write::Deletion,
-                doubt,
-            },
-        );
         let seen = ["uid-n1", "uid-n2"].map(str::to_owned).into();
         set.retain_pods(&seen, Some(at(began)));
         assert_eq!(
@@ -376,10 +371,10 @@ fn a_complete_list_settles_what_was_asked_for_before_it_began() {
             "{began}"
         );
     }
-    case(Doubt::Accepted, 499, true);
-    case(Doubt::Accepted, 501, false);
-    case(Doubt::Unanswered, 510, true);
-    case(Doubt::Unanswered, 515, false);
+    case(WriteUncertainty::Accepted, 499, true);
+    case(WriteUncertainty::Accepted, 501, false);
+    case(WriteUncertainty::Unanswered, 510, true);
+    case(WriteUncertainty::Unanswered, 515, false);
 }
 
 #[test]
@@ -635,27 +630,30 @@ fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
             .push(condition);
         pod
     };
+    let request = || Action::AskForImages {
+        pod: deletion("n1").pod().clone(),
+        revision: "bbb".into(),
+        anew: true,
+    };
     let waits = Some((true, Revision::from("bbb")));
     let set = |index: &mut Index, at_second| {
         let set = index.set_mut(&key()).unwrap();
-        set.lay_request("uid-n1".into(), "bbb".into(), at(at_second));
-        set.overlay_due()
+        set.begin_write(&request(), at(at_second));
+        set.pending_due()
     };
     assert_eq!(set(&mut index, 200), Some(at(230)));
     assert_eq!(asked(&mut index), waits);
     feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 201);
     assert_eq!(asked(&mut index), waits);
     feed(&mut index, &shows("WaitPullImage").version("3"), 202);
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    assert_eq!(due(&index), None);
     // A second attempt does not show while the end of the first one does.
     feed(&mut index, &shows("PullImageFail").version("4"), 203);
     assert_eq!(asked(&mut index), Some((false, "bbb".into())));
     set(&mut index, 300);
     feed(&mut index, &shows("PullImageFail").version("5"), 301);
     assert_eq!(asked(&mut index), waits);
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lift_request(&"uid-n1".into());
+    let set = index.set_mut(&key()).unwrap();
+    set.end_write(&request(), WriteAnswer::Refused, at(301));
     assert_eq!(asked(&mut index), Some((false, "bbb".into())));
 }

@@ -115,16 +115,11 @@ fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
 #[test]
 fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     let mut index = index_in_place();
-    let overlay = Overlay {
-        at: at(500),
-        write: Write::Renewal {
-            to: "bbb".into(),
-            from: None,
-        },
-        doubt: Doubt::Accepted,
+    let renewal = PodWrite::Renewal {
+        to: "bbb".into(),
+        from: None,
     };
-    let set = index.set_mut(&key()).unwrap();
-    set.lay_over("uid-n1".into(), overlay);
+    remember(&mut index, renewal, WriteUncertainty::Accepted);
     let told = fleet(&mut index);
     let pod = &told.nodes[0].pods[0];
     assert!(!pod.terminating && pod.in_place.is_under_way());
@@ -139,7 +134,7 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
         &updated(5, "v2", json!({ "running": {} })).version("4"),
         502,
     );
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    assert_eq!(due(&index), None);
     assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
 }
 
@@ -166,17 +161,12 @@ fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble(
 #[test]
 fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     let mut index = index_in_place();
-    let overlay = Overlay {
-        at: at(500),
-        write: Write::Renewal {
-            to: "aaa".into(),
-            from: Some("bbb".into()),
-        },
-        doubt: Doubt::Unanswered,
+    let renewal = PodWrite::Renewal {
+        to: "aaa".into(),
+        from: Some("bbb".into()),
     };
     feed(&mut index, &pod("n1", "bbb").ready(11).version("3"), 499);
-    let set = index.set_mut(&key()).unwrap();
-    set.lay_over("uid-n1".into(), overlay);
+    remember(&mut index, renewal, WriteUncertainty::Unanswered);
     let told = fleet(&mut index);
     let pod = &told.nodes[0].pods[0];
     assert_eq!(
