@@ -51,9 +51,6 @@ const LONGER_PAUSE: Duration = Duration::from_millis(200);
 /// A pass is followed by a pause of this many times its own length: deciding never takes more than a few percent of a core.
 const REST: u32 = 20;
 
-/// How long a report may stay unseen before it is sent again.
-const UNSEEN: SignedDuration = SignedDuration::from_secs(30);
-
 /// How long the native controller may be behind before the status says so.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
 
@@ -109,8 +106,6 @@ struct SetState {
     reports: Restraint,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
-    /// The report that was sent last, and when: it takes a moment to show.
-    reported: Option<(Report, Timestamp)>,
     /// What was told while these conditions stood on it: what is the news of a report is no news before that shows.
     told: (Vec<Condition>, Vec<Notice>),
     /// The revision of which was told that its pods are made anew although an update in place was asked for.
@@ -565,13 +560,6 @@ impl Engine {
             false => Severity::Normal,
         };
         Some((about, severity))
-    }
-
-    /// What is reported of a pause counts from now on, whether it shows yet or not.
-    fn remember_pause(&mut self, key: &SetKey, report: &Report) {
-        if let Some(set) = self.parts.feed.index.set_mut(key) {
-            set.tell_pause(report.pause);
-        }
     }
 }
 

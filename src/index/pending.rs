@@ -23,6 +23,7 @@ use crate::core::instant::later;
 use crate::core::{
     Action, OtaCondition, Pod, PodRevision, PodUid, Preparing, ResourceVersion, Revision,
 };
+use crate::k8s::Condition;
 
 /// How long a write may stay unseen before somebody has to look: events are lost.
 pub const UNSEEN: Duration = Duration::from_secs(30);
@@ -269,11 +270,13 @@ impl PendingWrite {
     }
 }
 
-/// The writes of ours to the pods of one DaemonSet that do not show yet.
+/// The writes of ours to one DaemonSet and its pods that do not show yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingWrites {
     /// At most one of each aspect.
     pods: BTreeMap<PodUid, Vec<PendingWrite>>,
+    /// The conditions of the DaemonSet, and when they were sent.
+    report: Option<(Vec<Condition>, Timestamp)>,
 }
 
 impl PendingWrites {
@@ -399,6 +402,23 @@ impl PendingWrites {
     pub(super) fn due(&self) -> Option<Timestamp> {
         let writes = self.pods.values().flatten();
         writes.map(PendingWrite::due).min()
+    }
+
+    /// These conditions are sent. A report that stays unseen is sent again: a list of DaemonSets is one of the whole cluster, and a
+    /// report that is there already changes nothing.
+    pub(super) fn begin_report(&mut self, conditions: Vec<Condition>, now: Timestamp) {
+        self.report = Some((conditions, now));
+    }
+
+    /// Whether these conditions were sent and may not show yet.
+    pub(super) fn is_reported(&self, conditions: &[Condition], now: Timestamp) -> bool {
+        let sent = self.report.as_ref();
+        sent.is_some_and(|(sent, at)| sent == conditions && now < later(*at, UNSEEN))
+    }
+
+    /// The report shows, or it was not written.
+    pub(super) fn end_report(&mut self) {
+        self.report = None;
     }
 
     fn keep(&mut self, uid: &PodUid, keep: impl FnMut(&PendingWrite) -> bool) {

@@ -89,7 +89,7 @@ pub struct SetRecord {
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
     label_sets: LabelSets,
-    /// Writes of ours to its pods that do not show yet.
+    /// Writes of ours to it and its pods that do not show yet.
     pending: PendingWrites,
     /// How evictions were answered.
     pub(super) evictions: Evictions,
@@ -405,6 +405,21 @@ impl SetRecord {
     /// Leaves out of `actions` what was sent already and does not show yet.
     pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
         self.pending.without_pending(actions)
+    }
+
+    /// These conditions are sent to be ours on the DaemonSet.
+    pub fn begin_report(&mut self, conditions: Vec<k8s::Condition>, now: Timestamp) {
+        self.pending.begin_report(conditions, now);
+    }
+
+    /// Whether these conditions were sent and may not show yet.
+    pub fn is_reported(&self, conditions: &[k8s::Condition], now: Timestamp) -> bool {
+        self.pending.is_reported(conditions, now)
+    }
+
+    /// What was reported shows, or it was not written.
+    pub fn end_report(&mut self) {
+        self.pending.end_report();
     }
 
     /// Remembers how the eviction of a pod was answered; `None`: it goes.

@@ -109,8 +109,10 @@ impl Engine {
                 error!(daemonset = %key, "A task failed; what it asked for is looked at again");
                 self.parts.metrics.task_failed();
                 // What it wrote is found out by the next list of the pods.
+                if let Some(set) = self.parts.feed.index.set_mut(&key) {
+                    set.end_report();
+                }
                 if let Some(state) = self.state.sets.get_mut(&key) {
-                    state.reported = None;
                     state.pods.slow_down(now);
                     state.reports.slow_down(now);
                 }
@@ -337,11 +339,11 @@ impl Engine {
     fn note_reported(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
         if let Some(state) = self.state.sets.get_mut(key) {
             state.reports.note(result, now);
-            if result.is_err() {
-                state.reported = None;
-            }
         }
         if let Err(refusal) = result {
+            if let Some(set) = self.parts.feed.index.set_mut(key) {
+                set.end_report();
+            }
             // Its own name may be a part of any word.
             let meaning = meaning(refusal, "");
             self.note_refusal(key, refusal, Some(&meaning));

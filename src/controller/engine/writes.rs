@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::{Done, Engine, UNSEEN};
+use super::{Done, Engine};
 use crate::controller::metrics::Withheld;
 use crate::controller::owner::Owner;
 use crate::controller::report::{Notice, Report};
@@ -124,23 +124,20 @@ impl Engine {
     }
 
     pub(super) fn report(&mut self, key: &SetKey, report: Report, now: Timestamp) {
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.parts.feed.index.set_mut(key) else {
             return;
         };
         let conditions = report.difference(&set.conditions, now);
         let uid = set.uid.clone();
-        let state = self.state.sets.entry(key.clone()).or_default();
         if conditions.is_empty() {
-            state.reported = None;
-            self.remember_pause(key, &report);
+            set.end_report();
+            set.tell_pause(report.pause);
             return;
         }
-        let waiting = |(sent, at): &(Report, Timestamp)| {
-            sent.conditions == report.conditions && now.duration_since(*at) < UNSEEN
-        };
-        if state.reported.as_ref().is_some_and(waiting) {
+        if set.is_reported(&report.conditions, now) {
             return;
         }
+        let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.reports.holds(now) {
             state.wake = state.wake.into_iter().chain([until]).min();
             return;
@@ -162,10 +159,12 @@ impl Engine {
         let unmarked = report.notices.iter().filter(|notice| notice.mark.is_none());
         let unmarked: Vec<Notice> = unmarked.cloned().collect();
         self.announce(key, &unmarked);
-        self.remember_pause(key, &report);
-        let state = self.state.sets.entry(key.clone()).or_default();
-        state.reported = Some((report, now));
-        state.under_way += 1;
+        if let Some(set) = self.parts.feed.index.set_mut(key) {
+            // What is reported of a pause counts from now on, whether it shows yet or not.
+            set.tell_pause(report.pause);
+            set.begin_report(report.conditions, now);
+        }
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
             // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
