@@ -36,8 +36,8 @@ use crate::core::{Fleet, NodeName, Reading, Revision, Targeting};
 use crate::k8s;
 
 pub use key::SetKey;
-pub(crate) use set::OWN_CONDITIONS;
 pub use pending::{PodWrite, UNSEEN, WriteAnswer};
+pub(crate) use set::OWN_CONDITIONS;
 pub use set::{SetRecord, Stir};
 
 pub(crate) use told::{told_revision, was_complete};

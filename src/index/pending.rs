@@ -33,13 +33,13 @@ const UNANSWERED: Duration = Duration::from_secs(15);
 
 /// A write to a pod that does not show yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PendingWrite {
-    /// When it was asked for, or when the answer left it uncertain.
-    pub at: Timestamp,
+struct PendingWrite {
+    /// When it was asked for, or answered.
+    at: Timestamp,
     /// What was asked for.
-    pub write: PodWrite,
+    write: PodWrite,
     /// What the API server said.
-    pub uncertainty: WriteUncertainty,
+    uncertainty: WriteUncertainty,
 }
 
 /// What is asked for of a pod.
@@ -66,8 +66,10 @@ pub enum PodWrite {
 
 /// How sure we are of a write of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WriteUncertainty {
-    /// Under way, or accepted: it shows in the watch before long.
+enum WriteUncertainty {
+    /// Under way: it may be carried out at any moment, and will be answered.
+    UnderWay,
+    /// Accepted: it shows in the watch before long.
     Accepted,
     /// Refused because our view of the pod was old: judge again when the view has moved past this version.
     Conflict(ResourceVersion),
@@ -225,20 +227,9 @@ impl PodWrite {
 }
 
 impl WriteUncertainty {
-    /// How long such a write may stay unseen.
-    fn patience(&self) -> Duration {
-        match self {
-            Self::Accepted | Self::Conflict(_) => UNSEEN,
-            Self::Unanswered => UNANSWERED,
-        }
-    }
-
-    /// How long it may still be carried out.
-    fn may_follow(&self) -> Duration {
-        match self {
-            Self::Accepted | Self::Conflict(_) => Duration::ZERO,
-            Self::Unanswered => UNANSWERED,
-        }
+    /// Whether it is expected to happen.
+    fn is_sure(&self) -> bool {
+        matches!(self, Self::UnderWay | Self::Accepted)
     }
 }
 
@@ -246,7 +237,9 @@ impl PendingWrite {
     /// Whether `seen` shows that it happened, or that it did not.
     fn is_settled_by(&self, seen: &PodRecord) -> bool {
         match &self.uncertainty {
-            WriteUncertainty::Accepted | WriteUncertainty::Unanswered => self.write.shows_in(seen),
+            WriteUncertainty::UnderWay
+            | WriteUncertainty::Accepted
+            | WriteUncertainty::Unanswered => self.write.shows_in(seen),
             WriteUncertainty::Conflict(version) => seen.pod.resource_version != *version,
         }
     }
@@ -254,19 +247,29 @@ impl PendingWrite {
     /// Shows `pod` as it is once this has happened.
     fn show(&self, pod: &mut Pod) {
         if let PodWrite::Deletion | PodWrite::Eviction = self.write {
-            pod.in_doubt = !pod.terminating && self.uncertainty != WriteUncertainty::Accepted;
+            pod.in_doubt = !pod.terminating && !self.uncertainty.is_sure();
         }
         self.write.show(pod, self.at);
     }
 
-    /// When somebody has to look.
-    fn due(&self) -> Timestamp {
-        later(self.at, self.uncertainty.patience())
+    /// When somebody has to look; `None`: not before it is answered.
+    fn due(&self) -> Option<Timestamp> {
+        match self.uncertainty {
+            WriteUncertainty::UnderWay => None,
+            WriteUncertainty::Accepted | WriteUncertainty::Conflict(_) => {
+                Some(later(self.at, UNSEEN))
+            }
+            WriteUncertainty::Unanswered => Some(later(self.at, UNANSWERED)),
+        }
     }
 
-    /// Whether a complete list that began then says nothing of it.
+    /// Whether a complete list that began then says nothing of it, because it may be carried out later.
     fn outlasts(&self, began: Timestamp) -> bool {
-        later(self.at, self.uncertainty.may_follow()) > began
+        match self.uncertainty {
+            WriteUncertainty::UnderWay => true,
+            WriteUncertainty::Accepted | WriteUncertainty::Conflict(_) => self.at > began,
+            WriteUncertainty::Unanswered => later(self.at, UNANSWERED) > began,
+        }
     }
 }
 
@@ -280,13 +283,22 @@ pub(super) struct PendingWrites {
 }
 
 impl PendingWrites {
-    /// Remembers a write that was asked for, unless what is `known` of the pod settles it already, or no such pod is.
-    pub(super) fn insert(
-        &mut self,
-        uid: PodUid,
-        pending: PendingWrite,
-        known: Option<&PodRecord>,
-    ) {
+    /// `action` is sent at `now`; `known` is what is known of its pod.
+    pub(super) fn begin(&mut self, action: &Action, known: Option<&PodRecord>, now: Timestamp) {
+        let uid = &action.pod().uid;
+        if let Action::RemoveConditions { .. } = action {
+            self.keep(uid, |pending| pending.write.aspect() != Aspect::Images);
+        }
+        let pending = PendingWrite {
+            at: now,
+            write: PodWrite::of(action),
+            uncertainty: WriteUncertainty::UnderWay,
+        };
+        self.insert(uid.clone(), pending, known);
+    }
+
+    /// Remembers a write, unless what is `known` of the pod settles it already, or no such pod is.
+    fn insert(&mut self, uid: PodUid, pending: PendingWrite, known: Option<&PodRecord>) {
         self.retract(&uid, &pending.write);
         if known.is_some_and(|known| !pending.is_settled_by(known)) {
             self.pods.entry(uid).or_default().push(pending);
@@ -303,7 +315,14 @@ impl PendingWrites {
     ) {
         let (pod, write) = (action.pod(), PodWrite::of(action));
         let uncertainty = match answer {
-            WriteAnswer::Accepted | WriteAnswer::Gone => return,
+            WriteAnswer::Accepted | WriteAnswer::Gone => {
+                // What shows already is not remembered again.
+                let writes = self.pods.get_mut(&pod.uid).into_iter().flatten();
+                for pending in writes.filter(|pending| pending.write == write) {
+                    (pending.at, pending.uncertainty) = (now, WriteUncertainty::Accepted);
+                }
+                return;
+            }
             WriteAnswer::Conflict if write.aspect() == Aspect::Replacement => {
                 WriteUncertainty::Conflict(pod.resource_version.clone())
             }
@@ -347,14 +366,18 @@ impl PendingWrites {
         fresh
     }
 
-    /// Forgets that `write` was asked for, or whatever was last in its place: it certainly did not happen.
-    pub(super) fn retract(&mut self, uid: &PodUid, write: &PodWrite) {
-        self.keep(uid, |pending| pending.write.aspect() != write.aspect());
+    /// Whoever sent some of them failed: of none that is under way an answer is sure to come.
+    pub(super) fn lose_answers(&mut self, now: Timestamp) {
+        let writes = self.pods.values_mut().flatten();
+        for pending in writes.filter(|pending| pending.uncertainty == WriteUncertainty::UnderWay) {
+            (pending.at, pending.uncertainty) = (now, WriteUncertainty::Unanswered);
+        }
+        self.report = None;
     }
 
-    /// No image is asked for any more.
-    pub(super) fn retract_image_request(&mut self, uid: &PodUid) {
-        self.keep(uid, |pending| pending.write.aspect() != Aspect::Images);
+    /// Forgets `write`, or whatever was last in its place: it certainly did not happen.
+    fn retract(&mut self, uid: &PodUid, write: &PodWrite) {
+        self.keep(uid, |pending| pending.write.aspect() != write.aspect());
     }
 
     /// The pod is gone.
@@ -395,13 +418,13 @@ impl PendingWrites {
     /// Whether one of them was refused or never answered, and what became of its pod is not known yet.
     pub(super) fn is_uncertain(&self) -> bool {
         let mut writes = self.pods.values().flatten();
-        writes.any(|pending| pending.uncertainty != WriteUncertainty::Accepted)
+        writes.any(|pending| !pending.uncertainty.is_sure())
     }
 
     /// When the pods have to be listed anew, because one of them should have shown by then.
     pub(super) fn due(&self) -> Option<Timestamp> {
         let writes = self.pods.values().flatten();
-        writes.map(PendingWrite::due).min()
+        writes.filter_map(PendingWrite::due).min()
     }
 
     /// These conditions are sent. A report that stays unseen is sent again: a list of DaemonSets is one of the whole cluster, and a

@@ -13,7 +13,7 @@ use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::Guarded;
 use super::key::SetKey;
 use super::node::NodeRecord;
-use super::pending::{PendingWrite, PendingWrites, PodWrite, WriteAnswer, WriteUncertainty};
+use super::pending::{PendingWrites, PodWrite, WriteAnswer};
 use super::pod::{LabelSets, PodRecord};
 use super::told::Told;
 use crate::core::eligibility::Scheduling;
@@ -33,8 +33,9 @@ use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
 use crate::core::strategy::{Source, read};
 use crate::core::{
-    Action, Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
-    Predownloading, Reading, Record, Refusal, Refusals, Revision, RevisionState, RollingUpdateType, WayBack,
+    Action, Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision,
+    PodUid, Predownloading, Reading, Record, Refusal, Refusals, Revision, RevisionState,
+    RollingUpdateType, WayBack,
 };
 use crate::core::{not_created, not_ready};
 use crate::k8s;
@@ -366,22 +367,16 @@ impl SetRecord {
 
     /// A write is sent: until the watch shows it, its pod counts as it is once that has happened.
     pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
-        let (uid, write) = (&action.pod().uid, PodWrite::of(action));
-        if write.replaces() {
+        let uid = &action.pod().uid;
+        self.touch_place_of(uid);
+        if PodWrite::of(action).replaces() {
             self.begin_replacement(uid);
-        }
-        if let Action::RemoveConditions { .. } = action {
-            self.pending.retract_image_request(uid);
         }
         if let Action::Retire { successor, .. } = action {
             self.begin_write(&Action::HandOver(successor.clone()), now);
         }
-        let pending = PendingWrite {
-            at: now,
-            write,
-            uncertainty: WriteUncertainty::Accepted,
-        };
-        self.remember_write(uid.clone(), pending);
+        let known = record_of(&self.places, &self.pods, uid);
+        self.pending.begin(action, known, now);
     }
 
     /// That write was answered.
@@ -395,11 +390,10 @@ impl SetRecord {
         self.pending.answer(action, answer, known, now);
     }
 
-    /// Remembers a write that does not show yet, unless what is known of the pod settles it already.
-    pub(super) fn remember_write(&mut self, uid: PodUid, pending: PendingWrite) {
-        self.touch_place_of(&uid);
-        let known = record_of(&self.places, &self.pods, &uid);
-        self.pending.insert(uid, pending, known);
+    /// Whoever sent writes failed, and will not tell how they were answered.
+    pub fn lose_answers(&mut self, now: Timestamp) {
+        self.cache.forget();
+        self.pending.lose_answers(now);
     }
 
     /// Leaves out of `actions` what was sent already and does not show yet.

@@ -1,6 +1,7 @@
 //! The index, told by objects as they come over the wire.
 
 mod ended;
+mod pending;
 mod place;
 mod trouble;
 
@@ -8,10 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::revision::TemplateFingerprint;
-use super::pending::{PendingWrite, WriteUncertainty};
-use crate::core::{
-    Action, Behind, PodRef, PodRevision, Readiness, ResourceVersion, RevisionState,
-};
+use crate::core::{Action, Behind, PodRef, PodRevision, Readiness, RevisionState};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -122,15 +120,11 @@ fn deletion(on: &str) -> Action {
     })
 }
 
-/// Remembers a write to the pod on n1 that does not show yet.
-fn remember(index: &mut Index, write: PodWrite, uncertainty: WriteUncertainty) {
-    let pending = PendingWrite {
-        at: at(500),
-        write,
-        uncertainty,
-    };
+/// Sends a write at 500 s, which is answered at once.
+fn send(index: &mut Index, action: &Action, answer: WriteAnswer) {
     let set = index.set_mut(&key()).unwrap();
-    set.remember_write("uid-n1".into(), pending);
+    set.begin_write(action, at(500));
+    set.end_write(action, answer, at(500));
 }
 
 /// When somebody has to look for what does not show.
@@ -324,7 +318,7 @@ fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
 #[test]
 fn an_unseen_deletion_is_laid_over_until_it_shows() {
     let mut index = index();
-    remember(&mut index, PodWrite::Deletion, WriteUncertainty::Accepted);
+    send(&mut index, &deletion("n1"), WriteAnswer::Accepted);
     feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501); // an older event, still under way
     assert!(fleet(&mut index).nodes[0].pods[0].terminating);
     assert_eq!(due(&index), Some(at(530)));
@@ -334,15 +328,14 @@ fn an_unseen_deletion_is_laid_over_until_it_shows() {
         502,
     );
     assert_eq!(due(&index), None);
-    remember(&mut index, PodWrite::Deletion, WriteUncertainty::Accepted); // the answer comes after the event
+    send(&mut index, &deletion("n1"), WriteAnswer::Accepted); // the answer comes after the event
     assert_eq!(due(&index), None);
 }
 
 #[test]
 fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
     let mut index = index();
-    let conflict = || WriteUncertainty::Conflict(ResourceVersion::from("1"));
-    remember(&mut index, PodWrite::Deletion, conflict());
+    send(&mut index, &deletion("n1"), WriteAnswer::Conflict);
     let held = fleet(&mut index).nodes[0].pods[0].clone();
     assert!(held.terminating && held.in_doubt);
     assert_eq!(
@@ -350,7 +343,7 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
         Stir::Soon
     );
     assert!(!fleet(&mut index).nodes[0].pods[0].terminating);
-    remember(&mut index, PodWrite::Deletion, conflict());
+    send(&mut index, &deletion("n1"), WriteAnswer::Conflict);
     assert!(
         !fleet(&mut index).nodes[0].pods[0].terminating,
         "the newer version was there first"
@@ -359,9 +352,9 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
 
 #[test]
 fn a_complete_list_settles_what_was_asked_for_before_it_began() {
-    fn case(uncertainty: WriteUncertainty, began: i64, terminating: bool) {
+    fn case(answer: WriteAnswer, began: i64, terminating: bool) {
         let mut index = index();
-        remember(&mut index, PodWrite::Deletion, uncertainty);
+        send(&mut index, &deletion("n1"), answer);
         let set = index.set_mut(&key()).unwrap();
         let seen = ["uid-n1", "uid-n2"].map(str::to_owned).into();
         set.retain_pods(&seen, Some(at(began)));
@@ -371,10 +364,10 @@ fn a_complete_list_settles_what_was_asked_for_before_it_began() {
             "{began}"
         );
     }
-    case(WriteUncertainty::Accepted, 499, true);
-    case(WriteUncertainty::Accepted, 501, false);
-    case(WriteUncertainty::Unanswered, 510, true);
-    case(WriteUncertainty::Unanswered, 515, false);
+    case(WriteAnswer::Accepted, 499, true);
+    case(WriteAnswer::Accepted, 501, false);
+    case(WriteAnswer::Unanswered, 510, true);
+    case(WriteAnswer::Unanswered, 515, false);
 }
 
 #[test]
@@ -639,6 +632,7 @@ fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
     let set = |index: &mut Index, at_second| {
         let set = index.set_mut(&key()).unwrap();
         set.begin_write(&request(), at(at_second));
+        set.end_write(&request(), WriteAnswer::Accepted, at(at_second));
         set.pending_due()
     };
     assert_eq!(set(&mut index, 200), Some(at(230)));

@@ -110,7 +110,7 @@ impl Engine {
                 self.parts.metrics.task_failed();
                 // What it wrote is found out by the next list of the pods.
                 if let Some(set) = self.parts.feed.index.set_mut(&key) {
-                    set.end_report();
+                    set.lose_answers(now);
                 }
                 if let Some(state) = self.state.sets.get_mut(&key) {
                     state.pods.slow_down(now);

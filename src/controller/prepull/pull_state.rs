@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::Outcome;
 use super::judge::Doubt;
 use super::request::{PullRequest, StepResult};
+use crate::index::UNSEEN;
 
 /// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
 /// anybody can tell, and the status goes on showing the failure before it.
@@ -14,9 +15,6 @@ const ATTEMPTS: u32 = 3;
 
 /// Pauses after something that failed: doubling from the first to the second.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// How long an answer may stay unseen, where versions cannot be compared.
-const UNSEEN: Duration = Duration::from_secs(30);
 
 /// What is remembered of a wish while it lasts.
 #[derive(Debug, Default)]
@@ -30,8 +28,9 @@ pub(super) struct PullState {
     pub(super) not_before: Option<Timestamp>,
     /// How it ended, known without a Job or beside it.
     pub(super) ended: Option<Outcome>,
-    /// The answer was written: version of the pod after that, and when.
-    pub(super) told: Option<(Option<u64>, Timestamp)>,
+    /// The result was written, and may not show yet: version of the pod after that, and when. Not with the other pending writes
+    /// (`index`), because whoever pulls knows of pods only what is asked of them, and to which version the write led.
+    pub(super) written: Option<(Option<u64>, Timestamp)>,
     pub(super) doubt: Option<InDoubt>,
 }
 
@@ -63,7 +62,7 @@ impl PullState {
             StepResult::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
             StepResult::Looked(None) => {}
             StepResult::Told(version) => {
-                self.told = Some((version, now));
+                self.written = Some((version, now));
                 self.ended = None;
                 self.doubt = None;
             }
@@ -74,7 +73,7 @@ impl PullState {
 
     /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
     pub(super) fn answered(&self, order: &PullRequest, now: Timestamp) -> Option<Timestamp> {
-        let (version, at) = self.told?;
+        let (version, at) = self.written?;
         let seen: Option<u64> = order.pull.pod.resource_version.as_str().parse().ok();
         match version.zip(seen) {
             Some((written, seen)) => (seen <= written).then_some(Timestamp::MAX),

@@ -1,6 +1,7 @@
 //! Pods that are updated in place, from the wire to the fleet.
 
 use super::*;
+use crate::core::Renewal;
 use crate::core::in_place::Recreate;
 
 /// The usual index, of which the template has changed from `v1` to `v2` and is to go in place.
@@ -115,11 +116,7 @@ fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
 #[test]
 fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     let mut index = index_in_place();
-    let renewal = PodWrite::Renewal {
-        to: "bbb".into(),
-        from: None,
-    };
-    remember(&mut index, renewal, WriteUncertainty::Accepted);
+    send(&mut index, &renewal("bbb", None), WriteAnswer::Accepted);
     let told = fleet(&mut index);
     let pod = &told.nodes[0].pods[0];
     assert!(!pod.terminating && pod.in_place.is_under_way());
@@ -161,12 +158,12 @@ fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble(
 #[test]
 fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     let mut index = index_in_place();
-    let renewal = PodWrite::Renewal {
-        to: "aaa".into(),
-        from: Some("bbb".into()),
-    };
     feed(&mut index, &pod("n1", "bbb").ready(11).version("3"), 499);
-    remember(&mut index, renewal, WriteUncertainty::Unanswered);
+    send(
+        &mut index,
+        &renewal("aaa", Some("bbb")),
+        WriteAnswer::Unanswered,
+    );
     let told = fleet(&mut index);
     let pod = &told.nodes[0].pods[0];
     assert_eq!(
@@ -174,6 +171,19 @@ fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
         (PodRevision::Outdated, &Some("bbb".into()))
     );
     assert!(pod.in_place.is_under_way());
+}
+
+/// The pod on n1 is to become one of revision `to`; `from`: the one that it is taken back from.
+fn renewal(to: &str, from: Option<&str>) -> Action {
+    Action::UpdateInPlace {
+        pod: deletion("n1").pod().clone(),
+        renewal: Renewal {
+            revision: to.into(),
+            change: Arc::default(),
+            before: BTreeMap::new(),
+            reverts: from.map(Revision::from),
+        },
+    }
 }
 
 /// The pod on n1 as it was before the update, in an event that was under way.
