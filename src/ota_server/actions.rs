@@ -29,6 +29,7 @@ use serde_json::json;
 use tokio::sync::Mutex as Turn;
 use tracing::{info, warn};
 
+use self::admit::Admitted;
 use self::live::{Judgement, Live, requests};
 use self::neighbours::Neighbours;
 use self::precheck::{Owner, is_failed, precheck};
@@ -107,25 +108,25 @@ impl Actions {
     }
 
     async fn replace(&self, verb: Verb, key: &PodKey) -> Result<Answer, Answer> {
-        let pod = self.admit(verb, key).await?;
+        let Admitted { pod, owner } = self.admit(verb, key).await?;
         let held = self.turn(verb, &pod).await?;
-        match precheck(verb, &self.setup.node, &pod)? {
+        match owner {
             Owner::DaemonSet(owner) => {
-                let (pod, target) = self.verify(verb, key, owner).await?;
+                let (pod, target) = self.verify(verb, key, &owner).await?;
                 self.delete(verb, &pod, &target, &held).await
             }
-            Owner::Node { name } => self.replace_static(verb, key, name).await,
+            Owner::Node { name } => self.replace_static(verb, key, &name).await,
         }
     }
 
     async fn request_pull(&self, key: &PodKey) -> Result<Answer, Answer> {
         let verb = Verb::ImagePull;
-        let pod = self.admit(verb, key).await?;
+        let Admitted { pod, owner } = self.admit(verb, key).await?;
         let _held = self.turn(verb, &pod).await?;
-        let Owner::DaemonSet(owner) = precheck(verb, &self.setup.node, &pod)? else {
+        let Owner::DaemonSet(owner) = owner else {
             return Err(text::unsupported("Node"));
         };
-        let (pod, target) = self.verify(verb, key, owner).await?;
+        let (pod, target) = self.verify(verb, key, &owner).await?;
         self.ask_for_images(verb, &pod, &target).await
     }
 
