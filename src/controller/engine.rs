@@ -1,7 +1,7 @@
 //! The loop: one task owns the index, takes in what watches and writes tell, decides, and starts writes.
 //!
 //! ```text
-//! watches ──Input──► Feed/Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► Index
+//! watches ──Input──► Feed ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► Index
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
@@ -37,7 +37,7 @@ use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Release, Revision, RevisionState, decide,
     release,
 };
-use crate::index::{SetKey, SetRecord, Stir, Stray, was_complete};
+use crate::index::{Index, SetKey, SetRecord, Stir, Stray, was_complete};
 use crate::k8s::Condition;
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
@@ -78,6 +78,8 @@ pub(super) struct Parts {
 /// The loop and what it remembers.
 pub(super) struct Engine {
     parts: Parts,
+    /// What the watches told, and what was written and does not show yet.
+    index: Index,
     state: State,
 }
 
@@ -139,6 +141,7 @@ impl Engine {
     pub(super) fn new(parts: Parts) -> Self {
         Self {
             parts,
+            index: Index::default(),
             state: State::default(),
         }
     }
@@ -184,7 +187,8 @@ impl Engine {
     }
 
     fn take(&mut self, input: Input) {
-        let fed = self.parts.feed.take(input, self.parts.clock.now());
+        let now = self.parts.clock.now();
+        let fed = self.parts.feed.take(&mut self.index, input, now);
         self.take_fed(fed);
     }
 
@@ -224,7 +228,7 @@ impl Engine {
             Stir::Soon => rested(now + PAUSE),
             Stir::AtOnce => now,
         };
-        if self.parts.feed.index.set(&key).is_none() {
+        if self.index.set(&key).is_none() {
             return;
         }
         self.state.dirty.insert(key);
@@ -234,7 +238,7 @@ impl Engine {
     }
 
     fn all_dirty(&mut self) {
-        let keys: Vec<SetKey> = self.parts.feed.index.keys().cloned().collect();
+        let keys: Vec<SetKey> = self.index.keys().cloned().collect();
         keys.into_iter().for_each(|key| self.mark(key, Stir::Soon));
     }
 
@@ -243,8 +247,8 @@ impl Engine {
     fn note_leadership(&mut self) {
         let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
-            self.parts.feed.look_again();
-            self.parts.feed.index.forget_told();
+            self.parts.feed.look_again(&mut self.index);
+            self.index.forget_told();
             self.all_dirty();
             self.look_soon();
         }
@@ -295,11 +299,11 @@ impl Engine {
     /// Tells once of each DaemonSet that is not ours although its annotations look as if it should be. Nothing is written on
     /// it that could be remembered: the Event is the same whoever says it.
     fn tell_strays(&mut self) {
-        let strays = self.parts.feed.index.strays();
+        let strays = self.index.strays();
         if !self.parts.writer.may_write() || strays.eq(&self.state.strays) {
             return;
         }
-        let strays = self.parts.feed.index.strays();
+        let strays = self.index.strays();
         let strays = strays.map(|(key, stray)| (key.clone(), stray.clone()));
         let known = std::mem::replace(&mut self.state.strays, strays.collect());
         let (told, events) = (&self.state.strays, &self.parts.events);
@@ -324,24 +328,21 @@ impl Engine {
         if state.under_way > 0 {
             return; // its end marks the DaemonSet again
         }
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
+        let Some(set) = self.index.set_mut(key) else {
             self.state.sets.remove(key);
             return;
         };
         if !set.synced {
             return; // the list of its pods marks it again
         }
-        let min_ready = set.min_ready;
+        let (min_ready, reading) = (set.min_ready, set.reading.clone());
         let due = set.pending_due();
         if due.is_some_and(|due| due <= now) {
-            self.parts.feed.look_again_at(key);
+            self.parts.feed.look_again_at(&mut self.index, key);
             return;
         }
         let began = Instant::now();
-        let Some(fleet) = self.parts.feed.index.fleet(key, now) else {
-            return;
-        };
-        let Some(reading) = self.parts.feed.index.reading(key).cloned() else {
+        let Some(fleet) = self.index.fleet(key, now) else {
             return;
         };
         match reading {
@@ -349,7 +350,7 @@ impl Engine {
                 let plan = decide(&strategy, &fleet, now);
                 self.parts.metrics.reconciled(began.elapsed());
                 if self.state.leading
-                    && let Some(set) = self.parts.feed.index.set(key)
+                    && let Some(set) = self.index.set(key)
                 {
                     let phase = plan.standing(was_complete(&set.conditions, &fleet.revision));
                     let metrics = &self.parts.metrics;
@@ -370,8 +371,6 @@ impl Engine {
                     self.wish(key, Vec::new());
                 }
                 let report = self
-                    .parts
-                    .feed
                     .index
                     .set(key)
                     .map(|set| Report::of_invalid(set, &invalid));
@@ -391,9 +390,10 @@ impl Engine {
                 let (released, refused) = without_refused(&fleet, released, now);
                 self.wish(key, Vec::new());
                 self.tell_kept(key, &released);
-                let set = self.parts.feed.index.set(key);
-                let is_over =
-                    is_released && !released.waits && !set.is_some_and(SetRecord::has_uncertain_writes);
+                let set = self.index.set(key);
+                let is_over = is_released
+                    && !released.waits
+                    && !set.is_some_and(SetRecord::has_uncertain_writes);
                 let report = match set.filter(|_| !refused.is_nobody_refused()) {
                     Some(set) => Some(Report::of_release(set, &refused)),
                     None => is_over.then(Report::of_nothing), // last, as it ends our interest
@@ -430,7 +430,7 @@ impl Engine {
 
     /// Hands over what the nodes of a DaemonSet want pulled.
     fn wish(&self, key: &SetKey, pulls: Vec<Pull>) {
-        if let Some(set) = self.parts.feed.index.set(key) {
+        if let Some(set) = self.index.set(key) {
             let wishes = DesiredPulls {
                 uid: set.uid.clone(),
                 generation: set.generation,
@@ -466,7 +466,7 @@ impl Engine {
             self.ask_why_missing(key, (fleet, &plan), now);
             self.ask_why_not_ready(key, (fleet, &plan), now);
         }
-        let set = self.parts.feed.index.set_mut(key);
+        let set = self.index.set_mut(key);
         let report = set.map(|set| {
             let report = Report::of_plan(set, fleet, &plan, lasting);
             if may_write {
@@ -521,7 +521,7 @@ impl Engine {
 
     /// Says what is new in a report, once for as long as that does not show on the DaemonSet.
     fn announce(&mut self, key: &SetKey, notices: &[Notice]) {
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.index.set(key) else {
             return;
         };
         let present = set.conditions.clone();
@@ -553,7 +553,7 @@ impl Engine {
 
     /// What the Event of a notice is about, and how grave it is.
     fn event(&self, key: &SetKey, notice: &Notice) -> Option<(Subject, Severity)> {
-        let set = self.parts.feed.index.set(key)?;
+        let set = self.index.set(key)?;
         let about = Subject::daemonset(&key.namespace, &key.name, &set.uid);
         let severity = match notice.warning {
             true => Severity::Warning,

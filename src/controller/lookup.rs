@@ -13,7 +13,7 @@ use super::feed::{Fed, Feed};
 use super::report::Notice;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{Behind, PodName, PodUid, Revision, RevisionState, not_created, not_ready};
-use crate::index::{SetKey, SetRecord};
+use crate::index::{Index, SetKey, SetRecord};
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
 use crate::k8s::{Condition, ControllerRevision, DaemonSet, Pod};
 
@@ -194,7 +194,7 @@ impl Lookups {
     /// Takes in what was read.
     pub(super) fn take(
         &mut self,
-        feed: &mut Feed,
+        (feed, index): (&mut Feed, &mut Index),
         key: &SetKey,
         looked: Looked,
     ) -> (Fed, Option<Notice>) {
@@ -204,14 +204,14 @@ impl Lookups {
                 (Fed::default(), None)
             }
             Looked::NotCreated(said) => {
-                if let Some(set) = feed.index.set_mut(key) {
+                if let Some(set) = index.set_mut(key) {
                     let why = said.map(|said| not_created::said(&said, &key.name).into());
                     set.set_not_created(why);
                 }
                 (Fed::default(), None)
             }
             Looked::NotReady(said) => {
-                if let Some(set) = feed.index.set_mut(key) {
+                if let Some(set) = index.set_mut(key) {
                     let why = said.into_iter().map(|(pod, why)| (pod, why.into()));
                     set.set_not_ready(why.collect());
                 }
@@ -223,24 +223,24 @@ impl Lookups {
                     self.last.remove(key);
                 }
                 for (hash, known) in found {
-                    take_revision(feed, key, hash, known);
+                    take_revision(index, key, hash, known);
                 }
                 (Fed::default(), None)
             }
             Looked::Whole(read) => {
                 let (set, revisions) = *read;
-                let fed = feed.apply_set(&set);
+                let fed = feed.apply_set(index, &set);
                 revisions
                     .iter()
-                    .for_each(|revision| drop(feed.index.apply_revision(revision)));
-                (fed, trust(feed, key, &set))
+                    .for_each(|revision| drop(index.apply_revision(revision)));
+                (fed, trust(index, key, &set))
             }
         }
     }
 }
 
-fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, known: Known) {
-    let Some(uid) = feed.index.set(key).map(|set| set.uid.clone()) else {
+fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: Known) {
+    let Some(uid) = index.set(key).map(|set| set.uid.clone()) else {
         return;
     };
     let owned = |revision: &ControllerRevision| {
@@ -254,11 +254,11 @@ fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, known: Known) {
     match known {
         Known::Revision(revision) if owned(&revision) && revision.template.is_some() => {
             debug!(daemonset = %key, %hash, "Learned of a revision");
-            feed.index.apply_revision(&revision);
+            index.apply_revision(&revision);
         }
         Known::Late => debug!(daemonset = %key, %hash, "News of its pods are late"),
         Known::Revision(_) | Known::Absent => {
-            if let Some(set) = feed.index.set_mut(key) {
+            if let Some(set) = index.set_mut(key) {
                 set.note_absent(hash);
             }
         }
@@ -266,9 +266,9 @@ fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, known: Known) {
 }
 
 /// After a live look that still shows another template in the newest revision, its number decides alone.
-fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
-    let revisions = feed.index.revisions_of(&feed.index.set(key)?.uid);
-    let set = feed.index.set_mut(key)?;
+fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
+    let revisions = index.revisions_of(&index.set(key)?.uid);
+    let set = index.set_mut(key)?;
     let observed = read.status.observed_generation.unwrap_or_default()
         >= read.metadata.generation.unwrap_or_default();
     let same = read.metadata.generation == Some(set.generation);

@@ -109,7 +109,7 @@ impl Engine {
                 error!(daemonset = %key, "A task failed; what it asked for is looked at again");
                 self.parts.metrics.task_failed();
                 // What it wrote is found out by the next list of the pods.
-                if let Some(set) = self.parts.feed.index.set_mut(&key) {
+                if let Some(set) = self.index.set_mut(&key) {
                     set.lose_answers(now);
                 }
                 if let Some(state) = self.state.sets.get_mut(&key) {
@@ -119,7 +119,8 @@ impl Engine {
                 key
             }
             Done::Looked(key, looked) => {
-                let fed = self.parts.lookups.take(&mut self.parts.feed, &key, looked);
+                let feed = (&mut self.parts.feed, &mut self.index);
+                let fed = self.parts.lookups.take(feed, &key, looked);
                 if let Some(notice) = fed.1 {
                     self.publish(&key, &notice);
                 }
@@ -158,7 +159,7 @@ impl Engine {
             let result = match answer {
                 Ok(pod) => {
                     info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Made a pod beside an old one");
-                    if let (Some(pod), Some(set)) = (pod, self.parts.feed.index.set_mut(key)) {
+                    if let (Some(pod), Some(set)) = (pod, self.index.set_mut(key)) {
                         set.apply_pod(&pod, now);
                     }
                     Ok(())
@@ -195,7 +196,7 @@ impl Engine {
         let pod = action.pod();
         self.end_write(key, action, result.as_ref().copied(), now);
         self.note_answer(key, pod, RefusedWrite::of(action), result, now);
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
+        let Some(set) = self.index.set_mut(key) else {
             return;
         };
         let write = PodWrite::of(action);
@@ -221,7 +222,7 @@ impl Engine {
         match handed {
             Some(handed) => self.note_acted(key, &action, &handed, now),
             None => {
-                if let Some(set) = self.parts.feed.index.set_mut(key) {
+                if let Some(set) = self.index.set_mut(key) {
                     set.end_write(&action, WriteAnswer::Refused, now);
                 }
             }
@@ -236,7 +237,7 @@ impl Engine {
         result: Result<(), &Refusal>,
         now: Timestamp,
     ) {
-        if let Some(set) = self.parts.feed.index.set_mut(key) {
+        if let Some(set) = self.index.set_mut(key) {
             let answer = result.map_or_else(answer, |()| WriteAnswer::Accepted);
             set.end_write(action, answer, now);
         }
@@ -282,7 +283,7 @@ impl Engine {
             }
             _ => None,
         };
-        if let Some(set) = self.parts.feed.index.set_mut(key) {
+        if let Some(set) = self.index.set_mut(key) {
             let note = |refusals: &mut Refusals, node: &NodeName| {
                 is_refused = refusals.is_refused(node, what);
                 let place = (node, about.uid());
@@ -341,7 +342,7 @@ impl Engine {
             state.reports.note(result, now);
         }
         if let Err(refusal) = result {
-            if let Some(set) = self.parts.feed.index.set_mut(key) {
+            if let Some(set) = self.index.set_mut(key) {
                 set.end_report();
             }
             // Its own name may be a part of any word.
@@ -367,8 +368,6 @@ impl Engine {
                  until that ends, and ctl status tells how it stands{}",
                 unwanted.sentence,
                 match self
-                    .parts
-                    .feed
                     .index
                     .set(key)
                     .is_some_and(SetRecord::is_stopped_unseen)

@@ -39,7 +39,7 @@ impl Engine {
         if let Some(report) = report {
             self.report(key, report, now);
         }
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
+        let Some(set) = self.index.set_mut(key) else {
             return;
         };
         let actions = set.without_pending(actions);
@@ -75,7 +75,7 @@ impl Engine {
 
     /// Makes pods beside others.
     fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>, now: Timestamp) {
-        let index = &mut self.parts.feed.index;
+        let index = &mut self.index;
         let (Some(owner), Some(first)) = (index.set(key).map(Owner::of), wanted.first()) else {
             return;
         };
@@ -98,7 +98,7 @@ impl Engine {
     }
 
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
+        let Some(set) = self.index.set_mut(key) else {
             return;
         };
         let whom = Owner::of(set);
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     pub(super) fn report(&mut self, key: &SetKey, report: Report, now: Timestamp) {
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
+        let Some(set) = self.index.set_mut(key) else {
             return;
         };
         let conditions = report.difference(&set.conditions, now);
@@ -159,7 +159,7 @@ impl Engine {
         let unmarked = report.notices.iter().filter(|notice| notice.mark.is_none());
         let unmarked: Vec<Notice> = unmarked.cloned().collect();
         self.announce(key, &unmarked);
-        if let Some(set) = self.parts.feed.index.set_mut(key) {
+        if let Some(set) = self.index.set_mut(key) {
             // What is reported of a pause counts from now on, whether it shows yet or not.
             set.tell_pause(report.pause);
             set.begin_report(report.conditions, now);
@@ -195,13 +195,13 @@ impl Engine {
         // The first pods of a large fleet take their time.
         let Some(since) = since.min().filter(|_| fleet.replaces) else {
             if lookups.none_missing(key)
-                && let Some(set) = self.parts.feed.index.set_mut(key)
+                && let Some(set) = self.index.set_mut(key)
             {
                 set.set_not_created(None);
             }
             return;
         };
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.index.set(key) else {
             return;
         };
         let (wake, lookup) = lookups.why_missing(key, &set.uid, since, now);
@@ -225,7 +225,7 @@ impl Engine {
         let lookups = &mut self.parts.lookups;
         if pods.is_empty() {
             if lookups.none_unready(key)
-                && let Some(set) = self.parts.feed.index.set_mut(key)
+                && let Some(set) = self.index.set_mut(key)
             {
                 set.set_not_ready(BTreeMap::new());
             }
@@ -250,11 +250,11 @@ impl Engine {
         now: Timestamp,
     ) {
         let unknown = if reason == Behind::UnknownRevision {
-            self.parts.feed.index.unknown_hashes(key)
+            self.index.unknown_hashes(key)
         } else {
             Vec::new()
         };
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.index.set(key) else {
             return;
         };
         let (wake, lookup) = self
