@@ -1,6 +1,7 @@
 //! What is said of writes that the API server refuses: in the condition that remembers them, and once in an Event.
 
-use super::{Notice, condition};
+use super::conditions::condition;
+use super::notice::Notice;
 use crate::core::names::REFUSED;
 use crate::core::refusals::Group;
 use crate::core::{Plan, Refusals};

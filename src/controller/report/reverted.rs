@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::Notice;
+use super::notice::Notice;
 use crate::core::remedy::way_on;
 use crate::core::revert::NOT_REVERTED;
 use crate::core::words::named;
