@@ -39,6 +39,9 @@ pub struct PodSpec {
     /// Its containers.
     #[serde(deserialize_with = "nullable")]
     pub containers: Vec<Container>,
+    /// Its init containers.
+    #[serde(deserialize_with = "nullable")]
+    pub init_containers: Vec<Container>,
     /// The native controller names the node here before the scheduler binds the pod.
     affinity: Option<Affinity>,
     /// Conditions that have to be `True` before the pod is Ready.
