@@ -38,7 +38,7 @@ use crate::k8s;
 pub use key::SetKey;
 pub use pending::{PodWrite, UNSEEN, WriteAnswer};
 pub(crate) use set::OWN_CONDITIONS;
-pub use set::{SetRecord, Stir};
+pub use set::{RequeueDelay, SetRecord};
 
 pub(crate) use told::{told_revision, was_complete};
 

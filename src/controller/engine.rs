@@ -37,16 +37,16 @@ use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Release, Revision, RevisionState, decide,
     release,
 };
-use crate::index::{Index, SetKey, SetRecord, Stir, Stray, was_complete};
+use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::Condition;
 use crate::serve::Readiness;
 use crate::shutdown::Shutdown;
 
 /// The shortest pause between a change and the pass that looks at it: the burst around a replaced pod is one pass.
-const PAUSE: Duration = Duration::from_millis(5);
+const SHORT_DELAY: Duration = Duration::from_millis(5);
 
 /// The same after a change that frees no slot: a pod that is gone, a pod that was made.
-const LONGER_PAUSE: Duration = Duration::from_millis(200);
+const LONG_DELAY: Duration = Duration::from_millis(200);
 
 /// A pass is followed by a pause of this many times its own length: deciding never takes more than a few percent of a core.
 const REST: u32 = 20;
@@ -205,8 +205,8 @@ impl Engine {
             self.parts.puller.forget(&key);
             self.parts.metrics.forget(&key.namespace, &key.name);
         }
-        for (key, stir) in fed.stirred {
-            self.mark(key, stir);
+        for (key, delay) in fed.requeued {
+            self.requeue(key, delay);
         }
         if fed.strays {
             self.look_soon();
@@ -216,17 +216,17 @@ impl Engine {
     /// A pass follows although no DaemonSet of ours changed.
     fn look_soon(&mut self) {
         let planned = self.state.next_pass.into_iter();
-        self.state.next_pass = planned.chain([Instant::now() + LONGER_PAUSE]).min();
+        self.state.next_pass = planned.chain([Instant::now() + LONG_DELAY]).min();
     }
 
-    fn mark(&mut self, key: SetKey, stir: Stir) {
+    fn requeue(&mut self, key: SetKey, delay: RequeueDelay) {
         let now = Instant::now();
         let rested = |at: Instant| self.state.rested.map_or(at, |rested| rested.max(at));
-        let earliest = match stir {
-            Stir::Nothing => return,
-            Stir::Quietly => rested(now + LONGER_PAUSE),
-            Stir::Soon => rested(now + PAUSE),
-            Stir::AtOnce => now,
+        let earliest = match delay {
+            RequeueDelay::Never => return,
+            RequeueDelay::Long => rested(now + LONG_DELAY),
+            RequeueDelay::Short => rested(now + SHORT_DELAY),
+            RequeueDelay::Zero => now,
         };
         if self.index.set(&key).is_none() {
             return;
@@ -239,7 +239,8 @@ impl Engine {
 
     fn all_dirty(&mut self) {
         let keys: Vec<SetKey> = self.index.keys().cloned().collect();
-        keys.into_iter().for_each(|key| self.mark(key, Stir::Soon));
+        keys.into_iter()
+            .for_each(|key| self.requeue(key, RequeueDelay::Short));
     }
 
     /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet. Whoever ceases

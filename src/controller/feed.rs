@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
 use super::caches::{Caches, Input, Watch};
-use crate::index::{Index, SetChange, SetKey, Stir};
+use crate::index::{Index, RequeueDelay, SetChange, SetKey};
 use crate::k8s;
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
@@ -60,7 +60,7 @@ impl<T: Ord> Listing<T> {
 #[derive(Debug, Default)]
 pub(super) struct Fed {
     /// DaemonSets to decide again, and how soon.
-    pub(super) stirred: Vec<(SetKey, Stir)>,
+    pub(super) requeued: Vec<(SetKey, RequeueDelay)>,
     /// DaemonSets that are gone, or ours no longer.
     pub(super) gone: Vec<SetKey>,
     /// What there is to say of DaemonSets that are not ours may have changed.
@@ -70,10 +70,10 @@ pub(super) struct Fed {
 }
 
 impl Fed {
-    fn of(stir: Stir, keys: impl IntoIterator<Item = SetKey>) -> Self {
-        let stirred = keys.into_iter().map(|key| (key, stir)).collect();
+    fn of(delay: RequeueDelay, keys: impl IntoIterator<Item = SetKey>) -> Self {
+        let requeued = keys.into_iter().map(|key| (key, delay)).collect();
         Self {
-            stirred,
+            requeued,
             ..Self::default()
         }
     }
@@ -130,7 +130,7 @@ impl Feed {
             Input::Set(event) => self.set(index, event),
             Input::Revision(event) => self.revision(index, event),
             Input::Pod(key, number, event) => self.pod(index, (key, number), event, now),
-            Input::Order(in_order) => Fed::of(Stir::Soon, index.know_order(in_order)),
+            Input::Order(in_order) => Fed::of(RequeueDelay::Short, index.know_order(in_order)),
         }
     }
 
@@ -139,12 +139,14 @@ impl Feed {
             Event::Init => self.nodes.seen.clear(),
             Event::InitApply(node) => {
                 self.nodes.seen.extend(node.metadata.name.clone());
-                return Fed::of(Stir::Soon, index.apply_node(&node, now));
+                return Fed::of(RequeueDelay::Short, index.apply_node(&node, now));
             }
-            Event::Apply(node) => return Fed::of(Stir::Soon, index.apply_node(&node, now)),
+            Event::Apply(node) => {
+                return Fed::of(RequeueDelay::Short, index.apply_node(&node, now));
+            }
             Event::Delete(node) => {
                 return Fed::of(
-                    Stir::Soon,
+                    RequeueDelay::Short,
                     index.delete_node(node.metadata.name.as_deref().unwrap_or_default()),
                 );
             }
@@ -152,7 +154,7 @@ impl Feed {
                 let seen = self.nodes.finish();
                 return Fed {
                     complete: Some("nodes"),
-                    ..Fed::of(Stir::Soon, index.retain_nodes(&seen))
+                    ..Fed::of(RequeueDelay::Short, index.retain_nodes(&seen))
                 };
             }
         }
@@ -205,7 +207,7 @@ impl Feed {
                 strays: index.is_stray(&key),
                 ..Fed::default()
             },
-            SetChange::Updated => Fed::of(Stir::AtOnce, [key]),
+            SetChange::Updated => Fed::of(RequeueDelay::Zero, [key]),
             SetChange::Watch(selector) => {
                 self.watch(key, selector);
                 Fed::default()
@@ -250,20 +252,20 @@ impl Feed {
             Event::Init => self.revisions.seen.clear(),
             Event::InitApply(revision) => {
                 self.revisions.seen.extend(identity(&revision));
-                return Fed::of(Stir::AtOnce, index.apply_revision(&revision));
+                return Fed::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
             Event::Apply(revision) => {
-                return Fed::of(Stir::AtOnce, index.apply_revision(&revision));
+                return Fed::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
             Event::Delete(revision) => {
-                return Fed::of(Stir::AtOnce, index.delete_revision(&revision));
+                return Fed::of(RequeueDelay::Zero, index.delete_revision(&revision));
             }
             Event::InitDone => {
                 let seen = self.revisions.finish();
                 let dirty = index.retain_revisions(&seen);
                 return Fed {
                     complete: Some("controllerrevisions"),
-                    ..Fed::of(Stir::AtOnce, dirty)
+                    ..Fed::of(RequeueDelay::Zero, dirty)
                 };
             }
         }
@@ -287,11 +289,11 @@ impl Feed {
         let Some(set) = index.set_mut(&key) else {
             return Fed::default();
         };
-        let stir = match event {
+        let delay = match event {
             Event::Init => {
                 watch.listing.seen.clear();
                 watch.began = Some(now);
-                Stir::Nothing
+                RequeueDelay::Never
             }
             Event::InitApply(pod) => {
                 watch.listing.seen.extend(pod.metadata.uid.clone());
@@ -301,9 +303,9 @@ impl Feed {
             Event::Delete(pod) => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
             Event::InitDone => {
                 set.retain_pods(&watch.listing.finish(), watch.began);
-                Stir::Soon
+                RequeueDelay::Short
             }
         };
-        Fed::of(stir, [key])
+        Fed::of(delay, [key])
     }
 }

@@ -106,17 +106,17 @@ pub struct SetRecord {
     pause: Told<PauseRecord>,
 }
 
-/// How soon a change wants to be looked at.
+/// How soon a DaemonSet is decided again after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stir {
-    /// Not at all.
-    Nothing,
+pub enum RequeueDelay {
+    /// Not because of it.
+    Never,
     /// Before long: it frees no slot, only words and numbers follow it.
-    Quietly,
+    Long,
     /// After the burst it is part of: it may let the rollout go on.
-    Soon,
-    /// Now: the owner of the DaemonSet asked for something else.
-    AtOnce,
+    Short,
+    /// At once: the owner of the DaemonSet asked for something else.
+    Zero,
 }
 
 /// Who controls a pod.
@@ -267,10 +267,10 @@ impl SetRecord {
     }
 
     /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
-    pub fn apply_pod(&mut self, pod: &k8s::Pod, now: Timestamp) -> Stir {
+    pub fn apply_pod(&mut self, pod: &k8s::Pod, now: Timestamp) -> RequeueDelay {
         let Some(whose) = self.whose(&pod.metadata) else {
             let uid = pod.metadata.uid.as_deref();
-            return uid.map_or(Stir::Nothing, |uid| self.delete_pod(uid));
+            return uid.map_or(RequeueDelay::Never, |uid| self.delete_pod(uid));
         };
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         let before = record_of(&self.places, &self.pods, &uid).cloned();
@@ -278,7 +278,7 @@ impl SetRecord {
         let Some((node, mut record)) =
             PodRecord::read(pod, surge, before.as_ref(), &mut self.label_sets, now)
         else {
-            return Stir::Nothing;
+            return RequeueDelay::Never;
         };
         let (is_first_look, conditions) = (self.cache.is_first_look(), &self.conditions);
         let recalled = || {
@@ -288,7 +288,7 @@ impl SetRecord {
         };
         self.ended.note(&node, (pod, &mut record), now, recalled);
         if before.as_ref() == Some(&record) {
-            return Stir::Nothing;
+            return RequeueDelay::Never;
         }
         self.disruptions
             .note(&node, (before.as_ref(), &record), now);
@@ -298,16 +298,18 @@ impl SetRecord {
         let is_third = before.is_none()
             && !surge
             && (self.pods.get(&node)).is_some_and(|pods| pods.iter().any(is_spare));
-        let stir = match before.as_ref() {
-            _ if settled || is_third => Stir::Soon,
-            Some(before) if before.is_alike(&record) => Stir::Nothing,
+        let delay = match before.as_ref() {
+            _ if settled || is_third => RequeueDelay::Short,
+            Some(before) if before.is_alike(&record) => RequeueDelay::Never,
             before => match (
                 before.and_then(PodRecord::ready_since),
                 record.ready_since(),
             ) {
-                (None, Some(_)) => Stir::Soon,
-                _ if before.is_some_and(|before| before.pod.exit != record.pod.exit) => Stir::Soon,
-                _ => Stir::Quietly,
+                (None, Some(_)) => RequeueDelay::Short,
+                _ if before.is_some_and(|before| before.pod.exit != record.pod.exit) => {
+                    RequeueDelay::Short
+                }
+                _ => RequeueDelay::Long,
             },
         };
         self.remove(&uid);
@@ -316,14 +318,14 @@ impl SetRecord {
         let pods = self.pods.entry(node).or_default();
         pods.push(record);
         pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
-        stir
+        delay
     }
 
     /// Forgets a pod that is gone.
-    pub fn delete_pod(&mut self, uid: &str) -> Stir {
+    pub fn delete_pod(&mut self, uid: &str) -> RequeueDelay {
         match self.forget(&uid.into()) {
-            true => Stir::Quietly,
-            false => Stir::Nothing,
+            true => RequeueDelay::Long,
+            false => RequeueDelay::Never,
         }
     }
 

@@ -104,7 +104,7 @@ fn index() -> Index {
     index
 }
 
-fn feed(index: &mut Index, pod: &PodWords, now: i64) -> Stir {
+fn feed(index: &mut Index, pod: &PodWords, now: i64) -> RequeueDelay {
     index
         .set_mut(&key())
         .unwrap()
@@ -340,7 +340,7 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
     assert!(held.terminating && held.in_doubt);
     assert_eq!(
         feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501),
-        Stir::Soon
+        RequeueDelay::Short
     );
     assert!(!fleet(&mut index).nodes[0].pods[0].terminating);
     send(&mut index, &deletion("n1"), WriteAnswer::Conflict);
@@ -382,14 +382,20 @@ fn a_list_without_a_pod_forgets_it() {
 
 #[test]
 fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
-    fn case(pod: &PodWords, expected: Stir) {
+    fn case(pod: &PodWords, expected: RequeueDelay) {
         assert_eq!(feed(&mut index(), pod, 200), expected);
     }
-    case(&pod("n1", "aaa").ready(10).version("7"), Stir::Nothing);
-    case(&pod("n1", "aaa").version("7"), Stir::Quietly);
-    case(&pod("n1", "aaa").terminating().version("7"), Stir::Quietly);
-    case(&pod("n3", "aaa"), Stir::Quietly);
-    case(&pod("n3", "aaa").ready(10), Stir::Soon);
+    case(
+        &pod("n1", "aaa").ready(10).version("7"),
+        RequeueDelay::Never,
+    );
+    case(&pod("n1", "aaa").version("7"), RequeueDelay::Long);
+    case(
+        &pod("n1", "aaa").terminating().version("7"),
+        RequeueDelay::Long,
+    );
+    case(&pod("n3", "aaa"), RequeueDelay::Long);
+    case(&pod("n3", "aaa").ready(10), RequeueDelay::Short);
 }
 
 /// With a native controller that learns late, ours waits for that to be handed over; until then both start.
@@ -402,8 +408,11 @@ fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon()
         {"apiVersion": "apps/v1", "kind": "ControllerRevision", "name": "agent-aaa", "uid": "r", "controller": true},
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds"},
     ]);
-    assert_eq!(feed(&mut index, &ours, 200), Stir::Quietly);
-    assert_eq!(feed(&mut index, &pod("n3", "aaa"), 200), Stir::Soon);
+    assert_eq!(feed(&mut index, &ours, 200), RequeueDelay::Long);
+    assert_eq!(
+        feed(&mut index, &pod("n3", "aaa"), 200),
+        RequeueDelay::Short
+    );
 }
 
 #[test]
@@ -412,9 +421,9 @@ fn a_pod_of_another_controller_is_not_ours_even_with_our_labels() {
     let mut foreign = pod("n1", "aaa");
     foreign.0["metadata"]["ownerReferences"][0]["uid"] = json!("somebody");
     foreign.0["metadata"]["uid"] = json!("foreign");
-    assert_eq!(feed(&mut index, &foreign, 200), Stir::Nothing);
+    assert_eq!(feed(&mut index, &foreign, 200), RequeueDelay::Never);
     foreign.0["metadata"]["uid"] = json!("uid-n1"); // released, then adopted by another
-    assert_eq!(feed(&mut index, &foreign, 200), Stir::Quietly);
+    assert_eq!(feed(&mut index, &foreign, 200), RequeueDelay::Long);
     assert!(fleet(&mut index).nodes[0].pods.is_empty());
 }
 

@@ -12,7 +12,7 @@ use crate::controller::report::refused::WRITE_REFUSED;
 use crate::controller::restraint::Restraint;
 use crate::controller::surge::{Made, Wanted};
 use crate::core::{Action, NodeName, PodRef, PodUid, Refusals, RefusedWrite};
-use crate::index::{PodWrite, SetKey, SetRecord, Stir, WriteAnswer};
+use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s::client::Failure;
 
 /// What a write was about.
@@ -131,7 +131,7 @@ impl Engine {
         if let Some(state) = self.state.sets.get_mut(&key) {
             state.under_way = state.under_way.saturating_sub(1);
             if state.under_way == 0 {
-                self.mark(key, Stir::Soon);
+                self.requeue(key, RequeueDelay::Short);
             }
         }
     }
