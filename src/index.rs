@@ -15,11 +15,11 @@ mod fleet_cache;
 mod guarded;
 mod joined;
 mod key;
+mod last_reported;
 mod node;
 mod pending;
 mod pod;
 mod set;
-mod told;
 mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ pub use pending::{PodWrite, UNSEEN, WriteAnswer};
 pub(crate) use set::OWN_CONDITIONS;
 pub use set::{RequeueDelay, SetRecord};
 
-pub(crate) use told::{told_revision, was_complete};
+pub(crate) use last_reported::{told_revision, was_complete};
 
 use node::NodeRecord;
 
@@ -333,8 +333,8 @@ impl Index {
     }
 
     /// Of every DaemonSet counts again what the guard told there: another replica may have told something else.
-    pub fn forget_told(&mut self) {
-        self.sets.values_mut().for_each(SetRecord::forget_told);
+    pub fn forget_reported(&mut self) {
+        self.sets.values_mut().for_each(SetRecord::forget_reported);
     }
 
     /// Every DaemonSet that is ours, or was and has something left to clean up.

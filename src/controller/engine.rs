@@ -249,7 +249,7 @@ impl Engine {
         let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
             self.parts.feed.look_again(&mut self.index);
-            self.index.forget_told();
+            self.index.forget_reported();
             self.all_dirty();
             self.look_soon();
         }
@@ -471,7 +471,7 @@ impl Engine {
         let report = set.map(|set| {
             let report = Report::of_plan(set, fleet, &plan, lasting);
             if may_write {
-                set.tell(plan.record.take());
+                set.set_last_record(plan.record.take());
             }
             report
         });

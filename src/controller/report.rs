@@ -62,9 +62,11 @@ impl Report {
                 condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
             ],
             notices: Vec::new(),
-            pause: set.told_pause(),
+            pause: set.last_pause(),
         };
-        report.conditions.extend(set.told().as_ref().map(sheet));
+        report
+            .conditions
+            .extend(set.last_record().as_ref().map(sheet));
         // Whether it goes on is told when the settings can be read again.
         let paused = find(&set.conditions, PAUSED_CONDITION);
         report

@@ -12,10 +12,10 @@ use super::ended::{Ended, Recalled};
 use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::Guarded;
 use super::key::SetKey;
+use super::last_reported::LastReported;
 use super::node::NodeRecord;
 use super::pending::{PendingWrites, PodWrite, WriteAnswer};
 use super::pod::{LabelSets, PodRecord};
-use super::told::Told;
 use crate::core::eligibility::Scheduling;
 use crate::core::images::TemplateImage;
 use crate::core::in_place::{Succession, Successions};
@@ -80,9 +80,9 @@ pub struct SetRecord {
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
     disruptions: Disruptions,
     /// Why the native controller could not make a pod.
-    not_created: Told<Arc<str>>,
+    not_created: LastReported<Arc<str>>,
     /// Why pods do not become available.
-    not_ready: Told<BTreeMap<PodName, Arc<str>>>,
+    not_ready: LastReported<BTreeMap<PodName, Arc<str>>>,
     ended: Ended,
     /// Since when it is not known what is rolled out.
     behind_since: Option<Timestamp>,
@@ -95,7 +95,7 @@ pub struct SetRecord {
     /// How evictions were answered.
     pub(super) evictions: Evictions,
     /// How other writes were refused.
-    refusals: Told<Refusals>,
+    refusals: LastReported<Refusals>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
     /// The template for which the newest revision was found last.
@@ -103,7 +103,7 @@ pub struct SetRecord {
     version: Option<u64>,
     pub(super) cache: FleetCache,
     pub(super) guard: Guarded,
-    pause: Told<PauseRecord>,
+    pause: LastReported<PauseRecord>,
 }
 
 /// How soon a DaemonSet is decided again after a change.
@@ -169,8 +169,8 @@ impl SetRecord {
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
             disruptions: Disruptions::default(),
-            not_created: Told::Nothing,
-            not_ready: Told::Nothing,
+            not_created: LastReported::Nothing,
+            not_ready: LastReported::Nothing,
             ended: Ended::default(),
             behind_since: None,
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
@@ -179,13 +179,13 @@ impl SetRecord {
             label_sets: LabelSets::default(),
             pending: PendingWrites::default(),
             evictions: Evictions::default(),
-            refusals: Told::default(),
+            refusals: LastReported::default(),
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
             cache: FleetCache::default(),
             guard: Guarded::default(),
-            pause: Told::default(),
+            pause: LastReported::default(),
             version: meta
                 .resource_version
                 .as_deref()
@@ -445,8 +445,8 @@ impl SetRecord {
             refusals.keep_to(revision);
         }
         refusals.tidy(nodes);
-        if matches!(self.refusals, Told::Record(_)) {
-            self.refusals = Told::Record(Some(refusals.clone()));
+        if matches!(self.refusals, LastReported::Reported(_)) {
+            self.refusals = LastReported::Reported(Some(refusals.clone()));
         }
         refusals
     }
@@ -472,7 +472,7 @@ impl SetRecord {
     pub fn note_write_on(&mut self, node: &NodeName, note: impl FnOnce(&mut Refusals, &NodeName)) {
         let mut refusals = self.known_refusals();
         note(&mut refusals, node);
-        self.refusals = Told::Record(Some(refusals));
+        self.refusals = LastReported::Reported(Some(refusals));
     }
 
     fn touch_place_of(&mut self, uid: &PodUid) {
@@ -516,7 +516,7 @@ impl SetRecord {
     }
 
     /// What the guard has to remember, as it was told last.
-    pub fn told(&self) -> Option<Record> {
+    pub fn last_record(&self) -> Option<Record> {
         self.guard.known(&self.conditions)
     }
 
@@ -526,8 +526,8 @@ impl SetRecord {
     }
 
     /// From now on that is what the guard remembers, whether it shows on the DaemonSet yet or not.
-    pub fn tell(&mut self, record: Option<Record>) {
-        self.guard.tell(record);
+    pub fn set_last_record(&mut self, record: Option<Record>) {
+        self.guard.set_last_reported(record);
     }
 
     /// Why the native controller could not make a pod, as far as known.
@@ -541,7 +541,7 @@ impl SetRecord {
 
     /// From now on that is why.
     pub fn set_not_created(&mut self, why: Option<Arc<str>>) {
-        self.not_created = Told::Record(why);
+        self.not_created = LastReported::Reported(why);
     }
 
     /// Why pods do not become available, as far as known.
@@ -555,11 +555,11 @@ impl SetRecord {
 
     /// From now on that is why, pod by pod.
     pub fn set_not_ready(&mut self, why: BTreeMap<PodName, Arc<str>>) {
-        self.not_ready = Told::Record(Some(why));
+        self.not_ready = LastReported::Reported(Some(why));
     }
 
     /// What is remembered of its pause, as it was told last.
-    pub fn told_pause(&self) -> Option<PauseRecord> {
+    pub fn last_pause(&self) -> Option<PauseRecord> {
         self.pause.or(|| {
             let mut conditions = self.conditions.iter();
             let told = conditions.find(|condition| condition.kind == PAUSED_CONDITION)?;
@@ -569,17 +569,17 @@ impl SetRecord {
     }
 
     /// From now on that is remembered of its pause, whether it shows on the DaemonSet yet or not.
-    pub fn tell_pause(&mut self, record: Option<PauseRecord>) {
-        self.pause = Told::Record(record);
+    pub fn set_last_pause(&mut self, record: Option<PauseRecord>) {
+        self.pause = LastReported::Reported(record);
     }
 
     /// What stands on the DaemonSet counts again: another replica may have told something else.
-    pub fn forget_told(&mut self) {
-        self.guard.forget_told();
-        self.pause = Told::Nothing;
-        self.refusals = Told::Nothing;
-        self.not_created = Told::Nothing;
-        self.not_ready = Told::Nothing;
+    pub fn forget_reported(&mut self) {
+        self.guard.forget_reported();
+        self.pause = LastReported::Nothing;
+        self.refusals = LastReported::Nothing;
+        self.not_created = LastReported::Nothing;
+        self.not_ready = LastReported::Nothing;
     }
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
@@ -778,7 +778,9 @@ impl SetRecord {
 
     /// Whether the guard stopped the revision, and that does not stand on the DaemonSet.
     pub fn is_stopped_unseen(&self) -> bool {
-        let stopped = self.told().is_some_and(|record| record.stopped.is_some());
+        let stopped = self
+            .last_record()
+            .is_some_and(|record| record.stopped.is_some());
         stopped && !self.guard.stands(&self.conditions)
     }
 

@@ -131,7 +131,7 @@ impl Engine {
         let uid = set.uid.clone();
         if conditions.is_empty() {
             set.end_report();
-            set.tell_pause(report.pause);
+            set.set_last_pause(report.pause);
             return;
         }
         if set.is_reported(&report.conditions, now) {
@@ -161,7 +161,7 @@ impl Engine {
         self.announce(key, &unmarked);
         if let Some(set) = self.index.set_mut(key) {
             // What is reported of a pause counts from now on, whether it shows yet or not.
-            set.tell_pause(report.pause);
+            set.set_last_pause(report.pause);
             set.begin_report(report.conditions, now);
         }
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
