@@ -27,9 +27,9 @@ pub mod permissions;
 mod prepull;
 mod refused;
 mod report;
-mod restraint;
 mod server;
 mod surge;
+mod write_backoff;
 
 use std::sync::Arc;
 

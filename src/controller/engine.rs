@@ -30,8 +30,8 @@ use super::metrics::Metrics;
 use super::permissions::Lacking;
 use super::prepull::{DesiredPulls, Puller};
 use super::report::{Notice, Report, kept_words};
-use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
+use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Release, Revision, RevisionState, decide,
@@ -104,8 +104,8 @@ struct SetState {
     /// When to look again.
     wake: Option<Timestamp>,
     /// Whether writes to its pods, and reports on it, have to wait because the API server is not well.
-    pods: Restraint,
-    reports: Restraint,
+    pods: WriteBackoff,
+    reports: WriteBackoff,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
     /// What was told while these conditions stood on it: what is the news of a report is no news before that shows.

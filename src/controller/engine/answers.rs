@@ -9,8 +9,8 @@ use crate::controller::permissions;
 use crate::controller::refused::{Meaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
-use crate::controller::restraint::Restraint;
 use crate::controller::surge::{Made, Wanted};
+use crate::controller::write_backoff::WriteBackoff;
 use crate::core::{Action, NodeName, PodRef, PodUid, Refusals, RefusedWrite};
 use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s::client::Failure;
@@ -271,7 +271,7 @@ impl Engine {
         let mut lasting = false;
         if let Some(state) = self.state.sets.get_mut(key) {
             match &meaning {
-                None => state.pods = Restraint::default(),
+                None => state.pods = WriteBackoff::default(),
                 Some(Meaning::Server(_)) => lasting = state.pods.is_lasting(leadership, now),
                 Some(_) => {}
             }

@@ -15,7 +15,7 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Failures in a row, and until when nothing more is sent because of them.
 #[derive(Default)]
-pub(super) struct Restraint {
+pub(super) struct WriteBackoff {
     failures: u32,
     until: Option<Timestamp>,
     /// Until when this replica led at the last failure.
@@ -24,7 +24,7 @@ pub(super) struct Restraint {
     lasting: bool,
 }
 
-impl Restraint {
+impl WriteBackoff {
     /// Until when to wait, if so.
     pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
         self.until.filter(|until| *until > now)
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn failures_between_renewals_of_the_lease_are_not_the_servers() {
-        let mut restraint = Restraint::default();
+        let mut backoff = WriteBackoff::default();
         let start = Instant::now();
         let mut fail = |second: i64, led: u64| {
             let until = start + Duration::from_secs(led);
             let now = Timestamp::from_second(second).expect("an instant");
-            let lasting = restraint.is_lasting(Leadership::Leader { until }, now);
-            restraint.slow_down(now);
+            let lasting = backoff.is_lasting(Leadership::Leader { until }, now);
+            backoff.slow_down(now);
             lasting
         };
         assert!(!fail(100, 10), "the first one");
