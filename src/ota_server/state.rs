@@ -19,7 +19,7 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use super::heard::Heard;
+use super::last_sync::LastSync;
 use super::memory::Memory;
 use super::pod::Pod;
 
@@ -48,7 +48,7 @@ pub(super) struct Keeper {
     /// The pods.
     pub(super) memory: Memory,
     /// Their age.
-    pub(super) heard: Heard,
+    pub(super) last_sync: LastSync,
     /// What was written last; held while writing.
     pub(super) written: Arc<Mutex<Written>>,
 }
@@ -85,7 +85,7 @@ impl Keeper {
             Ok(Some((heard, pods))) => {
                 info!(pods = pods.len(), %heard, "Read the state of an earlier run");
                 self.memory.replace(pods);
-                self.heard.set(heard);
+                self.last_sync.set(heard);
             }
             Ok(None) => {}
             Err(error) => {
@@ -119,7 +119,7 @@ impl Keeper {
 
     async fn save(&self) {
         let mut written = self.written.clone().lock_owned().await;
-        let (number, heard) = (*self.memory.changes().borrow(), self.heard.at());
+        let (number, heard) = (*self.memory.changes().borrow(), self.last_sync.at());
         if (written.number, written.heard) == (number, heard) {
             return;
         }
