@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::apply::{Refusal, Writer};
+use super::apply::{WriteError, Writer};
 use super::caches::Input;
 use super::events::{Events, Severity, Subject};
 use super::feed::{Fed, Feed};
@@ -123,12 +123,12 @@ enum Done {
     Acted {
         key: SetKey,
         action: Action,
-        result: Result<(), Refusal>,
+        result: Result<(), WriteError>,
         /// What became of handing over the successor of a pod that was retired.
-        handed: Option<Result<(), Refusal>>,
+        handed: Option<Result<(), WriteError>>,
     },
-    Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
-    Reported(SetKey, Result<(), Refusal>),
+    Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, WriteError>),
+    Reported(SetKey, Result<(), WriteError>),
     Looked(SetKey, Looked),
     /// An Event that nobody remembers was sent, or could not be.
     Told,

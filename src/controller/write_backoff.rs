@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::apply::Refusal;
+use super::apply::WriteError;
 use super::lease::Leadership;
 use crate::k8s::client::Failure;
 
@@ -31,7 +31,7 @@ impl WriteBackoff {
     }
 
     /// Many writes of one batch may fail at once: that is one failure.
-    pub(super) fn note(&mut self, result: &Result<(), Refusal>, now: Timestamp) {
+    pub(super) fn note(&mut self, result: &Result<(), WriteError>, now: Timestamp) {
         let failure = match result {
             Ok(()) => return *self = Self::default(),
             Err(refusal) => refusal.failure(),

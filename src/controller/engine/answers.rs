@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use tracing::{debug, error, info, warn};
 
 use super::{Done, Engine};
-use crate::controller::apply::Refusal;
+use crate::controller::apply::WriteError;
 use crate::controller::permissions;
 use crate::controller::refused::{Meaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
@@ -41,7 +41,7 @@ impl<'a> About<'a> {
 }
 
 /// What a refusal says of the write.
-fn answer(refusal: &Refusal) -> WriteAnswer {
+fn answer(refusal: &WriteError) -> WriteAnswer {
     match refusal.failure() {
         Some(Failure::Gone) => WriteAnswer::Gone,
         Some(Failure::Conflict) => WriteAnswer::Conflict,
@@ -142,7 +142,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         wanted: &[Wanted],
-        made: Result<Vec<Made>, Refusal>,
+        made: Result<Vec<Made>, WriteError>,
         now: Timestamp,
     ) {
         let answers = match made {
@@ -175,7 +175,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         wanted: &Wanted,
-        result: Result<(), &Refusal>,
+        result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
         // Whose name is taken was looked at.
@@ -190,7 +190,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         action: &Action,
-        result: &Result<(), Refusal>,
+        result: &Result<(), WriteError>,
         now: Timestamp,
     ) {
         let pod = action.pod();
@@ -200,7 +200,7 @@ impl Engine {
             return;
         };
         let write = PodWrite::of(action);
-        let answer = result.as_ref().map_err(Refusal::of_budget);
+        let answer = result.as_ref().map_err(WriteError::of_budget);
         if let (PodWrite::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
             set.note_eviction(&pod.uid, answer.err().flatten(), now);
         }
@@ -215,7 +215,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         successor: PodRef,
-        handed: Option<Result<(), Refusal>>,
+        handed: Option<Result<(), WriteError>>,
         now: Timestamp,
     ) {
         let action = Action::HandOver(successor);
@@ -234,7 +234,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         action: &Action,
-        result: Result<(), &Refusal>,
+        result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
         if let Some(set) = self.index.set_mut(key) {
@@ -249,7 +249,7 @@ impl Engine {
         key: &SetKey,
         pod: &PodRef,
         what: RefusedWrite,
-        result: &Result<(), Refusal>,
+        result: &Result<(), WriteError>,
         now: Timestamp,
     ) {
         let result = result.as_ref().copied();
@@ -263,7 +263,7 @@ impl Engine {
         key: &SetKey,
         about: About<'_>,
         what: RefusedWrite,
-        result: Result<(), &Refusal>,
+        result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
         let meaning = result.err().map(|refusal| meaning(refusal, about.name()));
@@ -337,7 +337,7 @@ impl Engine {
     }
 
     /// The same for reports, which do not hold up pods.
-    fn note_reported(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
+    fn note_reported(&mut self, key: &SetKey, result: &Result<(), WriteError>, now: Timestamp) {
         if let Some(state) = self.state.sets.get_mut(key) {
             state.reports.note(result, now);
         }
@@ -385,8 +385,8 @@ impl Engine {
     }
 
     /// Says once what a person has to mend.
-    fn note_refusal(&mut self, key: &SetKey, refusal: &Refusal, meaning: Option<&Meaning>) {
-        let Refusal::Failed {
+    fn note_refusal(&mut self, key: &SetKey, refusal: &WriteError, meaning: Option<&Meaning>) {
+        let WriteError::Failed {
             verb,
             resource,
             error,

@@ -14,7 +14,7 @@ use super::name::job_name;
 use super::request::{PullRequest, Step, StepResult};
 use super::{Outcome, manifest};
 use crate::clock::Clock;
-use crate::controller::apply::{Refusal, Writer};
+use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::{PERMISSION_MISSING, granted_by};
@@ -92,8 +92,8 @@ impl Calls {
     }
 
     /// A Job that the API server does not want will not be wanted in a minute: its sentence is the result.
-    fn refused(&self, order: &PullRequest, refusal: &Refusal) -> StepResult {
-        let Refusal::Failed { error, .. } = refusal else {
+    fn refused(&self, order: &PullRequest, refusal: &WriteError) -> StepResult {
+        let WriteError::Failed { error, .. } = refusal else {
             return StepResult::Failed;
         };
         match error.failure() {
@@ -176,8 +176,8 @@ impl Calls {
                     return StepResult::Told(version_of(&pod));
                 }
                 Err(refusal) if refusal.failure() == Some(Failure::Conflict) => {}
-                Err(Refusal::Failed { error, .. }) => return self.hold(order, &error),
-                Err(Refusal::NotLeader) => return StepResult::Failed,
+                Err(WriteError::Failed { error, .. }) => return self.hold(order, &error),
+                Err(WriteError::NotLeader) => return StepResult::Failed,
             }
         }
         StepResult::Failed
@@ -201,7 +201,7 @@ impl Calls {
                 // Gone, or another one by that name.
                 Some(Failure::Gone | Failure::Conflict) => StepResult::Told(None),
                 _ => {
-                    if let Refusal::Failed { error, .. } = refusal {
+                    if let WriteError::Failed { error, .. } = refusal {
                         warn!(job = job.name, %error, "Cannot remove a Job yet");
                     }
                     StepResult::Failed
