@@ -25,7 +25,7 @@ use super::caches::Input;
 use super::events::{Events, Severity, Subject};
 use super::feed::{Fed, Feed};
 use super::lease::Leadership;
-use super::lookup::{Looked, Lookups};
+use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::Lacking;
 use super::prepull::{DesiredPulls, Puller};
@@ -61,7 +61,7 @@ const FULL_PASS: Duration = Duration::from_secs(300);
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What the loop is made of.
-pub(super) struct Parts {
+pub(super) struct EngineParts {
     pub(super) feed: Feed,
     pub(super) inputs: mpsc::Receiver<Input>,
     pub(super) leadership: watch::Receiver<Leadership>,
@@ -77,15 +77,15 @@ pub(super) struct Parts {
 
 /// The loop and what it remembers.
 pub(super) struct Engine {
-    parts: Parts,
+    parts: EngineParts,
     /// What the watches told, and what was written and does not show yet.
     index: Index,
-    state: State,
+    state: EngineState,
 }
 
 /// What the loop remembers of its own doing.
 #[derive(Default)]
-struct State {
+struct EngineState {
     dirty: BTreeSet<SetKey>,
     sets: BTreeMap<SetKey, SetState>,
     done: JoinSet<Done>,
@@ -129,7 +129,7 @@ enum Done {
     },
     Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, WriteError>),
     Reported(SetKey, Result<(), WriteError>),
-    Looked(SetKey, Looked),
+    Looked(SetKey, LookupResult),
     /// An Event that nobody remembers was sent, or could not be.
     Told,
     /// Nobody knows: the task failed.
@@ -138,11 +138,11 @@ enum Done {
 
 impl Engine {
     /// A loop that has not begun.
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: EngineParts) -> Self {
         Self {
             parts,
             index: Index::default(),
-            state: State::default(),
+            state: EngineState::default(),
         }
     }
 
