@@ -14,12 +14,12 @@ pub(super) struct Memory(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     /// `None` before anything was ever known.
     pods: Option<BTreeMap<PodKey, Pod>>,
     /// Whether the watch stands, so that what is not here is not there.
@@ -107,7 +107,7 @@ impl Memory {
         self.0.changes.send_modify(|number| *number += 1);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -67,7 +67,7 @@ struct Form {
 }
 
 #[derive(Deserialize)]
-struct State {
+struct StateFile {
     node: String,
     heard: Timestamp,
     items: Vec<Box<RawValue>>,
@@ -188,7 +188,7 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<Pod>)>> {
             form.form
         )));
     }
-    let state: State = serde_json::from_slice(&text)?;
+    let state: StateFile = serde_json::from_slice(&text)?;
     drop(text);
     if state.node != node {
         return Err(io::Error::other(format!(
@@ -221,7 +221,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
 
 /// Where a kill may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum WriteStep {
     Created,
     HalfWritten,
     Written,
@@ -233,7 +233,7 @@ enum Step {
 fn replace(
     directory: &Path,
     text: &[u8],
-    reached: &mut dyn FnMut(Step) -> io::Result<()>,
+    reached: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     let number = RandomState::new().build_hasher().finish();
     let temporary = directory.join(format!("{}{number:016x}{}", TEMPORARY.0, TEMPORARY.1));
@@ -243,16 +243,16 @@ fn replace(
         .mode(0o600)
         .open(&temporary)?;
     file.lock()?;
-    reached(Step::Created)?;
+    reached(WriteStep::Created)?;
     let (half, rest) = text.split_at(text.len() / 2);
     file.write_all(half)?;
-    reached(Step::HalfWritten)?;
+    reached(WriteStep::HalfWritten)?;
     file.write_all(rest)?;
-    reached(Step::Written)?;
+    reached(WriteStep::Written)?;
     file.sync_all()?;
-    reached(Step::Synced)?;
+    reached(WriteStep::Synced)?;
     std::fs::rename(&temporary, directory.join(FILE))?;
-    reached(Step::Renamed)?;
+    reached(WriteStep::Renamed)?;
     File::open(directory)?.sync_all()
 }
 
@@ -292,10 +292,10 @@ mod tests {
         })
         .unwrap();
         for step in [
-            Step::Created,
-            Step::HalfWritten,
-            Step::Written,
-            Step::Synced,
+            WriteStep::Created,
+            WriteStep::HalfWritten,
+            WriteStep::Written,
+            WriteStep::Synced,
         ] {
             let new = text("edge", at(), &[pod("new"), pod("newer")]);
             let killed = replace(&directory, &new, &mut |reached| match reached == step {
@@ -310,7 +310,7 @@ mod tests {
         }
         let new = text("edge", at(), &[pod("new")]);
         let killed = replace(&directory, &new, &mut |reached| match reached {
-            Step::Renamed => Err(io::Error::other("killed")),
+            WriteStep::Renamed => Err(io::Error::other("killed")),
             _ => Ok(()),
         });
         assert!(killed.is_err());
@@ -329,7 +329,7 @@ mod tests {
             text("edge", at(), &[pod("other")]),
         );
         replace(directory, &mine, &mut |step| {
-            if step == Step::Written {
+            if step == WriteStep::Written {
                 prepare(directory)?;
                 replace(directory, &other, &mut |_| Ok(()))?;
                 assert_eq!(found(directory), ["other"]);

@@ -36,11 +36,11 @@ pub(super) struct Neighbours(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     turn: Turn<()>,
-    state: Mutex<State>,
+    state: Mutex<LookupState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LookupState {
     /// When the bucket was full, or will be: each look-up moves it on.
     full_at: Option<Instant>,
     /// What was found, and until when that is believed.
@@ -101,7 +101,7 @@ impl Neighbours {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LookupState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,13 +25,13 @@ const ABSENT: Duration = Duration::from_secs(30);
 
 /// The images of revisions. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, Known>>>);
+pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, CachedRevision>>>);
 
 /// UID of the DaemonSet, and the hash.
 type RevisionKey = (String, String);
 
 #[derive(Clone, Debug)]
-enum Known {
+enum CachedRevision {
     Containers(Arc<[Listed]>),
     AbsentUntil(Instant),
 }
@@ -157,7 +157,7 @@ impl Actions {
 impl Revisions {
     fn get(&self, key: &RevisionKey) -> Option<Arc<[Listed]>> {
         match self.state().get(key) {
-            Some(Known::Containers(containers)) => Some(containers.clone()),
+            Some(CachedRevision::Containers(containers)) => Some(containers.clone()),
             _ => None,
         }
     }
@@ -165,8 +165,8 @@ impl Revisions {
     fn is_wanted(&self, key: &RevisionKey) -> bool {
         match self.state().get(key) {
             None => true,
-            Some(Known::Containers(_)) => false,
-            Some(Known::AbsentUntil(until)) => *until <= Instant::now(),
+            Some(CachedRevision::Containers(_)) => false,
+            Some(CachedRevision::AbsentUntil(until)) => *until <= Instant::now(),
         }
     }
 
@@ -178,9 +178,9 @@ impl Revisions {
         let known = match found.into_iter().find(is_owned) {
             Some(revision) => {
                 let containers = in_order(revision.data.spec.template.spec);
-                Known::Containers(containers.collect())
+                CachedRevision::Containers(containers.collect())
             }
-            None => Known::AbsentUntil(Instant::now() + ABSENT),
+            None => CachedRevision::AbsentUntil(Instant::now() + ABSENT),
         };
         let mut state = self.state();
         if state.len() >= REVISIONS {
@@ -189,7 +189,7 @@ impl Revisions {
         state.insert(key, known);
     }
 
-    fn state(&self) -> MutexGuard<'_, BTreeMap<RevisionKey, Known>> {
+    fn state(&self) -> MutexGuard<'_, BTreeMap<RevisionKey, CachedRevision>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
