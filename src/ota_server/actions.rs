@@ -41,7 +41,7 @@ use self::upgrades::Revisions;
 use super::answer::Answer;
 use super::cloud::Cloud;
 use super::memory::Memory;
-use super::pod::{Pod, PodKey};
+use super::pod::{NodePod, PodKey};
 use crate::clock::Clock;
 use crate::core::Revision;
 use crate::core::names::OTA_SERVER;
@@ -131,7 +131,7 @@ impl Actions {
     }
 
     /// Waits for the end of other calls for this pod.
-    async fn turn(&self, verb: Verb, pod: &Pod) -> Result<Held, Answer> {
+    async fn turn(&self, verb: Verb, pod: &NodePod) -> Result<Held, Answer> {
         let held = self.turns.take(pod, &self.setup.memory).await;
         if held.is_deleted() {
             return Err(verb.deleting(pod.key()));
@@ -148,7 +148,7 @@ impl Actions {
         verb: Verb,
         key: &PodKey,
         owner: &OwnerReference,
-    ) -> Result<(Pod, Revision), Answer> {
+    ) -> Result<(NodePod, Revision), Answer> {
         let mut seen = self.live.look(key, owner).await;
         for last in [false, true] {
             let pod = seen.pod.map_err(|error| text::not_read(&error))?;
@@ -171,7 +171,7 @@ impl Actions {
     async fn delete(
         &self,
         verb: Verb,
-        pod: &Pod,
+        pod: &NodePod,
         target: &Revision,
         held: &Held,
     ) -> Result<Answer, Answer> {
@@ -209,7 +209,7 @@ impl Actions {
     }
 
     /// Whether this pod ends or is gone by now, as the API server says.
-    async fn is_going(&self, pod: &Pod) -> bool {
+    async fn is_going(&self, pod: &NodePod) -> bool {
         match self.live.pod(pod.key()).await {
             Ok(read) => read.facts().uid != pod.facts().uid || read.facts().deleting,
             Err(error) => error.failure() == Failure::Gone,
@@ -220,7 +220,7 @@ impl Actions {
     async fn ask_for_images(
         &self,
         verb: Verb,
-        pod: &Pod,
+        pod: &NodePod,
         target: &Revision,
     ) -> Result<Answer, Answer> {
         let (key, facts) = (pod.key(), pod.facts());

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 
 use super::last_sync::LastSync;
 use super::memory::Memory;
-use super::pod::Pod;
+use super::pod::NodePod;
 
 /// Name of the file in the directory.
 const FILE: &str = "pods.json";
@@ -153,7 +153,7 @@ impl Keeper {
     }
 }
 
-fn text(node: &str, heard: Timestamp, pods: &[Pod]) -> Vec<u8> {
+fn text(node: &str, heard: Timestamp, pods: &[NodePod]) -> Vec<u8> {
     let length = pods.iter().map(|pod| pod.raw().len() + 1).sum::<usize>();
     let mut text = Vec::with_capacity(length + 200);
     // Names of nodes and instants need no escapes.
@@ -170,7 +170,7 @@ fn text(node: &str, heard: Timestamp, pods: &[Pod]) -> Vec<u8> {
 }
 
 /// The state in that file; `None` when there is none.
-fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<Pod>)>> {
+fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>> {
     let length = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
         Ok(_) => return Err(io::Error::other("it is not a file: remove it")),
@@ -196,7 +196,7 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<Pod>)>> {
             state.node
         )));
     }
-    let pods = state.items.into_iter().map(Pod::read);
+    let pods = state.items.into_iter().map(NodePod::read);
     Ok(Some((state.heard, pods.collect::<Result<_, _>>()?)))
 }
 
@@ -261,9 +261,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn pod(name: &str) -> Pod {
+    fn pod(name: &str) -> NodePod {
         let raw = format!(r#"{{"metadata":{{"name":"{name}","namespace":"n"}},"x":"{name}"}}"#);
-        Pod::read(RawValue::from_string(raw).unwrap()).unwrap()
+        NodePod::read(RawValue::from_string(raw).unwrap()).unwrap()
     }
 
     fn at() -> Timestamp {

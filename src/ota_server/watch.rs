@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::cloud::{self, Cloud};
 use super::last_sync::LastSync;
 use super::memory::Memory;
-use super::pod::{Pod, PodKey};
+use super::pod::{NodePod, PodKey};
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 
 /// Pods per page of a list: few enough that a page never weighs much (6 KB each), enough for most nodes.
@@ -235,8 +235,8 @@ fn odd(error: kube::core::request::Error) -> Lost {
 }
 
 /// Reads a pod; one that cannot be read is reported and costs only itself.
-fn read(raw: Box<RawValue>) -> Result<Pod, Stub> {
-    Pod::read_or_return(raw).map_err(|(error, raw)| {
+fn read(raw: Box<RawValue>) -> Result<NodePod, Stub> {
+    NodePod::read_or_return(raw).map_err(|(error, raw)| {
         let stub: Stub = serde_json::from_str(raw.get()).unwrap_or_default();
         let (namespace, name) = (&stub.metadata.namespace, &stub.metadata.name);
         warn!(%namespace, %name, %error, "The API server sent a pod that cannot be read; it is left out");

@@ -6,7 +6,7 @@ use super::neighbours::{Looked, could_be_named, is_name};
 use super::precheck::{Owner, precheck};
 use super::reason::Reason;
 use super::text::{self, Verb};
-use super::{Actions, Answer, CallError, Failure, Pod, PodKey};
+use super::{Actions, Answer, CallError, Failure, NodePod, PodKey};
 use crate::ota_server::cloud::is_silent;
 
 /// How long memory may lag behind a change that the caller has seen already, elsewhere.
@@ -15,7 +15,7 @@ const LAG: Duration = Duration::from_millis(100);
 /// A pod that may be replaced as far as it tells itself, and who makes it again.
 #[derive(Debug)]
 pub(super) struct Admitted {
-    pub(super) pod: Pod,
+    pub(super) pod: NodePod,
     pub(super) owner: Owner,
 }
 
@@ -53,7 +53,7 @@ impl Actions {
         }
     }
 
-    async fn admit_known(&self, verb: Verb, pod: Pod) -> Result<Admitted, Answer> {
+    async fn admit_known(&self, verb: Verb, pod: NodePod) -> Result<Admitted, Answer> {
         let refusal = match precheck(verb, &self.setup.node, &pod) {
             Ok(owner) => return Ok(Admitted { pod, owner }),
             Err(refusal) => refusal,
@@ -66,7 +66,8 @@ impl Actions {
             return Err(refusal);
         }
         let (memory, node) = (&self.setup.memory, &self.setup.node);
-        let is_met = |pod: Option<&Pod>| pod.is_none_or(|pod| precheck(verb, node, pod).is_ok());
+        let is_met =
+            |pod: Option<&NodePod>| pod.is_none_or(|pod| precheck(verb, node, pod).is_ok());
         if !memory.until(pod.key(), LAG, is_met).await {
             return Err(refusal);
         }
@@ -97,7 +98,7 @@ impl Actions {
         }
     }
 
-    fn admit_read(&self, verb: Verb, pod: Pod) -> Result<Admitted, Answer> {
+    fn admit_read(&self, verb: Verb, pod: NodePod) -> Result<Admitted, Answer> {
         let owner = precheck(verb, &self.setup.node, &pod)?;
         Ok(Admitted { pod, owner })
     }

@@ -9,7 +9,7 @@ use super::reason::Reason;
 use super::text::{self, Verb};
 use crate::core::names::{PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
-use crate::ota_server::pod::{Condition, Facts, Pod, PodKey};
+use crate::ota_server::pod::{Condition, Facts, NodePod, PodKey};
 
 /// Who makes a pod again.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub(super) enum Owner {
 ///
 /// # Errors
 /// The answer of that row.
-pub(super) fn precheck(verb: Verb, node: &str, pod: &Pod) -> Result<Owner, Answer> {
+pub(super) fn precheck(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, Answer> {
     let (key, facts) = (pod.key(), pod.facts());
     if facts.deleting {
         return Err(verb.deleting(key));
@@ -87,7 +87,7 @@ fn check_image(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
     }
 }
 
-fn owner(verb: Verb, node: &str, pod: &Pod) -> Result<Owner, Answer> {
+fn owner(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, Answer> {
     let Some(first) = pod.facts().owners.first() else {
         return Err(text::no_owner());
     };

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::precheck::{image_of, is_repelled, needs_upgrade};
 use super::reason::Reason;
-use super::{Actions, Answer, Pod, text};
+use super::{Actions, Answer, NodePod, text};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::k8s::{self, Container, ControllerRevision, PodSpec, nullable};
 
@@ -109,7 +109,7 @@ impl Actions {
         }))
     }
 
-    fn upgrade_of(&self, pod: &Pod) -> Value {
+    fn upgrade_of(&self, pod: &NodePod) -> Value {
         let (key, facts) = (pod.key(), pod.facts());
         let revision = revision_of(pod);
         let new = revision.as_ref().and_then(|key| self.revisions.get(key));
@@ -132,7 +132,7 @@ impl Actions {
     }
 
     /// Asks for the revisions that are not known yet, all at once; without an answer they stay unknown.
-    async fn learn(&self, pods: &[Pod]) {
+    async fn learn(&self, pods: &[NodePod]) {
         if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
             return; // whoever reads this must not wait for what does not come
         }
@@ -194,19 +194,19 @@ impl Revisions {
     }
 }
 
-fn daemonset(pod: &Pod) -> Option<&OwnerReference> {
+fn daemonset(pod: &NodePod) -> Option<&OwnerReference> {
     pod.controller().filter(|owner| owner.kind == "DaemonSet")
 }
 
 /// The revision that waits for a pod; `None` when its condition names none that could be asked for.
-fn revision_of(pod: &Pod) -> Option<RevisionKey> {
+fn revision_of(pod: &NodePod) -> Option<RevisionKey> {
     let hash = pod.facts().need_upgrade.as_ref()?.hash()?;
     let is_label = hash.len() <= 63 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_label.then_some((daemonset(pod)?.uid.clone(), hash.to_owned()))
 }
 
 /// The containers of a pod, and those that come; `new`: what the revision brings, as far as that is known.
-fn containers(pod: &Pod, new: Option<&[Listed]>) -> Vec<Value> {
+fn containers(pod: &NodePod, new: Option<&[Listed]>) -> Vec<Value> {
     let running: k8s::Pod = serde_json::from_str(pod.raw()).unwrap_or_default();
     let mut statuses = running.status.init_container_statuses;
     statuses.extend(running.status.container_statuses);
