@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::Options;
 use super::behaviour::{Rule, Rules};
 use super::node::{Flap, Node, NodeSpec, Offline, unknown};
-use super::pod::{Host, Next, Pod, Stage, Step};
+use super::pod::{Host, KubeletPod, Next, Stage, Step};
 
 use super::status;
 use super::view::PodView;
@@ -54,7 +54,7 @@ pub(super) struct Engine {
     options: Options,
     rules: Rules,
     nodes: BTreeMap<String, Node>,
-    pods: BTreeMap<String, Pod>,
+    pods: BTreeMap<String, KubeletPod>,
     /// UIDs of the pods bound to a node, ours or not (it may become ours).
     bound: BTreeMap<String, BTreeSet<String>>,
     due: Queue<Due>,
@@ -383,7 +383,8 @@ impl Engine {
                 };
                 let bound = self.bound.entry(view.spec.node_name.clone()).or_default();
                 bound.insert(uid.clone());
-                self.pods.insert(uid.clone(), Pod::new(view, ip, now));
+                self.pods
+                    .insert(uid.clone(), KubeletPod::new(view, ip, now));
             }
         }
         self.with(&uid, |pod, host| pod.sync(host));
@@ -419,7 +420,7 @@ impl Engine {
     }
 
     /// Lets a pod of an online node of ours do something, then plans and writes what follows from it.
-    fn with(&mut self, uid: &str, act: impl FnOnce(&mut Pod, &mut Host<'_>)) {
+    fn with(&mut self, uid: &str, act: impl FnOnce(&mut KubeletPod, &mut Host<'_>)) {
         let Some(name) = self
             .pods
             .get(uid)

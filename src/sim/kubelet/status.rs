@@ -4,10 +4,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pod::{Container, Exit, Flag, Pod, PullError, START_ERROR, Stage, State};
+use super::pod::{Exit, Flag, KubeletContainer, KubeletPod, PullError, START_ERROR, Stage, State};
 
 /// The status of a pod, as a strategic merge patch: it names the kubelet's own conditions and leaves those of others.
-pub(super) fn pod(pod: &Pod, host_ip: &str) -> Value {
+pub(super) fn pod(pod: &KubeletPod, host_ip: &str) -> Value {
     let statuses: Vec<Value> = pod.containers.iter().map(container).collect();
     json!({
         "observedGeneration": pod.observed,
@@ -23,7 +23,7 @@ pub(super) fn pod(pod: &Pod, host_ip: &str) -> Value {
     })
 }
 
-fn conditions(pod: &Pod) -> Value {
+fn conditions(pod: &KubeletPod) -> Value {
     let finished = pod.phase() == "Succeeded" || pod.stage == Stage::Stopped;
     let unready: Vec<&str> = pod
         .containers
@@ -65,7 +65,7 @@ fn condition(kind: &str, flag: Flag, (reason, message): (&str, String)) -> Value
     })
 }
 
-fn container(container: &Container) -> Value {
+fn container(container: &KubeletContainer) -> Value {
     let state = match &container.state {
         State::Waiting(reason) => json!({ "waiting": waiting(reason, container) }),
         State::Running { since } => json!({ "running": { "startedAt": Time(*since) } }),
@@ -94,7 +94,7 @@ fn container(container: &Container) -> Value {
     })
 }
 
-fn waiting(reason: &str, container: &Container) -> Value {
+fn waiting(reason: &str, container: &KubeletContainer) -> Value {
     let image = &container.image;
     let message = match reason {
         "ErrImagePull" => pull_error(container),
@@ -109,7 +109,7 @@ fn waiting(reason: &str, container: &Container) -> Value {
 }
 
 /// What containerd says (1.6, behind a kubelet of 1.36).
-fn pull_error(container: &Container) -> String {
+fn pull_error(container: &KubeletContainer) -> String {
     let image = &container.image;
     let (before, why) = match container.pull_error {
         Some(PullError::Unreachable) => (
@@ -132,7 +132,7 @@ fn pull_error(container: &Container) -> String {
     )
 }
 
-fn terminated(exit: &Exit, container: &Container) -> Value {
+fn terminated(exit: &Exit, container: &KubeletContainer) -> Value {
     let (reason, message) = match exit.code {
         0 => ("Completed", None),
         START_ERROR => (
@@ -155,7 +155,7 @@ fn terminated(exit: &Exit, container: &Container) -> Value {
 }
 
 /// Another one for every start of the container.
-fn container_id(container: &Container, started: Timestamp) -> String {
+fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     format!(
         "fake://{:016x}",
         fnv(&[&container.name, &started.to_string()])
@@ -163,7 +163,7 @@ fn container_id(container: &Container, started: Timestamp) -> String {
 }
 
 /// The init containers have ended by the time a kubelet first writes: they take no time here.
-fn init_containers(pod: &Pod) -> Value {
+fn init_containers(pod: &KubeletPod) -> Value {
     let at = pod.started.unwrap_or(Timestamp::UNIX_EPOCH);
     let exit = json!({
         "exitCode": 0, "reason": "Completed", "startedAt": Time(at), "finishedAt": Time(at),
