@@ -108,8 +108,9 @@ struct SetState {
     reports: WriteBackoff,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
-    /// What was told while these conditions stood on it: what is the news of a report is no news before that shows.
-    told: (Vec<Condition>, Vec<Notice>),
+    /// What was told while these conditions stood on it: what is the news of a report is no news before that shows. Not a pending
+    /// write: an Event cannot be read back, and is told again when the conditions are others.
+    announced: (Vec<Condition>, Vec<Notice>),
     /// The revision of which was told that its pods are made anew although an update in place was asked for.
     recreated: Option<Revision>,
     /// Notes on the settings that were told.
@@ -527,10 +528,10 @@ impl Engine {
         };
         let present = set.conditions.clone();
         let state = self.state.sets.entry(key.clone()).or_default();
-        if state.told.0 != present {
-            state.told = (present, Vec::new());
+        if state.announced.0 != present {
+            state.announced = (present, Vec::new());
         }
-        let is_new = |notice: &&Notice| !state.told.1.iter().any(|told| notice.repeats(told));
+        let is_new = |notice: &&Notice| !state.announced.1.iter().any(|told| notice.repeats(told));
         let fresh: Vec<Notice> = notices.iter().filter(is_new).cloned().collect();
         for notice in fresh {
             let Some((about, severity)) = self.event(key, &notice) else {
@@ -539,7 +540,7 @@ impl Engine {
             let events = &self.parts.events;
             if events.announce(&about, severity, notice.reason, &notice.note) {
                 let state = self.state.sets.entry(key.clone()).or_default();
-                state.told.1.push(notice);
+                state.announced.1.push(notice);
             }
         }
     }
