@@ -43,8 +43,8 @@ pub(super) struct Planner {
     clearing: BTreeSet<String>,
     /// When a Job may be tried to be removed again.
     clear_after: Option<Timestamp>,
-    /// UIDs of Jobs whose result was written.
-    told: BTreeSet<String>,
+    /// UIDs of Jobs whose result was written, until they are removed.
+    reported: BTreeSet<String>,
     /// Jobs cannot be seen, and why.
     denied: Option<String>,
 }
@@ -133,13 +133,13 @@ impl Planner {
                 if answer == PullStepResult::Failed {
                     self.clear_after = Some(after(now, RETRY.0 * 5));
                 } else {
-                    self.told.remove(&job.uid);
+                    self.reported.remove(&job.uid);
                 }
             }
             PullStep::Begin(order) | PullStep::Look(order, _) | PullStep::Tell(order, ..) => {
                 if let (PullStep::Tell(_, _, Some(job)), PullStepResult::Told(_)) = (step, &answer)
                 {
-                    self.told.insert(job.uid.clone());
+                    self.reported.insert(job.uid.clone());
                 }
                 let wish = order.wish();
                 if let Some(memory) = self.memory.get_mut(&wish) {
@@ -159,7 +159,7 @@ impl Planner {
                 .metadata
                 .uid
                 .as_ref()
-                .is_some_and(|uid| self.told.contains(uid));
+                .is_some_and(|uid| self.reported.contains(uid));
             !told && self.orders.contains_key(wish)
         });
         jobs.count()
@@ -213,7 +213,7 @@ impl<'a> Turn<'a> {
     fn look_at(&mut self, order: PullRequest) {
         let wish = order.wish();
         let now = self.now;
-        let told = &self.planner.told;
+        let told = &self.planner.reported;
         let is_told = |job: &Job| {
             job.metadata
                 .uid
@@ -327,7 +327,7 @@ impl<'a> Turn<'a> {
             .flat_map(|(wish, jobs)| jobs.iter().map(move |job| (wish, job)));
         let spent = jobs.filter(|(wish, job)| {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
-            let told = planner.told.contains(uid);
+            let told = planner.reported.contains(uid);
             let wished = planner.orders.contains_key(*wish);
             let ours = planner.memory.get(*wish).is_some_and(|memory| memory.busy);
             let leaving =
