@@ -19,8 +19,8 @@ mod last_reported;
 mod node;
 mod pending;
 mod pod;
+mod pod_problem;
 mod set;
-mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

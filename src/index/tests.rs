@@ -3,7 +3,7 @@
 mod ended;
 mod pending;
 mod place;
-mod trouble;
+mod pod_problem;
 
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
 /// update in place is none.
-pub(super) fn trouble(pod: &k8s::Pod, state: Option<&State>) -> Option<Trouble> {
+pub(super) fn problem(pod: &k8s::Pod, state: Option<&State>) -> Option<Trouble> {
     let status = &pod.status;
     let seen = is_seen(pod);
     let containers = status
@@ -104,7 +104,7 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<Trouble> {
     })
 }
 
-/// The trouble of a pod that had another one `before`: what was said of a pull stands while its kubelet waits to pull again.
+/// The problem of a pod that had another one `before`: what was said of a pull stands while its kubelet waits to pull again.
 pub(super) fn as_before(trouble: Trouble, before: Option<&Trouble>) -> Trouble {
     let pulls = |trouble: &Trouble| PULLS.contains(&&*trouble.reason);
     match before.filter(|known| pulls(known) && pulls(&trouble) && trouble.said.is_empty()) {
