@@ -72,8 +72,8 @@ pub mod words;
 pub use decide::{decide, queue, release};
 pub use eviction::{Evictions, Refusal};
 pub use fleet::{
-    Behind, Fleet, Leaving, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid,
-    PullFailure, Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
+    Behind, Fleet, Leaving, Node, NodeName, OtaCondition, Pod, PodName, PodProblem, PodRevision,
+    PodUid, PullFailure, Readiness, ResourceVersion, Revision, RevisionState, Targeting,
 };
 pub use guard::Record;
 pub use hold::{Hold, Holds};

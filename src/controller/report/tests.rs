@@ -6,9 +6,9 @@ use super::*;
 use crate::core::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
-    Action, Behind, Cause, Counts, Guarded, Node, NodeName, Obstruction, PauseStand, Pod, PodRef,
-    Progress, PullStage, Readiness, Record, Refusal, Reversal, Revision, Stopped, Trouble, Verdict,
-    WaveShut, WaveStand, WaveState,
+    Action, Behind, Cause, Counts, Guarded, Node, NodeName, Obstruction, PauseStand, Pod,
+    PodProblem, PodRef, Progress, PullStage, Readiness, Record, Refusal, Reversal, Revision,
+    Stopped, Verdict, WaveShut, WaveStand, WaveState,
 };
 use crate::index::{Index, SetKey};
 use crate::k8s;
@@ -33,7 +33,7 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
     let pod = || Pod {
         ready_since: None,
         started: None,
-        trouble: trouble.map(|reason| Trouble {
+        trouble: trouble.map(|reason| PodProblem {
             said: Default::default(),
             reason: reason.into(),
             restarts: 3,

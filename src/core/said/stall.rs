@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
 };
-use crate::core::fleet::{Behind, NodeName, RevisionState, Trouble};
+use crate::core::fleet::{Behind, NodeName, PodProblem, RevisionState};
 use crate::core::guard::Record;
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
 use crate::core::not_created;
@@ -200,7 +200,7 @@ impl About<'_> {
         }
         let told = reasons.into_iter();
         let told: Vec<String> = told
-            .map(|(word, said)| Trouble::phrase(word, said))
+            .map(|(word, said)| PodProblem::phrase(word, said))
             .collect();
         match told.is_empty() {
             true => String::new(),
