@@ -13,8 +13,8 @@ use k8s_openapi::jiff::Timestamp;
 use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use yurt_ds::core::settings::{Source, read};
 use yurt_ds::core::{
-    Fleet, Hold, Labels, Mode, Node, NodeWindow, Pod, PodRevision, Readiness, Reading,
-    RevisionState, Share, Strategy, Targeting, Trouble, Windows, decide,
+    Fleet, Hold, Labels, Mode, Node, NodeWindow, Pod, PodProblem, PodRevision, Readiness, Reading,
+    RevisionState, Share, Strategy, Targeting, Windows, decide,
 };
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
@@ -151,7 +151,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
             pod.exit.labels = hooked.clone();
             if i.is_multiple_of(100) && pod.revision == PodRevision::Current {
                 (pod.created, pod.ready_since) = (at(NOW - 600), None);
-                pod.trouble = Some(Trouble {
+                pod.trouble = Some(PodProblem {
                     said: Default::default(),
                     reason: "CrashLoopBackOff".into(),
                     restarts: 5,

@@ -27,9 +27,9 @@ pub mod permissions;
 mod prepull;
 mod refused;
 mod report;
-mod restraint;
 mod server;
 mod surge;
+mod write_backoff;
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ use crate::k8s::permission::Permission;
 use crate::serve::{self, ReadinessHandle};
 use crate::shutdown::{self, Shutdown};
 use complaints::Complaints;
-use engine::{Engine, Parts};
+use engine::{Engine, EngineParts};
 use events::Events;
 use lease::{Election, Settings};
 use metrics::Metrics;
@@ -141,7 +141,7 @@ pub async fn run(config: Config, shutdown: Shutdown) {
     let (caches, inputs) = caches::Caches::new(client.clone(), metrics.clone(), complaints);
     let watches = [caches.version(), caches.sets(), caches.revisions()];
     let writer = apply::Writer::new(client.clone(), metrics.clone(), leadership.clone());
-    let puller = Puller::start(prepull::Parts {
+    let puller = Puller::start(prepull::PullerParts {
         client: client.clone(),
         writer: writer.clone(),
         leadership: leadership.clone(),
@@ -149,7 +149,7 @@ pub async fn run(config: Config, shutdown: Shutdown) {
         metrics: metrics.clone(),
         clock: clock.clone(),
     });
-    let engine = Engine::new(Parts {
+    let engine = Engine::new(EngineParts {
         feed: feed::Feed::new(caches),
         inputs,
         writer,

@@ -73,7 +73,7 @@ pub use fleet::record::Record;
 pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
     Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, Past, PauseRecord, Pod,
-    PullFailure, Readiness, Targeting, Trouble, WayBack,
+    PodProblem, PullFailure, Readiness, Targeting, WayBack,
 };
 pub use id::{
     Behind, NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,

@@ -2,25 +2,25 @@
 //!
 //! ```text
 //! k8s::{Node, DaemonSet, ControllerRevision, Pod} ──apply──► Index ──view──► Reading + Fleet ──► core::decide
-//!                                  own writes ──overlay──►
+//!                            own writes ──PendingWrites──►
 //! ```
 //!
 //! No I/O and no clock: whoever feeds it passes `now`. Changes of readiness that are seen happening get the time of
 //! seeing, so a node whose clock is wrong cannot shorten or lengthen anything; only what was true before the first look
 //! is dated by the object, and even that never before the object's creation nor in the future.
 
-mod asked;
 mod disruptions;
 mod ended;
 mod fleet_cache;
 mod guarded;
 mod joined;
 mod key;
+mod last_reported;
 mod node;
+mod pending;
 mod pod;
+mod pod_problem;
 mod set;
-mod told;
-mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -35,10 +35,11 @@ use crate::core::{Fleet, NodeName, Reading, Revision, Targeting, settings};
 use crate::k8s;
 
 pub use key::SetKey;
+pub use pending::{PodWrite, UNSEEN, WriteAnswer};
 pub(crate) use set::OWN_CONDITIONS;
-pub use set::{Doubt, Overlay, SetRecord, Stir, Write};
+pub use set::{RequeueDelay, SetRecord};
 
-pub(crate) use told::{told_revision, was_complete};
+pub(crate) use last_reported::{told_revision, was_complete};
 
 use node::NodeRecord;
 
@@ -331,8 +332,8 @@ impl Index {
     }
 
     /// Of every DaemonSet counts again what the guard told there: another replica may have told something else.
-    pub fn forget_told(&mut self) {
-        self.sets.values_mut().for_each(SetRecord::forget_told);
+    pub fn forget_reported(&mut self) {
+        self.sets.values_mut().for_each(SetRecord::forget_reported);
     }
 
     /// Every DaemonSet that is ours, or was and has something left to clean up.

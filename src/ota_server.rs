@@ -16,7 +16,7 @@ mod answer;
 mod body;
 mod cloud;
 mod document;
-mod heard;
+mod last_sync;
 mod listen;
 mod memory;
 mod origin;

@@ -39,7 +39,7 @@ pub(super) struct Writer {
 
 /// Why a write did not succeed.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum WriteError {
     /// It was not sent: this replica does not lead (any more), or is about to end.
     NotLeader,
     /// It was sent.
@@ -90,7 +90,7 @@ impl Writer {
         set: &Owner,
         action: &Action,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         match action {
             Action::Delete(pod) => self.delete(key, pod).await,
             Action::Evict(pod) => self.evict(key, pod).await,
@@ -168,7 +168,7 @@ impl Writer {
         pod: &PodRef,
         gate: &GateWrite,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         let mut condition = json!({
             "type": KRUISE_POD_READY,
             "status": if gate.open { "True" } else { "False" },
@@ -190,7 +190,7 @@ impl Writer {
         pod: &PodRef,
         preparing: bool,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         let parameters = PatchParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PatchParams::default()
@@ -208,7 +208,7 @@ impl Writer {
     }
 
     /// Deletes this pod as it was judged, and no other of its name.
-    async fn delete(&self, key: &SetKey, pod: &PodRef) -> Result<(), Refusal> {
+    async fn delete(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(pod.uid.to_string()),
@@ -221,7 +221,7 @@ impl Writer {
     }
 
     /// Evicts this pod as it was judged, and no other of its name.
-    async fn evict(&self, key: &SetKey, pod: &PodRef) -> Result<(), Refusal> {
+    async fn evict(&self, key: &SetKey, pod: &PodRef) -> Result<(), WriteError> {
         let request = eviction(&key.namespace, pod);
         self.send("create", "pods/eviction", request)
             .await
@@ -235,7 +235,7 @@ impl Writer {
         pod: &PodRef,
         renewal: &Renewal,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         let parameters = PatchParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PatchParams::default()
@@ -247,7 +247,11 @@ impl Writer {
     }
 
     /// Makes a Job; answers with the Job as the API server has it.
-    pub(super) async fn create_job(&self, namespace: &str, job: &Value) -> Result<String, Refusal> {
+    pub(super) async fn create_job(
+        &self,
+        namespace: &str,
+        job: &Value,
+    ) -> Result<String, WriteError> {
         let parameters = PostParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PostParams::default()
@@ -263,7 +267,7 @@ impl Writer {
         namespace: &str,
         name: &str,
         uid: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
@@ -282,7 +286,7 @@ impl Writer {
         pod: &PodRef,
         version: &str,
         condition: Value,
-    ) -> Result<String, Refusal> {
+    ) -> Result<String, WriteError> {
         let parameters = PatchParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PatchParams::default()
@@ -303,7 +307,7 @@ impl Writer {
         key: &SetKey,
         pod: &PodRef,
         conditions: Vec<Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         let requests = requests::<k8s::Pod>(&key.namespace);
         let object = (pod.name.as_str(), pod.uid.as_str());
         let request = patch_conditions(&requests, object, CONTROLLER, conditions);
@@ -316,7 +320,7 @@ impl Writer {
         key: &SetKey,
         uid: &str,
         conditions: Vec<Value>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         let requests = requests::<k8s::DaemonSet>(&key.namespace);
         let request = patch_conditions(&requests, (&key.name, uid), CONTROLLER, conditions);
         self.send("patch", "daemonsets/status", request)
@@ -330,11 +334,11 @@ impl Writer {
         verb: &'static str,
         resource: &'static str,
         request: Result<http::Request<Vec<u8>>, request::Error>,
-    ) -> Result<String, Refusal> {
+    ) -> Result<String, WriteError> {
         let slot = self.slots.acquire().await;
         if slot.is_err() || !self.may_write() {
             self.metrics.withheld(Withheld::NotLeader, 1);
-            return Err(Refusal::NotLeader);
+            return Err(WriteError::NotLeader);
         }
         let call = async {
             let request = request.map_err(kube::Error::BuildRequest)?;
@@ -343,7 +347,7 @@ impl Writer {
         let result = within(WRITE_DEADLINE, call).await;
         let outcome = result.as_ref().map(drop).map_err(CallError::failure);
         self.metrics.write(verb, resource, outcome);
-        result.map_err(|error| Refusal::Failed {
+        result.map_err(|error| WriteError::Failed {
             verb,
             resource,
             error,
@@ -356,15 +360,7 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
     Request::new(K::url_path(&(), Some(namespace)))
 }
 
-impl Refusal {
-    /// Whether it is certain that nothing happened, and worth trying again as it is.
-    pub(super) fn is_certain(&self) -> bool {
-        !matches!(
-            self.failure(),
-            Some(Failure::Conflict | Failure::Gone | Failure::Unreachable)
-        )
-    }
-
+impl WriteError {
     /// What a disruption budget said, if it was one that refused.
     pub(super) fn of_budget(&self) -> Option<crate::core::Refusal> {
         match self {

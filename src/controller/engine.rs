@@ -1,7 +1,7 @@
 //! The loop: one task owns the index, takes in what watches and writes tell, decides, and starts writes.
 //!
 //! ```text
-//! watches ──Input──► Feed/Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► overlay
+//! watches ──Input──► Feed ──► Index ──dirty──► pass: fleet → decide → report ──► writes (tasks) ──Done──► Index
 //!                                             ▲ after a short pause, so that a burst of events is one pass
 //! ```
 //!
@@ -20,39 +20,36 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::apply::{Refusal, Writer};
+use super::apply::{WriteError, Writer};
 use super::caches::Input;
 use super::events::{Events, Severity, Subject};
 use super::feed::{Fed, Feed};
 use super::lease::Leadership;
-use super::lookup::{Looked, Lookups};
+use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::Lacking;
 use super::prepull::{DesiredPulls, Puller};
 use super::report::{Notice, Report, kept_words};
-use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
+use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::{
-    Action, Fleet, Note, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite, Release,
-    Revision, RevisionState, decide, release,
+    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Release, Revision, RevisionState, decide,
+    release,
 };
-use crate::index::{SetKey, SetRecord, Stir, Stray, Write, was_complete};
+use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::Condition;
 use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
 
 /// The shortest pause between a change and the pass that looks at it: the burst around a replaced pod is one pass.
-const PAUSE: Duration = Duration::from_millis(5);
+const SHORT_DELAY: Duration = Duration::from_millis(5);
 
 /// The same after a change that frees no slot: a pod that is gone, a pod that was made.
-const LONGER_PAUSE: Duration = Duration::from_millis(200);
+const LONG_DELAY: Duration = Duration::from_millis(200);
 
 /// A pass is followed by a pause of this many times its own length: deciding never takes more than a few percent of a core.
 const REST: u32 = 20;
-
-/// How long a report may stay unseen before it is sent again.
-const UNSEEN: SignedDuration = SignedDuration::from_secs(30);
 
 /// How long the native controller may be behind before the status says so.
 const LASTING: SignedDuration = SignedDuration::from_secs(5);
@@ -64,7 +61,7 @@ const FULL_PASS: Duration = Duration::from_secs(300);
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What the loop is made of.
-pub(super) struct Parts {
+pub(super) struct EngineParts {
     pub(super) feed: Feed,
     pub(super) inputs: mpsc::Receiver<Input>,
     pub(super) leadership: watch::Receiver<Leadership>,
@@ -80,13 +77,15 @@ pub(super) struct Parts {
 
 /// The loop and what it remembers.
 pub(super) struct Engine {
-    parts: Parts,
-    state: State,
+    parts: EngineParts,
+    /// What the watches told, and what was written and does not show yet.
+    index: Index,
+    state: EngineState,
 }
 
 /// What the loop remembers of its own doing.
 #[derive(Default)]
-struct State {
+struct EngineState {
     dirty: BTreeSet<SetKey>,
     sets: BTreeMap<SetKey, SetState>,
     done: JoinSet<Done>,
@@ -105,81 +104,33 @@ struct SetState {
     /// When to look again.
     wake: Option<Timestamp>,
     /// Whether writes to its pods, and reports on it, have to wait because the API server is not well.
-    pods: Restraint,
-    reports: Restraint,
+    pods: WriteBackoff,
+    reports: WriteBackoff,
     /// Since when the native controller is behind.
     behind_since: Option<Timestamp>,
-    /// The report that was sent last, and when: it takes a moment to show.
-    reported: Option<(Report, Timestamp)>,
-    /// What was told while these conditions stood on it: what is the news of a report is no news before that shows.
-    told: (Vec<Condition>, Vec<Notice>),
+    /// What was told while these conditions stood on it: what is the news of a report is no news before that shows. Not a pending
+    /// write: an Event cannot be read back, and is told again when the conditions are others.
+    announced: (Vec<Condition>, Vec<Notice>),
     /// The revision of which was told that its pods are made anew although an update in place was asked for.
     recreated: Option<Revision>,
     /// Notes on the settings that were told.
     noted: Vec<String>,
     /// Whether it was told that pods of ours stay although it is not rolled out any more.
     kept: bool,
-    /// Conditions that were written to pods, and when: they take a moment to show.
-    patched: BTreeMap<Patched, (Action, Timestamp)>,
-}
-
-/// A pod, and which part of it was patched.
-type Patched = (PodUid, Part);
-
-/// Parts of a pod that are patched for reasons of their own.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Part {
-    /// Conditions that say something.
-    Set,
-    /// Conditions that are taken away.
-    Removed,
-    /// What it says about its way out.
-    Exit,
-    /// The pod that is made beside it.
-    Beside,
-}
-
-fn patched(action: &Action) -> Patched {
-    let part = match action {
-        Action::RemoveConditions { .. } => Part::Removed,
-        Action::Mark { .. } => Part::Exit,
-        Action::Surge { .. } => Part::Beside,
-        _ => Part::Set,
-    };
-    (action.pod().uid.clone(), part)
-}
-
-impl SetState {
-    /// Leaves out of `actions` what was written already and does not show yet; forgets what shows.
-    fn without_repetition(&mut self, actions: Vec<Action>, now: Timestamp) -> Vec<Action> {
-        if self.patched.is_empty() {
-            return actions;
-        }
-        let mut unseen = BTreeMap::new();
-        let fresh = actions.into_iter().filter(|action| {
-            let sent = self.patched.get(&patched(action));
-            let sent = sent.filter(|(sent, at)| {
-                sent.says_the_same(action) && now.duration_since(*at) < UNSEEN
-            });
-            unseen.extend(sent.map(|sent| (patched(action), sent.clone())));
-            sent.is_none()
-        });
-        let fresh = fresh.collect();
-        self.patched = unseen;
-        fresh
-    }
 }
 
 /// An answer that the loop waited for.
 enum Done {
-    Replaced(SetKey, PodRef, Write, Result<(), Refusal>),
-    /// The old pod is deleted or evicted; what became of handing over its successor.
-    Retired(SetKey, PodRef, Write, PodRef, Result<(), Refusal>),
-    /// What was asked for, of which pod.
-    Patched(SetKey, PodRef, RefusedWrite, Result<(), Refusal>),
-    Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, Refusal>),
-    Reported(SetKey, Result<(), Refusal>),
-    Looked(SetKey, Looked),
+    Acted {
+        key: SetKey,
+        action: Action,
+        result: Result<(), WriteError>,
+        /// What became of handing over the successor of a pod that was retired.
+        handed: Option<Result<(), WriteError>>,
+    },
+    Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, WriteError>),
+    Reported(SetKey, Result<(), WriteError>),
+    Looked(SetKey, LookupResult),
     /// An Event that nobody remembers was sent, or could not be.
     Told,
     /// Nobody knows: the task failed.
@@ -188,10 +139,11 @@ enum Done {
 
 impl Engine {
     /// A loop that has not begun.
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: EngineParts) -> Self {
         Self {
             parts,
-            state: State::default(),
+            index: Index::default(),
+            state: EngineState::default(),
         }
     }
 
@@ -236,7 +188,8 @@ impl Engine {
     }
 
     fn take(&mut self, input: Input) {
-        let fed = self.parts.feed.take(input, self.parts.clock.now());
+        let now = self.parts.clock.now();
+        let fed = self.parts.feed.take(&mut self.index, input, now);
         self.take_fed(fed);
     }
 
@@ -253,8 +206,8 @@ impl Engine {
             self.parts.puller.forget(&key);
             self.parts.metrics.forget(&key.namespace, &key.name);
         }
-        for (key, stir) in fed.stirred {
-            self.mark(key, stir);
+        for (key, delay) in fed.requeued {
+            self.requeue(key, delay);
         }
         if fed.strays {
             self.look_soon();
@@ -264,19 +217,19 @@ impl Engine {
     /// A pass follows although no DaemonSet of ours changed.
     fn look_soon(&mut self) {
         let planned = self.state.next_pass.into_iter();
-        self.state.next_pass = planned.chain([Instant::now() + LONGER_PAUSE]).min();
+        self.state.next_pass = planned.chain([Instant::now() + LONG_DELAY]).min();
     }
 
-    fn mark(&mut self, key: SetKey, stir: Stir) {
+    fn requeue(&mut self, key: SetKey, delay: RequeueDelay) {
         let now = Instant::now();
         let rested = |at: Instant| self.state.rested.map_or(at, |rested| rested.max(at));
-        let earliest = match stir {
-            Stir::Nothing => return,
-            Stir::Quietly => rested(now + LONGER_PAUSE),
-            Stir::Soon => rested(now + PAUSE),
-            Stir::AtOnce => now,
+        let earliest = match delay {
+            RequeueDelay::Never => return,
+            RequeueDelay::Long => rested(now + LONG_DELAY),
+            RequeueDelay::Short => rested(now + SHORT_DELAY),
+            RequeueDelay::Zero => now,
         };
-        if self.parts.feed.index.set(&key).is_none() {
+        if self.index.set(&key).is_none() {
             return;
         }
         self.state.dirty.insert(key);
@@ -286,8 +239,9 @@ impl Engine {
     }
 
     fn all_dirty(&mut self) {
-        let keys: Vec<SetKey> = self.parts.feed.index.keys().cloned().collect();
-        keys.into_iter().for_each(|key| self.mark(key, Stir::Soon));
+        let keys: Vec<SetKey> = self.index.keys().cloned().collect();
+        keys.into_iter()
+            .for_each(|key| self.requeue(key, RequeueDelay::Short));
     }
 
     /// Becoming the leader means to look at the pods anew: the last leader's deletions may not show here yet. Whoever ceases
@@ -295,8 +249,8 @@ impl Engine {
     fn note_leadership(&mut self) {
         let leading = self.parts.leadership.borrow_and_update().may_write();
         if leading && !std::mem::replace(&mut self.state.leading, leading) {
-            self.parts.feed.look_again();
-            self.parts.feed.index.forget_told();
+            self.parts.feed.look_again(&mut self.index);
+            self.index.forget_reported();
             self.all_dirty();
             self.look_soon();
         }
@@ -347,11 +301,11 @@ impl Engine {
     /// Tells once of each DaemonSet that is not ours although its annotations look as if it should be. Nothing is written on
     /// it that could be remembered: the Event is the same whoever says it.
     fn tell_strays(&mut self) {
-        let strays = self.parts.feed.index.strays();
+        let strays = self.index.strays();
         if !self.parts.writer.may_write() || strays.eq(&self.state.strays) {
             return;
         }
-        let strays = self.parts.feed.index.strays();
+        let strays = self.index.strays();
         let strays = strays.map(|(key, stray)| (key.clone(), stray.clone()));
         let known = std::mem::replace(&mut self.state.strays, strays.collect());
         let (told, events) = (&self.state.strays, &self.parts.events);
@@ -376,24 +330,21 @@ impl Engine {
         if state.under_way > 0 {
             return; // its end marks the DaemonSet again
         }
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
+        let Some(set) = self.index.set_mut(key) else {
             self.state.sets.remove(key);
             return;
         };
         if !set.synced {
             return; // the list of its pods marks it again
         }
-        let min_ready = set.min_ready;
-        let due = set.overlay_due();
+        let (min_ready, reading) = (set.min_ready, set.reading.clone());
+        let due = set.pending_due();
         if due.is_some_and(|due| due <= now) {
-            self.parts.feed.look_again_at(key);
+            self.parts.feed.look_again_at(&mut self.index, key);
             return;
         }
         let began = Instant::now();
-        let Some(fleet) = self.parts.feed.index.fleet(key, now) else {
-            return;
-        };
-        let Some(reading) = self.parts.feed.index.reading(key).cloned() else {
+        let Some(fleet) = self.index.fleet(key, now) else {
             return;
         };
         match reading {
@@ -401,7 +352,7 @@ impl Engine {
                 let plan = decide(&strategy, &fleet, now);
                 self.parts.metrics.reconciled(began.elapsed());
                 if self.state.leading
-                    && let Some(set) = self.parts.feed.index.set(key)
+                    && let Some(set) = self.index.set(key)
                 {
                     let phase = plan.standing(was_complete(&set.conditions, &fleet.revision));
                     let metrics = &self.parts.metrics;
@@ -422,8 +373,6 @@ impl Engine {
                     self.wish(key, Vec::new());
                 }
                 let report = self
-                    .parts
-                    .feed
                     .index
                     .set(key)
                     .map(|set| Report::of_invalid(set, &invalid));
@@ -443,9 +392,10 @@ impl Engine {
                 let (released, refused) = without_refused(&fleet, released, now);
                 self.wish(key, Vec::new());
                 self.tell_kept(key, &released);
-                let set = self.parts.feed.index.set(key);
-                let is_over =
-                    is_released && !released.waits && !set.is_some_and(SetRecord::is_in_doubt);
+                let set = self.index.set(key);
+                let is_over = is_released
+                    && !released.waits
+                    && !set.is_some_and(SetRecord::has_uncertain_writes);
                 let report = match set.filter(|_| !refused.is_nobody_refused()) {
                     Some(set) => Some(Report::of_release(set, &refused)),
                     None => is_over.then(Report::of_nothing), // last, as it ends our interest
@@ -482,7 +432,7 @@ impl Engine {
 
     /// Hands over what the nodes of a DaemonSet want pulled.
     fn wish(&self, key: &SetKey, pulls: Vec<Pull>) {
-        if let Some(set) = self.parts.feed.index.set(key) {
+        if let Some(set) = self.index.set(key) {
             let wishes = DesiredPulls {
                 uid: set.uid.clone(),
                 generation: set.generation,
@@ -518,11 +468,11 @@ impl Engine {
             self.ask_why_missing(key, (fleet, &plan), now);
             self.ask_why_not_ready(key, (fleet, &plan), now);
         }
-        let set = self.parts.feed.index.set_mut(key);
+        let set = self.index.set_mut(key);
         let report = set.map(|set| {
             let report = Report::of_plan(set, fleet, &plan, lasting);
             if may_write {
-                set.tell(plan.record.take());
+                set.set_last_record(plan.record.take());
             }
             report
         });
@@ -573,15 +523,15 @@ impl Engine {
 
     /// Says what is new in a report, once for as long as that does not show on the DaemonSet.
     fn announce(&mut self, key: &SetKey, notices: &[Notice]) {
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.index.set(key) else {
             return;
         };
         let present = set.conditions.clone();
         let state = self.state.sets.entry(key.clone()).or_default();
-        if state.told.0 != present {
-            state.told = (present, Vec::new());
+        if state.announced.0 != present {
+            state.announced = (present, Vec::new());
         }
-        let is_new = |notice: &&Notice| !state.told.1.iter().any(|told| notice.repeats(told));
+        let is_new = |notice: &&Notice| !state.announced.1.iter().any(|told| notice.repeats(told));
         let fresh: Vec<Notice> = notices.iter().filter(is_new).cloned().collect();
         for notice in fresh {
             let Some((about, severity)) = self.event(key, &notice) else {
@@ -590,7 +540,7 @@ impl Engine {
             let events = &self.parts.events;
             if events.announce(&about, severity, notice.reason, &notice.note) {
                 let state = self.state.sets.entry(key.clone()).or_default();
-                state.told.1.push(notice);
+                state.announced.1.push(notice);
             }
         }
     }
@@ -605,20 +555,13 @@ impl Engine {
 
     /// What the Event of a notice is about, and how grave it is.
     fn event(&self, key: &SetKey, notice: &Notice) -> Option<(Subject, Severity)> {
-        let set = self.parts.feed.index.set(key)?;
+        let set = self.index.set(key)?;
         let about = Subject::daemonset(&key.namespace, &key.name, &set.uid);
         let severity = match notice.warning {
             true => Severity::Warning,
             false => Severity::Normal,
         };
         Some((about, severity))
-    }
-
-    /// What is reported of a pause counts from now on, whether it shows yet or not.
-    fn remember_pause(&mut self, key: &SetKey, report: &Report) {
-        if let Some(set) = self.parts.feed.index.set_mut(key) {
-            set.tell_pause(report.pause);
-        }
     }
 }
 

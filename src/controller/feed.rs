@@ -6,15 +6,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
 use super::caches::{Caches, Input, Watch};
-use crate::index::{Index, SetChange, SetKey, Stir};
+use crate::index::{Index, RequeueDelay, SetChange, SetKey};
 use crate::k8s;
 
 /// What is watched in the whole cluster; nothing is decided before all of it has been listed.
 pub(super) const CLUSTER_WIDE: [&str; 3] = ["nodes", "daemonsets", "controllerrevisions"];
 
-/// The index, the watches that feed it, and which of them have told everything once.
+/// The watches that feed the index, and which of them have told everything once.
 pub(super) struct Feed {
-    pub(super) index: Index,
     caches: Caches,
     pods: BTreeMap<SetKey, PodWatch>,
     started: u64,
@@ -61,7 +60,7 @@ impl<T: Ord> Listing<T> {
 #[derive(Debug, Default)]
 pub(super) struct Fed {
     /// DaemonSets to decide again, and how soon.
-    pub(super) stirred: Vec<(SetKey, Stir)>,
+    pub(super) requeued: Vec<(SetKey, RequeueDelay)>,
     /// DaemonSets that are gone, or ours no longer.
     pub(super) gone: Vec<SetKey>,
     /// What there is to say of DaemonSets that are not ours may have changed.
@@ -71,20 +70,19 @@ pub(super) struct Fed {
 }
 
 impl Fed {
-    fn of(stir: Stir, keys: impl IntoIterator<Item = SetKey>) -> Self {
-        let stirred = keys.into_iter().map(|key| (key, stir)).collect();
+    fn of(delay: RequeueDelay, keys: impl IntoIterator<Item = SetKey>) -> Self {
+        let requeued = keys.into_iter().map(|key| (key, delay)).collect();
         Self {
-            stirred,
+            requeued,
             ..Self::default()
         }
     }
 }
 
 impl Feed {
-    /// An empty index.
+    /// Nothing is told yet.
     pub(super) fn new(caches: Caches) -> Self {
         Self {
-            index: Index::default(),
             caches,
             pods: BTreeMap::new(),
             started: 0,
@@ -101,14 +99,15 @@ impl Feed {
     }
 
     /// Lists the pods of every DaemonSet anew, because somebody else may have deleted some a moment ago.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn look_again(&mut self, index: &mut Index) {
         let watched: Vec<SetKey> = self.pods.keys().cloned().collect();
-        watched.iter().for_each(|key| self.look_again_at(key));
+        let sets = watched.iter();
+        sets.for_each(|key| self.look_again_at(index, key));
     }
 
     /// Lists the pods of one DaemonSet anew; nothing is decided before the list is complete.
-    pub(super) fn look_again_at(&mut self, key: &SetKey) {
-        let Some(set) = self.index.set_mut(key) else {
+    pub(super) fn look_again_at(&mut self, index: &mut Index, key: &SetKey) {
+        let Some(set) = index.set_mut(key) else {
             return;
         };
         set.synced = false;
@@ -117,60 +116,61 @@ impl Feed {
     }
 
     /// Takes in what a watch said.
-    pub(super) fn take(&mut self, input: Input, now: Timestamp) -> Fed {
-        let fed = self.take_input(input, now);
+    pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> Fed {
+        let fed = self.take_input(index, input, now);
         if self.nodes_watch.is_none() && self.sets.complete && self.revisions.complete {
             self.nodes_watch = Some(self.caches.nodes());
         }
         fed
     }
 
-    fn take_input(&mut self, input: Input, now: Timestamp) -> Fed {
+    fn take_input(&mut self, index: &mut Index, input: Input, now: Timestamp) -> Fed {
         match input {
-            Input::Node(event) => self.node(event, now),
-            Input::Set(event) => self.set(event),
-            Input::Revision(event) => self.revision(event),
-            Input::Pod(key, number, event) => self.pod(key, number, event, now),
-            Input::Order(in_order) => Fed::of(Stir::Soon, self.index.know_order(in_order)),
+            Input::Node(event) => self.node(index, event, now),
+            Input::Set(event) => self.set(index, event),
+            Input::Revision(event) => self.revision(index, event),
+            Input::Pod(key, number, event) => self.pod(index, (key, number), event, now),
+            Input::Order(in_order) => Fed::of(RequeueDelay::Short, index.know_order(in_order)),
         }
     }
 
-    fn node(&mut self, event: Event<k8s::Node>, now: Timestamp) -> Fed {
+    fn node(&mut self, index: &mut Index, event: Event<k8s::Node>, now: Timestamp) -> Fed {
         match event {
             Event::Init => self.nodes.seen.clear(),
             Event::InitApply(node) => {
                 self.nodes.seen.extend(node.metadata.name.clone());
-                return Fed::of(Stir::Soon, self.index.apply_node(&node, now));
+                return Fed::of(RequeueDelay::Short, index.apply_node(&node, now));
             }
-            Event::Apply(node) => return Fed::of(Stir::Soon, self.index.apply_node(&node, now)),
+            Event::Apply(node) => {
+                return Fed::of(RequeueDelay::Short, index.apply_node(&node, now));
+            }
             Event::Delete(node) => {
                 return Fed::of(
-                    Stir::Soon,
-                    self.index
-                        .delete_node(node.metadata.name.as_deref().unwrap_or_default()),
+                    RequeueDelay::Short,
+                    index.delete_node(node.metadata.name.as_deref().unwrap_or_default()),
                 );
             }
             Event::InitDone => {
                 let seen = self.nodes.finish();
                 return Fed {
                     complete: Some("nodes"),
-                    ..Fed::of(Stir::Soon, self.index.retain_nodes(&seen))
+                    ..Fed::of(RequeueDelay::Short, index.retain_nodes(&seen))
                 };
             }
         }
         Fed::default()
     }
 
-    fn set(&mut self, event: Event<k8s::DaemonSet>) -> Fed {
+    fn set(&mut self, index: &mut Index, event: Event<k8s::DaemonSet>) -> Fed {
         match event {
             Event::Init => self.sets.seen.clear(),
             Event::InitApply(set) => {
                 self.sets.seen.extend(SetKey::of(&set.metadata));
-                return self.apply_set(&set);
+                return self.apply_set(index, &set);
             }
-            Event::Apply(set) => return self.apply_set(&set),
+            Event::Apply(set) => return self.apply_set(index, &set),
             Event::Delete(set) => {
-                let gone = SetKey::of(&set.metadata).filter(|key| self.drop_set(key));
+                let gone = SetKey::of(&set.metadata).filter(|key| self.drop_set(index, key));
                 return Fed {
                     gone: gone.into_iter().collect(),
                     ..Fed::default()
@@ -178,15 +178,14 @@ impl Feed {
             }
             Event::InitDone => {
                 let seen = self.sets.finish();
-                self.index.retain_strays(&seen);
-                let gone: Vec<SetKey> = self
-                    .index
+                index.retain_strays(&seen);
+                let gone: Vec<SetKey> = index
                     .keys()
                     .filter(|key| !seen.contains(key))
                     .cloned()
                     .collect();
                 for key in &gone {
-                    self.drop_set(key);
+                    self.drop_set(index, key);
                 }
                 return Fed {
                     gone,
@@ -199,16 +198,16 @@ impl Feed {
     }
 
     /// Takes in a DaemonSet, watched or read.
-    pub(super) fn apply_set(&mut self, set: &k8s::DaemonSet) -> Fed {
+    pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> Fed {
         let Some(key) = SetKey::of(&set.metadata) else {
             return Fed::default();
         };
-        match self.index.apply_set(set) {
+        match index.apply_set(set) {
             SetChange::Ignored => Fed {
-                strays: self.index.is_stray(&key),
+                strays: index.is_stray(&key),
                 ..Fed::default()
             },
-            SetChange::Updated => Fed::of(Stir::AtOnce, [key]),
+            SetChange::Updated => Fed::of(RequeueDelay::Zero, [key]),
             SetChange::Watch(selector) => {
                 self.watch(key, selector);
                 Fed::default()
@@ -216,7 +215,7 @@ impl Feed {
             SetChange::Unwatch => {
                 self.pods.remove(&key);
                 Fed {
-                    strays: self.index.is_stray(&key),
+                    strays: index.is_stray(&key),
                     gone: vec![key],
                     ..Fed::default()
                 }
@@ -239,12 +238,12 @@ impl Feed {
         );
     }
 
-    fn drop_set(&mut self, key: &SetKey) -> bool {
+    fn drop_set(&mut self, index: &mut Index, key: &SetKey) -> bool {
         self.pods.remove(key);
-        self.index.delete_set(key)
+        index.delete_set(key)
     }
 
-    fn revision(&mut self, event: Event<k8s::ControllerRevision>) -> Fed {
+    fn revision(&mut self, index: &mut Index, event: Event<k8s::ControllerRevision>) -> Fed {
         let identity = |revision: &k8s::ControllerRevision| {
             let owner = revision.metadata.owner_references.iter().flatten().next()?;
             Some((owner.uid.clone(), revision.metadata.name.clone()?))
@@ -253,27 +252,33 @@ impl Feed {
             Event::Init => self.revisions.seen.clear(),
             Event::InitApply(revision) => {
                 self.revisions.seen.extend(identity(&revision));
-                return Fed::of(Stir::AtOnce, self.index.apply_revision(&revision));
+                return Fed::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
             Event::Apply(revision) => {
-                return Fed::of(Stir::AtOnce, self.index.apply_revision(&revision));
+                return Fed::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
             Event::Delete(revision) => {
-                return Fed::of(Stir::AtOnce, self.index.delete_revision(&revision));
+                return Fed::of(RequeueDelay::Zero, index.delete_revision(&revision));
             }
             Event::InitDone => {
                 let seen = self.revisions.finish();
-                let dirty = self.index.retain_revisions(&seen);
+                let dirty = index.retain_revisions(&seen);
                 return Fed {
                     complete: Some("controllerrevisions"),
-                    ..Fed::of(Stir::AtOnce, dirty)
+                    ..Fed::of(RequeueDelay::Zero, dirty)
                 };
             }
         }
         Fed::default()
     }
 
-    fn pod(&mut self, key: SetKey, number: u64, event: Event<k8s::Pod>, now: Timestamp) -> Fed {
+    fn pod(
+        &mut self,
+        index: &mut Index,
+        (key, number): (SetKey, u64),
+        event: Event<k8s::Pod>,
+        now: Timestamp,
+    ) -> Fed {
         let Some(watch) = self
             .pods
             .get_mut(&key)
@@ -281,14 +286,14 @@ impl Feed {
         else {
             return Fed::default();
         };
-        let Some(set) = self.index.set_mut(&key) else {
+        let Some(set) = index.set_mut(&key) else {
             return Fed::default();
         };
-        let stir = match event {
+        let delay = match event {
             Event::Init => {
                 watch.listing.seen.clear();
                 watch.began = Some(now);
-                Stir::Nothing
+                RequeueDelay::Never
             }
             Event::InitApply(pod) => {
                 watch.listing.seen.extend(pod.metadata.uid.clone());
@@ -298,9 +303,9 @@ impl Feed {
             Event::Delete(pod) => set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default()),
             Event::InitDone => {
                 set.retain_pods(&watch.listing.finish(), watch.began);
-                Stir::Soon
+                RequeueDelay::Short
             }
         };
-        Fed::of(stir, [key])
+        Fed::of(delay, [key])
     }
 }

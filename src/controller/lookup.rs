@@ -14,6 +14,7 @@ use super::report::Notice;
 use crate::core::engine::not_ready;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::{Behind, PodName, PodUid, Revision, RevisionState, not_created};
+use crate::index::Index;
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
 use crate::k8s::{Condition, ControllerRevision, DaemonSet, Pod};
@@ -31,9 +32,9 @@ const SLOWLY: SignedDuration = SignedDuration::from_secs(30);
 const FAILED_CREATE: &str = "FailedCreate";
 
 /// What was read.
-pub(super) enum Looked {
+pub(super) enum LookupResult {
     /// What is known of each hash.
-    Revisions(Vec<(Revision, Known)>),
+    Revisions(Vec<(Revision, FoundRevision)>),
     /// The DaemonSet and all of its revisions.
     Whole(Box<(DaemonSet, Vec<ControllerRevision>)>),
     /// What the native controller said last of a pod that it could not make; `None`: nothing.
@@ -45,7 +46,7 @@ pub(super) enum Looked {
 }
 
 /// What was read of a hash that pods carry.
-pub(super) enum Known {
+pub(super) enum FoundRevision {
     /// Its revision.
     Revision(Box<ControllerRevision>),
     /// There is no such revision, and the pods carry the hash.
@@ -55,7 +56,7 @@ pub(super) enum Known {
     Late,
 }
 
-type Lookup = Pin<Box<dyn Future<Output = Looked> + Send>>;
+type Lookup = Pin<Box<dyn Future<Output = LookupResult> + Send>>;
 
 /// Decides what to read live, and takes in the answers.
 pub(super) struct Lookups {
@@ -195,53 +196,54 @@ impl Lookups {
     /// Takes in what was read.
     pub(super) fn take(
         &mut self,
-        feed: &mut Feed,
+        (feed, index): (&mut Feed, &mut Index),
         key: &SetKey,
-        looked: Looked,
+        looked: LookupResult,
     ) -> (Fed, Option<Notice>) {
         match looked {
-            Looked::Failed(error) => {
+            LookupResult::Failed(error) => {
                 warn!(daemonset = %key, %error, "Cannot read what is in doubt");
                 (Fed::default(), None)
             }
-            Looked::NotCreated(said) => {
-                if let Some(set) = feed.index.set_mut(key) {
+            LookupResult::NotCreated(said) => {
+                if let Some(set) = index.set_mut(key) {
                     let why = said.map(|said| not_created::said(&said, &key.name).into());
                     set.set_not_created(why);
                 }
                 (Fed::default(), None)
             }
-            Looked::NotReady(said) => {
-                if let Some(set) = feed.index.set_mut(key) {
+            LookupResult::NotReady(said) => {
+                if let Some(set) = index.set_mut(key) {
                     let why = said.into_iter().map(|(pod, why)| (pod, why.into()));
                     set.set_not_ready(why.collect());
                 }
                 (Fed::default(), None)
             }
-            Looked::Revisions(found) => {
-                let is_late = |(_, known): &(_, Known)| matches!(known, Known::Late);
+            LookupResult::Revisions(found) => {
+                let is_late =
+                    |(_, known): &(_, FoundRevision)| matches!(known, FoundRevision::Late);
                 if !found.iter().any(is_late) {
                     self.last.remove(key);
                 }
                 for (hash, known) in found {
-                    take_revision(feed, key, hash, known);
+                    take_revision(index, key, hash, known);
                 }
                 (Fed::default(), None)
             }
-            Looked::Whole(read) => {
+            LookupResult::Whole(read) => {
                 let (set, revisions) = *read;
-                let fed = feed.apply_set(&set);
+                let fed = feed.apply_set(index, &set);
                 revisions
                     .iter()
-                    .for_each(|revision| drop(feed.index.apply_revision(revision)));
-                (fed, trust(feed, key, &set))
+                    .for_each(|revision| drop(index.apply_revision(revision)));
+                (fed, trust(index, key, &set))
             }
         }
     }
 }
 
-fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, known: Known) {
-    let Some(uid) = feed.index.set(key).map(|set| set.uid.clone()) else {
+fn take_revision(index: &mut Index, key: &SetKey, hash: Revision, known: FoundRevision) {
+    let Some(uid) = index.set(key).map(|set| set.uid.clone()) else {
         return;
     };
     let owned = |revision: &ControllerRevision| {
@@ -253,13 +255,13 @@ fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, known: Known) {
             .any(|owner| *owner.uid == *uid)
     };
     match known {
-        Known::Revision(revision) if owned(&revision) && revision.template.is_some() => {
+        FoundRevision::Revision(revision) if owned(&revision) && revision.template.is_some() => {
             debug!(daemonset = %key, %hash, "Learned of a revision");
-            feed.index.apply_revision(&revision);
+            index.apply_revision(&revision);
         }
-        Known::Late => debug!(daemonset = %key, %hash, "News of its pods are late"),
-        Known::Revision(_) | Known::Absent => {
-            if let Some(set) = feed.index.set_mut(key) {
+        FoundRevision::Late => debug!(daemonset = %key, %hash, "News of its pods are late"),
+        FoundRevision::Revision(_) | FoundRevision::Absent => {
+            if let Some(set) = index.set_mut(key) {
                 set.note_absent(hash);
             }
         }
@@ -267,9 +269,9 @@ fn take_revision(feed: &mut Feed, key: &SetKey, hash: Revision, known: Known) {
 }
 
 /// After a live look that still shows another template in the newest revision, its number decides alone.
-fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
-    let revisions = feed.index.revisions_of(&feed.index.set(key)?.uid);
-    let set = feed.index.set_mut(key)?;
+fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
+    let revisions = index.revisions_of(&index.set(key)?.uid);
+    let set = index.set_mut(key)?;
     let observed = read.status.observed_generation.unwrap_or_default()
         >= read.metadata.generation.unwrap_or_default();
     let same = read.metadata.generation == Some(set.generation);
@@ -289,15 +291,15 @@ fn trust(feed: &mut Feed, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
 }
 
 /// Reads the revisions of these hashes; the second of each pair is the name of a pod that carries it, as far as we know.
-async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>) -> Looked {
+async fn revisions(client: Client, key: SetKey, asked: Vec<(Revision, PodName)>) -> LookupResult {
     let mut found = Vec::new();
     for (hash, pod) in asked {
         match within(WRITE_DEADLINE, known(&client, &key, &hash, &pod)).await {
             Ok(known) => found.push((hash, known)),
-            Err(error) => return Looked::Failed(error),
+            Err(error) => return LookupResult::Failed(error),
         }
     }
-    Looked::Revisions(found)
+    LookupResult::Revisions(found)
 }
 
 async fn known(
@@ -305,11 +307,11 @@ async fn known(
     key: &SetKey,
     hash: &Revision,
     pod: &PodName,
-) -> Result<Known, kube::Error> {
+) -> Result<FoundRevision, kube::Error> {
     let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &key.namespace);
     let name = format!("{}-{hash}", key.name);
     if let Some(revision) = revisions.get_opt(&name).await? {
-        return Ok(Known::Revision(Box::new(revision)));
+        return Ok(FoundRevision::Revision(Box::new(revision)));
     }
     // One that was adopted from another DaemonSet has the name that this one gave it.
     let adopted = ListParams::default().labels(&format!("{REVISION_HASH_LABEL}={hash}"));
@@ -319,7 +321,7 @@ async fn known(
         owners.any(|owner| owner.kind == "DaemonSet" && *owner.name == *key.name)
     });
     if let Some(revision) = adopted.next() {
-        return Ok(Known::Revision(Box::new(revision)));
+        return Ok(FoundRevision::Revision(Box::new(revision)));
     }
     // After the revision: what carried its hash when it went has been relabelled before.
     let pods: Api<Pod> = Api::namespaced(client.clone(), &key.namespace);
@@ -329,22 +331,22 @@ async fn known(
         .and_then(|pod| pod.metadata.labels);
     let carried = labels.and_then(|mut labels| labels.remove(REVISION_HASH_LABEL));
     Ok(match carried.as_deref() == Some(hash.as_str()) {
-        true => Known::Absent,
-        false => Known::Late,
+        true => FoundRevision::Absent,
+        false => FoundRevision::Late,
     })
 }
 
 /// What the native controller said last, in its Events, of a pod that it could not make.
-async fn not_created(client: Client, key: SetKey, uid: String) -> Looked {
+async fn not_created(client: Client, key: SetKey, uid: String) -> LookupResult {
     let events: Api<Event> = Api::namespaced(client, &key.namespace);
     let fields = format!("involvedObject.uid={uid},reason={FAILED_CREATE}");
     let parameters = ListParams::default().fields(&fields);
     match within(WRITE_DEADLINE, events.list(&parameters)).await {
         Ok(events) => {
             let last = events.items.into_iter().max_by_key(said_at);
-            Looked::NotCreated(last.and_then(|event| event.message))
+            LookupResult::NotCreated(last.and_then(|event| event.message))
         }
-        Err(error) => Looked::Failed(error),
+        Err(error) => LookupResult::Failed(error),
     }
 }
 
@@ -357,16 +359,16 @@ async fn not_ready(
     key: SetKey,
     pods: Vec<(PodName, PodUid)>,
     now: Timestamp,
-) -> Looked {
+) -> LookupResult {
     let mut said = BTreeMap::new();
     for (pod, uid) in pods {
         let words = async { Ok(said_of(&client, &key.namespace, (&pod, &uid), now).await) };
         match within(WRITE_DEADLINE, words).await {
             Ok(words) => said.extend(words.map(|words| (pod, words))),
-            Err(error) => return Looked::Failed(error),
+            Err(error) => return LookupResult::Failed(error),
         }
     }
-    Looked::NotReady(said)
+    LookupResult::NotReady(said)
 }
 
 /// What the last Event of trouble says of a pod, or else its own conditions.
@@ -423,7 +425,7 @@ fn said_at(event: &Event) -> Option<Timestamp> {
     last.max(series.map(|at| at.0)).max(first)
 }
 
-async fn whole(client: Client, key: SetKey, selector: String) -> Looked {
+async fn whole(client: Client, key: SetKey, selector: String) -> LookupResult {
     let sets: Api<DaemonSet> = Api::namespaced(client.clone(), &key.namespace);
     let revisions: Api<ControllerRevision> = Api::namespaced(client, &key.namespace);
     let parameters = ListParams::default().labels(&selector);
@@ -434,7 +436,7 @@ async fn whole(client: Client, key: SetKey, selector: String) -> Looked {
         ))
     });
     match read.await {
-        Ok(read) => Looked::Whole(Box::new(read)),
-        Err(error) => Looked::Failed(error),
+        Ok(read) => LookupResult::Whole(Box::new(read)),
+        Err(error) => LookupResult::Failed(error),
     }
 }

@@ -20,7 +20,7 @@ use crate::core::{Reading, RollingUpdateType, Strategy};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
-use crate::k8s::permission::{Permission, Scope, cluster, lease};
+use crate::k8s::permission::{Permission, PermissionScope, cluster, lease};
 
 /// Reason of the Event about it.
 pub const PERMISSION_MISSING: &str = "PermissionMissing";
@@ -60,12 +60,14 @@ pub const NEEDED: [Permission; 22] = [
     // Why pods cannot be made, or do not become Ready.
     cluster("", "events", "list"),
     // A name cannot limit create: the object is not there yet.
-    lease(Scope::LeaseNamespace, "create"),
+    lease(PermissionScope::LeaseNamespace, "create"),
 ];
 
 /// What the election adds.
-pub const NEEDED_FOR_ELECTION: [Permission; 2] =
-    [lease(Scope::Lease, "get"), lease(Scope::Lease, "update")];
+pub const NEEDED_FOR_ELECTION: [Permission; 2] = [
+    lease(PermissionScope::Lease, "get"),
+    lease(PermissionScope::Lease, "update"),
+];
 
 /// The manifests that grant what is always needed.
 pub const BASE: &str = "manifests/base/rbac";
@@ -273,7 +275,7 @@ pub fn needed(elects: bool) -> Vec<Permission> {
     if elects {
         needed.extend(NEEDED_FOR_ELECTION);
     } else {
-        needed.retain(|permission| permission.scope == Scope::Cluster);
+        needed.retain(|permission| permission.scope == PermissionScope::Cluster);
     }
     needed
 }

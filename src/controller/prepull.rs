@@ -60,7 +60,7 @@ pub(super) enum Outcome {
 }
 
 /// What wishes are made true with.
-pub(super) struct Parts {
+pub(super) struct PullerParts {
     pub(super) client: Client,
     pub(super) writer: Writer,
     pub(super) leadership: watch::Receiver<Leadership>,
@@ -80,7 +80,7 @@ pub(super) struct Puller {
 
 impl Puller {
     /// Starts without wishes; asks nothing of the API server before there is one, but for what an earlier leader left.
-    pub(super) fn start(parts: Parts) -> Self {
+    pub(super) fn start(parts: PullerParts) -> Self {
         let (wishes, wished) = watch::channel(AllDesiredPulls::new());
         Self {
             wishes,

@@ -3,7 +3,7 @@
 use crate::core::fleet::refusals::lacks_permission;
 use crate::k8s::client::{CallError, Failure};
 
-use super::apply::Refusal;
+use super::apply::WriteError;
 
 /// The longest sentence that is kept of the API server's.
 const LONGEST: usize = 300;
@@ -39,8 +39,8 @@ pub(super) struct Unwanted {
 }
 
 /// What `refusal` of a write to the pod of this name means.
-pub(super) fn meaning(refusal: &Refusal, pod: &str) -> Meaning {
-    let Refusal::Failed { error, .. } = refusal else {
+pub(super) fn meaning(refusal: &WriteError, pod: &str) -> Meaning {
+    let WriteError::Failed { error, .. } = refusal else {
         return Meaning::Nothing;
     };
     let CallError::Kube(kube::Error::Api(status)) = error else {
@@ -69,9 +69,9 @@ pub(super) fn meaning(refusal: &Refusal, pod: &str) -> Meaning {
 }
 
 /// Whether it is certain that a write did not happen that was answered so: admission comes before everything else.
-pub(super) fn is_by_webhook(refusal: &Refusal) -> bool {
+pub(super) fn is_by_webhook(refusal: &WriteError) -> bool {
     match refusal {
-        Refusal::Failed {
+        WriteError::Failed {
             error: CallError::Kube(kube::Error::Api(status)),
             ..
         } => status.code == 500 && status.message.contains("webhook"),
@@ -115,13 +115,13 @@ mod tests {
     use kube::core::Status;
     use std::time::Duration;
 
-    fn answer(code: u16, message: &str) -> Refusal {
+    fn answer(code: u16, message: &str) -> WriteError {
         let status = Status {
             code,
             message: message.to_owned(),
             ..Status::default()
         };
-        Refusal::Failed {
+        WriteError::Failed {
             verb: "delete",
             resource: "pods",
             error: CallError::Kube(kube::Error::Api(Box::new(status))),
@@ -219,7 +219,7 @@ mod tests {
             meaning(&answer(500, "etcdserver: request timed out"), "a"),
             Meaning::Unwell("etcdserver: request timed out".into())
         );
-        let silent = Refusal::Failed {
+        let silent = WriteError::Failed {
             verb: "delete",
             resource: "pods",
             error: CallError::TimedOut(Duration::from_secs(4)),

@@ -4,7 +4,9 @@
 //! controller repeats nothing. No counter stands in a message, so nothing is written while a rollout merely moves.
 
 mod blocked;
+mod conditions;
 mod guarded;
+mod notice;
 mod paused;
 pub(super) mod refused;
 mod reverted;
@@ -12,7 +14,9 @@ mod reverted;
 use serde_json::{Value, json};
 
 use self::blocked::stays_blocked;
+use self::conditions::{condition, find, or_not, says_the_same};
 use self::guarded::{is_stopped, same_stall, sheet, stall_news};
+pub(super) use self::notice::Notice;
 use self::reverted::reversal;
 use super::apply::on_the_wire;
 use crate::core::instant;
@@ -36,28 +40,6 @@ const AFTER: &str = "after ";
 /// Said of a DaemonSet that is ours no longer.
 const HANDED_BACK: &str = "not rolled out any more";
 
-/// A change of state worth an Event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Notice {
-    /// Event type `Warning` rather than `Normal`.
-    pub(super) warning: bool,
-    /// Event reason.
-    pub(super) reason: &'static str,
-    /// One sentence.
-    pub(super) note: String,
-    /// What makes it the same Event when it is said again, also by another replica; `None`: it may be said twice.
-    pub(super) mark: Option<String>,
-    /// What makes it the same news as one of a moment ago that does not show yet, although the words are others by now.
-    pub(super) news: Option<String>,
-}
-
-impl Notice {
-    /// Whether `told` said this already.
-    pub(super) fn repeats(&self, told: &Self) -> bool {
-        self == told || self.news.is_some() && self.news == told.news
-    }
-}
-
 /// What the status should say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
@@ -80,9 +62,11 @@ impl Report {
                 condition(INVALID_SETTINGS, true, "InvalidSettings", &note),
             ],
             notices: Vec::new(),
-            pause: set.told_pause(),
+            pause: set.last_pause(),
         };
-        report.conditions.extend(set.told().as_ref().map(sheet));
+        report
+            .conditions
+            .extend(set.last_record().as_ref().map(sheet));
         // Whether it goes on is told when the settings can be read again.
         let paused = find(&set.conditions, PAUSED_CONDITION);
         report
@@ -336,34 +320,6 @@ pub(super) fn kept_words(released: &Release) -> String {
          its node is available, and takes its place when that one is deleted",
         named(names, 0)
     )
-}
-
-fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
-    conditions.iter().find(|condition| condition.kind == kind)
-}
-
-fn says_the_same(a: &Condition, b: &Condition) -> bool {
-    (&a.status, &a.reason, &a.message) == (&b.status, &b.reason, &b.message)
-}
-
-/// A condition that has nothing to say while it does not hold.
-fn or_not(kind: &str, holds: bool, reason: &str, not: &str, message: &str) -> Condition {
-    if holds {
-        condition(kind, true, reason, message)
-    } else {
-        condition(kind, false, not, "")
-    }
-}
-
-fn condition(kind: &str, status: bool, reason: &str, message: &str) -> Condition {
-    Condition {
-        kind: kind.to_owned(),
-        status: if status { "True" } else { "False" }.to_owned(),
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        last_transition: None,
-        last_probe: None,
-    }
 }
 
 #[cfg(test)]

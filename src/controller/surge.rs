@@ -13,10 +13,10 @@ use kube::{Client, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::apply::{Refusal, Writer, requests};
+use super::apply::{WriteError, Writer, requests};
 use super::owner::Owner;
 use crate::core::names::CONTROLLER;
-use crate::core::{NodeName, PodRef, Revision};
+use crate::core::{Action, NodeName, PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
@@ -36,8 +36,19 @@ pub(super) struct Wanted {
     pub(super) revision: Revision,
 }
 
+impl Wanted {
+    /// What was decided.
+    pub(super) fn action(&self) -> Action {
+        Action::Surge {
+            node: self.node.clone(),
+            beside: self.beside.clone(),
+            revision: self.revision.clone(),
+        }
+    }
+}
+
 /// What became of one of them: the pod as the API server has it, where its answer can be read.
-pub(super) type Made = Result<Option<k8s::Pod>, Refusal>;
+pub(super) type Made = Result<Option<k8s::Pod>, WriteError>;
 
 impl Writer {
     /// Makes these pods of one revision, whose ControllerRevision has this name; the answers are in the same order. None are made, and there are no answers, when
@@ -51,7 +62,7 @@ impl Writer {
         set: &Owner,
         name: &str,
         wanted: &[Wanted],
-    ) -> Result<Vec<Made>, Refusal> {
+    ) -> Result<Vec<Made>, WriteError> {
         let Some(revision) = wanted.first().map(|wanted| &wanted.revision) else {
             return Ok(Vec::new());
         };
@@ -100,7 +111,7 @@ impl Writer {
         key: &SetKey,
         set: &Owner,
         pod: &PodRef,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), WriteError> {
         let parameters = PatchParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PatchParams::default()
@@ -121,13 +132,13 @@ async fn read<T: DeserializeOwned>(
     path: String,
     resource: &'static str,
     name: &str,
-) -> Result<T, Refusal> {
+) -> Result<T, WriteError> {
     let request = Request::new(path).get(name, &Default::default());
     let request = request.map_err(kube::Error::BuildRequest);
     let read = within(WRITE_DEADLINE, async {
         client.request::<T>(request?).await
     });
-    read.await.map_err(|error| Refusal::Failed {
+    read.await.map_err(|error| WriteError::Failed {
         verb: "get",
         resource,
         error,

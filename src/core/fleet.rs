@@ -166,7 +166,7 @@ pub struct Pod {
     /// What an update in place has to know of it.
     pub in_place: InPlace,
     /// What keeps it from becoming Ready, as far as its containers tell.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<PodProblem>,
     /// What it says about its way out.
     pub exit: Exit,
     /// The pod condition `PodNeedUpgrade`, when present.
@@ -208,7 +208,7 @@ impl Leaving {
 
 /// Signs of a container that does not come up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct PodProblem {
     /// The container's waiting or termination reason (`CrashLoopBackOff`, `ErrImagePull`, `Error`, …).
     pub reason: Arc<str>,
     /// What the kubelet or the scheduler says of it beyond that word, on one line and cut; empty when that is nothing, or nothing
@@ -219,7 +219,7 @@ pub struct Trouble {
     pub restarts: u32,
 }
 
-impl Trouble {
+impl PodProblem {
     /// Its word; a container may end without a reason.
     pub fn word(&self) -> &str {
         match &*self.reason {

@@ -431,7 +431,7 @@ fn pods() -> impl Random<Pod> {
                 unready_since: unready.filter(|_| ready_since.is_none() && may_be_ready),
                 started,
                 in_place,
-                trouble: trouble.map(|(reason, restarts)| Trouble {
+                trouble: trouble.map(|(reason, restarts)| PodProblem {
                     said: Default::default(),
                     reason: reason.into(),
                     restarts,

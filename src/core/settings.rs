@@ -47,11 +47,11 @@ pub mod waves;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::id::{Revision, RevisionState};
 use super::lifecycle::PreDelete;
 use super::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
 use super::selector::Selector;
 use super::window::Windows;
-use super::id::{Revision, RevisionState};
 use max_unavailable::Shares;
 use reader::Reader;
 use update_strategy::UPDATE_STRATEGY;

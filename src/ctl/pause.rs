@@ -79,7 +79,7 @@ pub(super) async fn resume(
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key), view.loaded);
     // A pause says nothing about the guard: each is ended by a word of its own.
-    let told = set.and_then(SetRecord::told).filter(|_| !paused);
+    let told = set.and_then(SetRecord::last_record).filter(|_| !paused);
     let stands = match &told {
         Some(record) if record.stopped.is_some() => true,
         // Its waves alone may hold it.

@@ -13,7 +13,7 @@ use super::pod::PodRecord;
 use crate::core::engine::failing::CRASHING_RESTARTS;
 use crate::core::said::DO_NOT_START;
 use crate::core::words::line;
-use crate::core::{NodeName, PodUid, Trouble};
+use crate::core::{NodeName, PodProblem, PodUid};
 use crate::k8s;
 
 /// Pods that end further apart have nothing to do with each other; the native controller waits a quarter of an hour at most before
@@ -93,7 +93,7 @@ impl Ended {
             && record.ready_since().is_none()
             && record.pod.trouble.is_none()
         {
-            record.pod.trouble = Some(Trouble {
+            record.pod.trouble = Some(PodProblem {
                 reason: series.reason.clone(),
                 said: series.said.clone(),
                 restarts: series.times,

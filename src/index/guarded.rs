@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::told::Told;
+use super::last_reported::LastReported;
 use crate::core::names::GUARD;
 use crate::core::{NodeName, PodUid, Record, Revision, RevisionState};
 use crate::k8s::Condition;
@@ -10,7 +10,7 @@ use crate::k8s::Condition;
 /// What is known beside the condition on the DaemonSet.
 #[derive(Debug, Default)]
 pub(super) struct Guarded {
-    told: Told<Record>,
+    reported: LastReported<Record>,
     replaced: Replaced,
 }
 
@@ -43,9 +43,9 @@ impl Guarded {
         record
     }
 
-    /// What was told last.
+    /// What was reported last.
     pub(super) fn known(&self, conditions: &[Condition]) -> Option<Record> {
-        self.told.or(|| on_daemonset(conditions))
+        self.reported.or(|| on_daemonset(conditions))
     }
 
     /// Whether it stands on the DaemonSet that the revision was stopped, and what it is taken back to.
@@ -55,12 +55,12 @@ impl Guarded {
         seen.is_some() && seen == self.known(conditions).map(stop)
     }
 
-    pub(super) fn tell(&mut self, record: Option<Record>) {
-        self.told = Told::Record(record);
+    pub(super) fn set_last_reported(&mut self, record: Option<Record>) {
+        self.reported = LastReported::Reported(record);
     }
 
-    pub(super) fn forget_told(&mut self) {
-        self.told = Told::Nothing;
+    pub(super) fn forget_reported(&mut self) {
+        self.reported = LastReported::Nothing;
     }
 
     /// A pod of this node is about to be deleted for `revision`.

@@ -89,7 +89,7 @@ pub(super) fn fleet(
     kept.successions = set.successions(&present.state, revisions);
     kept.way_back = set.way_back(&present.state, revisions);
     kept.record = record;
-    kept.pause = set.told_pause();
+    kept.pause = set.last_pause();
     kept.not_created = set.not_created();
     kept.not_ready = set.not_ready();
     kept.in_order = in_order;

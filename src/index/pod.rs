@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::trouble::{self, is_seen, trouble, unscheduled};
+use super::pod_problem::{as_before, is_seen, problem, unscheduled};
 use crate::core::fleet::in_place::{Container, State, Update};
 use crate::core::instant::later;
 use crate::core::names::{
@@ -106,9 +106,9 @@ impl PodRecord {
                 },
                 started: started(before, pod, created, now),
                 in_place,
-                trouble: trouble(pod, state.as_ref())
+                trouble: problem(pod, state.as_ref())
                     .or_else(|| condition("PodScheduled").and_then(unscheduled))
-                    .map(|trouble| trouble::as_before(trouble, told)),
+                    .map(|trouble| as_before(trouble, told)),
                 exit: exit(pod, label_sets),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),

@@ -7,21 +7,21 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::asked::Asked;
 use super::disruptions::Disruptions;
 use super::ended::{Ended, Recalled};
 use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::Guarded;
 use super::key::SetKey;
+use super::last_reported::LastReported;
 use super::node::NodeRecord;
+use super::pending::{PendingWrites, PodWrite, WriteAnswer};
 use super::pod::{LabelSets, PodRecord};
-use super::told::Told;
 use crate::core::eligibility::Scheduling;
 use crate::core::engine::not_ready;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
-use crate::core::fleet::in_place::{Succession, Successions, Update};
+use crate::core::fleet::in_place::{Succession, Successions};
 use crate::core::images::TemplateImage;
-use crate::core::instant::{self, later};
+use crate::core::instant;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
@@ -34,9 +34,9 @@ use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
-    Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision, PodUid,
-    Predownloading, Preparing, Reading, Record, Refusal, Refusals, ResourceVersion, Revision,
-    RevisionState, RollingUpdateType, WayBack, not_created,
+    Action, Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision,
+    PodUid, Predownloading, Reading, Record, Refusal, Refusals, Revision, RevisionState,
+    RollingUpdateType, WayBack, not_created,
 };
 use crate::k8s;
 
@@ -80,9 +80,9 @@ pub struct SetRecord {
     pub(super) podless: BTreeMap<NodeName, Timestamp>,
     disruptions: Disruptions,
     /// Why the native controller could not make a pod.
-    not_created: Told<Arc<str>>,
+    not_created: LastReported<Arc<str>>,
     /// Why pods do not become available.
-    not_ready: Told<BTreeMap<PodName, Arc<str>>>,
+    not_ready: LastReported<BTreeMap<PodName, Arc<str>>>,
     ended: Ended,
     /// Since when it is not known what is rolled out.
     behind_since: Option<Timestamp>,
@@ -90,12 +90,12 @@ pub struct SetRecord {
     pods: BTreeMap<NodeName, Vec<PodRecord>>,
     places: BTreeMap<PodUid, NodeName>,
     label_sets: LabelSets,
-    overlay: BTreeMap<PodUid, Overlay>,
-    asked: Asked,
+    /// Writes of ours to it and its pods that do not show yet.
+    pending: PendingWrites,
     /// How evictions were answered.
     pub(super) evictions: Evictions,
     /// How other writes were refused.
-    refusals: Told<Refusals>,
+    refusals: LastReported<Refusals>,
     absent: BTreeSet<Revision>,
     trusted: Option<i64>,
     /// The template for which the newest revision was found last.
@@ -103,131 +103,20 @@ pub struct SetRecord {
     version: Option<u64>,
     pub(super) cache: FleetCache,
     pub(super) guard: Guarded,
-    pause: Told<PauseRecord>,
+    pause: LastReported<PauseRecord>,
 }
 
-/// How soon a change wants to be looked at.
+/// How soon a DaemonSet is decided again after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stir {
-    /// Not at all.
-    Nothing,
+pub enum RequeueDelay {
+    /// Not because of it.
+    Never,
     /// Before long: it frees no slot, only words and numbers follow it.
-    Quietly,
+    Long,
     /// After the burst it is part of: it may let the rollout go on.
-    Soon,
-    /// Now: the owner of the DaemonSet asked for something else.
-    AtOnce,
-}
-
-/// A write to a pod that we asked for and do not see yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Overlay {
-    /// When we asked.
-    pub at: Timestamp,
-    /// What we asked for.
-    pub write: Write,
-    /// What the API server said.
-    pub doubt: Doubt,
-}
-
-/// What we ask for of a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// That it goes.
-    Deletion,
-    /// The same, if its disruption budget allows that.
-    Eviction,
-    /// That it waits for its hook.
-    Preparing,
-    /// That it becomes one of this revision in place.
-    Renewal {
-        /// The revision.
-        to: Revision,
-        /// The stopped revision that it is taken back from; `None`: the new one is the current one.
-        from: Option<Revision>,
-    },
-}
-
-impl Write {
-    /// Whether the pod has its successor by it, or makes room for one: not that it waits, nor that it is taken back.
-    pub fn replaces(&self) -> bool {
-        matches!(
-            self,
-            Self::Deletion | Self::Eviction | Self::Renewal { from: None, .. }
-        )
-    }
-
-    /// Whether `seen` shows that it was carried out.
-    fn shows_in(&self, seen: &PodRecord) -> bool {
-        match self {
-            Self::Deletion | Self::Eviction => seen.pod.terminating,
-            Self::Preparing => seen.pod.terminating || seen.pod.exit.preparing.is_some(),
-            Self::Renewal { to, .. } => seen.hash.as_deref() == Some(to.as_str()),
-        }
-    }
-}
-
-/// How sure we are of a write of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doubt {
-    /// Under way, or accepted: it shows in the watch before long.
-    Accepted,
-    /// Refused because our view of the pod was old: judge again when the view has moved past this version.
-    Conflict(ResourceVersion),
-    /// No answer: it may have happened. Asking again is harmless.
-    Unanswered,
-}
-
-impl Overlay {
-    /// Whether `seen` shows that it happened, or that it did not.
-    fn is_settled_by(&self, seen: &PodRecord) -> bool {
-        match &self.doubt {
-            Doubt::Accepted | Doubt::Unanswered => {
-                seen.pod.terminating || self.write.shows_in(seen)
-            }
-            Doubt::Conflict(version) => seen.pod.resource_version != *version,
-        }
-    }
-
-    /// Shows `pod` as it is once this has happened.
-    fn show(&self, pod: &mut Pod) {
-        match &self.write {
-            Write::Deletion | Write::Eviction => {
-                pod.in_doubt = !pod.terminating && self.doubt != Doubt::Accepted;
-                pod.terminating = true;
-            }
-            Write::Preparing => {
-                let since = Some(self.at);
-                pod.exit.preparing.get_or_insert(Preparing { since });
-            }
-            Write::Renewal { to, from } => {
-                pod.revision = match from {
-                    None => PodRevision::Current,
-                    Some(_) => PodRevision::Outdated,
-                };
-                pod.of_template = from.is_none();
-                pod.in_place.revision = Some(to.clone());
-                pod.in_place.reverted_from = from.clone();
-                pod.in_place.update = Some(Update {
-                    at: self.at,
-                    is_carried_out: false,
-                });
-                // What kept the old containers from running says nothing of the new ones.
-                pod.trouble = None;
-            }
-        }
-    }
-}
-
-impl Doubt {
-    /// How long such a write may stay unseen before somebody has to look: events are lost, and a request that was never
-    /// answered may still be carried out by a server that was frozen.
-    fn patience(&self) -> Duration {
-        match self {
-            Self::Accepted | Self::Conflict(_) => Duration::from_secs(30),
-            Self::Unanswered => Duration::from_secs(15),
-        }
-    }
+    Short,
+    /// At once: the owner of the DaemonSet asked for something else.
+    Zero,
 }
 
 /// Who controls a pod.
@@ -267,24 +156,23 @@ impl SetRecord {
             scheduling: set.spec.scheduling.clone(),
             podless: BTreeMap::new(),
             disruptions: Disruptions::default(),
-            not_created: Told::Nothing,
-            not_ready: Told::Nothing,
+            not_created: LastReported::Nothing,
+            not_ready: LastReported::Nothing,
             ended: Ended::default(),
             behind_since: None,
             template_generation: annotation(TEMPLATE_GENERATION_ANNOTATION),
             pods: BTreeMap::new(),
             places: BTreeMap::new(),
             label_sets: LabelSets::default(),
-            overlay: BTreeMap::new(),
-            asked: Asked::default(),
+            pending: PendingWrites::default(),
             evictions: Evictions::default(),
-            refusals: Told::default(),
+            refusals: LastReported::default(),
             absent: BTreeSet::new(),
             trusted: None,
             confirmed: None,
             cache: FleetCache::default(),
             guard: Guarded::default(),
-            pause: Told::default(),
+            pause: LastReported::default(),
             version: meta
                 .resource_version
                 .as_deref()
@@ -366,21 +254,18 @@ impl SetRecord {
     }
 
     /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
-    pub fn apply_pod(&mut self, pod: &k8s::Pod, now: Timestamp) -> Stir {
+    pub fn apply_pod(&mut self, pod: &k8s::Pod, now: Timestamp) -> RequeueDelay {
         let Some(whose) = self.whose(&pod.metadata) else {
             let uid = pod.metadata.uid.as_deref();
-            return uid.map_or(Stir::Nothing, |uid| self.delete_pod(uid));
+            return uid.map_or(RequeueDelay::Never, |uid| self.delete_pod(uid));
         };
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
-        let before = self.places.get(&uid).and_then(|node| self.pods.get(node));
-        let before = before
-            .and_then(|pods| pods.iter().find(|known| *known.uid() == uid))
-            .cloned();
+        let before = record_of(&self.places, &self.pods, &uid).cloned();
         let surge = whose == Whose::Surge;
         let Some((node, mut record)) =
             PodRecord::read(pod, surge, before.as_ref(), &mut self.label_sets, now)
         else {
-            return Stir::Nothing;
+            return RequeueDelay::Never;
         };
         let (is_first_look, conditions) = (self.cache.is_first_look(), &self.conditions);
         let recalled = || {
@@ -390,27 +275,28 @@ impl SetRecord {
         };
         self.ended.note(&node, (pod, &mut record), now, recalled);
         if before.as_ref() == Some(&record) {
-            return Stir::Nothing;
+            return RequeueDelay::Never;
         }
-        self.asked.settle(&record.pod);
         self.disruptions
             .note(&node, (before.as_ref(), &record), now);
-        let settled = self.settle(&record);
+        let settled = self.pending.settle(&record);
         let is_spare = |known: &PodRecord| known.pod.surge;
         // The native controller's next pod, which a pod of ours may wait for to be handed over.
         let is_third = before.is_none()
             && !surge
             && (self.pods.get(&node)).is_some_and(|pods| pods.iter().any(is_spare));
-        let stir = match before.as_ref() {
-            _ if settled || is_third => Stir::Soon,
-            Some(before) if before.is_alike(&record) => Stir::Nothing,
+        let delay = match before.as_ref() {
+            _ if settled || is_third => RequeueDelay::Short,
+            Some(before) if before.is_alike(&record) => RequeueDelay::Never,
             before => match (
                 before.and_then(PodRecord::ready_since),
                 record.ready_since(),
             ) {
-                (None, Some(_)) => Stir::Soon,
-                _ if before.is_some_and(|before| before.pod.exit != record.pod.exit) => Stir::Soon,
-                _ => Stir::Quietly,
+                (None, Some(_)) => RequeueDelay::Short,
+                _ if before.is_some_and(|before| before.pod.exit != record.pod.exit) => {
+                    RequeueDelay::Short
+                }
+                _ => RequeueDelay::Long,
             },
         };
         self.remove(&uid);
@@ -419,18 +305,18 @@ impl SetRecord {
         let pods = self.pods.entry(node).or_default();
         pods.push(record);
         pods.sort_by(|a, b| (a.pod.created, &a.pod.name).cmp(&(b.pod.created, &b.pod.name)));
-        stir
+        delay
     }
 
     /// Forgets a pod that is gone.
-    pub fn delete_pod(&mut self, uid: &str) -> Stir {
+    pub fn delete_pod(&mut self, uid: &str) -> RequeueDelay {
         match self.forget(&uid.into()) {
-            true => Stir::Quietly,
-            false => Stir::Nothing,
+            true => RequeueDelay::Long,
+            false => RequeueDelay::Never,
         }
     }
 
-    /// Forgets the pods that a complete list did not contain, and what was laid over before that list began: what it
+    /// Forgets the pods that a complete list did not contain, and the writes that were asked for before it began: what it
     /// shows is true, whatever a lost event or an answer that never came left open.
     pub fn retain_pods(&mut self, seen: &BTreeSet<String>, began: Option<Timestamp>) {
         let gone: Vec<PodUid> = self
@@ -443,22 +329,14 @@ impl SetRecord {
             self.forget(&uid);
         }
         self.cache.forget();
-        self.asked.retain_since(began);
-        let (overlay, places) = (&mut self.overlay, &self.places);
-        overlay.retain(|uid, overlay| {
-            let may_follow = match overlay.doubt {
-                Doubt::Unanswered => overlay.doubt.patience(),
-                Doubt::Accepted | Doubt::Conflict(_) => Duration::ZERO,
-            };
-            let outlasts = |began| later(overlay.at, may_follow) > began;
-            places.contains_key(uid) && began.is_some_and(outlasts)
-        });
+        let places = &self.places;
+        self.pending
+            .retain_since(began, |uid| places.contains_key(uid));
         self.synced = true;
     }
 
     fn forget(&mut self, uid: &PodUid) -> bool {
-        self.overlay.remove(uid);
-        self.asked.lift(uid);
+        self.pending.forget(uid);
         self.remove(uid)
     }
 
@@ -476,45 +354,55 @@ impl SetRecord {
         true
     }
 
-    /// Drops what was laid over a pod once the watch shows it, or shows that it did not happen.
-    fn settle(&mut self, seen: &PodRecord) -> bool {
-        let overlay = self.overlay.get(seen.uid());
-        let settled = overlay.is_some_and(|overlay| overlay.is_settled_by(seen));
-        if settled {
-            self.overlay.remove(seen.uid());
-        }
-        settled
-    }
-
-    /// Remembers a write that was asked for, unless what is known of the pod answers all doubts already.
-    pub fn lay_over(&mut self, uid: PodUid, overlay: Overlay) {
-        self.touch_place_of(&uid);
-        let place = self.places.get(&uid).and_then(|node| self.pods.get(node));
-        let known = place.and_then(|pods| pods.iter().find(|known| *known.uid() == uid));
-        let open = known.is_some_and(|known| !overlay.is_settled_by(known));
-        if open {
-            self.overlay.insert(uid, overlay);
-        } else {
-            self.overlay.remove(&uid);
-        }
-    }
-
-    /// Forgets that a write was asked for: it certainly did not happen.
-    pub fn lift(&mut self, uid: &PodUid) {
+    /// A write is sent: until the watch shows it, its pod counts as it is once that has happened.
+    pub fn begin_write(&mut self, action: &Action, now: Timestamp) {
+        let uid = &action.pod().uid;
         self.touch_place_of(uid);
-        self.overlay.remove(uid);
+        if PodWrite::of(action).replaces() {
+            self.begin_replacement(uid);
+        }
+        if let Action::Retire { successor, .. } = action {
+            self.begin_write(&Action::HandOver(successor.clone()), now);
+        }
+        let known = record_of(&self.places, &self.pods, uid);
+        self.pending.begin(action, known, now);
     }
 
-    /// Remembers that a pod is being asked for the images of this revision.
-    pub fn lay_request(&mut self, uid: PodUid, revision: Revision, at: Timestamp) {
-        self.touch_place_of(&uid);
-        self.asked.lay(uid, revision, at);
-    }
-
-    /// Forgets that: the request was refused.
-    pub fn lift_request(&mut self, uid: &PodUid) {
+    /// That write was answered.
+    pub fn end_write(&mut self, action: &Action, answer: WriteAnswer, now: Timestamp) {
+        let uid = &action.pod().uid;
         self.touch_place_of(uid);
-        self.asked.lift(uid);
+        if PodWrite::of(action).replaces() {
+            self.end_replacement(uid, answer == WriteAnswer::Accepted, now);
+        }
+        let known = record_of(&self.places, &self.pods, uid);
+        self.pending.answer(action, answer, known, now);
+    }
+
+    /// Whoever sent writes failed, and will not tell how they were answered.
+    pub fn lose_answers(&mut self, now: Timestamp) {
+        self.cache.forget();
+        self.pending.lose_answers(now);
+    }
+
+    /// Leaves out of `actions` what was sent already and does not show yet.
+    pub fn without_pending(&mut self, actions: Vec<Action>) -> Vec<Action> {
+        self.pending.without_pending(actions)
+    }
+
+    /// These conditions are sent to be ours on the DaemonSet.
+    pub fn begin_report(&mut self, conditions: Vec<k8s::Condition>, now: Timestamp) {
+        self.pending.begin_report(conditions, now);
+    }
+
+    /// Whether these conditions were sent and may not show yet.
+    pub fn is_reported(&self, conditions: &[k8s::Condition], now: Timestamp) -> bool {
+        self.pending.is_reported(conditions, now)
+    }
+
+    /// What was reported shows, or it was not written.
+    pub fn end_report(&mut self) {
+        self.pending.end_report();
     }
 
     /// Remembers how the eviction of a pod was answered; `None`: it goes.
@@ -544,8 +432,8 @@ impl SetRecord {
             refusals.keep_to(revision);
         }
         refusals.tidy(nodes);
-        if matches!(self.refusals, Told::Record(_)) {
-            self.refusals = Told::Record(Some(refusals.clone()));
+        if matches!(self.refusals, LastReported::Reported(_)) {
+            self.refusals = LastReported::Reported(Some(refusals.clone()));
         }
         refusals
     }
@@ -571,7 +459,7 @@ impl SetRecord {
     pub fn note_write_on(&mut self, node: &NodeName, note: impl FnOnce(&mut Refusals, &NodeName)) {
         let mut refusals = self.known_refusals();
         note(&mut refusals, node);
-        self.refusals = Told::Record(Some(refusals));
+        self.refusals = LastReported::Reported(Some(refusals));
     }
 
     fn touch_place_of(&mut self, uid: &PodUid) {
@@ -581,7 +469,7 @@ impl SetRecord {
     }
 
     /// This pod is about to be deleted for the current revision. One that was made beside another is not replaced by that.
-    pub fn begin_replacement(&mut self, uid: &PodUid) {
+    fn begin_replacement(&mut self, uid: &PodUid) {
         let Some(node) = self.places.get(uid) else {
             return;
         };
@@ -593,7 +481,7 @@ impl SetRecord {
     }
 
     /// That deletion was answered at `now`: carried out, or not (as far as known).
-    pub fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
+    fn end_replacement(&mut self, uid: &PodUid, carried_out: bool, now: Timestamp) {
         if let Some(node) = self.guard.end(uid, carried_out) {
             self.cache.mark_dirty(&node);
             self.disruptions.begin_ours(node, now);
@@ -615,7 +503,7 @@ impl SetRecord {
     }
 
     /// What the guard has to remember, as it was told last.
-    pub fn told(&self) -> Option<Record> {
+    pub fn last_record(&self) -> Option<Record> {
         self.guard.known(&self.conditions)
     }
 
@@ -625,8 +513,8 @@ impl SetRecord {
     }
 
     /// From now on that is what the guard remembers, whether it shows on the DaemonSet yet or not.
-    pub fn tell(&mut self, record: Option<Record>) {
-        self.guard.tell(record);
+    pub fn set_last_record(&mut self, record: Option<Record>) {
+        self.guard.set_last_reported(record);
     }
 
     /// Why the native controller could not make a pod, as far as known.
@@ -640,7 +528,7 @@ impl SetRecord {
 
     /// From now on that is why.
     pub fn set_not_created(&mut self, why: Option<Arc<str>>) {
-        self.not_created = Told::Record(why);
+        self.not_created = LastReported::Reported(why);
     }
 
     /// Why pods do not become available, as far as known.
@@ -654,11 +542,11 @@ impl SetRecord {
 
     /// From now on that is why, pod by pod.
     pub fn set_not_ready(&mut self, why: BTreeMap<PodName, Arc<str>>) {
-        self.not_ready = Told::Record(Some(why));
+        self.not_ready = LastReported::Reported(Some(why));
     }
 
     /// What is remembered of its pause, as it was told last.
-    pub fn told_pause(&self) -> Option<PauseRecord> {
+    pub fn last_pause(&self) -> Option<PauseRecord> {
         self.pause.or(|| {
             let mut conditions = self.conditions.iter();
             let told = conditions.find(|condition| condition.kind == PAUSED_CONDITION)?;
@@ -668,30 +556,27 @@ impl SetRecord {
     }
 
     /// From now on that is remembered of its pause, whether it shows on the DaemonSet yet or not.
-    pub fn tell_pause(&mut self, record: Option<PauseRecord>) {
-        self.pause = Told::Record(record);
+    pub fn set_last_pause(&mut self, record: Option<PauseRecord>) {
+        self.pause = LastReported::Reported(record);
     }
 
     /// What stands on the DaemonSet counts again: another replica may have told something else.
-    pub fn forget_told(&mut self) {
-        self.guard.forget_told();
-        self.pause = Told::Nothing;
-        self.refusals = Told::Nothing;
-        self.not_created = Told::Nothing;
-        self.not_ready = Told::Nothing;
+    pub fn forget_reported(&mut self) {
+        self.guard.forget_reported();
+        self.pause = LastReported::Nothing;
+        self.refusals = LastReported::Nothing;
+        self.not_created = LastReported::Nothing;
+        self.not_ready = LastReported::Nothing;
     }
 
     /// Whether a write of ours was refused or never answered, and what became of its pod is not known yet.
-    pub fn is_in_doubt(&self) -> bool {
-        let mut doubts = self.overlay.values().map(|overlay| &overlay.doubt);
-        doubts.any(|doubt| *doubt != Doubt::Accepted)
+    pub fn has_uncertain_writes(&self) -> bool {
+        self.pending.is_uncertain()
     }
 
     /// When the pods have to be listed anew, because a write of ours should have shown by then.
-    pub fn overlay_due(&self) -> Option<Timestamp> {
-        let due = |overlay: &Overlay| later(overlay.at, overlay.doubt.patience());
-        let deletions = self.overlay.values().map(due);
-        deletions.chain(self.asked.due()).min()
+    pub fn pending_due(&self) -> Option<Timestamp> {
+        self.pending.due()
     }
 
     /// The node of a pod.
@@ -880,7 +765,9 @@ impl SetRecord {
 
     /// Whether the guard stopped the revision, and that does not stand on the DaemonSet.
     pub fn is_stopped_unseen(&self) -> bool {
-        let stopped = self.told().is_some_and(|record| record.stopped.is_some());
+        let stopped = self
+            .last_record()
+            .is_some_and(|record| record.stopped.is_some());
         stopped && !self.guard.stands(&self.conditions)
     }
 
@@ -936,12 +823,9 @@ impl SetRecord {
                 },
                 number: number_of(record.hash.as_deref(), revisions),
                 of_template: self.is_of_template(record),
-                image_ready: self.asked.over(&record.pod),
                 ..record.pod.clone()
             };
-            if let Some(overlay) = self.overlay.get(record.uid()) {
-                overlay.show(&mut pod);
-            }
+            self.pending.show(&mut pod);
             pod
         };
         let pods = self.pods.get(node).into_iter().flatten();
@@ -1020,4 +904,14 @@ impl SetRecord {
         let since = self.stalled_since(Stall::PodsNotCreated)?;
         Some(instant::earlier(since, MISSING_GRACE))
     }
+}
+
+/// What is known of a pod.
+fn record_of<'a>(
+    places: &BTreeMap<PodUid, NodeName>,
+    pods: &'a BTreeMap<NodeName, Vec<PodRecord>>,
+    uid: &PodUid,
+) -> Option<&'a PodRecord> {
+    let pods = pods.get(places.get(uid)?)?;
+    pods.iter().find(|known| known.uid() == uid)
 }

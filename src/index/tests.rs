@@ -1,14 +1,15 @@
 //! The index, told by objects as they come over the wire.
 
 mod ended;
+mod pending;
 mod place;
-mod trouble;
+mod pod_problem;
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::{Behind, PodRevision, PodUid, Readiness, ResourceVersion, RevisionState};
+use crate::core::{Action, Behind, PodRef, PodRevision, Readiness, RevisionState};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -103,11 +104,32 @@ fn index() -> Index {
     index
 }
 
-fn feed(index: &mut Index, pod: &PodWords, now: i64) -> Stir {
+fn feed(index: &mut Index, pod: &PodWords, now: i64) -> RequeueDelay {
     index
         .set_mut(&key())
         .unwrap()
         .apply_pod(&pod.object(), at(now))
+}
+
+/// What is asked of the pod on a node.
+fn deletion(on: &str) -> Action {
+    Action::Delete(PodRef {
+        name: format!("agent-{on}").as_str().into(),
+        uid: format!("uid-{on}").as_str().into(),
+        resource_version: "1".into(),
+    })
+}
+
+/// Sends a write at 500 s, which is answered at once.
+fn send(index: &mut Index, action: &Action, answer: WriteAnswer) {
+    let set = index.set_mut(&key()).unwrap();
+    set.begin_write(action, at(500));
+    set.end_write(action, answer, at(500));
+}
+
+/// When somebody has to look for what does not show.
+fn due(index: &Index) -> Option<Timestamp> {
+    index.set(&key()).unwrap().pending_due()
 }
 
 /// The fleet, which has to be the same whether it is kept up to date or made anew.
@@ -184,20 +206,13 @@ fn a_fleet_kept_up_to_date_equals_one_made_anew() {
                     .delete_pod(&format!("uid-{on}")),
             ),
             7 => {
-                let overlay = Overlay {
-                    at: at(round),
-                    write: Write::Deletion,
-                    doubt: Doubt::Accepted,
-                };
-                index
-                    .set_mut(&key())
-                    .unwrap()
-                    .lay_over(format!("uid-{on}").into(), overlay);
+                let set = index.set_mut(&key()).unwrap();
+                set.begin_write(&deletion(on), at(round));
             }
-            8 => index
-                .set_mut(&key())
-                .unwrap()
-                .lift(&format!("uid-{on}").into()),
+            8 => {
+                let set = index.set_mut(&key()).unwrap();
+                set.end_write(&deletion(on), WriteAnswer::Refused, at(round));
+            }
             _ => drop(index.apply_revision(&revision("bbb", 1 + round % 2, "v2"))),
         }
         fleet(&mut index);
@@ -303,52 +318,32 @@ fn a_node_concerns_only_daemonsets_that_have_or_want_a_pod_there() {
 #[test]
 fn an_unseen_deletion_is_laid_over_until_it_shows() {
     let mut index = index();
-    let uid = PodUid::from("uid-n1");
-    let accepted = Overlay {
-        at: at(500),
-        write: Write::Deletion,
-        doubt: Doubt::Accepted,
-    };
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lay_over(uid.clone(), accepted.clone());
+    send(&mut index, &deletion("n1"), WriteAnswer::Accepted);
     feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501); // an older event, still under way
     assert!(fleet(&mut index).nodes[0].pods[0].terminating);
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), Some(at(530)));
+    assert_eq!(due(&index), Some(at(530)));
     feed(
         &mut index,
         &pod("n1", "aaa").terminating().version("3"),
         502,
     );
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
-    index.set_mut(&key()).unwrap().lay_over(uid, accepted); // the answer comes after the event
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    assert_eq!(due(&index), None);
+    send(&mut index, &deletion("n1"), WriteAnswer::Accepted); // the answer comes after the event
+    assert_eq!(due(&index), None);
 }
 
 #[test]
 fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
     let mut index = index();
-    let conflict = |version: &str| Overlay {
-        at: at(500),
-        write: Write::Deletion,
-        doubt: Doubt::Conflict(ResourceVersion::from(version)),
-    };
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lay_over("uid-n1".into(), conflict("1"));
+    send(&mut index, &deletion("n1"), WriteAnswer::Conflict);
     let held = fleet(&mut index).nodes[0].pods[0].clone();
     assert!(held.terminating && held.in_doubt);
     assert_eq!(
         feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 501),
-        Stir::Soon
+        RequeueDelay::Short
     );
     assert!(!fleet(&mut index).nodes[0].pods[0].terminating);
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lay_over("uid-n1".into(), conflict("1"));
+    send(&mut index, &deletion("n1"), WriteAnswer::Conflict);
     assert!(
         !fleet(&mut index).nodes[0].pods[0].terminating,
         "the newer version was there first"
@@ -357,17 +352,10 @@ fn a_conflict_holds_the_pod_until_a_newer_version_shows() {
 
 #[test]
 fn a_complete_list_settles_what_was_asked_for_before_it_began() {
-    fn case(doubt: Doubt, began: i64, terminating: bool) {
+    fn case(answer: WriteAnswer, began: i64, terminating: bool) {
         let mut index = index();
+        send(&mut index, &deletion("n1"), answer);
         let set = index.set_mut(&key()).unwrap();
-        set.lay_over(
-            "uid-n1".into(),
-            Overlay {
-                at: at(500),
-                write: Write::Deletion,
-                doubt,
-            },
-        );
         let seen = ["uid-n1", "uid-n2"].map(str::to_owned).into();
         set.retain_pods(&seen, Some(at(began)));
         assert_eq!(
@@ -376,10 +364,10 @@ fn a_complete_list_settles_what_was_asked_for_before_it_began() {
             "{began}"
         );
     }
-    case(Doubt::Accepted, 499, true);
-    case(Doubt::Accepted, 501, false);
-    case(Doubt::Unanswered, 510, true);
-    case(Doubt::Unanswered, 515, false);
+    case(WriteAnswer::Accepted, 499, true);
+    case(WriteAnswer::Accepted, 501, false);
+    case(WriteAnswer::Unanswered, 510, true);
+    case(WriteAnswer::Unanswered, 515, false);
 }
 
 #[test]
@@ -394,14 +382,20 @@ fn a_list_without_a_pod_forgets_it() {
 
 #[test]
 fn how_soon_a_change_is_looked_at_follows_from_what_it_frees() {
-    fn case(pod: &PodWords, expected: Stir) {
+    fn case(pod: &PodWords, expected: RequeueDelay) {
         assert_eq!(feed(&mut index(), pod, 200), expected);
     }
-    case(&pod("n1", "aaa").ready(10).version("7"), Stir::Nothing);
-    case(&pod("n1", "aaa").version("7"), Stir::Quietly);
-    case(&pod("n1", "aaa").terminating().version("7"), Stir::Quietly);
-    case(&pod("n3", "aaa"), Stir::Quietly);
-    case(&pod("n3", "aaa").ready(10), Stir::Soon);
+    case(
+        &pod("n1", "aaa").ready(10).version("7"),
+        RequeueDelay::Never,
+    );
+    case(&pod("n1", "aaa").version("7"), RequeueDelay::Long);
+    case(
+        &pod("n1", "aaa").terminating().version("7"),
+        RequeueDelay::Long,
+    );
+    case(&pod("n3", "aaa"), RequeueDelay::Long);
+    case(&pod("n3", "aaa").ready(10), RequeueDelay::Short);
 }
 
 /// With a native controller that learns late, ours waits for that to be handed over; until then both start.
@@ -414,8 +408,11 @@ fn a_pod_that_the_native_controller_makes_beside_one_of_ours_is_looked_at_soon()
         {"apiVersion": "apps/v1", "kind": "ControllerRevision", "name": "agent-aaa", "uid": "r", "controller": true},
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds"},
     ]);
-    assert_eq!(feed(&mut index, &ours, 200), Stir::Quietly);
-    assert_eq!(feed(&mut index, &pod("n3", "aaa"), 200), Stir::Soon);
+    assert_eq!(feed(&mut index, &ours, 200), RequeueDelay::Long);
+    assert_eq!(
+        feed(&mut index, &pod("n3", "aaa"), 200),
+        RequeueDelay::Short
+    );
 }
 
 #[test]
@@ -424,9 +421,9 @@ fn a_pod_of_another_controller_is_not_ours_even_with_our_labels() {
     let mut foreign = pod("n1", "aaa");
     foreign.0["metadata"]["ownerReferences"][0]["uid"] = json!("somebody");
     foreign.0["metadata"]["uid"] = json!("foreign");
-    assert_eq!(feed(&mut index, &foreign, 200), Stir::Nothing);
+    assert_eq!(feed(&mut index, &foreign, 200), RequeueDelay::Never);
     foreign.0["metadata"]["uid"] = json!("uid-n1"); // released, then adopted by another
-    assert_eq!(feed(&mut index, &foreign, 200), Stir::Quietly);
+    assert_eq!(feed(&mut index, &foreign, 200), RequeueDelay::Long);
     assert!(fleet(&mut index).nodes[0].pods.is_empty());
 }
 
@@ -636,27 +633,31 @@ fn a_request_for_images_counts_from_the_moment_in_which_it_is_written() {
             .push(condition);
         pod
     };
+    let request = || Action::AskForImages {
+        pod: deletion("n1").pod().clone(),
+        revision: "bbb".into(),
+        anew: true,
+    };
     let waits = Some((true, Revision::from("bbb")));
     let set = |index: &mut Index, at_second| {
         let set = index.set_mut(&key()).unwrap();
-        set.lay_request("uid-n1".into(), "bbb".into(), at(at_second));
-        set.overlay_due()
+        set.begin_write(&request(), at(at_second));
+        set.end_write(&request(), WriteAnswer::Accepted, at(at_second));
+        set.pending_due()
     };
     assert_eq!(set(&mut index, 200), Some(at(230)));
     assert_eq!(asked(&mut index), waits);
     feed(&mut index, &pod("n1", "aaa").ready(10).version("2"), 201);
     assert_eq!(asked(&mut index), waits);
     feed(&mut index, &shows("WaitPullImage").version("3"), 202);
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    assert_eq!(due(&index), None);
     // A second attempt does not show while the end of the first one does.
     feed(&mut index, &shows("PullImageFail").version("4"), 203);
     assert_eq!(asked(&mut index), Some((false, "bbb".into())));
     set(&mut index, 300);
     feed(&mut index, &shows("PullImageFail").version("5"), 301);
     assert_eq!(asked(&mut index), waits);
-    index
-        .set_mut(&key())
-        .unwrap()
-        .lift_request(&"uid-n1".into());
+    let set = index.set_mut(&key()).unwrap();
+    set.end_write(&request(), WriteAnswer::Refused, at(301));
     assert_eq!(asked(&mut index), Some((false, "bbb".into())));
 }

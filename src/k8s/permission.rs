@@ -8,7 +8,7 @@ use crate::core::names;
 
 /// Where a permission is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum PermissionScope {
     /// In all namespaces.
     Cluster,
     /// In the namespace of the Lease; any object.
@@ -21,7 +21,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
     /// Where.
-    pub scope: Scope,
+    pub scope: PermissionScope,
     /// API group, empty for the core group.
     pub group: &'static str,
     /// Resource, or resource/subresource.
@@ -37,7 +37,7 @@ pub(crate) const fn cluster(
     verb: &'static str,
 ) -> Permission {
     Permission {
-        scope: Scope::Cluster,
+        scope: PermissionScope::Cluster,
         group,
         resource,
         verb,
@@ -45,7 +45,7 @@ pub(crate) const fn cluster(
 }
 
 /// A permission on the Lease, or on all of its namespace.
-pub(crate) const fn lease(scope: Scope, verb: &'static str) -> Permission {
+pub(crate) const fn lease(scope: PermissionScope, verb: &'static str) -> Permission {
     Permission {
         scope,
         group: "coordination.k8s.io",
@@ -74,8 +74,9 @@ impl Permission {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
             None => (self.resource, None),
         };
-        let namespace = (self.scope != Scope::Cluster).then(|| lease_namespace.to_owned());
-        let name = (self.scope == Scope::Lease).then(|| names::LEASE.to_owned());
+        let namespace =
+            (self.scope != PermissionScope::Cluster).then(|| lease_namespace.to_owned());
+        let name = (self.scope == PermissionScope::Lease).then(|| names::LEASE.to_owned());
         SelfSubjectAccessReview {
             spec: SelfSubjectAccessReviewSpec {
                 resource_attributes: Some(ResourceAttributes {
@@ -119,13 +120,18 @@ pub(crate) mod testing {
     }
 
     /// Every (scope, group, resource, verb) that a role in that file grants.
-    pub(crate) fn granted(file: &str, scope: Scope) -> BTreeSet<(Scope, String, String, String)> {
+    pub(crate) fn granted(
+        file: &str,
+        scope: PermissionScope,
+    ) -> BTreeSet<(PermissionScope, String, String, String)> {
         let role: Role = serde_saphyr::from_str(file).expect("a role");
         let mut granted = BTreeSet::new();
         for rule in role.rules {
             let scope = match (scope, rule.resource_names.as_slice()) {
                 (scope, []) => scope,
-                (Scope::LeaseNamespace, [name]) if name == names::LEASE => Scope::Lease,
+                (PermissionScope::LeaseNamespace, [name]) if name == names::LEASE => {
+                    PermissionScope::Lease
+                }
                 (_, names) => panic!("unexpected resourceNames {names:?}"),
             };
             for group in &rule.api_groups {

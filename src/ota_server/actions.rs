@@ -29,6 +29,7 @@ use serde_json::json;
 use tokio::sync::Mutex as Turn;
 use tracing::{info, warn};
 
+use self::admit::Admitted;
 use self::live::{Judgement, Live, requests};
 use self::neighbours::Neighbours;
 use self::precheck::{Owner, is_failed, precheck};
@@ -40,7 +41,7 @@ use self::upgrades::Revisions;
 use super::answer::Answer;
 use super::cloud::Cloud;
 use super::memory::Memory;
-use super::pod::{Pod, PodKey};
+use super::pod::{NodePod, PodKey};
 use crate::clock::Clock;
 use crate::core::Revision;
 use crate::core::names::OTA_SERVER;
@@ -107,30 +108,30 @@ impl Actions {
     }
 
     async fn replace(&self, verb: Verb, key: &PodKey) -> Result<Answer, Answer> {
-        let pod = self.admit(verb, key).await?;
+        let Admitted { pod, owner } = self.admit(verb, key).await?;
         let held = self.turn(verb, &pod).await?;
-        match precheck(verb, &self.setup.node, &pod)? {
+        match owner {
             Owner::DaemonSet(owner) => {
-                let (pod, target) = self.verify(verb, key, owner).await?;
+                let (pod, target) = self.verify(verb, key, &owner).await?;
                 self.delete(verb, &pod, &target, &held).await
             }
-            Owner::Node { name } => self.replace_static(verb, key, name).await,
+            Owner::Node { name } => self.replace_static(verb, key, &name).await,
         }
     }
 
     async fn request_pull(&self, key: &PodKey) -> Result<Answer, Answer> {
         let verb = Verb::ImagePull;
-        let pod = self.admit(verb, key).await?;
+        let Admitted { pod, owner } = self.admit(verb, key).await?;
         let _held = self.turn(verb, &pod).await?;
-        let Owner::DaemonSet(owner) = precheck(verb, &self.setup.node, &pod)? else {
+        let Owner::DaemonSet(owner) = owner else {
             return Err(text::unsupported("Node"));
         };
-        let (pod, target) = self.verify(verb, key, owner).await?;
+        let (pod, target) = self.verify(verb, key, &owner).await?;
         self.ask_for_images(verb, &pod, &target).await
     }
 
     /// Waits for the end of other calls for this pod.
-    async fn turn(&self, verb: Verb, pod: &Pod) -> Result<Held, Answer> {
+    async fn turn(&self, verb: Verb, pod: &NodePod) -> Result<Held, Answer> {
         let held = self.turns.take(pod, &self.setup.memory).await;
         if held.is_deleted() {
             return Err(verb.deleting(pod.key()));
@@ -147,7 +148,7 @@ impl Actions {
         verb: Verb,
         key: &PodKey,
         owner: &OwnerReference,
-    ) -> Result<(Pod, Revision), Answer> {
+    ) -> Result<(NodePod, Revision), Answer> {
         let mut seen = self.live.look(key, owner).await;
         for last in [false, true] {
             let pod = seen.pod.map_err(|error| text::not_read(&error))?;
@@ -170,7 +171,7 @@ impl Actions {
     async fn delete(
         &self,
         verb: Verb,
-        pod: &Pod,
+        pod: &NodePod,
         target: &Revision,
         held: &Held,
     ) -> Result<Answer, Answer> {
@@ -208,7 +209,7 @@ impl Actions {
     }
 
     /// Whether this pod ends or is gone by now, as the API server says.
-    async fn is_going(&self, pod: &Pod) -> bool {
+    async fn is_going(&self, pod: &NodePod) -> bool {
         match self.live.pod(pod.key()).await {
             Ok(read) => read.facts().uid != pod.facts().uid || read.facts().deleting,
             Err(error) => error.failure() == Failure::Gone,
@@ -219,7 +220,7 @@ impl Actions {
     async fn ask_for_images(
         &self,
         verb: Verb,
-        pod: &Pod,
+        pod: &NodePod,
         target: &Revision,
     ) -> Result<Answer, Answer> {
         let (key, facts) = (pod.key(), pod.facts());

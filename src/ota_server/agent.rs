@@ -18,7 +18,7 @@ use super::answer::Answer;
 use super::body;
 use super::cloud::Cloud;
 use super::document::{self, Documents};
-use super::heard::Heard;
+use super::last_sync::LastSync;
 use super::memory::Memory;
 use super::origin::{self, Origin};
 use super::reply::{self, Reply};
@@ -53,7 +53,7 @@ pub struct Agent(Arc<Inner>);
 struct Inner {
     origin: Origin,
     memory: Memory,
-    heard: Heard,
+    last_sync: LastSync,
     documents: Documents,
     actions: Actions,
     watch: JoinHandle<()>,
@@ -98,13 +98,13 @@ impl Agent {
         }
         let memory = Memory::default();
         let cloud = Cloud::default();
-        let heard = Heard::new(config.clock.clone());
+        let last_sync = LastSync::new(config.clock.clone());
         let keeper = config.state_dir.map(|directory| {
             let keeper = Keeper {
                 directory,
                 node: config.node.clone(),
                 memory: memory.clone(),
-                heard: heard.clone(),
+                last_sync: last_sync.clone(),
                 written: Arc::default(),
             };
             keeper.load();
@@ -114,7 +114,7 @@ impl Agent {
             client: config.client.clone(),
             node: config.node.clone(),
             memory: memory.clone(),
-            heard: heard.clone(),
+            last_sync: last_sync.clone(),
             cloud: cloud.clone(),
         };
         let actions = Actions::new(Setup {
@@ -129,7 +129,7 @@ impl Agent {
             origin: Origin::new(config.listen, &config.allowed_hosts),
             documents: Documents::new(memory.clone()),
             memory,
-            heard,
+            last_sync,
             watch: tokio::spawn(watch.run()),
             guard: tokio::spawn(actions.clone().guard_static_pods()),
             keeper,
@@ -217,7 +217,7 @@ impl Agent {
         let is_known = asked
             .filter_map(|value| value.to_str().ok())
             .any(|value| document::matches(value, &document.etag));
-        reply::document(document, is_known, self.0.heard.age())
+        reply::document(document, is_known, self.0.last_sync.age())
     }
 
     fn readiness(&self) -> Reply {

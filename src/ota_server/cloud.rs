@@ -17,10 +17,10 @@ const THROTTLED_AT_MOST: Duration = Duration::from_secs(30);
 
 /// The connection to the API server as it was seen last. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cloud(Arc<Mutex<State>>);
+pub(super) struct Cloud(Arc<Mutex<CloudState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct CloudState {
     lost: bool,
     throttled: Option<Instant>,
 }
@@ -61,7 +61,7 @@ impl Cloud {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CloudState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

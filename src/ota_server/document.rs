@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 
 use super::memory::Memory;
-use super::pod::Pod;
+use super::pod::NodePod;
 
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
 const TAIL: &str = "]}";
@@ -55,7 +55,7 @@ impl Documents {
 }
 
 impl Document {
-    fn of(pods: &[Pod]) -> Self {
+    fn of(pods: &[NodePod]) -> Self {
         let length = pods.iter().map(|pod| pod.raw().len() + 1).sum::<usize>();
         let mut text = String::with_capacity(HEAD.len() + length + TAIL.len());
         text.push_str(HEAD);
@@ -104,8 +104,8 @@ mod tests {
     use super::*;
     use serde_json::value::RawValue;
 
-    fn pod(raw: &str) -> Pod {
-        Pod::read(RawValue::from_string(raw.to_owned()).unwrap()).unwrap()
+    fn pod(raw: &str) -> NodePod {
+        NodePod::read(RawValue::from_string(raw.to_owned()).unwrap()).unwrap()
     }
 
     const A: &str =

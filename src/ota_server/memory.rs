@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::pod::{Pod, PodKey};
+use super::pod::{NodePod, PodKey};
 
 /// The pods of this node. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
@@ -14,14 +14,14 @@ pub(super) struct Memory(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MemoryState {
     /// `None` before anything was ever known.
-    pods: Option<BTreeMap<PodKey, Pod>>,
+    pods: Option<BTreeMap<PodKey, NodePod>>,
     /// Whether the watch stands, so that what is not here is not there.
     live: bool,
 }
@@ -37,12 +37,12 @@ impl Default for Memory {
 
 impl Memory {
     /// That pod, if it is known here.
-    pub(super) fn pod(&self, key: &PodKey) -> Option<Pod> {
+    pub(super) fn pod(&self, key: &PodKey) -> Option<NodePod> {
         self.state().pods.as_ref()?.get(key).cloned()
     }
 
     /// All pods by namespace and name; `None` before anything was ever known.
-    pub(super) fn pods(&self) -> Option<Vec<Pod>> {
+    pub(super) fn pods(&self) -> Option<Vec<NodePod>> {
         let state = self.state();
         Some(state.pods.as_ref()?.values().cloned().collect())
     }
@@ -62,7 +62,7 @@ impl Memory {
         &self,
         key: &PodKey,
         within: Duration,
-        is_met: impl Fn(Option<&Pod>) -> bool,
+        is_met: impl Fn(Option<&NodePod>) -> bool,
     ) -> bool {
         let mut changes = self.0.changes.subscribe();
         let met = changes.wait_for(|_| is_met(self.pod(key).as_ref()));
@@ -75,14 +75,14 @@ impl Memory {
     }
 
     /// Everything there is.
-    pub(super) fn replace(&self, pods: impl IntoIterator<Item = Pod>) {
+    pub(super) fn replace(&self, pods: impl IntoIterator<Item = NodePod>) {
         let pods = pods.into_iter().map(|pod| (pod.key().clone(), pod));
         self.state().pods = Some(pods.collect());
         self.tell();
     }
 
     /// A pod that is new or changed.
-    pub(super) fn apply(&self, pod: Pod) {
+    pub(super) fn apply(&self, pod: NodePod) {
         let mut state = self.state();
         let pods = state.pods.get_or_insert_default();
         pods.insert(pod.key().clone(), pod);
@@ -107,7 +107,7 @@ impl Memory {
         self.0.changes.send_modify(|number| *number += 1);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

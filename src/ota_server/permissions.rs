@@ -25,7 +25,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::k8s::permission::Scope;
+    use crate::k8s::permission::PermissionScope;
     use crate::k8s::permission::testing::granted;
 
     #[track_caller]
@@ -38,7 +38,7 @@ mod tests {
                 (one.scope, group, resource, verb)
             })
             .collect();
-        assert_eq!(granted(file, Scope::Cluster), needed);
+        assert_eq!(granted(file, PermissionScope::Cluster), needed);
     }
 
     #[test]

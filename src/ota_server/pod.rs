@@ -38,7 +38,7 @@ impl fmt::Display for PodKey {
 
 /// A pod. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Pod(Arc<Inner>);
+pub(super) struct NodePod(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -97,7 +97,7 @@ impl Condition {
     }
 }
 
-impl Pod {
+impl NodePod {
     /// Namespace and name.
     pub(super) fn key(&self) -> &PodKey {
         &self.0.key
@@ -155,7 +155,7 @@ impl Pod {
     }
 }
 
-impl<'de> Deserialize<'de> for Pod {
+impl<'de> Deserialize<'de> for NodePod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Self::read(raw).map_err(serde::de::Error::custom)

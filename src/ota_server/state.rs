@@ -19,9 +19,9 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use tracing::{info, warn};
 
-use super::heard::Heard;
+use super::last_sync::LastSync;
 use super::memory::Memory;
-use super::pod::Pod;
+use super::pod::NodePod;
 
 /// Name of the file in the directory.
 const FILE: &str = "pods.json";
@@ -48,7 +48,7 @@ pub(super) struct Keeper {
     /// The pods.
     pub(super) memory: Memory,
     /// Their age.
-    pub(super) heard: Heard,
+    pub(super) last_sync: LastSync,
     /// What was written last; held while writing.
     pub(super) written: Arc<Mutex<Written>>,
 }
@@ -67,7 +67,7 @@ struct Form {
 }
 
 #[derive(Deserialize)]
-struct State {
+struct StateFile {
     node: String,
     heard: Timestamp,
     items: Vec<Box<RawValue>>,
@@ -85,7 +85,7 @@ impl Keeper {
             Ok(Some((heard, pods))) => {
                 info!(pods = pods.len(), %heard, "Read the state of an earlier run");
                 self.memory.replace(pods);
-                self.heard.set(heard);
+                self.last_sync.set(heard);
             }
             Ok(None) => {}
             Err(error) => {
@@ -119,7 +119,7 @@ impl Keeper {
 
     async fn save(&self) {
         let mut written = self.written.clone().lock_owned().await;
-        let (number, heard) = (*self.memory.changes().borrow(), self.heard.at());
+        let (number, heard) = (*self.memory.changes().borrow(), self.last_sync.at());
         if (written.number, written.heard) == (number, heard) {
             return;
         }
@@ -153,7 +153,7 @@ impl Keeper {
     }
 }
 
-fn text(node: &str, heard: Timestamp, pods: &[Pod]) -> Vec<u8> {
+fn text(node: &str, heard: Timestamp, pods: &[NodePod]) -> Vec<u8> {
     let length = pods.iter().map(|pod| pod.raw().len() + 1).sum::<usize>();
     let mut text = Vec::with_capacity(length + 200);
     // Names of nodes and instants need no escapes.
@@ -170,7 +170,7 @@ fn text(node: &str, heard: Timestamp, pods: &[Pod]) -> Vec<u8> {
 }
 
 /// The state in that file; `None` when there is none.
-fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<Pod>)>> {
+fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>> {
     let length = match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => metadata.len(),
         Ok(_) => return Err(io::Error::other("it is not a file: remove it")),
@@ -188,7 +188,7 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<Pod>)>> {
             form.form
         )));
     }
-    let state: State = serde_json::from_slice(&text)?;
+    let state: StateFile = serde_json::from_slice(&text)?;
     drop(text);
     if state.node != node {
         return Err(io::Error::other(format!(
@@ -196,7 +196,7 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<Pod>)>> {
             state.node
         )));
     }
-    let pods = state.items.into_iter().map(Pod::read);
+    let pods = state.items.into_iter().map(NodePod::read);
     Ok(Some((state.heard, pods.collect::<Result<_, _>>()?)))
 }
 
@@ -221,7 +221,7 @@ fn prepare(directory: &Path) -> io::Result<()> {
 
 /// Where a kill may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum WriteStep {
     Created,
     HalfWritten,
     Written,
@@ -233,7 +233,7 @@ enum Step {
 fn replace(
     directory: &Path,
     text: &[u8],
-    reached: &mut dyn FnMut(Step) -> io::Result<()>,
+    reached: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     let number = RandomState::new().build_hasher().finish();
     let temporary = directory.join(format!("{}{number:016x}{}", TEMPORARY.0, TEMPORARY.1));
@@ -243,16 +243,16 @@ fn replace(
         .mode(0o600)
         .open(&temporary)?;
     file.lock()?;
-    reached(Step::Created)?;
+    reached(WriteStep::Created)?;
     let (half, rest) = text.split_at(text.len() / 2);
     file.write_all(half)?;
-    reached(Step::HalfWritten)?;
+    reached(WriteStep::HalfWritten)?;
     file.write_all(rest)?;
-    reached(Step::Written)?;
+    reached(WriteStep::Written)?;
     file.sync_all()?;
-    reached(Step::Synced)?;
+    reached(WriteStep::Synced)?;
     std::fs::rename(&temporary, directory.join(FILE))?;
-    reached(Step::Renamed)?;
+    reached(WriteStep::Renamed)?;
     File::open(directory)?.sync_all()
 }
 
@@ -261,9 +261,9 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn pod(name: &str) -> Pod {
+    fn pod(name: &str) -> NodePod {
         let raw = format!(r#"{{"metadata":{{"name":"{name}","namespace":"n"}},"x":"{name}"}}"#);
-        Pod::read(RawValue::from_string(raw).unwrap()).unwrap()
+        NodePod::read(RawValue::from_string(raw).unwrap()).unwrap()
     }
 
     fn at() -> Timestamp {
@@ -292,10 +292,10 @@ mod tests {
         })
         .unwrap();
         for step in [
-            Step::Created,
-            Step::HalfWritten,
-            Step::Written,
-            Step::Synced,
+            WriteStep::Created,
+            WriteStep::HalfWritten,
+            WriteStep::Written,
+            WriteStep::Synced,
         ] {
             let new = text("edge", at(), &[pod("new"), pod("newer")]);
             let killed = replace(&directory, &new, &mut |reached| match reached == step {
@@ -310,7 +310,7 @@ mod tests {
         }
         let new = text("edge", at(), &[pod("new")]);
         let killed = replace(&directory, &new, &mut |reached| match reached {
-            Step::Renamed => Err(io::Error::other("killed")),
+            WriteStep::Renamed => Err(io::Error::other("killed")),
             _ => Ok(()),
         });
         assert!(killed.is_err());
@@ -329,7 +329,7 @@ mod tests {
             text("edge", at(), &[pod("other")]),
         );
         replace(directory, &mine, &mut |step| {
-            if step == Step::Written {
+            if step == WriteStep::Written {
                 prepare(directory)?;
                 replace(directory, &other, &mut |_| Ok(()))?;
                 assert_eq!(found(directory), ["other"]);

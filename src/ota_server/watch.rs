@@ -16,9 +16,9 @@ use serde_json::value::RawValue;
 use tracing::{info, warn};
 
 use super::cloud::{self, Cloud};
-use super::heard::Heard;
+use super::last_sync::LastSync;
 use super::memory::Memory;
-use super::pod::{Pod, PodKey};
+use super::pod::{NodePod, PodKey};
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 
 /// Pods per page of a list: few enough that a page never weighs much (6 KB each), enough for most nodes.
@@ -47,8 +47,8 @@ pub(super) struct Watch {
     pub(super) node: String,
     /// What is kept.
     pub(super) memory: Memory,
-    /// When something was heard.
-    pub(super) heard: Heard,
+    /// When something was heard last.
+    pub(super) last_sync: LastSync,
     /// Whether the API server answers.
     pub(super) cloud: Cloud,
 }
@@ -142,7 +142,7 @@ impl Watch {
     }
 
     fn hear(&self) {
-        self.heard.now();
+        self.last_sync.now();
         self.cloud.found();
     }
 
@@ -235,8 +235,8 @@ fn odd(error: kube::core::request::Error) -> Lost {
 }
 
 /// Reads a pod; one that cannot be read is reported and costs only itself.
-fn read(raw: Box<RawValue>) -> Result<Pod, Stub> {
-    Pod::read_or_return(raw).map_err(|(error, raw)| {
+fn read(raw: Box<RawValue>) -> Result<NodePod, Stub> {
+    NodePod::read_or_return(raw).map_err(|(error, raw)| {
         let stub: Stub = serde_json::from_str(raw.get()).unwrap_or_default();
         let (namespace, name) = (&stub.metadata.namespace, &stub.metadata.name);
         warn!(%namespace, %name, %error, "The API server sent a pod that cannot be read; it is left out");
@@ -348,7 +348,7 @@ mod tests {
             client,
             node: "edge".to_owned(),
             memory: memory.clone(),
-            heard: Heard::new(Clock::starting_at("2030-01-01T00:00:00Z".parse().unwrap())),
+            last_sync: LastSync::new(Clock::starting_at("2030-01-01T00:00:00Z".parse().unwrap())),
             cloud: Cloud::default(),
         };
         let watching = tokio::spawn(watch.run());
@@ -385,7 +385,7 @@ mod tests {
             client,
             node: "edge".to_owned(),
             memory: Memory::default(),
-            heard: Heard::new(Clock::System),
+            last_sync: LastSync::new(Clock::System),
             cloud: Cloud::default(),
         };
         let watching = tokio::spawn(watch.run());
@@ -402,7 +402,7 @@ mod tests {
                 client: server(&[]).0,
                 node: node.to_owned(),
                 memory: Memory::default(),
-                heard: Heard::new(Clock::System),
+                last_sync: LastSync::new(Clock::System),
                 cloud: Cloud::default(),
             };
             [0, 1, 4, 100].map(|failures| watch.pause(failures))

@@ -8,8 +8,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use yurt_ds::core::fleet::in_place::{Container, InPlace, Shape, Succession, Successions, Update};
 use yurt_ds::core::{
-    Behind, Exit, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodRef, PodRevision,
-    Preparing, Readiness, Record, Revision, RevisionState, RollingUpdateType, Targeting, Trouble,
+    Behind, Exit, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodProblem, PodRef,
+    PodRevision, Preparing, Readiness, Record, Revision, RevisionState, RollingUpdateType,
+    Targeting,
 };
 
 use super::rules::Rules;
@@ -183,7 +184,7 @@ impl State {
                 preparing: pod.marked.then_some(MARKED),
                 ..Exit::default()
             },
-            trouble: is_stuck.then(|| Trouble {
+            trouble: is_stuck.then(|| PodProblem {
                 said: Default::default(),
                 reason: "CrashLoopBackOff".into(),
                 restarts: 5,

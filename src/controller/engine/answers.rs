@@ -4,15 +4,15 @@ use k8s_openapi::jiff::Timestamp;
 use tracing::{debug, error, info, warn};
 
 use super::{Done, Engine};
-use crate::controller::apply::Refusal;
+use crate::controller::apply::WriteError;
 use crate::controller::permissions;
 use crate::controller::refused::{Meaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
-use crate::controller::restraint::Restraint;
 use crate::controller::surge::{Made, Wanted};
-use crate::core::{NodeName, PodRef, PodUid, Refusals, RefusedWrite};
-use crate::index::{Doubt, Overlay, SetKey, SetRecord, Stir, Write};
+use crate::controller::write_backoff::WriteBackoff;
+use crate::core::{Action, NodeName, PodRef, PodUid, Refusals, RefusedWrite};
+use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
 use crate::k8s::client::Failure;
 
 /// What a write was about.
@@ -40,31 +40,60 @@ impl<'a> About<'a> {
     }
 }
 
+/// What a refusal says of the write.
+fn answer(refusal: &WriteError) -> WriteAnswer {
+    match refusal.failure() {
+        Some(Failure::Gone) => WriteAnswer::Gone,
+        Some(Failure::Conflict) => WriteAnswer::Conflict,
+        Some(Failure::Unreachable) if !is_by_webhook(refusal) => WriteAnswer::Unanswered,
+        Some(
+            Failure::Forbidden
+            | Failure::Refused
+            | Failure::Blocked
+            | Failure::Throttled
+            | Failure::Unreachable,
+        )
+        | None => WriteAnswer::Refused,
+    }
+}
+
+/// The log says what takes a pod down.
+fn log(key: &SetKey, node: &str, pod: &PodRef, write: &PodWrite) {
+    match write {
+        PodWrite::Deletion => {
+            info!(daemonset = %key, %node, pod = %pod.name, "Deleted an outdated pod");
+        }
+        PodWrite::Eviction => {
+            info!(daemonset = %key, %node, pod = %pod.name, "Evicted an outdated pod");
+        }
+        PodWrite::Preparing => {
+            info!(daemonset = %key, %node, pod = %pod.name, "Marked an outdated pod PreparingDelete");
+        }
+        PodWrite::Renewal { to, from: Some(_) } => {
+            info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Took a pod back in place");
+        }
+        PodWrite::Renewal { to: revision, .. } => {
+            info!(daemonset = %key, %node, pod = %pod.name, %revision, "Updated a pod in place");
+        }
+        PodWrite::ImageRequest(_) | PodWrite::Other(_) => {}
+    }
+}
+
 impl Engine {
     pub(super) fn take_done(&mut self, done: Result<Done, tokio::task::JoinError>) {
         let Ok(done) = done else { return }; // it was cut off, at the end
         let now = self.parts.clock.now();
         let key = match done {
-            Done::Replaced(key, pod, write, result) => {
-                self.note_replaced(&key, &pod, write, &result, now);
-                key
-            }
-            Done::Retired(key, pod, write, successor, handed) => {
-                self.note_replaced(&key, &pod, write, &Ok(()), now);
-                if handed.is_err() {
-                    self.forget_sent(&key, &successor.uid);
+            Done::Acted {
+                key,
+                action,
+                result,
+                handed,
+            } => {
+                self.note_acted(&key, &action, &result, now);
+                if let Action::Retire { successor, .. } = action {
+                    self.note_handed_over(&key, successor, handed, now);
                 }
-                self.note_answer(&key, &successor, RefusedWrite::HandOver, &handed, now);
-                key
-            }
-            Done::Patched(key, pod, what, result) => {
-                if result.is_err() {
-                    self.forget_sent(&key, &pod.uid);
-                    if let Some(set) = self.parts.feed.index.set_mut(&key) {
-                        set.lift_request(&pod.uid);
-                    }
-                }
-                self.note_answer(&key, &pod, what, &result, now);
                 key
             }
             Done::Surged(key, wanted, made) => {
@@ -79,16 +108,19 @@ impl Engine {
             Done::Failed(key) => {
                 error!(daemonset = %key, "A task failed; what it asked for is looked at again");
                 self.parts.metrics.task_failed();
-                // What was laid over pods is found out by the next list of them.
+                // What it wrote is found out by the next list of the pods.
+                if let Some(set) = self.index.set_mut(&key) {
+                    set.lose_answers(now);
+                }
                 if let Some(state) = self.state.sets.get_mut(&key) {
-                    (state.reported, state.patched) = (None, Default::default());
                     state.pods.slow_down(now);
                     state.reports.slow_down(now);
                 }
                 key
             }
             Done::Looked(key, looked) => {
-                let fed = self.parts.lookups.take(&mut self.parts.feed, &key, looked);
+                let feed = (&mut self.parts.feed, &mut self.index);
+                let fed = self.parts.lookups.take(feed, &key, looked);
                 if let Some(notice) = fed.1 {
                     self.publish(&key, &notice);
                 }
@@ -99,7 +131,7 @@ impl Engine {
         if let Some(state) = self.state.sets.get_mut(&key) {
             state.under_way = state.under_way.saturating_sub(1);
             if state.under_way == 0 {
-                self.mark(key, Stir::Soon);
+                self.requeue(key, RequeueDelay::Short);
             }
         }
     }
@@ -110,7 +142,7 @@ impl Engine {
         &mut self,
         key: &SetKey,
         wanted: &[Wanted],
-        made: Result<Vec<Made>, Refusal>,
+        made: Result<Vec<Made>, WriteError>,
         now: Timestamp,
     ) {
         let answers = match made {
@@ -127,7 +159,7 @@ impl Engine {
             let result = match answer {
                 Ok(pod) => {
                     info!(daemonset = %key, node = %wanted.node, revision = %wanted.revision, "Made a pod beside an old one");
-                    if let (Some(pod), Some(set)) = (pod, self.parts.feed.index.set_mut(key)) {
+                    if let (Some(pod), Some(set)) = (pod, self.index.set_mut(key)) {
                         set.apply_pod(&pod, now);
                     }
                     Ok(())
@@ -143,101 +175,72 @@ impl Engine {
         &mut self,
         key: &SetKey,
         wanted: &Wanted,
-        result: Result<(), &Refusal>,
+        result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
         // Whose name is taken was looked at.
-        let is_over = |refusal: &Refusal| {
-            let failure = refusal.failure();
-            refusal.is_certain() || is_by_webhook(refusal) || failure == Some(Failure::Conflict)
-        };
-        if result.is_err_and(is_over) {
-            self.forget_sent(key, &wanted.beside.uid);
-        }
+        self.end_write(key, &wanted.action(), result, now);
         let beside = wanted.beside.name.as_str();
         let about = About::Node(&wanted.node, beside);
         self.remember(key, about, RefusedWrite::Create, result, now);
     }
 
-    /// What was sent for this pod may be sent again.
-    fn forget_sent(&mut self, key: &SetKey, uid: &PodUid) {
-        if let Some(state) = self.state.sets.get_mut(key) {
-            state.patched.retain(|(pod, _), _| pod != uid);
+    /// Takes in what became of a write to a pod.
+    fn note_acted(
+        &mut self,
+        key: &SetKey,
+        action: &Action,
+        result: &Result<(), WriteError>,
+        now: Timestamp,
+    ) {
+        let pod = action.pod();
+        self.end_write(key, action, result.as_ref().copied(), now);
+        self.note_answer(key, pod, RefusedWrite::of(action), result, now);
+        let Some(set) = self.index.set_mut(key) else {
+            return;
+        };
+        let write = PodWrite::of(action);
+        let answer = result.as_ref().map_err(WriteError::of_budget);
+        if let (PodWrite::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
+            set.note_eviction(&pod.uid, answer.err().flatten(), now);
+        }
+        if result.is_ok() {
+            let node = set.place_of(&pod.uid).map(ToString::to_string);
+            log(key, &node.unwrap_or_default(), pod, &write);
         }
     }
 
-    fn note_replaced(
+    /// Takes in what became of handing over the successor of a pod; `None`: that was not tried.
+    fn note_handed_over(
         &mut self,
         key: &SetKey,
-        pod: &PodRef,
-        write: Write,
-        result: &Result<(), Refusal>,
+        successor: PodRef,
+        handed: Option<Result<(), WriteError>>,
         now: Timestamp,
     ) {
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
-            return;
-        };
-        set.end_replacement(&pod.uid, result.is_ok(), now);
-        let what = match &write {
-            Write::Deletion => RefusedWrite::Delete,
-            Write::Eviction => RefusedWrite::Evict,
-            Write::Preparing => RefusedWrite::Mark,
-            Write::Renewal { .. } => RefusedWrite::Renew,
-        };
-        self.note_answer(key, pod, what, result, now);
-        let Some(set) = self.parts.feed.index.set_mut(key) else {
-            return;
-        };
-        let answer = result.as_ref().map_err(Refusal::of_budget);
-        if let (Write::Eviction, Ok(()) | Err(Some(_))) = (&write, &answer) {
-            set.note_eviction(&pod.uid, answer.err().flatten(), now);
-        }
-        let node = set.place_of(&pod.uid).map(ToString::to_string);
-        let node = node.unwrap_or_default();
-        let doubt = match result {
-            Ok(()) => {
-                match &write {
-                    Write::Deletion => {
-                        info!(daemonset = %key, %node, pod = %pod.name, "Deleted an outdated pod");
-                    }
-                    Write::Eviction => {
-                        info!(daemonset = %key, %node, pod = %pod.name, "Evicted an outdated pod");
-                    }
-                    Write::Preparing => {
-                        info!(daemonset = %key, %node, pod = %pod.name, "Marked an outdated pod PreparingDelete");
-                    }
-                    Write::Renewal { to, from: Some(_) } => {
-                        info!(daemonset = %key, %node, pod = %pod.name, revision = %to, "Took a pod back in place");
-                    }
-                    Write::Renewal { to: revision, .. } => {
-                        info!(daemonset = %key, %node, pod = %pod.name, %revision, "Updated a pod in place");
-                    }
+        let action = Action::HandOver(successor);
+        match handed {
+            Some(handed) => self.note_acted(key, &action, &handed, now),
+            None => {
+                if let Some(set) = self.index.set_mut(key) {
+                    set.end_write(&action, WriteAnswer::Refused, now);
                 }
-                return;
             }
-            Err(refusal) => match refusal.failure() {
-                Some(Failure::Gone) => return, // the watch is about to say so
-                Some(Failure::Conflict) => Doubt::Conflict(pod.resource_version.clone()),
-                Some(Failure::Unreachable) if !is_by_webhook(refusal) => Doubt::Unanswered,
-                Some(
-                    Failure::Forbidden
-                    | Failure::Refused
-                    | Failure::Blocked
-                    | Failure::Throttled
-                    | Failure::Unreachable,
-                )
-                | None => {
-                    set.lift(&pod.uid);
-                    return;
-                }
-            },
-        };
-        let overlay = Overlay {
-            at: now,
-            write,
-            doubt,
-        };
-        set.lay_over(pod.uid.clone(), overlay);
+        }
+    }
+
+    /// What was pending until this answer is that no more, or nobody knows.
+    fn end_write(
+        &mut self,
+        key: &SetKey,
+        action: &Action,
+        result: Result<(), &WriteError>,
+        now: Timestamp,
+    ) {
+        if let Some(set) = self.index.set_mut(key) {
+            let answer = result.map_or_else(answer, |()| WriteAnswer::Accepted);
+            set.end_write(action, answer, now);
+        }
     }
 
     /// Remembers what became of a write to a pod that is there.
@@ -246,7 +249,7 @@ impl Engine {
         key: &SetKey,
         pod: &PodRef,
         what: RefusedWrite,
-        result: &Result<(), Refusal>,
+        result: &Result<(), WriteError>,
         now: Timestamp,
     ) {
         let result = result.as_ref().copied();
@@ -260,7 +263,7 @@ impl Engine {
         key: &SetKey,
         about: About<'_>,
         what: RefusedWrite,
-        result: Result<(), &Refusal>,
+        result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
         let meaning = result.err().map(|refusal| meaning(refusal, about.name()));
@@ -268,7 +271,7 @@ impl Engine {
         let mut lasting = false;
         if let Some(state) = self.state.sets.get_mut(key) {
             match &meaning {
-                None => state.pods = Restraint::default(),
+                None => state.pods = WriteBackoff::default(),
                 Some(Meaning::Server(_)) => lasting = state.pods.is_lasting(leadership, now),
                 Some(_) => {}
             }
@@ -280,7 +283,7 @@ impl Engine {
             }
             _ => None,
         };
-        if let Some(set) = self.parts.feed.index.set_mut(key) {
+        if let Some(set) = self.index.set_mut(key) {
             let note = |refusals: &mut Refusals, node: &NodeName| {
                 is_refused = refusals.is_refused(node, what);
                 let place = (node, about.uid());
@@ -334,14 +337,14 @@ impl Engine {
     }
 
     /// The same for reports, which do not hold up pods.
-    fn note_reported(&mut self, key: &SetKey, result: &Result<(), Refusal>, now: Timestamp) {
+    fn note_reported(&mut self, key: &SetKey, result: &Result<(), WriteError>, now: Timestamp) {
         if let Some(state) = self.state.sets.get_mut(key) {
             state.reports.note(result, now);
-            if result.is_err() {
-                state.reported = None;
-            }
         }
         if let Err(refusal) = result {
+            if let Some(set) = self.index.set_mut(key) {
+                set.end_report();
+            }
             // Its own name may be a part of any word.
             let meaning = meaning(refusal, "");
             self.note_refusal(key, refusal, Some(&meaning));
@@ -365,8 +368,6 @@ impl Engine {
                  until that ends, and ctl status tells how it stands{}",
                 unwanted.sentence,
                 match self
-                    .parts
-                    .feed
                     .index
                     .set(key)
                     .is_some_and(SetRecord::is_stopped_unseen)
@@ -384,8 +385,8 @@ impl Engine {
     }
 
     /// Says once what a person has to mend.
-    fn note_refusal(&mut self, key: &SetKey, refusal: &Refusal, meaning: Option<&Meaning>) {
-        let Refusal::Failed {
+    fn note_refusal(&mut self, key: &SetKey, refusal: &WriteError, meaning: Option<&Meaning>) {
+        let WriteError::Failed {
             verb,
             resource,
             error,

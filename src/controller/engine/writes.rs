@@ -6,14 +6,14 @@ use futures::FutureExt as _;
 use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::{Done, Engine, UNSEEN, patched};
+use super::{Done, Engine};
 use crate::controller::metrics::Withheld;
 use crate::controller::owner::Owner;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::Wanted;
 use crate::core::engine::not_ready::Asked;
-use crate::core::{Action, Behind, Fleet, Plan, Progress, RefusedWrite, Targeting, Verdict};
-use crate::index::{Doubt, Overlay, SetKey, Write};
+use crate::core::{Action, Behind, Fleet, Plan, Progress, Targeting, Verdict};
+use crate::index::SetKey;
 
 /// What becomes of `task`, a panic included: what is asked for after it must not wait for it for ever.
 async fn caught(key: SetKey, task: impl Future<Output = Done>) -> Done {
@@ -39,6 +39,10 @@ impl Engine {
         if let Some(report) = report {
             self.report(key, report, now);
         }
+        let Some(set) = self.index.set_mut(key) else {
+            return;
+        };
+        let actions = set.without_pending(actions);
         let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.pods.holds(now) {
             if !actions.is_empty() {
@@ -47,29 +51,21 @@ impl Engine {
             return;
         }
         let mut wanted = Vec::new();
-        for action in state.without_repetition(actions, now) {
+        for action in actions {
             match action {
                 Action::Surge {
-                    ref node,
-                    ref beside,
-                    ref revision,
-                } => {
-                    wanted.push(Wanted {
-                        node: node.clone(),
-                        beside: beside.clone(),
-                        revision: revision.clone(),
-                    });
-                    let state = self.state.sets.entry(key.clone()).or_default();
-                    state.patched.insert(patched(&action), (action, now));
-                }
+                    node,
+                    beside,
+                    revision,
+                } => wanted.push(Wanted {
+                    node,
+                    beside,
+                    revision,
+                }),
                 action => self.start(key, action, now),
             }
         }
-        self.surge(key, wanted);
-        let state = self.state.sets.entry(key.clone()).or_default();
-        let sent = state.patched.values().map(|(_, at)| *at).min();
-        let unseen = sent.and_then(|at| at.checked_add(UNSEEN).ok());
-        state.wake = state.wake.into_iter().chain(unseen).min();
+        self.surge(key, wanted, now);
     }
 
     /// Starts what asks the API server for something; its end is told even if it fails.
@@ -78,122 +74,70 @@ impl Engine {
     }
 
     /// Makes pods beside others.
-    fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>) {
-        let Some(set) = self.parts.feed.index.set(key).map(Owner::of) else {
+    fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>, now: Timestamp) {
+        let index = &mut self.index;
+        let (Some(owner), Some(first)) = (index.set(key).map(Owner::of), wanted.first()) else {
             return;
         };
-        let Some(first) = wanted.first() else {
-            return;
-        };
-        let index = &self.parts.feed.index;
-        let uid = index
-            .set(key)
-            .map(|set| set.uid.clone())
-            .unwrap_or_default();
         let Some(name) = index
-            .revision_name(&uid, &first.revision)
+            .revision_name(&owner.uid, &first.revision)
             .map(str::to_owned)
         else {
             return; // the watch has just forgotten it, and is about to tell of another one
         };
+        if let Some(set) = index.set_mut(key) {
+            let actions = wanted.iter().map(Wanted::action);
+            actions.for_each(|action| set.begin_write(&action, now));
+        }
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
-            let made = writer.surge(&key, &set, &name, &wanted).await;
+            let made = writer.surge(&key, &owner, &name, &wanted).await;
             Done::Surged(key, wanted, made)
         });
     }
 
     fn start(&mut self, key: &SetKey, action: Action, now: Timestamp) {
-        let Some(whom) = self.parts.feed.index.set(key).map(Owner::of) else {
+        let Some(set) = self.index.set_mut(key) else {
             return;
         };
-        let write = match &action {
-            Action::Evict(_) | Action::Retire { evict: true, .. } => Some(Write::Eviction),
-            Action::Delete(_) | Action::Retire { .. } => Some(Write::Deletion),
-            Action::Mark {
-                preparing: Some(true),
-                ..
-            } => Some(Write::Preparing),
-            Action::UpdateInPlace { renewal, .. } => Some(Write::Renewal {
-                to: renewal.revision.clone(),
-                from: renewal.reverts.clone(),
-            }),
-            _ => None,
-        };
-        if let Some(write) = write.clone()
-            && let Some(set) = self.parts.feed.index.set_mut(key)
-        {
-            if write.replaces() {
-                set.begin_replacement(&action.pod().uid);
-            }
-            set.lay_over(
-                action.pod().uid.clone(),
-                Overlay {
-                    at: now,
-                    write,
-                    doubt: Doubt::Accepted,
-                },
-            );
-        }
-        if let Some(set) = self.parts.feed.index.set_mut(key) {
-            match &action {
-                Action::AskForImages { pod, revision, .. } => {
-                    set.lay_request(pod.uid.clone(), revision.clone(), now);
-                }
-                Action::RemoveConditions { pod, .. } => set.lift_request(&pod.uid),
-                _ => {}
-            }
-        }
-        let state = self.state.sets.entry(key.clone()).or_default();
-        state.under_way += 1;
-        if write.is_none() {
-            state
-                .patched
-                .insert(patched(&action), (action.clone(), now));
-        }
-        if let Action::Retire { successor, .. } = &action {
-            let follows = Action::HandOver(successor.clone());
-            state.patched.insert(patched(&follows), (follows, now));
-        }
+        let whom = Owner::of(set);
+        set.begin_write(&action, now);
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
             let result = writer.act(&key, &whom, &action, now).await;
-            if let (Action::Retire { pod, successor, .. }, Ok(()), Some(write)) =
-                (&action, &result, &write)
-            {
+            let handed = match (&action, &result) {
                 // At once, before the old pod is gone.
-                let handed = writer.hand_over(&key, &whom, successor).await;
-                return Done::Retired(key, pod.clone(), write.clone(), successor.clone(), handed);
-            }
-            match write {
-                Some(write) => Done::Replaced(key, action.pod().clone(), write, result),
-                None => {
-                    let what = RefusedWrite::of(&action);
-                    Done::Patched(key, action.pod().clone(), what, result)
+                (Action::Retire { successor, .. }, Ok(())) => {
+                    Some(writer.hand_over(&key, &whom, successor).await)
                 }
+                _ => None,
+            };
+            Done::Acted {
+                key,
+                action,
+                result,
+                handed,
             }
         });
     }
 
     pub(super) fn report(&mut self, key: &SetKey, report: Report, now: Timestamp) {
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.index.set_mut(key) else {
             return;
         };
         let conditions = report.difference(&set.conditions, now);
         let uid = set.uid.clone();
-        let state = self.state.sets.entry(key.clone()).or_default();
         if conditions.is_empty() {
-            state.reported = None;
-            self.remember_pause(key, &report);
+            set.end_report();
+            set.set_last_pause(report.pause);
             return;
         }
-        let waiting = |(sent, at): &(Report, Timestamp)| {
-            sent.conditions == report.conditions && now.duration_since(*at) < UNSEEN
-        };
-        if state.reported.as_ref().is_some_and(waiting) {
+        if set.is_reported(&report.conditions, now) {
             return;
         }
+        let state = self.state.sets.entry(key.clone()).or_default();
         if let Some(until) = state.reports.holds(now) {
             state.wake = state.wake.into_iter().chain([until]).min();
             return;
@@ -215,10 +159,12 @@ impl Engine {
         let unmarked = report.notices.iter().filter(|notice| notice.mark.is_none());
         let unmarked: Vec<Notice> = unmarked.cloned().collect();
         self.announce(key, &unmarked);
-        self.remember_pause(key, &report);
-        let state = self.state.sets.entry(key.clone()).or_default();
-        state.reported = Some((report, now));
-        state.under_way += 1;
+        if let Some(set) = self.index.set_mut(key) {
+            // What is reported of a pause counts from now on, whether it shows yet or not.
+            set.set_last_pause(report.pause);
+            set.begin_report(report.conditions, now);
+        }
+        self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
         self.spawn(key.clone(), async move {
             // What is remembered as said has been said: whoever dies in between leaves it to the next one, whose Event is
@@ -249,13 +195,13 @@ impl Engine {
         // The first pods of a large fleet take their time.
         let Some(since) = since.min().filter(|_| fleet.replaces) else {
             if lookups.none_missing(key)
-                && let Some(set) = self.parts.feed.index.set_mut(key)
+                && let Some(set) = self.index.set_mut(key)
             {
                 set.set_not_created(None);
             }
             return;
         };
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.index.set(key) else {
             return;
         };
         let (wake, lookup) = lookups.why_missing(key, &set.uid, since, now);
@@ -279,7 +225,7 @@ impl Engine {
         let lookups = &mut self.parts.lookups;
         if pods.is_empty() {
             if lookups.none_unready(key)
-                && let Some(set) = self.parts.feed.index.set_mut(key)
+                && let Some(set) = self.index.set_mut(key)
             {
                 set.set_not_ready(BTreeMap::new());
             }
@@ -304,11 +250,11 @@ impl Engine {
         now: Timestamp,
     ) {
         let unknown = if reason == Behind::UnknownRevision {
-            self.parts.feed.index.unknown_hashes(key)
+            self.index.unknown_hashes(key)
         } else {
             Vec::new()
         };
-        let Some(set) = self.parts.feed.index.set(key) else {
+        let Some(set) = self.index.set(key) else {
             return;
         };
         let (wake, lookup) = self

@@ -24,11 +24,11 @@ use crate::sim::cluster::{Cluster, ClusterOptions};
 fn the_manifests_grant_exactly_what_is_needed() {
     let mut given = granted(
         include_str!("../../../manifests/base/rbac/clusterrole.yaml"),
-        Scope::Cluster,
+        PermissionScope::Cluster,
     );
     given.extend(granted(
         include_str!("../../../manifests/base/rbac/role.yaml"),
-        Scope::LeaseNamespace,
+        PermissionScope::LeaseNamespace,
     ));
     let wanted = needed(true).into_iter().map(|p| {
         let text = |text: &str| text.to_owned();
@@ -50,7 +50,7 @@ fn each_component_grants_exactly_what_its_setting_needs() {
         } = extra.permission;
         let [group, resource, verb] = [group, resource, verb].map(str::to_owned);
         assert_eq!(
-            granted(file, Scope::Cluster),
+            granted(file, PermissionScope::Cluster),
             [(scope, group, resource, verb)].into()
         );
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(extra.component);

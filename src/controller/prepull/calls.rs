@@ -11,10 +11,10 @@ use tracing::{info, warn};
 
 use super::job_store::JobRef;
 use super::name::job_name;
-use super::request::{PullRequest, Step, StepResult};
+use super::request::{PullRequest, PullStep, PullStepResult};
 use super::{Outcome, manifest};
 use crate::clock::Clock;
-use crate::controller::apply::{Refusal, Writer};
+use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
 use crate::controller::metrics::Metrics;
 use crate::controller::permissions::{PERMISSION_MISSING, granted_by};
@@ -48,33 +48,33 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Takes a step.
-    pub(super) async fn take(&self, step: &Step) -> StepResult {
+    pub(super) async fn take(&self, step: &PullStep) -> PullStepResult {
         match step {
-            Step::Begin(order) => self.begin(order).await,
-            Step::Look(order, job) => self.look(order, job).await,
-            Step::Tell(order, outcome, job) => self.tell(order, outcome, job.as_ref()).await,
-            Step::Clear(job) => self.clear(job).await,
+            PullStep::Begin(order) => self.begin(order).await,
+            PullStep::Look(order, job) => self.look(order, job).await,
+            PullStep::Tell(order, outcome, job) => self.tell(order, outcome, job.as_ref()).await,
+            PullStep::Clear(job) => self.clear(job).await,
         }
     }
 
     /// Makes the Job from the template as it is now, if that is still the one that is meant.
-    async fn begin(&self, order: &PullRequest) -> StepResult {
+    async fn begin(&self, order: &PullRequest) -> PullStepResult {
         let (Some(set), Some(pod)) = (
             self.read::<DaemonSet>(order, &order.key.name).await,
             self.read::<Pod>(order, order.pull.pod.name.as_str()).await,
         ) else {
-            return StepResult::Failed;
+            return PullStepResult::Failed;
         };
         let meant = set["metadata"]["uid"] == *order.set_uid
             && set["metadata"]["generation"] == order.generation
             && pod["metadata"]["uid"] == order.pull.pod.uid.as_str();
         if !meant {
-            return StepResult::Failed; // the watches are about to say so, and then the wish is another one
+            return PullStepResult::Failed; // the watches are about to say so, and then the wish is another one
         }
         let template = &set["spec"]["template"];
         let images = manifest::images(template, &pod);
         if images.is_empty() {
-            return StepResult::Ended(Outcome::Pulled);
+            return PullStepResult::Ended(Outcome::Pulled);
         }
         let (namespace, daemonset) = (&*order.key.namespace, &*order.key.name);
         let name = name_of(order);
@@ -83,8 +83,8 @@ impl Calls {
             Ok(made) => {
                 info!(daemonset = %order.key, job = name, node = %order.pull.node, "Made a Job that pulls images");
                 match serde_json::from_str(&made) {
-                    Ok(job) => StepResult::Begun(Box::new(job)),
-                    Err(_) => StepResult::Failed, // it is made; the watch shows it
+                    Ok(job) => PullStepResult::Begun(Box::new(job)),
+                    Err(_) => PullStepResult::Failed, // it is made; the watch shows it
                 }
             }
             Err(refusal) => self.refused(order, &refusal),
@@ -92,13 +92,13 @@ impl Calls {
     }
 
     /// A Job that the API server does not want will not be wanted in a minute: its sentence is the result.
-    fn refused(&self, order: &PullRequest, refusal: &Refusal) -> StepResult {
-        let Refusal::Failed { error, .. } = refusal else {
-            return StepResult::Failed;
+    fn refused(&self, order: &PullRequest, refusal: &WriteError) -> PullStepResult {
+        let WriteError::Failed { error, .. } = refusal else {
+            return PullStepResult::Failed;
         };
         match error.failure() {
             // Credentials that have just been renewed work in a moment.
-            Failure::Forbidden if is_unauthorized(error) => StepResult::Failed,
+            Failure::Forbidden if is_unauthorized(error) => PullStepResult::Failed,
             Failure::Forbidden | Failure::Refused => {
                 warn!(daemonset = %order.key, %error, "A Job that pulls images was refused");
                 let mut why = error.to_string();
@@ -107,13 +107,13 @@ impl Calls {
                     why.push_str(granted_by("create", "jobs"));
                     self.complain(order, &why);
                 }
-                StepResult::Ended(Outcome::Failed(why))
+                PullStepResult::Ended(Outcome::Failed(why))
             }
             Failure::Gone
             | Failure::Conflict
             | Failure::Blocked
             | Failure::Throttled
-            | Failure::Unreachable => StepResult::Failed,
+            | Failure::Unreachable => PullStepResult::Failed,
         }
     }
 
@@ -125,7 +125,7 @@ impl Calls {
     }
 
     /// Why a Job has no pod, as the Job controller's Events tell.
-    async fn look(&self, order: &PullRequest, job: &JobRef) -> StepResult {
+    async fn look(&self, order: &PullRequest, job: &JobRef) -> PullStepResult {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &order.key.namespace);
         let failed = format!("involvedObject.uid={},reason=FailedCreate", job.uid);
         let failed = ListParams::default().fields(&failed);
@@ -133,14 +133,14 @@ impl Calls {
             Ok(events) => events.items,
             Err(error) => {
                 warn!(daemonset = %order.key, job = job.name, %error, "Cannot read the Events of a Job");
-                return StepResult::Looked(None);
+                return PullStepResult::Looked(None);
             }
         };
         let said = events
             .into_iter()
             .filter_map(|event| event.message)
             .next_back();
-        StepResult::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
+        PullStepResult::Looked(said.map(|said| said.trim_start_matches(REFUSED_POD).to_owned()))
     }
 
     /// Writes the result, if the pod still asks for this very revision.
@@ -149,19 +149,21 @@ impl Calls {
         order: &PullRequest,
         outcome: &Outcome,
         job: Option<&JobRef>,
-    ) -> StepResult {
+    ) -> PullStepResult {
         let name = job.map_or_else(|| name_of(order), |job| job.name.clone());
         for _ in 0..ATTEMPTS {
             let api: Api<k8s::Pod> = Api::namespaced(self.client.clone(), &order.key.namespace);
             let pod = order.pull.pod.name.as_str();
             let pod = match within(WRITE_DEADLINE, api.get(pod)).await {
                 Ok(pod) => pod,
-                Err(error) if error.failure() == Failure::Gone => return StepResult::Told(None),
+                Err(error) if error.failure() == Failure::Gone => {
+                    return PullStepResult::Told(None);
+                }
                 Err(error) => return self.hold(order, &error),
             };
             let version = pod.metadata.resource_version.clone().unwrap_or_default();
             if !asks(&pod, order) {
-                return StepResult::Told(version.parse().ok());
+                return PullStepResult::Told(version.parse().ok());
             }
             let condition = condition(order, outcome, &name, &self.clock);
             let written = self
@@ -173,38 +175,38 @@ impl Calls {
                     let pulled = *outcome == Outcome::Pulled;
                     info!(daemonset = %order.key, pod = %order.pull.pod.name, job = name, pulled, "Told how a pull ended");
                     self.metrics.image_pulled(pulled);
-                    return StepResult::Told(version_of(&pod));
+                    return PullStepResult::Told(version_of(&pod));
                 }
                 Err(refusal) if refusal.failure() == Some(Failure::Conflict) => {}
-                Err(Refusal::Failed { error, .. }) => return self.hold(order, &error),
-                Err(Refusal::NotLeader) => return StepResult::Failed,
+                Err(WriteError::Failed { error, .. }) => return self.hold(order, &error),
+                Err(WriteError::NotLeader) => return PullStepResult::Failed,
             }
         }
-        StepResult::Failed
+        PullStepResult::Failed
     }
 
-    fn hold(&self, order: &PullRequest, error: &CallError) -> StepResult {
+    fn hold(&self, order: &PullRequest, error: &CallError) -> PullStepResult {
         warn!(daemonset = %order.key, pod = %order.pull.pod.name, %error, "Cannot tell how a pull ended yet");
         let why = error.to_string();
         if error.failure() == Failure::Forbidden && lacks_permission(&why) {
             let cure = granted_by("list", "events");
             self.complain(order, &format!("{why}; apply {cure}"));
         }
-        StepResult::Failed
+        PullStepResult::Failed
     }
 
-    async fn clear(&self, job: &JobRef) -> StepResult {
+    async fn clear(&self, job: &JobRef) -> PullStepResult {
         let cleared = self.writer.delete_job(&job.namespace, &job.name, &job.uid);
         match cleared.await {
-            Ok(()) => StepResult::Told(None),
+            Ok(()) => PullStepResult::Told(None),
             Err(refusal) => match refusal.failure() {
                 // Gone, or another one by that name.
-                Some(Failure::Gone | Failure::Conflict) => StepResult::Told(None),
+                Some(Failure::Gone | Failure::Conflict) => PullStepResult::Told(None),
                 _ => {
-                    if let Refusal::Failed { error, .. } = refusal {
+                    if let WriteError::Failed { error, .. } = refusal {
                         warn!(job = job.name, %error, "Cannot remove a Job yet");
                     }
-                    StepResult::Failed
+                    PullStepResult::Failed
                 }
             },
         }
@@ -303,9 +305,9 @@ pub(super) fn selector() -> &'static str {
 }
 
 /// A Job as the API server answered.
-pub(super) fn made(answer: &StepResult) -> Option<Job> {
+pub(super) fn made(answer: &PullStepResult) -> Option<Job> {
     match answer {
-        StepResult::Begun(job) => Some((**job).clone()),
+        PullStepResult::Begun(job) => Some((**job).clone()),
         _ => None,
     }
 }

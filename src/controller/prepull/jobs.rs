@@ -20,8 +20,8 @@ use tracing::{debug, error, warn};
 use super::calls::{self, Calls};
 use super::job_store::JobStore;
 use super::planner::Planner;
-use super::request::{Step, StepResult};
-use super::{AllDesiredPulls, Parts};
+use super::request::{PullStep, PullStepResult};
+use super::{AllDesiredPulls, PullerParts};
 use crate::controller::caches;
 use crate::controller::lease::Leadership;
 
@@ -35,17 +35,17 @@ const LINGER: Duration = Duration::from_secs(30);
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// What a watch says.
-enum Told {
+enum JobEvent {
     Job(Box<Event<Job>>),
     Pod(Box<Event<Pod>>),
     /// The watch of this resource failed.
     Failed(&'static str, Box<watcher::Error>),
 }
 
-type Watches = futures::stream::BoxStream<'static, Told>;
+type Watches = futures::stream::BoxStream<'static, JobEvent>;
 
 /// Runs until nobody can wish anything any more.
-pub(super) async fn run(parts: Parts, mut wishes: watch::Receiver<AllDesiredPulls>) {
+pub(super) async fn run(parts: PullerParts, mut wishes: watch::Receiver<AllDesiredPulls>) {
     let mut leadership = parts.leadership.clone();
     let mut jobs = Jobs::new(parts);
     loop {
@@ -84,11 +84,11 @@ struct Jobs {
     /// When nothing has been left to watch for long enough.
     idle_since: Option<Instant>,
     wake: Instant,
-    done: JoinSet<(Step, StepResult)>,
+    done: JoinSet<(PullStep, PullStepResult)>,
 }
 
 impl Jobs {
-    fn new(parts: Parts) -> Self {
+    fn new(parts: PullerParts) -> Self {
         let leading = parts.leadership.borrow().may_write();
         let calls = Calls {
             client: parts.client,
@@ -156,16 +156,16 @@ impl Jobs {
         self.failing = false;
     }
 
-    fn hear(&mut self, told: Option<Told>) {
+    fn hear(&mut self, told: Option<JobEvent>) {
         match told {
-            Some(Told::Job(event)) => {
+            Some(JobEvent::Job(event)) => {
                 if caches::tells(&event) {
                     self.recovered();
                 }
                 self.job_store.take_job(*event);
             }
-            Some(Told::Pod(event)) => self.job_store.take_pod(*event),
-            Some(Told::Failed(resource, error)) => self.failed(resource, *error),
+            Some(JobEvent::Pod(event)) => self.job_store.take_pod(*event),
+            Some(JobEvent::Failed(resource, error)) => self.failed(resource, *error),
             None => self.rest(), // watches do not end by themselves
         }
         self.soon();
@@ -191,12 +191,12 @@ impl Jobs {
         }
     }
 
-    fn take(&mut self, done: Option<(Step, StepResult)>) {
+    fn take(&mut self, done: Option<(PullStep, PullStepResult)>) {
         let Some((step, answer)) = done else { return };
         if let Some(job) = calls::made(&answer) {
             self.job_store.put(job);
         }
-        if let (Step::Clear(job), StepResult::Told(_)) = (&step, &answer) {
+        if let (PullStep::Clear(job), PullStepResult::Told(_)) = (&step, &answer) {
             self.job_store.note_removed(job);
         }
         self.planner.take(&step, answer, self.calls.clock.now());
@@ -223,7 +223,7 @@ impl Jobs {
                     let answer = taken.unwrap_or_else(|_| {
                         error!(?step, "A task of a pre-pull failed, and is tried again");
                         metrics.task_failed();
-                        StepResult::Failed
+                        PullStepResult::Failed
                     });
                     (step, answer)
                 });
@@ -272,20 +272,24 @@ fn both(client: Client) -> Watches {
     let jobs = told(
         watcher(Api::<Job>::all(client.clone()), config.clone()),
         "jobs",
-        Told::Job,
+        JobEvent::Job,
     );
-    let pods = told(watcher(Api::<Pod>::all(client), config), "pods", Told::Pod);
+    let pods = told(
+        watcher(Api::<Pod>::all(client), config),
+        "pods",
+        JobEvent::Pod,
+    );
     futures::stream::select(jobs, pods).boxed()
 }
 
 fn told<K: Clone + Send + 'static>(
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'static,
     resource: &'static str,
-    tell: impl Fn(Box<Event<K>>) -> Told + Send + 'static,
-) -> impl Stream<Item = Told> + Send {
+    tell: impl Fn(Box<Event<K>>) -> JobEvent + Send + 'static,
+) -> impl Stream<Item = JobEvent> + Send {
     caches::patient(events).map(move |event| match event {
         Ok(event) => tell(Box::new(event)),
-        Err(error) => Told::Failed(resource, Box::new(error)),
+        Err(error) => JobEvent::Failed(resource, Box::new(error)),
     })
 }
 

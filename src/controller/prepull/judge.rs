@@ -65,12 +65,12 @@ pub(super) enum Judgement {
     /// It cannot be had, and why.
     Failed(String),
     /// It looks bad, and may come right.
-    Doubt(Doubt, String),
+    Problem(PullProblem, String),
 }
 
 /// Why a pull looks bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
+pub(super) enum PullProblem {
     /// An attempt failed for a reason that may pass.
     Failing {
         /// Whether the kubelet waits before the next attempt, rather than having just failed.
@@ -84,7 +84,7 @@ pub(super) enum Doubt {
     Ended,
 }
 
-impl Doubt {
+impl PullProblem {
     /// How long it may look so before it counts as failed.
     pub(super) fn patience(self) -> Duration {
         Duration::from_secs(match self {
@@ -94,7 +94,7 @@ impl Doubt {
         })
     }
 
-    /// Whether both are the same doubt.
+    /// Whether both are the same problem.
     pub(super) fn is_like(self, other: Self) -> bool {
         std::mem::discriminant(&self) == std::mem::discriminant(&other)
     }
@@ -123,11 +123,11 @@ pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> Judgement {
         }
         (Some(end), _) => {
             let why = end.message.as_deref().unwrap_or("the Job failed");
-            Judgement::Doubt(Doubt::Ended, format!("its pod is gone: {why}"))
+            Judgement::Problem(PullProblem::Ended, format!("its pod is gone: {why}"))
         }
         (None, Some(judgement)) => judgement,
-        (None, None) => Judgement::Doubt(
-            Doubt::NoPod,
+        (None, None) => Judgement::Problem(
+            PullProblem::NoPod,
             "no pod was made for it: is the Job controller running?".to_owned(),
         ),
     }
@@ -152,7 +152,7 @@ fn of_pod(pod: &Pod) -> Judgement {
     let worst = each.max_by_key(|judgement| match judgement {
         Judgement::Pulled => 0,
         Judgement::Pulling => 1,
-        Judgement::Doubt(..) => 2,
+        Judgement::Problem(..) => 2,
         Judgement::Failed(_) => 3,
     });
     let conditions = status.conditions.unwrap_or_default();
@@ -160,13 +160,13 @@ fn of_pod(pod: &Pod) -> Judgement {
         condition.type_ == "PodReadyToStartContainers" && condition.status == "False"
     });
     match worst.unwrap_or(Judgement::Pulling) {
-        Judgement::Pulling | Judgement::Doubt(..) if phase == "Failed" => {
+        Judgement::Pulling | Judgement::Problem(..) if phase == "Failed" => {
             let reason = status.reason.as_deref().unwrap_or("its pod failed");
             let said = status.message.as_deref().unwrap_or_default();
             Judgement::Failed(sentence(reason, said))
         }
-        Judgement::Pulling if cannot_start => Judgement::Doubt(
-            Doubt::NotStarting,
+        Judgement::Pulling if cannot_start => Judgement::Problem(
+            PullProblem::NotStarting,
             "its pod cannot be started on the node (network plug-in?): see the pod's Events"
                 .to_owned(),
         ),
@@ -195,7 +195,7 @@ fn of_container(status: &ContainerStatus) -> Judgement {
         Judgement::Failed(why())
     } else {
         let backs_off = reason == BACK_OFF;
-        Judgement::Doubt(Doubt::Failing { backs_off }, why())
+        Judgement::Problem(PullProblem::Failing { backs_off }, why())
     }
 }
 

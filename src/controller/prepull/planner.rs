@@ -1,7 +1,7 @@
 //! What to do next for every wish: pure, from the wishes, the Jobs and the time.
 //!
 //! ```text
-//! wish without Job ─► Begin ─► Job ─► judged ─┬─► under way, or in doubt for a while
+//! wish without Job ─► Begin ─► Job ─► judged ─┬─► under way, or with a problem for a while
 //!                                             └─► result ─► Tell ─► Clear      Job without wish ─► Clear
 //! ```
 
@@ -12,9 +12,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
 
 use super::job_store::{JobRef, JobStore, PullKey};
-use super::judge::{Doubt, Judgement, judge};
+use super::judge::{Judgement, PullProblem, judge};
 use super::pull_state::{Lasting, PullState, RETRY, after};
-use super::request::{PullRequest, Step, StepResult};
+use super::request::{PullRequest, PullStep, PullStepResult};
 use super::{AllDesiredPulls, Outcome};
 use crate::core::PullInitiator;
 use crate::index::SetKey;
@@ -43,8 +43,8 @@ pub(super) struct Planner {
     clearing: BTreeSet<String>,
     /// When a Job may be tried to be removed again.
     clear_after: Option<Timestamp>,
-    /// UIDs of Jobs whose result was written.
-    told: BTreeSet<String>,
+    /// UIDs of Jobs whose result was written, until they are removed.
+    reported: BTreeSet<String>,
     /// Jobs cannot be seen, and why.
     denied: Option<String>,
 }
@@ -108,7 +108,7 @@ impl Planner {
         &mut self,
         job_store: &JobStore,
         now: Timestamp,
-    ) -> (Vec<Step>, Option<Timestamp>) {
+    ) -> (Vec<PullStep>, Option<Timestamp>) {
         let mut turn = Turn::new(self, job_store, now);
         turn.go_on();
         turn.begin();
@@ -116,29 +116,30 @@ impl Planner {
         let (steps, wake) = (turn.steps, turn.wake);
         for step in &steps {
             match step {
-                Step::Begin(order) | Step::Look(order, _) | Step::Tell(order, ..) => {
+                PullStep::Begin(order) | PullStep::Look(order, _) | PullStep::Tell(order, ..) => {
                     self.memory.entry(order.wish()).or_default().busy = true;
                 }
-                Step::Clear(job) => drop(self.clearing.insert(job.uid.clone())),
+                PullStep::Clear(job) => drop(self.clearing.insert(job.uid.clone())),
             }
         }
         (steps, wake)
     }
 
     /// Takes in what came of a step; the job_store has to know a new Job before that.
-    pub(super) fn take(&mut self, step: &Step, answer: StepResult, now: Timestamp) {
+    pub(super) fn take(&mut self, step: &PullStep, answer: PullStepResult, now: Timestamp) {
         match step {
-            Step::Clear(job) => {
+            PullStep::Clear(job) => {
                 self.clearing.remove(&job.uid);
-                if answer == StepResult::Failed {
+                if answer == PullStepResult::Failed {
                     self.clear_after = Some(after(now, RETRY.0 * 5));
                 } else {
-                    self.told.remove(&job.uid);
+                    self.reported.remove(&job.uid);
                 }
             }
-            Step::Begin(order) | Step::Look(order, _) | Step::Tell(order, ..) => {
-                if let (Step::Tell(_, _, Some(job)), StepResult::Told(_)) = (step, &answer) {
-                    self.told.insert(job.uid.clone());
+            PullStep::Begin(order) | PullStep::Look(order, _) | PullStep::Tell(order, ..) => {
+                if let (PullStep::Tell(_, _, Some(job)), PullStepResult::Told(_)) = (step, &answer)
+                {
+                    self.reported.insert(job.uid.clone());
                 }
                 let wish = order.wish();
                 if let Some(memory) = self.memory.get_mut(&wish) {
@@ -158,7 +159,7 @@ impl Planner {
                 .metadata
                 .uid
                 .as_ref()
-                .is_some_and(|uid| self.told.contains(uid));
+                .is_some_and(|uid| self.reported.contains(uid));
             !told && self.orders.contains_key(wish)
         });
         jobs.count()
@@ -171,7 +172,7 @@ struct Turn<'a> {
     now: Timestamp,
     jobs: BTreeMap<PullKey, Vec<&'a Job>>,
     job_store: &'a JobStore,
-    steps: Vec<Step>,
+    steps: Vec<PullStep>,
     wake: Option<Timestamp>,
     /// Pulls under way per DaemonSet and initiator.
     used: BTreeMap<(SetKey, PullInitiator), usize>,
@@ -212,7 +213,7 @@ impl<'a> Turn<'a> {
     fn look_at(&mut self, order: PullRequest) {
         let wish = order.wish();
         let now = self.now;
-        let told = &self.planner.told;
+        let told = &self.planner.reported;
         let is_told = |job: &Job| {
             job.metadata
                 .uid
@@ -241,7 +242,7 @@ impl<'a> Turn<'a> {
         if let Some(outcome) = memory.ended.clone() {
             return self
                 .steps
-                .push(Step::Tell(order, outcome, job.map(JobRef::of)));
+                .push(PullStep::Tell(order, outcome, job.map(JobRef::of)));
         }
         match job {
             Some(job) => self.judge(order, job),
@@ -254,18 +255,23 @@ impl<'a> Turn<'a> {
         let now = self.now;
         let begins = order.pull.begins;
         let memory = self.planner.memory.entry(order.wish()).or_default();
-        let tell = |outcome| Step::Tell(order.clone(), outcome, Some(JobRef::of(job)));
+        let tell = |outcome| PullStep::Tell(order.clone(), outcome, Some(JobRef::of(job)));
         match judge(job, self.job_store.pod_of(job)) {
             Judgement::Pulled => self.steps.push(tell(Outcome::Pulled)),
             Judgement::Failed(why) => self.steps.push(tell(Outcome::Failed(why))),
-            Judgement::Pulling => memory.doubt = None,
+            Judgement::Pulling => memory.problem = None,
             // What a node that is offline said last is history.
-            Judgement::Doubt(doubt, _) if !begins && doubt != Doubt::Ended => memory.doubt = None,
-            Judgement::Doubt(doubt, why) => match memory.doubts(doubt, now) {
+            Judgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
+                memory.problem = None
+            }
+            Judgement::Problem(problem, why) => match memory.note_problem(problem, now) {
                 Lasting::TooLong => self.steps.push(tell(Outcome::Failed(why))),
                 Lasting::UntilItChanges => {}
                 Lasting::Until(until) => {
-                    let look = memory.doubt.as_mut().filter(|_| doubt == Doubt::NoPod);
+                    let look = memory
+                        .problem
+                        .as_mut()
+                        .filter(|_| problem == PullProblem::NoPod);
                     let due = look.and_then(|known| {
                         let due = after(known.since, *EVENTS_AFTER.get(known.looks)?);
                         known.looks += usize::from(due <= now);
@@ -273,7 +279,7 @@ impl<'a> Turn<'a> {
                     });
                     match due {
                         Some(due) if due <= now => {
-                            self.steps.push(Step::Look(order, JobRef::of(job)));
+                            self.steps.push(PullStep::Look(order, JobRef::of(job)));
                         }
                         due => self.wake(due.map_or(until, |due| due.min(until))),
                     }
@@ -292,7 +298,7 @@ impl<'a> Turn<'a> {
         for order in std::mem::take(&mut self.queue).into_values() {
             if let Some(why) = &denied {
                 let outcome = Outcome::Failed(why.clone());
-                self.steps.push(Step::Tell(order, outcome, None));
+                self.steps.push(PullStep::Tell(order, outcome, None));
                 continue;
             }
             let used = self.used.entry(queue_of(&order)).or_default();
@@ -303,7 +309,7 @@ impl<'a> Turn<'a> {
             if all < IN_ALL && *used < limit {
                 *used += 1;
                 all += 1;
-                self.steps.push(Step::Begin(order));
+                self.steps.push(PullStep::Begin(order));
             }
         }
     }
@@ -321,7 +327,7 @@ impl<'a> Turn<'a> {
             .flat_map(|(wish, jobs)| jobs.iter().map(move |job| (wish, job)));
         let spent = jobs.filter(|(wish, job)| {
             let uid = job.metadata.uid.as_deref().unwrap_or_default();
-            let told = planner.told.contains(uid);
+            let told = planner.reported.contains(uid);
             let wished = planner.orders.contains_key(*wish);
             let ours = planner.memory.get(*wish).is_some_and(|memory| memory.busy);
             let leaving =
@@ -330,7 +336,7 @@ impl<'a> Turn<'a> {
             !leaving && (told || (!wished && !ours && known))
         });
         self.steps
-            .extend(spent.map(|(_, job)| Step::Clear(JobRef::of(job))));
+            .extend(spent.map(|(_, job)| PullStep::Clear(JobRef::of(job))));
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Outcome;
-use super::judge::Doubt;
-use super::request::{PullRequest, StepResult};
+use super::judge::PullProblem;
+use super::request::{PullRequest, PullStepResult};
+use crate::index::UNSEEN;
 
 /// Attempts that have to fail before a registry counts as dead. An attempt that hangs is a slow download as far as
 /// anybody can tell, and the status goes on showing the failure before it.
@@ -14,9 +15,6 @@ const ATTEMPTS: u32 = 3;
 
 /// Pauses after something that failed: doubling from the first to the second.
 pub(super) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// How long an answer may stay unseen, where versions cannot be compared.
-const UNSEEN: Duration = Duration::from_secs(30);
 
 /// What is remembered of a wish while it lasts.
 #[derive(Debug, Default)]
@@ -30,15 +28,16 @@ pub(super) struct PullState {
     pub(super) not_before: Option<Timestamp>,
     /// How it ended, known without a Job or beside it.
     pub(super) ended: Option<Outcome>,
-    /// The answer was written: version of the pod after that, and when.
-    pub(super) told: Option<(Option<u64>, Timestamp)>,
-    pub(super) doubt: Option<InDoubt>,
+    /// The result was written, and may not show yet: version of the pod after that, and when. Not with the other pending writes
+    /// (`index`), because whoever pulls knows of pods only what is asked of them, and to which version the write led.
+    pub(super) written: Option<(Option<u64>, Timestamp)>,
+    pub(super) problem: Option<LastingProblem>,
 }
 
 /// Since when a pull looks bad, and how often.
 #[derive(Debug)]
-pub(super) struct InDoubt {
-    pub(super) doubt: Doubt,
+pub(super) struct LastingProblem {
+    pub(super) problem: PullProblem,
     pub(super) since: Timestamp,
     pub(super) attempts: u32,
     pub(super) looks: usize,
@@ -46,10 +45,10 @@ pub(super) struct InDoubt {
 
 impl PullState {
     /// Takes in what came of a step.
-    pub(super) fn take(&mut self, answer: StepResult, now: Timestamp) {
+    pub(super) fn take(&mut self, answer: PullStepResult, now: Timestamp) {
         self.busy = false;
         match answer {
-            StepResult::Failed => {
+            PullStepResult::Failed => {
                 let pause = RETRY
                     .0
                     .saturating_mul(1 << self.failures.min(10))
@@ -58,14 +57,14 @@ impl PullState {
                 self.not_before = Some(after(now, pause));
                 return;
             }
-            StepResult::Begun(_) => {}
-            StepResult::Ended(outcome) => self.ended = Some(outcome),
-            StepResult::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
-            StepResult::Looked(None) => {}
-            StepResult::Told(version) => {
-                self.told = Some((version, now));
+            PullStepResult::Begun(_) => {}
+            PullStepResult::Ended(outcome) => self.ended = Some(outcome),
+            PullStepResult::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
+            PullStepResult::Looked(None) => {}
+            PullStepResult::Told(version) => {
+                self.written = Some((version, now));
                 self.ended = None;
-                self.doubt = None;
+                self.problem = None;
             }
         }
         self.failures = 0;
@@ -74,7 +73,7 @@ impl PullState {
 
     /// Whether this very request has been answered, and the view does not show it yet; until when that may be so.
     pub(super) fn answered(&self, order: &PullRequest, now: Timestamp) -> Option<Timestamp> {
-        let (version, at) = self.told?;
+        let (version, at) = self.written?;
         let seen: Option<u64> = order.pull.pod.resource_version.as_str().parse().ok();
         match version.zip(seen) {
             Some((written, seen)) => (seen <= written).then_some(Timestamp::MAX),
@@ -83,34 +82,36 @@ impl PullState {
     }
 
     /// Remembers how it looks; says whether that has lasted too long, or when that will be.
-    pub(super) fn doubts(&mut self, doubt: Doubt, now: Timestamp) -> Lasting {
-        let first = |doubt| InDoubt {
-            doubt,
+    pub(super) fn note_problem(&mut self, problem: PullProblem, now: Timestamp) -> Lasting {
+        let first = |problem| LastingProblem {
+            problem,
             since: now,
             // Backing off at first sight means that an attempt failed unseen.
             attempts: 1,
             looks: 0,
         };
-        let known = self.doubt.get_or_insert_with(|| first(doubt));
-        if !known.doubt.is_like(doubt) {
-            *known = first(doubt);
+        let known = self.problem.get_or_insert_with(|| first(problem));
+        if !known.problem.is_like(problem) {
+            *known = first(problem);
         }
-        if let (Doubt::Failing { backs_off: true }, Doubt::Failing { backs_off: false }) =
-            (known.doubt, doubt)
+        if let (
+            PullProblem::Failing { backs_off: true },
+            PullProblem::Failing { backs_off: false },
+        ) = (known.problem, problem)
         {
             known.attempts += 1;
         }
-        known.doubt = doubt;
-        let until = after(known.since, doubt.patience());
-        match doubt {
+        known.problem = problem;
+        let until = after(known.since, problem.patience());
+        match problem {
             _ if until > now => Lasting::Until(until),
-            Doubt::Failing { .. } if known.attempts < ATTEMPTS => Lasting::UntilItChanges,
+            PullProblem::Failing { .. } if known.attempts < ATTEMPTS => Lasting::UntilItChanges,
             _ => Lasting::TooLong,
         }
     }
 }
 
-/// Whether a doubt has lasted too long.
+/// Whether a problem has lasted too long.
 pub(super) enum Lasting {
     Until(Timestamp),
     UntilItChanges,

@@ -40,7 +40,7 @@ impl PullRequest {
 
 /// The next thing to do, one request or a few.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PullStep {
     /// Make the Job.
     Begin(PullRequest),
     /// Read why a Job has no pod.
@@ -53,7 +53,7 @@ pub(super) enum Step {
 
 /// What came of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum StepResult {
+pub(super) enum PullStepResult {
     /// There is a Job now.
     Begun(Box<Job>),
     /// It ended before there was a Job: nothing to pull, or the Job was refused.

@@ -1,6 +1,6 @@
 //! What is told of a stop by the guard, and the condition in which it remembers.
 
-use super::condition;
+use super::conditions::condition;
 use crate::core::names::GUARD;
 use crate::core::{Guarded, Plan, Record};
 use crate::k8s::Condition;

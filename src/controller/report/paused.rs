@@ -1,6 +1,7 @@
 //! What is said of a pause: in the condition that remembers it, and once a day in an Event, so that nobody forgets it.
 
-use super::{Notice, condition};
+use super::conditions::condition;
+use super::notice::Notice;
 use crate::core::names::PAUSED_CONDITION;
 use crate::core::said::paused_words;
 use crate::core::words::{NAMED, named};

@@ -6,9 +6,9 @@ use super::*;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
-    Action, Behind, Cause, Counts, Guarded, Labels, Node, NodeName, Obstruction, PauseStand, Pod,
-    PodRef, Progress, PullStage, Readiness, Record, Refusal, Reversal, Revision, Stopped,
-    Targeting, Trouble, Verdict, WaveShut, WaveStand, WaveState,
+    Action, Behind, Cause, Counts, Guarded, Node, NodeName, Obstruction, PauseStand, Pod,
+    PodProblem, PodRef, Progress, PullStage, Readiness, Record, Refusal, Reversal, Revision,
+    Stopped, Verdict, WaveShut, WaveStand, WaveState,
 };
 use crate::index::{Index, SetKey};
 use crate::k8s;
@@ -30,12 +30,10 @@ fn with(conditions: Vec<Condition>) -> Index {
 }
 
 fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
-    let pod = |name: &str| Pod {
-        name: name.into(),
-        uid: name.into(),
+    let pod = || Pod {
         ready_since: None,
         started: None,
-        trouble: trouble.map(|reason| Trouble {
+        trouble: trouble.map(|reason| PodProblem {
             said: Default::default(),
             reason: reason.into(),
             restarts: 3,
@@ -43,17 +41,8 @@ fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
         ..current(0)
     };
     let node = |name: &&str| Node {
-        name: (*name).into(),
-        labels: Labels::default(),
-        hold: None,
-        window: None,
-        targeting: Targeting::Run,
         readiness: Readiness::Ready { since: at(0) },
-        pods: vec![pod(name)],
-        disrupted_at: None,
-        emptied: false,
-        podless_since: None,
-        has_images: false,
+        ..testing::node(name, pod())
     };
     Fleet {
         revision: RevisionState::Current(Revision::from("abc")),

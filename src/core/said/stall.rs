@@ -6,7 +6,8 @@ use super::{
     About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
 };
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
-use crate::core::fleet::Trouble;
+use crate::core::fleet::PodProblem;
+
 use crate::core::fleet::record::Record;
 use crate::core::id::{Behind, NodeName, RevisionState};
 use crate::core::lifecycle::PreDelete;
@@ -201,7 +202,7 @@ impl About<'_> {
         }
         let told = reasons.into_iter();
         let told: Vec<String> = told
-            .map(|(word, said)| Trouble::phrase(word, said))
+            .map(|(word, said)| PodProblem::phrase(word, said))
             .collect();
         match told.is_empty() {
             true => String::new(),

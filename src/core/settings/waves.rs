@@ -10,10 +10,10 @@ use super::error::{Expected, Flaw, Invalid, quoted};
 use super::reader::Reader;
 use super::setting::{Setting, Syntax};
 use super::value::{Share, Written, duration, selector};
-use crate::core::near::distance;
-use crate::core::selector::Selector;
 use crate::core::id::Revision;
 use crate::core::labels::Labels;
+use crate::core::near::distance;
+use crate::core::selector::Selector;
 
 /// Pools of nodes that are rolled out one after the other, as a YAML or JSON list; see [`Wave`].
 pub const WAVES: &str = "apps.openyurt.io/waves";

@@ -6,9 +6,9 @@ use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
-    Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
-    Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal, RevisionState, Share, Stopped,
-    Strategy, Targeting, Topology, Trouble, Waves, WayBack, decide,
+    Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PodProblem,
+    PreDelete, Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal, RevisionState, Share,
+    Stopped, Strategy, Targeting, Topology, Waves, WayBack, decide,
 };
 use crate::ctl::row::{FIELDS, SetRow};
 use std::sync::Arc;
@@ -176,7 +176,7 @@ fn every_state_of_a_node_has_words() {
     );
 
     let mut pulling = updated("n1", 60);
-    pulling.pods[0].trouble = Some(Trouble {
+    pulling.pods[0].trouble = Some(PodProblem {
         said: Default::default(),
         reason: "ImagePullBackOff".into(),
         restarts: 0,

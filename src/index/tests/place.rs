@@ -1,6 +1,7 @@
 //! Pods that are updated in place, from the wire to the fleet.
 
 use super::*;
+use crate::core::Renewal;
 use crate::core::fleet::in_place::Recreate;
 
 /// The usual index, of which the template has changed from `v1` to `v2` and is to go in place.
@@ -115,16 +116,7 @@ fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
 #[test]
 fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
     let mut index = index_in_place();
-    let overlay = Overlay {
-        at: at(500),
-        write: Write::Renewal {
-            to: "bbb".into(),
-            from: None,
-        },
-        doubt: Doubt::Accepted,
-    };
-    let set = index.set_mut(&key()).unwrap();
-    set.lay_over("uid-n1".into(), overlay);
+    send(&mut index, &renewal("bbb", None), WriteAnswer::Accepted);
     let told = fleet(&mut index);
     let pod = &told.nodes[0].pods[0];
     assert!(!pod.terminating && pod.in_place.is_under_way());
@@ -139,7 +131,7 @@ fn an_unseen_update_in_place_is_laid_over_until_it_shows() {
         &updated(5, "v2", json!({ "running": {} })).version("4"),
         502,
     );
-    assert_eq!(index.set(&key()).unwrap().overlay_due(), None);
+    assert_eq!(due(&index), None);
     assert!(!fleet(&mut index).nodes[0].pods[0].in_place.is_under_way());
 }
 
@@ -166,17 +158,12 @@ fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble(
 #[test]
 fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
     let mut index = index_in_place();
-    let overlay = Overlay {
-        at: at(500),
-        write: Write::Renewal {
-            to: "aaa".into(),
-            from: Some("bbb".into()),
-        },
-        doubt: Doubt::Unanswered,
-    };
     feed(&mut index, &pod("n1", "bbb").ready(11).version("3"), 499);
-    let set = index.set_mut(&key()).unwrap();
-    set.lay_over("uid-n1".into(), overlay);
+    send(
+        &mut index,
+        &renewal("aaa", Some("bbb")),
+        WriteAnswer::Unanswered,
+    );
     let told = fleet(&mut index);
     let pod = &told.nodes[0].pods[0];
     assert_eq!(
@@ -184,6 +171,19 @@ fn an_unseen_way_back_is_laid_over_as_one_of_the_old_revision() {
         (PodRevision::Outdated, &Some("bbb".into()))
     );
     assert!(pod.in_place.is_under_way());
+}
+
+/// The pod on n1 is to become one of revision `to`; `from`: the one that it is taken back from.
+fn renewal(to: &str, from: Option<&str>) -> Action {
+    Action::UpdateInPlace {
+        pod: deletion("n1").pod().clone(),
+        renewal: Renewal {
+            revision: to.into(),
+            change: Arc::default(),
+            before: BTreeMap::new(),
+            reverts: from.map(Revision::from),
+        },
+    }
 }
 
 /// The pod on n1 as it was before the update, in an event that was under way.

@@ -3,18 +3,25 @@
 use std::time::Duration;
 
 use super::neighbours::{Looked, could_be_named, is_name};
-use super::precheck::precheck;
+use super::precheck::{Owner, precheck};
 use super::reason::Reason;
 use super::text::{self, Verb};
-use super::{Actions, Answer, CallError, Failure, Pod, PodKey};
+use super::{Actions, Answer, CallError, Failure, NodePod, PodKey};
 use crate::ota_server::cloud::is_silent;
 
 /// How long memory may lag behind a change that the caller has seen already, elsewhere.
 const LAG: Duration = Duration::from_millis(100);
 
+/// A pod that may be replaced as far as it tells itself, and who makes it again.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) pod: NodePod,
+    pub(super) owner: Owner,
+}
+
 impl Actions {
     /// The pod of that name, if it may be replaced as far as is known without asking, or by one read.
-    pub(super) async fn admit(&self, verb: Verb, key: &PodKey) -> Result<Pod, Answer> {
+    pub(super) async fn admit(&self, verb: Verb, key: &PodKey) -> Result<Admitted, Answer> {
         let known = self.setup.memory.pod(key);
         if self.setup.cloud.is_throttled() {
             return Err(text::disconnected(Reason::Throttled));
@@ -46,9 +53,10 @@ impl Actions {
         }
     }
 
-    async fn admit_known(&self, verb: Verb, pod: Pod) -> Result<Pod, Answer> {
-        let Err(refusal) = precheck(verb, &self.setup.node, &pod) else {
-            return Ok(pod);
+    async fn admit_known(&self, verb: Verb, pod: NodePod) -> Result<Admitted, Answer> {
+        let refusal = match precheck(verb, &self.setup.node, &pod) {
+            Ok(owner) => return Ok(Admitted { pod, owner }),
+            Err(refusal) => refusal,
         };
         // A condition may just have been set; what is being deleted or owned by others never comes back.
         let has_daemonset = pod
@@ -58,7 +66,8 @@ impl Actions {
             return Err(refusal);
         }
         let (memory, node) = (&self.setup.memory, &self.setup.node);
-        let is_met = |pod: Option<&Pod>| pod.is_none_or(|pod| precheck(verb, node, pod).is_ok());
+        let is_met =
+            |pod: Option<&NodePod>| pod.is_none_or(|pod| precheck(verb, node, pod).is_ok());
         if !memory.until(pod.key(), LAG, is_met).await {
             return Err(refusal);
         }
@@ -67,7 +76,7 @@ impl Actions {
     }
 
     /// A name that is not in memory: looked up within bounds.
-    async fn admit_unknown(&self, verb: Verb, key: &PodKey) -> Result<Pod, Answer> {
+    async fn admit_unknown(&self, verb: Verb, key: &PodKey) -> Result<Admitted, Answer> {
         let look = async || {
             if self.setup.cloud.is_lost() {
                 return Err(text::disconnected(Reason::Disconnected)); // the look-up before found that out
@@ -89,9 +98,9 @@ impl Actions {
         }
     }
 
-    fn admit_read(&self, verb: Verb, pod: Pod) -> Result<Pod, Answer> {
-        precheck(verb, &self.setup.node, &pod)?;
-        Ok(pod)
+    fn admit_read(&self, verb: Verb, pod: NodePod) -> Result<Admitted, Answer> {
+        let owner = precheck(verb, &self.setup.node, &pod)?;
+        Ok(Admitted { pod, owner })
     }
 
     /// Finds out whether a lost cloud is back: one call does, the others wait for what it finds.

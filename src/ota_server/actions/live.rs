@@ -21,7 +21,7 @@ use crate::index::{Index, SetKey};
 use crate::k8s::client::{CallError, Failure, within};
 use crate::k8s::{self, ControllerRevision, DaemonSet};
 use crate::ota_server::cloud::Cloud;
-use crate::ota_server::pod::{Pod, PodKey};
+use crate::ota_server::pod::{NodePod, PodKey};
 
 /// The longest that an owner waits for the API server to tell what it knows; the reference has the same.
 pub(super) const DEADLINE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ pub(super) struct Live {
 /// A pod and what it is judged by, as they were read together.
 pub(super) struct Seen {
     /// The pod.
-    pub(super) pod: Result<Pod, CallError>,
+    pub(super) pod: Result<NodePod, CallError>,
     /// Its DaemonSet with the revisions.
     pub(super) set: Result<(DaemonSet, Vec<ControllerRevision>), CallError>,
 }
@@ -70,7 +70,7 @@ impl Live {
     }
 
     /// The pod.
-    pub(super) async fn pod(&self, key: &PodKey) -> Result<Pod, CallError> {
+    pub(super) async fn pod(&self, key: &PodKey) -> Result<NodePod, CallError> {
         let request = requests::<k8s::Pod>(&key.namespace).get(&key.name, &GetParams::default());
         self.call(DEADLINE, self.fetch(request)).await
     }
@@ -221,7 +221,7 @@ pub(super) fn requests<K: Resource<DynamicType = ()>>(namespace: &str) -> Reques
 
 /// Judges a pod by its DaemonSet and the revisions; `last`: nothing will be read again.
 pub(super) fn judge(
-    pod: &Pod,
+    pod: &NodePod,
     owner: &OwnerReference,
     set: &DaemonSet,
     revisions: &[ControllerRevision],
@@ -269,7 +269,7 @@ pub(super) fn judge(
 }
 
 fn index(
-    pod: &Pod,
+    pod: &NodePod,
     set: &DaemonSet,
     revisions: &[ControllerRevision],
     now: Timestamp,

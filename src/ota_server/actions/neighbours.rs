@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::Mutex as Turn;
 use tokio::time::Instant;
 
-use crate::ota_server::pod::{Pod, PodKey};
+use crate::ota_server::pod::{NodePod, PodKey};
 use crate::ota_server::route::is_subdomain;
 
 /// Look-ups at once after a quiet time.
@@ -36,22 +36,22 @@ pub(super) struct Neighbours(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     turn: Turn<()>,
-    state: Mutex<State>,
+    state: Mutex<LookupState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LookupState {
     /// When the bucket was full, or will be: each look-up moves it on.
     full_at: Option<Instant>,
     /// What was found, and until when that is believed.
-    answers: BTreeMap<PodKey, (Option<Pod>, Instant)>,
+    answers: BTreeMap<PodKey, (Option<NodePod>, Instant)>,
 }
 
 /// What is known of a name.
 #[derive(Clone, Debug)]
 pub(super) enum Looked {
     /// That pod has it.
-    Found(Pod),
+    Found(NodePod),
     /// No pod has it.
     Absent,
     /// Nothing: it was not looked up, because others were just before.
@@ -64,7 +64,7 @@ impl Neighbours {
         &self,
         node: &str,
         key: &PodKey,
-        look: impl AsyncFnOnce() -> Result<Option<Pod>, E>,
+        look: impl AsyncFnOnce() -> Result<Option<NodePod>, E>,
     ) -> Result<Looked, E> {
         let _turn = self.0.turn.lock().await;
         if let Some(known) = self.known(key) {
@@ -83,7 +83,7 @@ impl Neighbours {
         Ok(found.into())
     }
 
-    fn known(&self, key: &PodKey) -> Option<Option<Pod>> {
+    fn known(&self, key: &PodKey) -> Option<Option<NodePod>> {
         let now = Instant::now();
         let mut state = self.state();
         state.answers.retain(|_, (_, until)| *until > now);
@@ -101,23 +101,23 @@ impl Neighbours {
         true
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LookupState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl From<Option<Pod>> for Looked {
-    fn from(found: Option<Pod>) -> Self {
+impl From<Option<NodePod>> for Looked {
+    fn from(found: Option<NodePod>) -> Self {
         found.map_or(Self::Absent, Self::Found)
     }
 }
 
 /// Whether a DaemonSet of one of `pods` could have given that name to a pod of another node.
-pub(super) fn could_be_named(key: &PodKey, pods: &[Pod]) -> bool {
+pub(super) fn could_be_named(key: &PodKey, pods: &[NodePod]) -> bool {
     let same_namespace = pods
         .iter()
         .filter(|pod| pod.key().namespace == key.namespace);
-    let mut owners = same_namespace.filter_map(Pod::controller);
+    let mut owners = same_namespace.filter_map(NodePod::controller);
     owners.any(|owner| owner.kind == "DaemonSet" && is_generated(&key.name, &owner.name))
 }
 

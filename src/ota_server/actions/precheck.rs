@@ -9,17 +9,17 @@ use super::reason::Reason;
 use super::text::{self, Verb};
 use crate::core::names::{PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
-use crate::ota_server::pod::{Condition, Facts, Pod, PodKey};
+use crate::ota_server::pod::{Condition, Facts, NodePod, PodKey};
 
 /// Who makes a pod again.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Owner<'a> {
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Owner {
     /// That DaemonSet.
-    DaemonSet(&'a OwnerReference),
+    DaemonSet(OwnerReference),
     /// The kubelet, from a manifest of that name.
     Node {
         /// The name of the pod without that of the node.
-        name: &'a str,
+        name: String,
     },
 }
 
@@ -27,7 +27,7 @@ pub(super) enum Owner<'a> {
 ///
 /// # Errors
 /// The answer of that row.
-pub(super) fn precheck<'a>(verb: Verb, node: &str, pod: &'a Pod) -> Result<Owner<'a>, Answer> {
+pub(super) fn precheck(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, Answer> {
     let (key, facts) = (pod.key(), pod.facts());
     if facts.deleting {
         return Err(verb.deleting(key));
@@ -87,7 +87,7 @@ fn check_image(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
     }
 }
 
-fn owner<'a>(verb: Verb, node: &str, pod: &'a Pod) -> Result<Owner<'a>, Answer> {
+fn owner(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, Answer> {
     let Some(first) = pod.facts().owners.first() else {
         return Err(text::no_owner());
     };
@@ -95,13 +95,17 @@ fn owner<'a>(verb: Verb, node: &str, pod: &'a Pod) -> Result<Owner<'a>, Answer> 
         return Err(text::unsupported(&first.kind));
     };
     match (owner.kind.as_str(), verb) {
-        ("DaemonSet", _) if owner.api_version.starts_with("apps/") => Ok(Owner::DaemonSet(owner)),
+        ("DaemonSet", _) if owner.api_version.starts_with("apps/") => {
+            Ok(Owner::DaemonSet(owner.clone()))
+        }
         ("DaemonSet", _) => {
             let group = owner.api_version.split('/').next().unwrap_or_default();
             Err(text::unsupported(&format!("DaemonSet.{group}")))
         }
         ("Node", Verb::Upgrade { .. }) => match static_name(&pod.key().name, node) {
-            Some(name) => Ok(Owner::Node { name }),
+            Some(name) => Ok(Owner::Node {
+                name: name.to_owned(),
+            }),
             None => Err(text::static_name()),
         },
         (kind, _) => Err(text::unsupported(kind)),

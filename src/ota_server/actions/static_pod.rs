@@ -23,7 +23,7 @@ use self::manifest::Manifest;
 use super::precheck::precheck;
 use super::reason::Reason;
 use super::text::{self, Verb};
-use super::{Actions, Answer, CallError, Failure, Pod, PodKey};
+use super::{Actions, Answer, CallError, Failure, NodePod, PodKey};
 
 /// What the names of the ConfigMaps start with (OpenYurt).
 const CONFIG_MAP_PREFIX: &str = "yurt-static-set-";
@@ -57,7 +57,7 @@ impl Actions {
     async fn write_manifest(
         &self,
         verb: Verb,
-        pod: &Pod,
+        pod: &NodePod,
         manifest: Manifest,
     ) -> Result<Answer, Answer> {
         let key = pod.key();

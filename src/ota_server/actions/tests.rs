@@ -83,7 +83,7 @@ impl World {
     async fn refresh(&self) {
         let params = ListParams::default().fields("spec.nodeName=n1");
         let request = kube::core::Request::new("/api/v1/pods").list(&params);
-        let list: kube::core::ObjectList<Pod> =
+        let list: kube::core::ObjectList<NodePod> =
             self.client.request(request.unwrap()).await.unwrap();
         self.memory().replace(list.items);
         self.memory().set_live(true);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use crate::ota_server::memory::Memory;
-use crate::ota_server::pod::{Pod, PodKey};
+use crate::ota_server::pod::{NodePod, PodKey};
 
 /// Who is at work, and which pods were deleted that the watch still shows alive. As long as the pods of this node.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Held {
 
 impl Turns {
     /// Waits until no other call is at work on that pod.
-    pub(super) async fn take(&self, pod: &Pod, memory: &Memory) -> Held {
+    pub(super) async fn take(&self, pod: &NodePod, memory: &Memory) -> Held {
         let slot = self.slot(pod, memory);
         let (waited, turn) = match slot.turn.clone().try_lock_owned() {
             Ok(turn) => (false, turn),
@@ -44,7 +44,7 @@ impl Turns {
         }
     }
 
-    fn slot(&self, pod: &Pod, memory: &Memory) -> Arc<Slot> {
+    fn slot(&self, pod: &NodePod, memory: &Memory) -> Arc<Slot> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|uid, slot| {
             let deleted = slot.deleted.load(Ordering::Relaxed);

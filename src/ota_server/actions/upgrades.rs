@@ -14,9 +14,9 @@ use tokio::time::Instant;
 
 use super::precheck::{image_of, is_repelled, needs_upgrade};
 use super::reason::Reason;
-use super::{Actions, Answer, Pod, text};
+use super::{Actions, Answer, NodePod, text};
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::k8s::{ControllerRevision, nullable};
+use crate::k8s::{self, Container, ControllerRevision, PodSpec, nullable};
 
 /// Revisions remembered: some for each DaemonSet of a node.
 const REVISIONS: usize = 256;
@@ -25,48 +25,29 @@ const ABSENT: Duration = Duration::from_secs(30);
 
 /// The images of revisions. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, Known>>>);
+pub(super) struct Revisions(Arc<Mutex<BTreeMap<RevisionKey, CachedRevision>>>);
 
 /// UID of the DaemonSet, and the hash.
 type RevisionKey = (String, String);
 
 #[derive(Clone, Debug)]
-enum Known {
-    Containers(Arc<[Container]>),
+enum CachedRevision {
+    Containers(Arc<[Listed]>),
     AbsentUntil(Instant),
 }
 
 /// A container of a template or a pod.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Container {
-    #[serde(deserialize_with = "nullable")]
-    name: String,
-    #[serde(deserialize_with = "nullable")]
-    image: String,
-    #[serde(skip)]
-    init: bool,
+#[derive(Clone, Debug)]
+struct Listed {
+    container: Container,
+    is_init: bool,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    #[serde(deserialize_with = "nullable")]
-    init_containers: Vec<Container>,
-    #[serde(deserialize_with = "nullable")]
-    containers: Vec<Container>,
-}
-
-impl Spec {
-    /// In the order in which they start.
-    fn all(self) -> impl Iterator<Item = Container> {
-        let init = self.init_containers.into_iter();
-        let init = init.map(|container| Container {
-            init: true,
-            ..container
-        });
-        init.chain(self.containers)
-    }
+/// The containers in the order in which they start.
+fn in_order(spec: PodSpec) -> impl Iterator<Item = Listed> {
+    let listed = |is_init| move |container| Listed { container, is_init };
+    let init = spec.init_containers.into_iter().map(listed(true));
+    init.chain(spec.containers.into_iter().map(listed(false)))
 }
 
 /// A revision with what its owner wants to know.
@@ -104,35 +85,7 @@ struct DataSpec {
 #[serde(default)]
 struct Template {
     #[serde(deserialize_with = "nullable")]
-    spec: Spec,
-}
-
-/// The containers of a pod, and what they run.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Running {
-    #[serde(deserialize_with = "nullable")]
-    spec: Spec,
-    #[serde(deserialize_with = "nullable")]
-    status: Status,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    #[serde(deserialize_with = "nullable")]
-    init_container_statuses: Vec<ContainerStatus>,
-    #[serde(deserialize_with = "nullable")]
-    container_statuses: Vec<ContainerStatus>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct ContainerStatus {
-    #[serde(deserialize_with = "nullable")]
-    name: String,
-    #[serde(rename = "imageID", deserialize_with = "nullable")]
-    image_id: String,
+    spec: PodSpec,
 }
 
 impl Actions {
@@ -156,7 +109,7 @@ impl Actions {
         }))
     }
 
-    fn upgrade_of(&self, pod: &Pod) -> Value {
+    fn upgrade_of(&self, pod: &NodePod) -> Value {
         let (key, facts) = (pod.key(), pod.facts());
         let revision = revision_of(pod);
         let new = revision.as_ref().and_then(|key| self.revisions.get(key));
@@ -179,7 +132,7 @@ impl Actions {
     }
 
     /// Asks for the revisions that are not known yet, all at once; without an answer they stay unknown.
-    async fn learn(&self, pods: &[Pod]) {
+    async fn learn(&self, pods: &[NodePod]) {
         if self.setup.cloud.is_throttled() || self.setup.cloud.is_lost() {
             return; // whoever reads this must not wait for what does not come
         }
@@ -202,9 +155,9 @@ impl Actions {
 }
 
 impl Revisions {
-    fn get(&self, key: &RevisionKey) -> Option<Arc<[Container]>> {
+    fn get(&self, key: &RevisionKey) -> Option<Arc<[Listed]>> {
         match self.state().get(key) {
-            Some(Known::Containers(containers)) => Some(containers.clone()),
+            Some(CachedRevision::Containers(containers)) => Some(containers.clone()),
             _ => None,
         }
     }
@@ -212,8 +165,8 @@ impl Revisions {
     fn is_wanted(&self, key: &RevisionKey) -> bool {
         match self.state().get(key) {
             None => true,
-            Some(Known::Containers(_)) => false,
-            Some(Known::AbsentUntil(until)) => *until <= Instant::now(),
+            Some(CachedRevision::Containers(_)) => false,
+            Some(CachedRevision::AbsentUntil(until)) => *until <= Instant::now(),
         }
     }
 
@@ -224,10 +177,10 @@ impl Revisions {
         };
         let known = match found.into_iter().find(is_owned) {
             Some(revision) => {
-                let containers = revision.data.spec.template.spec.all();
-                Known::Containers(containers.collect())
+                let containers = in_order(revision.data.spec.template.spec);
+                CachedRevision::Containers(containers.collect())
             }
-            None => Known::AbsentUntil(Instant::now() + ABSENT),
+            None => CachedRevision::AbsentUntil(Instant::now() + ABSENT),
         };
         let mut state = self.state();
         if state.len() >= REVISIONS {
@@ -236,40 +189,40 @@ impl Revisions {
         state.insert(key, known);
     }
 
-    fn state(&self) -> MutexGuard<'_, BTreeMap<RevisionKey, Known>> {
+    fn state(&self) -> MutexGuard<'_, BTreeMap<RevisionKey, CachedRevision>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn daemonset(pod: &Pod) -> Option<&OwnerReference> {
+fn daemonset(pod: &NodePod) -> Option<&OwnerReference> {
     pod.controller().filter(|owner| owner.kind == "DaemonSet")
 }
 
 /// The revision that waits for a pod; `None` when its condition names none that could be asked for.
-fn revision_of(pod: &Pod) -> Option<RevisionKey> {
+fn revision_of(pod: &NodePod) -> Option<RevisionKey> {
     let hash = pod.facts().need_upgrade.as_ref()?.hash()?;
     let is_label = hash.len() <= 63 && hash.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_label.then_some((daemonset(pod)?.uid.clone(), hash.to_owned()))
 }
 
 /// The containers of a pod, and those that come; `new`: what the revision brings, as far as that is known.
-fn containers(pod: &Pod, new: Option<&[Container]>) -> Vec<Value> {
-    let running: Running = serde_json::from_str(pod.raw()).unwrap_or_default();
+fn containers(pod: &NodePod, new: Option<&[Listed]>) -> Vec<Value> {
+    let running: k8s::Pod = serde_json::from_str(pod.raw()).unwrap_or_default();
     let mut statuses = running.status.init_container_statuses;
     statuses.extend(running.status.container_statuses);
     let image_of = |name: &str| {
         let mut new = new.into_iter().flatten();
-        new.find(|container| container.name == name)
-            .map(|container| &container.image)
+        new.find(|listed| listed.container.name == name)
+            .map(|listed| &listed.container.image)
     };
-    let present: Vec<Container> = running.spec.all().collect();
+    let present: Vec<Listed> = in_order(running.spec).collect();
     let mut listed: Vec<Value> = present
         .iter()
-        .map(|container| {
+        .map(|Listed { container, is_init }| {
             let name = &container.name;
             let mut entry = json!({
                 "name": name,
-                "init": container.init,
+                "init": is_init,
                 "image": container.image,
                 "newImage": image_of(name),
             });
@@ -280,11 +233,15 @@ fn containers(pod: &Pod, new: Option<&[Container]>) -> Vec<Value> {
             entry
         })
         .collect();
-    let comes = |new: &&Container| present.iter().all(|container| container.name != new.name);
-    let added = new.into_iter().flatten().filter(comes).map(|container| {
+    let comes = |new: &&Listed| {
+        let mut present = present.iter();
+        present.all(|listed| listed.container.name != new.container.name)
+    };
+    let added = new.into_iter().flatten().filter(comes);
+    let added = added.map(|Listed { container, is_init }| {
         json!({
             "name": container.name,
-            "init": container.init,
+            "init": is_init,
             "image": null,
             "newImage": container.image,
         })

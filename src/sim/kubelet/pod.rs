@@ -25,7 +25,7 @@ pub(super) struct KubeletPod {
     /// The newest version that the watch delivered.
     pub(super) seen: PodView,
     pub(super) stage: PodStage,
-    pub(super) containers: Vec<PodContainer>,
+    pub(super) containers: Vec<KubeletContainer>,
     /// When the kubelet accepted it.
     pub(super) started: Option<Timestamp>,
     pub(super) ip: String,
@@ -76,7 +76,7 @@ impl Flag {
 
 /// A container of the pod.
 #[derive(Clone, Debug)]
-pub(super) struct PodContainer {
+pub(super) struct KubeletContainer {
     pub(super) name: String,
     /// The image it runs, or will run next.
     pub(super) image: String,
@@ -183,14 +183,14 @@ impl Host<'_> {
     }
 
     /// How long a container takes from the end of its pull until it runs.
-    fn start(&self, container: &PodContainer, behaviour: &Behaviour) -> Duration {
+    fn start(&self, container: &KubeletContainer, behaviour: &Behaviour) -> Duration {
         let change = self.change.filter(|_| container.ran);
         let change = change.map(|change| change.saturating_sub(self.terminate));
         change.or(self.start).unwrap_or(behaviour.start)
     }
 }
 
-impl PodContainer {
+impl KubeletContainer {
     fn new(name: &str, image: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -284,7 +284,7 @@ impl KubeletPod {
         for index in 0..self.seen.spec.containers.len() {
             let wanted = &self.seen.spec.containers[index];
             self.containers
-                .push(PodContainer::new(&wanted.name, &wanted.image));
+                .push(KubeletContainer::new(&wanted.name, &wanted.image));
             self.pull(index, host);
         }
     }
@@ -292,7 +292,7 @@ impl KubeletPod {
     /// Goes on with a pod that an earlier run of this program had started.
     fn adopt(&mut self, host: &mut Host<'_>) -> bool {
         let status = &self.seen.status;
-        let running = |c: &&super::view::ContainerStatus| c.state.running.is_some();
+        let running = |c: &&super::view::ContainerStatusView| c.state.running.is_some();
         if status.container_statuses.iter().filter(running).count()
             != self.seen.spec.containers.len()
         {
@@ -308,7 +308,7 @@ impl KubeletPod {
             let wanted = wanted.find(|wanted| wanted.name == old.name && old.means(&wanted.image));
             let image = wanted.map_or(&old.image, |wanted| &wanted.image);
             host.images.insert(image.clone());
-            self.containers.push(PodContainer {
+            self.containers.push(KubeletContainer {
                 state: PodState::Running {
                     since: since.map_or(host.now, |time| time.0),
                 },
@@ -317,7 +317,7 @@ impl KubeletPod {
                 ran: true,
                 ran_image: Some(old.image.clone()),
                 told_id: Some(old.image_id.clone()).filter(|id| !id.is_empty()),
-                ..PodContainer::new(&old.name, image)
+                ..KubeletContainer::new(&old.name, image)
             });
         }
         self.started = status.start_time.as_ref().map(|time| time.0);
@@ -381,8 +381,8 @@ impl KubeletPod {
     }
 
     fn stop(&mut self, host: &mut Host<'_>) {
-        let runs = self.containers.iter().any(PodContainer::is_running);
-        let kills = |container: &PodContainer| {
+        let runs = self.containers.iter().any(KubeletContainer::is_running);
+        let kills = |container: &KubeletContainer| {
             let behaviour = host.rules.of(host.name, &container.image);
             container.is_running() && behaviour.kills_node_when_stopped
         };
@@ -673,7 +673,7 @@ impl KubeletPod {
     }
 }
 
-fn exit_code(container: &PodContainer) -> Option<i32> {
+fn exit_code(container: &KubeletContainer) -> Option<i32> {
     match &container.state {
         PodState::Terminated(exit) => Some(exit.code),
         PodState::Waiting(_) | PodState::Running { .. } => None,
@@ -681,7 +681,7 @@ fn exit_code(container: &PodContainer) -> Option<i32> {
 }
 
 /// Shows why a container waits; what it ended with before is kept.
-fn set_waiting(container: &mut PodContainer, reason: &'static str) {
+fn set_waiting(container: &mut KubeletContainer, reason: &'static str) {
     if let PodState::Terminated(exit) = &container.state {
         container.last = Some(exit.clone());
     }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::pod::{
-    Flag, KubeletPod, PodContainer, PodExit, PodStage, PodState, PullError, START_ERROR,
+    Flag, KubeletContainer, KubeletPod, PodExit, PodStage, PodState, PullError, START_ERROR,
 };
 
 /// The status of a pod, as a strategic merge patch: it names the kubelet's own conditions and leaves those of others.
@@ -67,7 +67,7 @@ fn condition(kind: &str, flag: Flag, (reason, message): (&str, String)) -> Value
     })
 }
 
-fn container(container: &PodContainer) -> Value {
+fn container(container: &KubeletContainer) -> Value {
     let state = match &container.state {
         PodState::Waiting(reason) => json!({ "waiting": waiting(reason, container) }),
         PodState::Running { since } => json!({ "running": { "startedAt": Time(*since) } }),
@@ -96,7 +96,7 @@ fn container(container: &PodContainer) -> Value {
     })
 }
 
-fn waiting(reason: &str, container: &PodContainer) -> Value {
+fn waiting(reason: &str, container: &KubeletContainer) -> Value {
     let image = &container.image;
     let message = match reason {
         "ErrImagePull" => pull_error(container),
@@ -111,7 +111,7 @@ fn waiting(reason: &str, container: &PodContainer) -> Value {
 }
 
 /// What containerd says (1.6, behind a kubelet of 1.36).
-fn pull_error(container: &PodContainer) -> String {
+fn pull_error(container: &KubeletContainer) -> String {
     let image = &container.image;
     let (before, why) = match container.pull_error {
         Some(PullError::Unreachable) => (
@@ -134,7 +134,7 @@ fn pull_error(container: &PodContainer) -> String {
     )
 }
 
-fn terminated(exit: &PodExit, container: &PodContainer) -> Value {
+fn terminated(exit: &PodExit, container: &KubeletContainer) -> Value {
     let (reason, message) = match exit.code {
         0 => ("Completed", None),
         START_ERROR => (
@@ -157,7 +157,7 @@ fn terminated(exit: &PodExit, container: &PodContainer) -> Value {
 }
 
 /// Another one for every start of the container.
-fn container_id(container: &PodContainer, started: Timestamp) -> String {
+fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     format!(
         "fake://{:016x}",
         fnv(&[&container.name, &started.to_string()])

@@ -27,9 +27,9 @@ pub(super) struct Spec {
     #[serde(default)]
     pub(super) node_name: String,
     #[serde(default)]
-    pub(super) containers: Vec<Container>,
+    pub(super) containers: Vec<ContainerView>,
     #[serde(default)]
-    pub(super) init_containers: Vec<Container>,
+    pub(super) init_containers: Vec<ContainerView>,
     #[serde(default)]
     pub(super) readiness_gates: Vec<Gate>,
     pub(super) restart_policy: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct Spec {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Container {
+pub(super) struct ContainerView {
     pub(super) name: String,
     #[serde(default)]
     pub(super) image: String,
@@ -70,7 +70,7 @@ pub(super) struct Status {
     #[serde(default)]
     pub(super) conditions: Vec<Condition>,
     #[serde(default)]
-    pub(super) container_statuses: Vec<ContainerStatus>,
+    pub(super) container_statuses: Vec<ContainerStatusView>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -84,7 +84,7 @@ pub(super) struct Condition {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ContainerStatus {
+pub(super) struct ContainerStatusView {
     pub(super) name: String,
     #[serde(default)]
     pub(super) image: String,
@@ -98,7 +98,7 @@ pub(super) struct ContainerStatus {
     pub(super) state: ContainerState,
 }
 
-impl ContainerStatus {
+impl ContainerStatusView {
     /// Whether it runs what a specification calls `image`: runtimes write names out in full, and know some images by their
     /// contents alone.
     pub(super) fn means(&self, image: &str) -> bool {
@@ -169,7 +169,7 @@ impl PodView {
     /// Whether its spec names an image that its status does not know.
     pub(super) fn has_other_images(&self) -> bool {
         let known = &self.status.container_statuses;
-        let is_other = |wanted: &Container| {
+        let is_other = |wanted: &ContainerView| {
             let mut known = known.iter().filter(|known| known.name == wanted.name);
             known.all(|known| !known.means(&wanted.image))
         };

@@ -20,9 +20,11 @@ fn assert_failed(judgement: Judgement, words: &str) {
 }
 
 #[track_caller]
-fn assert_doubt(judgement: Judgement, expected: Doubt, words: &str) {
+fn assert_problem(judgement: Judgement, expected: PullProblem, words: &str) {
     match judgement {
-        Judgement::Doubt(doubt, why) if doubt == expected => assert!(why.contains(words), "{why}"),
+        Judgement::Problem(problem, why) if problem == expected => {
+            assert!(why.contains(words), "{why}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -68,15 +70,15 @@ fn what_no_second_attempt_mends_fails_at_once() {
 
 #[test]
 fn a_registry_that_refuses_connections_gets_a_second_chance() {
-    let failing = Doubt::Failing { backs_off: false };
+    let failing = PullProblem::Failing { backs_off: false };
     let seen = include_str!("seen/refused.json");
-    assert_doubt(case(seen), failing, "connection refused");
+    assert_problem(case(seen), failing, "connection refused");
 }
 
 #[test]
 fn a_job_without_a_pod_is_in_doubt() {
     let seen = include_str!("seen/no_pod.json");
-    assert_doubt(case(seen), Doubt::NoPod, "no pod was made");
+    assert_problem(case(seen), PullProblem::NoPod, "no pod was made");
 }
 
 /// A pod with two containers, in these states.
@@ -122,9 +124,9 @@ fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
     );
     assert_failed(judged("Running", [running(), denied]), "access denied");
     let backs_off = waiting("ImagePullBackOff", "Back-off pulling image");
-    assert_doubt(
+    assert_problem(
         judged("Pending", [running(), backs_off]),
-        Doubt::Failing { backs_off: true },
+        PullProblem::Failing { backs_off: true },
         "ImagePullBackOff",
     );
     // Evicted before the second was pulled: its end is made up.
@@ -142,7 +144,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
     let late = judge(&ended("Failed", "DeadlineExceeded"), None);
     assert_failed(late, "not done within 60 minutes");
     let gone = judge(&ended("Failed", "BackoffLimitExceeded"), None);
-    assert_doubt(gone, Doubt::Ended, "its pod is gone");
+    assert_problem(gone, PullProblem::Ended, "its pod is gone");
     let pod = pod(
         "Failed",
         [
@@ -165,9 +167,9 @@ fn a_pod_whose_sandbox_cannot_be_made_is_in_doubt() {
     );
     let condition = json!([{ "type": "PodReadyToStartContainers", "status": "False" }]);
     stuck.status.as_mut().unwrap().conditions = serde_json::from_value(condition).unwrap();
-    assert_doubt(
+    assert_problem(
         judge(&Job::default(), Some(&stuck)),
-        Doubt::NotStarting,
+        PullProblem::NotStarting,
         "network plug-in",
     );
 }

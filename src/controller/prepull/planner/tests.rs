@@ -82,9 +82,9 @@ fn pod(pull: &Pull, reason: &str) -> k8s_openapi::api::core::v1::Pod {
 }
 
 /// Names of the pods for which pulls begin.
-fn begun(steps: &[Step]) -> Vec<String> {
+fn begun(steps: &[PullStep]) -> Vec<String> {
     let begun = steps.iter().filter_map(|step| match step {
-        Step::Begin(order) => Some(order.pull.pod.name.to_string()),
+        PullStep::Begin(order) => Some(order.pull.pod.name.to_string()),
         _ => None,
     });
     begun.collect()
@@ -124,12 +124,12 @@ fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
     );
     // One has its Job and ends: the next one in the row begins.
     let first = &steps[0];
-    let Step::Begin(order) = first else {
+    let PullStep::Begin(order) = first else {
         panic!("{first:?}")
     };
     let job = job("a", &order.pull);
     job_store.put(job.clone());
-    planner.take(first, StepResult::Begun(Box::new(job.clone())), at(1));
+    planner.take(first, PullStepResult::Begun(Box::new(job.clone())), at(1));
     assert_eq!(
         begun(&planner.next(&job_store, at(1)).0),
         Vec::<String>::new()
@@ -141,7 +141,10 @@ fn so_many_of_a_daemonset_and_so_many_in_all_at_once() {
     ]));
     let (steps, _) = planner.next(&job_store, at(2));
     assert_eq!(begun(&steps), ["a020"]);
-    assert!(steps.contains(&Step::Clear(JobRef::of(&job))), "{steps:?}");
+    assert!(
+        steps.contains(&PullStep::Clear(JobRef::of(&job))),
+        "{steps:?}"
+    );
 }
 
 #[test]
@@ -200,7 +203,7 @@ fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed
     // The third one downloads slowly, as far as anybody can tell.
     assert_eq!(look("ImagePullBackOff", 500), (vec![], None));
     let (steps, _) = look("ErrImagePull", 501);
-    let [Step::Tell(_, Outcome::Failed(why), Some(_))] = &steps[..] else {
+    let [PullStep::Tell(_, Outcome::Failed(why), Some(_))] = &steps[..] else {
         panic!("{steps:?}");
     };
     assert!(why.contains("connection refused"), "{why}");
@@ -214,16 +217,16 @@ fn an_answer_is_given_once_until_the_pod_asks_again() {
     job_store.put(job("a", &first));
     job_store.take_pod(Event::Apply(pod(&first, "InvalidImageName")));
     let (steps, _) = planner.next(&job_store, at(0));
-    let [tell @ Step::Tell(..)] = &steps[..] else {
+    let [tell @ PullStep::Tell(..)] = &steps[..] else {
         panic!("{steps:?}")
     };
-    planner.take(tell, StepResult::Told(Some(12)), at(1));
+    planner.take(tell, PullStepResult::Told(Some(12)), at(1));
     // The view is as old as before; the Job goes.
     let (steps, _) = planner.next(&job_store, at(1));
-    let [clear @ Step::Clear(cleared)] = &steps[..] else {
+    let [clear @ PullStep::Clear(cleared)] = &steps[..] else {
         panic!("{steps:?}")
     };
-    planner.take(clear, StepResult::Told(None), at(2));
+    planner.take(clear, PullStepResult::Told(None), at(2));
     job_store.note_removed(cleared);
     assert_eq!(planner.next(&job_store, at(2)), (vec![], None));
     // Asked again, before anybody saw how it ended.
@@ -241,7 +244,7 @@ fn what_failed_is_tried_again_later_and_later() {
     for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
         let (steps, _) = planner.next(&job_store, now);
         assert_eq!(begun(&steps), ["a"]);
-        planner.take(&steps[0], StepResult::Failed, now);
+        planner.take(&steps[0], PullStepResult::Failed, now);
         let until = after(now, Duration::from_secs(pause));
         assert_eq!(planner.next(&job_store, now), (vec![], Some(until)));
         now = until;
@@ -254,7 +257,7 @@ fn without_permission_to_see_jobs_every_wish_is_told_so() {
     planner.deny(Some("the controller may not list jobs".to_owned()));
     planner.wish(&wishes(&[("a", vec![pull("a")])]));
     let (steps, _) = planner.next(&job_store, at(0));
-    let [Step::Tell(_, Outcome::Failed(why), None)] = &steps[..] else {
+    let [PullStep::Tell(_, Outcome::Failed(why), None)] = &steps[..] else {
         panic!("{steps:?}")
     };
     assert_eq!(why, "the controller may not list jobs");

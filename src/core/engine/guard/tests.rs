@@ -9,7 +9,7 @@ use crate::core::fleet::in_place::Update;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
     Action, Cause, Exit, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline, Phase, Plan, Pod,
-    Preparing, Readiness, Record, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+    PodProblem, Preparing, Readiness, Record, Share, Stall, Stopped, Strategy, Verdict, decide,
 };
 
 /// Three of ten nodes at a time, and two may fail.
@@ -32,7 +32,7 @@ fn lost(name: &str, after: i64) -> Node {
 
 fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     Pod {
-        trouble: Some(Trouble {
+        trouble: Some(PodProblem {
             said: Default::default(),
             reason: reason.into(),
             restarts,

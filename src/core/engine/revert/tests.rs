@@ -7,7 +7,8 @@ use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{at, current, fleet, node, old, way_back};
 use crate::core::{
     Action, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase, Plan, Pod,
-    Progress, Readiness, Record, Revert, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+    PodProblem, Progress, Readiness, Record, Revert, Share, Stall, Stopped, Strategy, Verdict,
+    decide,
 };
 
 fn strategy() -> Strategy {
@@ -21,7 +22,7 @@ fn strategy() -> Strategy {
 /// Crashes since it was made at 900.
 fn crashing() -> Pod {
     Pod {
-        trouble: Some(Trouble {
+        trouble: Some(PodProblem {
             said: Default::default(),
             reason: "Error".into(),
             restarts: 4,

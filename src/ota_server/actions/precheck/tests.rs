@@ -7,7 +7,7 @@ use super::*;
 const UPGRADE: Verb = Verb::Upgrade { force: false };
 const FORCED: Verb = Verb::Upgrade { force: true };
 
-fn pod(change: impl FnOnce(&mut Value)) -> Pod {
+fn pod(change: impl FnOnce(&mut Value)) -> NodePod {
     let mut pod = json!({
         "metadata": {
             "name": "web-bwzss",
@@ -49,7 +49,7 @@ fn owned_by(pod: &mut Value, api_version: &str, kind: &str) {
 }
 
 #[track_caller]
-fn refused(verb: Verb, pod: &Pod, status: u16, reason: Reason, text: &str) {
+fn refused(verb: Verb, pod: &NodePod, status: u16, reason: Reason, text: &str) {
     let answer = precheck(verb, "n1", pod).expect_err("a refusal");
     assert_eq!(answer.text, text);
     assert_eq!(
@@ -60,7 +60,7 @@ fn refused(verb: Verb, pod: &Pod, status: u16, reason: Reason, text: &str) {
 
 /// `detail` in the words of upgrade and in those of imagepull.
 #[track_caller]
-fn refused_by_both(pod: &Pod, reason: Reason, detail: &str) {
+fn refused_by_both(pod: &NodePod, reason: Reason, detail: &str) {
     let text = format!(
         "Pre check update pod failed, Failed to check pod default/web-bwzss status, error: {detail}"
     );
@@ -107,7 +107,7 @@ fn row_4_a_pod_of_another_node() {
 #[test]
 fn row_5_a_pod_that_nothing_waits_for() {
     let detail = "Pod: default/web-bwzss update status is False, can not be updated";
-    let mut cases: Vec<Pod> = ["False", "Unknown", ""]
+    let mut cases: Vec<NodePod> = ["False", "Unknown", ""]
         .map(|status| {
             pod(|pod| {
                 asks(pod, status);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use super::apply::Refusal;
+use super::apply::WriteError;
 use super::lease::Leadership;
 use crate::k8s::client::Failure;
 
@@ -15,7 +15,7 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Failures in a row, and until when nothing more is sent because of them.
 #[derive(Default)]
-pub(super) struct Restraint {
+pub(super) struct WriteBackoff {
     failures: u32,
     until: Option<Timestamp>,
     /// Until when this replica led at the last failure.
@@ -24,14 +24,14 @@ pub(super) struct Restraint {
     lasting: bool,
 }
 
-impl Restraint {
+impl WriteBackoff {
     /// Until when to wait, if so.
     pub(super) fn holds(&self, now: Timestamp) -> Option<Timestamp> {
         self.until.filter(|until| *until > now)
     }
 
     /// Many writes of one batch may fail at once: that is one failure.
-    pub(super) fn note(&mut self, result: &Result<(), Refusal>, now: Timestamp) {
+    pub(super) fn note(&mut self, result: &Result<(), WriteError>, now: Timestamp) {
         let failure = match result {
             Ok(()) => return *self = Self::default(),
             Err(refusal) => refusal.failure(),
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn failures_between_renewals_of_the_lease_are_not_the_servers() {
-        let mut restraint = Restraint::default();
+        let mut backoff = WriteBackoff::default();
         let start = Instant::now();
         let mut fail = |second: i64, led: u64| {
             let until = start + Duration::from_secs(led);
             let now = Timestamp::from_second(second).expect("an instant");
-            let lasting = restraint.is_lasting(Leadership::Leader { until }, now);
-            restraint.slow_down(now);
+            let lasting = backoff.is_lasting(Leadership::Leader { until }, now);
+            backoff.slow_down(now);
             lasting
         };
         assert!(!fail(100, 10), "the first one");

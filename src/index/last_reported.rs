@@ -1,4 +1,4 @@
-//! What was told in a condition: what is written takes a moment to show.
+//! What was reported in conditions last: what is written takes a moment to show.
 
 use crate::core::RevisionState;
 use crate::core::names::ROLLOUT_COMPLETE;
@@ -20,21 +20,21 @@ pub(crate) fn told_revision(told: &Condition) -> Option<&str> {
     Some(revision)
 }
 
-/// What was told last.
+/// What was reported last. Not a pending write: it counts for as long as this replica leads, because nobody else reports.
 #[derive(Debug, Default)]
-pub(super) enum Told<T> {
+pub(super) enum LastReported<T> {
     /// Nothing by us: what stands on the DaemonSet counts.
     #[default]
     Nothing,
     /// This, also where the DaemonSet says something else so far.
-    Record(Option<T>),
+    Reported(Option<T>),
 }
 
-impl<T: Clone> Told<T> {
-    /// What was told last, or else what `stands` on the DaemonSet.
+impl<T: Clone> LastReported<T> {
+    /// What was reported last, or else what `stands` on the DaemonSet.
     pub(super) fn or(&self, stands: impl FnOnce() -> Option<T>) -> Option<T> {
         match self {
-            Self::Record(record) => record.clone(),
+            Self::Reported(record) => record.clone(),
             Self::Nothing => stands(),
         }
     }

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 /// A list, the start of a watch, an event and a bookmark each say that the memory is complete at that moment. Answers to
 /// other requests do not count: a server that forbids the watch is heard, and the pods are old all the same.
 #[derive(Clone, Debug)]
-pub(super) struct Heard {
+pub(super) struct LastSync {
     /// Milliseconds since 1970; `NEVER` before the first time.
     at: Arc<AtomicI64>,
     clock: Clock,
@@ -20,7 +20,7 @@ pub(super) struct Heard {
 
 const NEVER: i64 = i64::MIN;
 
-impl Heard {
+impl LastSync {
     /// Never yet.
     pub(super) fn new(clock: Clock) -> Self {
         Self {
@@ -69,17 +69,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_age_grows_with_the_clock_and_is_never_negative() {
         let epoch: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
-        let heard = Heard::new(Clock::starting_at(epoch));
-        assert_eq!((heard.at(), heard.age()), (None, None));
-        heard.now();
-        assert_eq!((heard.at(), heard.age()), (Some(epoch), Some(0)));
+        let last_sync = LastSync::new(Clock::starting_at(epoch));
+        assert_eq!((last_sync.at(), last_sync.age()), (None, None));
+        last_sync.now();
+        assert_eq!((last_sync.at(), last_sync.age()), (Some(epoch), Some(0)));
         tokio::time::advance(Duration::from_millis(61_900)).await;
-        assert_eq!(heard.age(), Some(61));
-        heard.set("2031-01-01T00:00:00Z".parse().unwrap());
-        assert_eq!(heard.age(), Some(0));
-        heard.set(Timestamp::MIN);
-        assert!(heard.age() > Some(60_000_000_000));
-        heard.set(Timestamp::MAX);
-        assert_eq!(heard.age(), Some(0));
+        assert_eq!(last_sync.age(), Some(61));
+        last_sync.set("2031-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(last_sync.age(), Some(0));
+        last_sync.set(Timestamp::MIN);
+        assert!(last_sync.age() > Some(60_000_000_000));
+        last_sync.set(Timestamp::MAX);
+        assert_eq!(last_sync.age(), Some(0));
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::core::Trouble;
+use crate::core::PodProblem;
+
 use crate::core::fleet::in_place::State;
 use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
@@ -13,7 +14,7 @@ const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
 /// update in place is none.
-pub(super) fn trouble(pod: &k8s::Pod, state: Option<&State>) -> Option<Trouble> {
+pub(super) fn problem(pod: &k8s::Pod, state: Option<&State>) -> Option<PodProblem> {
     let status = &pod.status;
     let seen = is_seen(pod);
     let containers = status
@@ -64,7 +65,7 @@ pub(super) fn trouble(pod: &k8s::Pod, state: Option<&State>) -> Option<Trouble> 
             let mut ended = present.into_iter().chain(last);
             let ended = ended.find(|state| state.exit_code != Some(0));
             let detail = waiting.or(ended)?;
-            Some(Trouble {
+            Some(PodProblem {
                 reason: detail.reason.as_str().into(),
                 said: waiting.map_or_else(Default::default, said),
                 restarts: own,
@@ -93,22 +94,22 @@ fn image_of<'a>(pod: &'a k8s::Pod, name: &str) -> &'a str {
 }
 
 /// Why no node takes it.
-pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<Trouble> {
+pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
     let waits = condition.status == "False" && condition.reason == UNSCHEDULABLE;
     // What follows is about pods of lower priority, and the cause stands before it.
     let cause = condition.message.split(" preemption:").next();
-    waits.then(|| Trouble {
+    waits.then(|| PodProblem {
         reason: UNSCHEDULABLE.into(),
         said: line(cause.unwrap_or_default()).into(),
         restarts: 0,
     })
 }
 
-/// The trouble of a pod that had another one `before`: what was said of a pull stands while its kubelet waits to pull again.
-pub(super) fn as_before(trouble: Trouble, before: Option<&Trouble>) -> Trouble {
-    let pulls = |trouble: &Trouble| PULLS.contains(&&*trouble.reason);
+/// The problem of a pod that had another one `before`: what was said of a pull stands while its kubelet waits to pull again.
+pub(super) fn as_before(trouble: PodProblem, before: Option<&PodProblem>) -> PodProblem {
+    let pulls = |trouble: &PodProblem| PULLS.contains(&&*trouble.reason);
     match before.filter(|known| pulls(known) && pulls(&trouble) && trouble.said.is_empty()) {
-        Some(known) => Trouble {
+        Some(known) => PodProblem {
             said: known.said.clone(),
             ..trouble
         },

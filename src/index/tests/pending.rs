@@ -1,0 +1,441 @@
+//! Writes that do not show yet, in every order of what may happen to them and to the watch.
+
+use super::*;
+use crate::core::{Pod, Renewal};
+use crate::index::pending::PendingWrites;
+use crate::index::pod::{LabelSets, PodRecord};
+
+/// So many events in a row; then nothing goes wrong any more.
+const LONGEST: usize = 7;
+
+/// What may happen, a second each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    /// The controller decides, and sends what it lacks.
+    Pass,
+    /// The API server carries out what was sent.
+    Execute,
+    /// It says yes, as it has.
+    Accept,
+    /// It says no.
+    Refuse,
+    /// It says no, because the pod has changed.
+    Conflict,
+    /// Its answer is lost.
+    Lose,
+    /// Whoever waits for the answer fails.
+    Fail,
+    /// Somebody else changes the pod.
+    Touch,
+    /// The watch shows the next change.
+    Show,
+    /// The watch loses what it has not shown.
+    Miss,
+    /// The watch begins anew with a list.
+    Restart,
+    /// That list is complete.
+    Listed,
+    /// Half a minute passes.
+    Wait,
+}
+
+const EVENTS: [Event; 13] = [
+    Event::Pass,
+    Event::Execute,
+    Event::Accept,
+    Event::Refuse,
+    Event::Conflict,
+    Event::Lose,
+    Event::Fail,
+    Event::Touch,
+    Event::Show,
+    Event::Miss,
+    Event::Restart,
+    Event::Listed,
+    Event::Wait,
+];
+
+/// A pod as the API server has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct State {
+    version: u32,
+    /// Whether the write was carried out.
+    is_done: bool,
+}
+
+/// A write of one kind.
+struct Kind {
+    action: fn(PodRef) -> Action,
+    /// Makes a pod one to which it was done.
+    perform: fn(&mut Value),
+    /// Whether a pod is such a one, as the decision sees it.
+    is_done: fn(&Pod) -> bool,
+    /// Whether it rests on the version of the pod, and counts while nobody knows what became of it.
+    is_careful: bool,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind {
+        action: Action::Delete,
+        perform: |pod| pod["metadata"]["deletionTimestamp"] = json!(CREATED),
+        is_done: |pod| pod.terminating,
+        is_careful: true,
+    },
+    Kind {
+        action: Action::Evict,
+        perform: |pod| pod["metadata"]["deletionTimestamp"] = json!(CREATED),
+        is_done: |pod| pod.terminating,
+        is_careful: true,
+    },
+    Kind {
+        action: |pod| Action::Mark {
+            pod,
+            preparing: Some(true),
+            gate: None,
+        },
+        perform: |pod| {
+            pod["metadata"]["labels"]["lifecycle.apps.kruise.io/state"] = json!("PreparingDelete");
+        },
+        is_done: |pod| pod.exit.preparing.is_some(),
+        is_careful: true,
+    },
+    Kind {
+        action: |pod| Action::UpdateInPlace {
+            pod,
+            renewal: Renewal {
+                revision: "bbb".into(),
+                change: Arc::default(),
+                before: BTreeMap::new(),
+                reverts: None,
+            },
+        },
+        perform: |pod| pod["metadata"]["labels"]["controller-revision-hash"] = json!("bbb"),
+        is_done: |pod| pod.in_place.revision == Some("bbb".into()),
+        is_careful: true,
+    },
+    Kind {
+        action: |pod| Action::AskForImages {
+            pod,
+            revision: "bbb".into(),
+            anew: true,
+        },
+        perform: |pod| {
+            pod["status"]["conditions"] = json!([{ "type": "PodImageReady", "status": "False",
+                "reason": "WaitPullImage", "message": "controllerrevision: bbb" }]);
+        },
+        is_done: |pod| pod.image_ready.as_ref().is_some_and(|image| image.waits),
+        is_careful: false,
+    },
+    Kind {
+        action: |pod| Action::SetNeedUpgrade {
+            pod,
+            needed: true,
+            revision: "bbb".into(),
+            flips: true,
+            repelled: false,
+            stale_image: None,
+        },
+        perform: |pod| {
+            pod["status"]["conditions"] = json!([{ "type": "PodNeedUpgrade", "status": "True",
+                "message": "controllerrevision: bbb" }]);
+        },
+        is_done: |pod| pod.need_upgrade.as_ref().is_some_and(|told| told.status),
+        is_careful: false,
+    },
+];
+
+/// A write under way.
+#[derive(Clone, Debug)]
+struct Request {
+    action: Action,
+    /// The version that it rests on.
+    version: u32,
+    is_executed: bool,
+}
+
+/// The API server, the watch and the controller.
+#[derive(Clone)]
+struct World<'a> {
+    kind: &'a Kind,
+    /// The pod of each kind before and after.
+    pods: &'a [k8s::Pod; 2],
+    now: i64,
+    state: State,
+    request: Option<Request>,
+    /// A request that nobody waits for any more, and until when it may be carried out.
+    late: Option<(Request, i64)>,
+    unshown: Vec<State>,
+    /// When the list under way began, and what it shows.
+    list: Option<(i64, State)>,
+    seen: PodRecord,
+    seen_version: u32,
+    pending: PendingWrites,
+    /// Whether it may be done already although nobody could know.
+    is_lost: bool,
+    history: Vec<Event>,
+}
+
+impl<'a> World<'a> {
+    fn new(kind: &'a Kind, pods: &'a [k8s::Pod; 2]) -> Self {
+        let state = State {
+            version: 1,
+            is_done: false,
+        };
+        Self {
+            kind,
+            pods,
+            now: 0,
+            state,
+            request: None,
+            late: None,
+            unshown: Vec::new(),
+            list: None,
+            seen: record(pods, state, None, at(0)),
+            seen_version: 1,
+            pending: PendingWrites::default(),
+            is_lost: false,
+            history: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.now)
+    }
+
+    /// Lets that happen; false where it cannot.
+    fn happens(&mut self, event: Event) -> bool {
+        self.history.push(event);
+        self.now += 1;
+        match event {
+            Event::Pass => self.request.is_none() && self.list.is_none() && self.pass(),
+            Event::Execute => self.execute(),
+            Event::Accept => self.is_executed() == Some(true) && self.answer(WriteAnswer::Accepted),
+            Event::Refuse => self.is_executed() == Some(false) && self.answer(WriteAnswer::Refused),
+            Event::Conflict => self.is_outdated() && self.answer(WriteAnswer::Conflict),
+            Event::Lose => {
+                self.is_lost |= self.request.is_some() && !self.kind.is_careful;
+                self.lose() && self.answer(WriteAnswer::Unanswered)
+            }
+            Event::Fail => {
+                let fails = self.lose();
+                self.request = None;
+                self.pending.lose_answers(self.now());
+                fails
+            }
+            Event::Touch => {
+                self.change(self.state.is_done);
+                self.history.iter().filter(|known| **known == event).count() == 1
+            }
+            Event::Show => {
+                let next = (!self.unshown.is_empty()).then(|| self.unshown.remove(0));
+                self.list.is_none() && next.is_some_and(|state| self.see(state))
+            }
+            Event::Miss => !std::mem::take(&mut self.unshown).is_empty(),
+            Event::Restart => self.list.is_none() && self.begin_list(),
+            Event::Listed => self.list.take().is_some_and(|list| self.listed(list)),
+            Event::Wait => {
+                self.now += 30;
+                self.pending.due().is_some()
+            }
+        }
+    }
+
+    /// As the engine: looks for what should have shown, or sends what is not known to be done.
+    fn pass(&mut self) -> bool {
+        if self.pending.due().is_some_and(|due| due <= self.now()) {
+            return self.begin_list();
+        }
+        let sent = self.pending.without_pending(self.wanted());
+        let sends = !sent.is_empty();
+        for action in sent {
+            assert!(
+                !self.state.is_done || self.is_lost,
+                "written twice: {:?}",
+                self.history
+            );
+            self.pending.begin(&action, Some(&self.seen), self.now());
+            self.request = Some(Request {
+                action,
+                version: self.seen_version,
+                is_executed: false,
+            });
+        }
+        sends
+    }
+
+    fn wanted(&self) -> Vec<Action> {
+        let mut pod = self.seen.pod.clone();
+        self.pending.show(&mut pod);
+        match (self.kind.is_done)(&pod) {
+            true => Vec::new(),
+            false => vec![self.request_of(&pod)],
+        }
+    }
+
+    fn request_of(&self, pod: &Pod) -> Action {
+        (self.kind.action)(PodRef {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            resource_version: pod.resource_version.clone(),
+        })
+    }
+
+    fn change(&mut self, is_done: bool) {
+        self.state = State {
+            version: self.state.version + 1,
+            is_done,
+        };
+        self.unshown.push(self.state);
+    }
+
+    fn execute(&mut self) -> bool {
+        let late = self.late.take().filter(|(_, until)| self.now < *until);
+        if let Some((request, _)) = late {
+            return self.carry_out(&request);
+        }
+        let request = self.request.clone();
+        let Some(mut request) = request.filter(|request| !request.is_executed) else {
+            return false;
+        };
+        let is_executed = self.carry_out(&request);
+        request.is_executed = is_executed;
+        self.request = Some(request);
+        is_executed
+    }
+
+    fn carry_out(&mut self, request: &Request) -> bool {
+        let may = !self.kind.is_careful || request.version == self.state.version;
+        if may {
+            self.change(true);
+        }
+        may
+    }
+
+    fn is_executed(&self) -> Option<bool> {
+        Some(self.request.as_ref()?.is_executed)
+    }
+
+    fn is_outdated(&self) -> bool {
+        let version = self.state.version;
+        let is_outdated = |request: &Request| !request.is_executed && request.version != version;
+        self.kind.is_careful && self.request.as_ref().is_some_and(is_outdated)
+    }
+
+    fn answer(&mut self, answer: WriteAnswer) -> bool {
+        let Some(request) = self.request.take() else {
+            return false;
+        };
+        let now = self.now();
+        self.pending
+            .answer(&request.action, answer, Some(&self.seen), now);
+        true
+    }
+
+    /// Nobody waits for the request any more.
+    fn lose(&mut self) -> bool {
+        let open = self.request.clone();
+        self.late = open
+            .filter(|request| !request.is_executed)
+            .map(|request| (request, self.now + 15));
+        self.request.is_some()
+    }
+
+    fn see(&mut self, state: State) -> bool {
+        let before = Some(&self.seen);
+        self.seen = record(self.pods, state, before, self.now());
+        self.seen_version = state.version;
+        self.pending.settle(&self.seen);
+        let is_told_by_the_decision = matches!(
+            self.request_of(&self.seen.pod),
+            Action::SetNeedUpgrade { .. }
+        );
+        assert!(
+            !state.is_done || is_told_by_the_decision || self.pending.due().is_none(),
+            "it shows: {:?}",
+            self.history
+        );
+        true
+    }
+
+    fn begin_list(&mut self) -> bool {
+        self.unshown.clear();
+        self.list = Some((self.now, self.state));
+        true
+    }
+
+    fn listed(&mut self, (began, state): (i64, State)) -> bool {
+        self.see(state);
+        self.pending.retain_since(Some(at(began)), |_| true);
+        true
+    }
+
+    /// From now on nothing goes wrong: in the end it is done, and nothing is left to look for.
+    fn settles(mut self) {
+        let history = self.history.clone();
+        self.late = None;
+        for _ in 0..8 {
+            for event in [
+                Event::Execute,
+                Event::Accept,
+                Event::Conflict,
+                Event::Listed,
+            ] {
+                let mut next = self.clone();
+                if next.happens(event) {
+                    self = next;
+                }
+            }
+            while !self.unshown.is_empty() {
+                self.happens(Event::Show);
+            }
+            self.happens(Event::Wait);
+            if !self.happens(Event::Pass) && self.pending.due().is_none() {
+                break;
+            }
+        }
+        assert!(self.state.is_done, "held back for ever: {history:?}");
+        assert!((self.kind.is_done)(&self.seen.pod));
+        assert_eq!(self.pending.due(), None, "never forgotten: {history:?}");
+    }
+
+    /// Everything that may follow, `events` in a row.
+    fn explore(self, events: usize) -> usize {
+        if events == 0 {
+            self.settles();
+            return 1;
+        }
+        let mut orders = 0;
+        for event in EVENTS {
+            let mut next = self.clone();
+            if next.happens(event) {
+                orders += next.explore(events - 1);
+            }
+        }
+        orders
+    }
+}
+
+fn record(
+    pods: &[k8s::Pod; 2],
+    state: State,
+    before: Option<&PodRecord>,
+    now: Timestamp,
+) -> PodRecord {
+    let mut pod = pods[usize::from(state.is_done)].clone();
+    pod.metadata.resource_version = Some(state.version.to_string());
+    let read = PodRecord::read(&pod, false, before, &mut LabelSets::default(), now);
+    read.expect("a pod").1
+}
+
+/// Nothing is written twice because a watch is late, and nothing is held back for ever because an answer was lost.
+#[test]
+fn in_every_order_a_write_is_sent_once_and_happens_in_the_end() {
+    for kind in &KINDS {
+        let before = pod("n1", "aaa").0;
+        let mut after = before.clone();
+        (kind.perform)(&mut after);
+        let pods = [parsed(before), parsed(after)];
+        let orders = World::new(kind, &pods).explore(LONGEST);
+        assert!(orders > 1000, "{orders}");
+    }
+}
