@@ -16,6 +16,7 @@ mod budgets;
 mod code;
 pub mod command_line;
 mod complete;
+mod context;
 pub mod edge;
 mod eject;
 mod explain;
@@ -45,6 +46,7 @@ use std::io::Write;
 
 pub use access::{Access, Trouble};
 pub use code::Code;
+pub use context::Context;
 pub use groups::{DomainRow, WaveRow};
 pub use row::{NodeRow, PodRow, SetRow};
 pub use screen::Screen;
@@ -54,16 +56,6 @@ use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::clock::Clock;
 use crate::k8s::client::Source;
 use edge::Edge;
-
-/// What every verb needs.
-pub struct Context {
-    /// The cluster.
-    pub access: Access,
-    /// The namespace of `-n`.
-    pub namespace: Option<String>,
-    /// The time.
-    pub clock: Clock,
-}
 
 /// Does what was typed, on the terminal; says how it ended.
 pub async fn run(args: &CtlArgs, clock: Clock) -> Code {

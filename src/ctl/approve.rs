@@ -4,9 +4,9 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::json;
 
-use super::Context;
 use super::access::Trouble;
 use super::code::Code;
+use super::context::Context;
 use super::lookup;
 use super::near::{near, suggestion};
 use super::picture::Picture;

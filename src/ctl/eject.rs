@@ -20,9 +20,9 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::Context;
 use super::access::Trouble;
 use super::code::Code;
+use super::context::Context;
 use super::lookup;
 use super::pause::annotate;
 use super::picture::{Picture, State};

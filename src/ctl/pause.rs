@@ -5,10 +5,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::Context;
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
+use super::context::Context;
 use super::explain::holders;
 use super::lookup;
 use super::picture::{Picture, State};

@@ -28,9 +28,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::Context;
 use super::access::{Access, Trouble};
 use super::code::Code;
+use super::context::Context;
 use super::lookup;
 use super::screen::Screen;
 use crate::cli::Output;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::Context;
 use super::access::{LONG, Trouble};
 use super::code::Code;
+use super::context::Context;
 use super::lookup;
 use super::picture::Picture;
 use super::print;

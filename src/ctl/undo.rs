@@ -20,10 +20,10 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Context;
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
+use super::context::Context;
 use super::list::list;
 use super::lookup;
 use super::pause::look_again;

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::Context;
 use super::access::Trouble;
 use super::age;
 use super::code::Code;
+use super::context::Context;
 use super::explain::{cure, cure_repelled, gone, not_targeted, repelled};
 use super::lookup;
 use super::picture::Picture;

@@ -10,8 +10,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::Context;
 use super::access::Trouble;
+use super::context::Context;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, within};
 
