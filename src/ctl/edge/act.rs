@@ -2,14 +2,17 @@
 
 use http::StatusCode;
 
-use super::Edge;
 use super::answer::{Reply, one_line};
-use super::help;
+use super::client::Edge;
 use super::pod::{Images, Pod, Update};
 use super::row::{ActRow, PodRow};
+use super::server::CHECK;
 use crate::cli::Output;
 use crate::core::plan::is_about_jobs;
-use crate::ctl::{Code, Screen, Trouble, print};
+use crate::ctl::access::Trouble;
+use crate::ctl::code::Code;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 
 /// What is asked of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl Act {
                 format!(
                     "{server} does not know the request {}: {said}. Is something else behind that port?{}",
                     self.word(),
-                    help::CHECK
+                    CHECK
                 ),
             ),
             status if status.is_client_error() => (

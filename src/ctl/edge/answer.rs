@@ -5,10 +5,10 @@ use http::header::ETAG;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 
-use super::help;
 use super::pod::Pod;
-use super::server::Server;
-use crate::ctl::{Code, Trouble};
+use super::server::{CHECK, Server};
+use crate::ctl::access::Trouble;
+use crate::ctl::code::Code;
 
 /// How old the answer is, in seconds.
 const AGE: &str = "x-cache-age";
@@ -175,7 +175,7 @@ pub(super) fn stranger(server: &Server, response: &Response<Bytes>, why: &str) -
             "{server} answers, but GET /pods there gives no PodList ({}); it says {said}. Is something else behind \
              that port?{}",
             one_line(why),
-            help::CHECK
+            CHECK
         ),
     )
 }

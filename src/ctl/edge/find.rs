@@ -1,10 +1,11 @@
 //! From what was typed to a pod of this node; where there is none, to a sentence that helps.
 
-use super::Edge;
 use super::answer::Pods;
+use super::client::Edge;
 use super::pod::Pod;
+use crate::ctl::access::Trouble;
+use crate::ctl::code::Code;
 use crate::ctl::near::{near, suggestion};
-use crate::ctl::{Code, Trouble};
 
 /// The pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet that has one pod here.
 ///

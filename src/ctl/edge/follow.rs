@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Edge;
 use super::act::Outcome;
 use super::answer::Pods;
+use super::client::Edge;
 use crate::cli::Output;
 use crate::cli::edge::WaitArgs;
+use crate::ctl::access::Trouble;
+use crate::ctl::age;
+use crate::ctl::code::Code;
+use crate::ctl::screen::Screen;
 use crate::ctl::table::Paint;
-use crate::ctl::{Code, Screen, Trouble, age};
 
 /// An unchanged answer costs the server next to nothing; and whoever waits hears of the end within a second.
 const EVERY: Duration = Duration::from_secs(1);

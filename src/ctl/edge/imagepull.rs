@@ -1,8 +1,8 @@
 //! `ctl imagepull`: the images of a pod's new version come to the node while the old one runs.
 
-use super::Edge;
 use super::act::{Act, Outcome, accepted};
 use super::answer::{Pods, one_line};
+use super::client::Edge;
 use super::find::find;
 use super::follow::{Follow, Next};
 use super::list::{Intent, upgradable};
@@ -11,7 +11,10 @@ use super::row::PodRow;
 use crate::cli::Output;
 use crate::cli::edge::ImagepullArgs;
 use crate::core::plan::is_about_jobs;
-use crate::ctl::{Code, Screen, Trouble, print};
+use crate::ctl::access::Trouble;
+use crate::ctl::code::Code;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 
 /// Pulls ahead for a pod, or shows for which.
 pub(super) async fn imagepull(

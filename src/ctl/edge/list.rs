@@ -2,15 +2,19 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::Edge;
 use super::answer::{Pods, one_line};
+use super::client::Edge;
 use super::pod::Update;
 use super::row::PodRow;
 use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
 use crate::clock::Clock;
+use crate::ctl::access::Trouble;
+use crate::ctl::age;
+use crate::ctl::code::Code;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 use crate::ctl::table::{Paint, Table};
-use crate::ctl::{Code, Screen, Trouble, age, print};
 
 /// Shows the pods of the node.
 pub(super) async fn pods(

@@ -5,7 +5,14 @@ use std::fmt;
 use http::Uri;
 
 use crate::cli::edge::SERVER;
-use crate::ctl::{Code, Trouble};
+use crate::ctl::access::Trouble;
+use crate::ctl::code::Code;
+
+/// What to check when nothing, or something strange, answers.
+pub(super) const CHECK: &str = "
+This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
+it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
+On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]

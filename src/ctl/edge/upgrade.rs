@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Edge;
 use super::act::{Act, Outcome, accepted};
 use super::answer::{Pods, one_line};
+use super::client::Edge;
 use super::find::find;
 use super::follow::{Follow, Next};
 use super::list::{Intent, upgradable};
@@ -13,7 +13,10 @@ use super::row::PodRow;
 use super::succession::{Result as Successor, Stage, Succession};
 use crate::cli::Output;
 use crate::cli::edge::UpgradeArgs;
-use crate::ctl::{Code, Screen, Trouble, print};
+use crate::ctl::access::Trouble;
+use crate::ctl::code::Code;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 
 /// A new pod is told soon whether it runs what it should; after this long nobody is there to tell.
 const SETTLE: Duration = Duration::from_secs(10);
