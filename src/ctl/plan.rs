@@ -16,6 +16,7 @@ mod live;
 mod log;
 mod measure;
 mod play;
+mod played;
 mod print;
 mod row;
 mod slim;
@@ -43,7 +44,8 @@ use change::Change;
 use fleet::Fleet;
 use live::Live;
 use measure::{Last, Measured, Pace};
-use play::{Played, Progressed, Question};
+use play::{Progressed, Question};
+use played::Played;
 use row::PlanRow;
 
 pub(crate) use row::FIELDS;

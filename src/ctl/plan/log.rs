@@ -5,18 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
-use super::row::Manner;
+use super::played::{Manner, Step};
 use crate::core::names::{PRE_PULL_POD, REVISION_HASH_LABEL};
 use crate::k8s::Pod;
-
-/// A node that gets the new revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) node: String,
-    pub(super) manner: Manner,
-    pub(super) begins: Timestamp,
-    pub(super) ready: Option<Timestamp>,
-}
 
 /// Pods as they were seen last, and the steps that follow from it.
 #[derive(Default)]

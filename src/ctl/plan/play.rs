@@ -20,12 +20,13 @@ use tokio::sync::watch;
 use tokio::time::{advance, timeout};
 
 use super::fleet::Fleet;
-use super::log::{Log, Step};
+use super::log::Log;
 use super::measure::Measured;
+use super::played::{Played, Wait};
 use crate::clock::Clock;
 use crate::core::{Phase, Verdict};
 use crate::ctl::budgets::Budgets;
-use crate::ctl::picture::{Picture, State};
+use crate::ctl::picture::Picture;
 use crate::index::SetKey;
 use crate::k8s::Pod;
 use crate::k8s::client::Role;
@@ -70,32 +71,6 @@ pub(super) struct Question {
     /// When it begins, and when nobody looks any more.
     pub(super) begins: Timestamp,
     pub(super) horizon: Timestamp,
-}
-
-/// What was played.
-pub(super) struct Played {
-    pub(super) began: Timestamp,
-    pub(super) steps: Vec<Step>,
-    pub(super) waits: Vec<Wait>,
-    /// Nodes that broke.
-    pub(super) broke: Vec<String>,
-    /// When something happened to a pod last.
-    pub(super) last: Option<Timestamp>,
-    /// How long a pod has to be Ready to be available.
-    pub(super) min_ready: Duration,
-    /// The last look.
-    pub(super) end: Picture,
-    /// It was not over when nobody looked any more.
-    pub(super) cut: bool,
-}
-
-/// A time in which nothing was replaced although something was left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wait {
-    pub(super) from: Timestamp,
-    /// When something can change by itself; `None`: never.
-    pub(super) until: Option<Timestamp>,
-    pub(super) state: State,
 }
 
 /// How far it is: nodes begun, of how many, and the virtual time.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::change::UNSET;
 use super::measure::Reaction;
-use super::row::{Manner, PlanRow, StepRow};
+use super::played::Manner;
+use super::row::{PlanRow, StepRow};
 use crate::core::words::named;
 use crate::ctl::row::plural;
 use crate::ctl::table::{Paint, Table};

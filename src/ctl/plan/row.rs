@@ -3,9 +3,8 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::log::Step;
 use super::measure::{Pace, rounded};
-use super::play::{Played, Wait};
+use super::played::{Manner, Played, Step, Wait};
 use crate::core::Verdict;
 use crate::ctl::age;
 use crate::ctl::code::Code;
@@ -28,18 +27,6 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
 
 /// Where nothing becomes Ready, so long without a beginning ends a batch.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
-
-/// How a pod is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Manner {
-    /// The old pod goes first.
-    Delete,
-    /// The new pod comes first.
-    Surge,
-    /// The pod stays and its images change.
-    InPlace,
-}
 
 /// A plan.
 #[derive(Clone, Debug, Serialize)]
