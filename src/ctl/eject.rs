@@ -10,9 +10,9 @@
 //! it only the native one. It holds only for the specification and the annotations that were looked at, so nothing else was
 //! decided meanwhile. The pause before it needs no such care: it is right whatever else was written.
 
+mod standing;
 mod words;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use json_patch::PatchOperation;
@@ -20,6 +20,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::{Value, json};
 
+use self::standing::{OldNodes, Standing, native};
 use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
@@ -31,11 +32,10 @@ use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
 use crate::core::names::{
-    ON_DELETE, PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED,
-    ROLLOUT_COMPLETE,
+    PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
 };
-use crate::core::strategy::{Share, Strategy, is_setting};
-use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
+use crate::core::strategy::is_setting;
+use crate::core::{Mode, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};
 use crate::k8s::client::{Failure, within};
@@ -47,31 +47,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(500);
 /// One call to the API server; a person waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
-
-/// A DaemonSet as it stands, and what follows from that.
-struct Standing {
-    key: SetKey,
-    set: DaemonSet,
-    picture: Picture,
-    /// Our annotations on it.
-    settings: BTreeMap<String, String>,
-    old: Old,
-}
-
-/// Nodes whose pods the native RollingUpdate would replace at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Old {
-    /// All of them.
-    nodes: usize,
-    /// Those that are offline.
-    offline: usize,
-    /// Those that keep their revision because the settings say so.
-    kept: usize,
-    /// Not among them: nodes whose outdated pods are ending already.
-    ending: usize,
-    /// Whether the present revision is known.
-    known: bool,
-}
 
 /// Hands a DaemonSet back.
 pub(super) async fn eject(
@@ -134,7 +109,7 @@ impl Standing {
         let standing = Self {
             key: key.clone(),
             settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
-            old: old(&picture),
+            old: OldNodes::of(&picture),
             set,
             picture,
         };
@@ -148,12 +123,6 @@ impl Standing {
             )),
             _ => Ok(standing),
         }
-    }
-
-    fn is_on_delete(&self) -> bool {
-        let spec = self.set.spec.as_ref();
-        let strategy = spec.and_then(|spec| spec.update_strategy.as_ref());
-        strategy.and_then(|strategy| strategy.type_.as_deref()) == Some(ON_DELETE)
     }
 
     /// Under RollingUpdate the native controller replaces whatever is outdated, wherever it is.
@@ -300,48 +269,6 @@ impl Standing {
         });
         of_set.into_iter().chain(of_pods).collect()
     }
-}
-
-/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero; then surge is
-/// what is kept.
-fn native(strategy: &Strategy) -> Value {
-    match strategy.max_surge.is_zero() {
-        true => json!({ "maxUnavailable": native_share(strategy.max_unavailable) }),
-        false => json!({ "maxSurge": native_share(strategy.max_surge), "maxUnavailable": 0 }),
-    }
-}
-
-/// The API server takes no more than 100 %.
-fn native_share(share: Share) -> Value {
-    match share {
-        Share::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
-        Share::Percent(percent) => json!(format!("{}%", percent.min(100))),
-    }
-}
-
-/// Counts what the native controller would replace.
-fn old(picture: &Picture) -> Old {
-    let has_old = |node: &Node, ending: bool| {
-        let mut pods = node.pods.iter();
-        pods.any(|pod| pod.terminating == ending && pod.revision != PodRevision::Current)
-    };
-    let mut old = Old {
-        known: matches!(picture.fleet.revision, RevisionState::Current(_)),
-        ..Old::default()
-    };
-    for (node, verdict) in picture.fleet.nodes.iter().zip(&picture.plan.verdicts) {
-        if has_old(node, false) {
-            old.nodes += 1;
-            old.offline += usize::from(matches!(verdict, Verdict::Offline(_)));
-            old.kept += usize::from(matches!(
-                verdict,
-                Verdict::Held { .. } | Verdict::NotSelected | Verdict::Partition
-            ));
-        } else if has_old(node, true) {
-            old.ending += 1;
-        }
-    }
-    old
 }
 
 fn sets(context: &Context, key: &SetKey) -> Api<DaemonSet> {

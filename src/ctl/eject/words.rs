@@ -1,6 +1,6 @@
 //! What `ctl eject` says: why not, what would be, what was done.
 
-use super::{Standing, native};
+use super::standing::{Standing, native};
 use crate::core::names::{
     ANNOTATION_PREFIX, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
