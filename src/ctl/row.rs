@@ -10,7 +10,7 @@ use super::explain::{explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
 use super::pulse::{Heard, LOOK_FOR_IT};
-use crate::core::words::named;
+use crate::core::words::{named, plural};
 use crate::core::{Guarded, NodeName, Verdict};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -455,10 +455,6 @@ fn all(nodes: usize) -> String {
         1 => "the one node".to_owned(),
         nodes => format!("all {nodes} nodes"),
     }
-}
-
-pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
-    if count == 1 { one } else { many }
 }
 
 fn warnings(picture: &Picture) -> Vec<String> {

@@ -4,8 +4,8 @@ use super::standing::{Standing, native};
 use crate::core::names::{
     ANNOTATION_PREFIX, MAX_SURGE, MAX_UNAVAILABLE, PAUSED, UPDATE_STRATEGY, UPGRADE_STRATEGY,
 };
+use crate::core::words::plural;
 use crate::core::{Mode, Share};
-use crate::ctl::row::plural;
 use crate::index::SetKey;
 
 /// Settings that have an equivalent, or mean nothing any more.

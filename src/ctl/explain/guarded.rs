@@ -4,11 +4,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{age, pod_name, slots, trouble_word, trouble_words};
 use crate::core::remedy::way_on;
+use crate::core::words::plural;
 use crate::core::{
     Cause, Guarded, Node, NodeName, Offline, Readiness, Reversal, Revert, Stopped, Verdict,
 };
 use crate::ctl::picture::Picture;
-use crate::ctl::row::plural;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
     let pod = pod_name(node);

@@ -8,8 +8,7 @@ use super::change::UNSET;
 use super::measure::Reaction;
 use super::played::Manner;
 use super::row::{PlanRow, StepRow};
-use crate::core::words::named;
-use crate::ctl::row::plural;
+use crate::core::words::{named, plural};
 use crate::ctl::table::{Paint, Table};
 
 /// More nodes are told by batch.
