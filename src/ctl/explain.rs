@@ -3,9 +3,11 @@
 mod budgets;
 mod cure;
 mod guarded;
+mod pods;
 mod pulls;
 mod refused;
 mod slots;
+mod surging;
 #[cfg(test)]
 mod tests;
 
@@ -16,12 +18,19 @@ use guarded::{
     failed, guarded_words, loss_aside, revert_words, reverted_later, reverting, settles,
 };
 pub(super) use guarded::{gone, reversal_words};
+pub(super) use pods::revision_word;
+use pods::{
+    ASKED_AGAIN, awaited, its_pod, living_name, newest, not_in_place, pod_name, terminating_name,
+    trouble_word, trouble_words, way_of,
+};
 pub(super) use slots::about_to_be;
+use slots::{other_domain, paced_by};
+use surging::surging;
 
 use super::age;
 use super::picture::{Picture, verdict_since};
 use crate::core::eligibility::Obstacle;
-use crate::core::in_place::{Recreate, Way, way};
+use crate::core::in_place::Way;
 use crate::core::names::{MAINTENANCE_WINDOW, MIN_INTERVAL};
 use crate::core::revert::is_due;
 use crate::core::said::behind_words;
@@ -30,9 +39,6 @@ use crate::core::{
     Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert,
     RevisionState, Stall, Targeting, Verdict, is_between_crashes, overdue, stall_of,
 };
-
-/// What becomes of a pod whose budget has changed its mind.
-const ASKED_AGAIN: &str = "evicted when its PodDisruptionBudget is asked again: it refused the last time, and allows it now";
 
 /// Why one node is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -330,39 +336,12 @@ fn replacing(picture: &Picture, node: &Node) -> String {
     }
 }
 
-/// How the outdated pod of a node gets the current revision.
-pub(super) fn way_of(picture: &Picture, node: &Node) -> Way {
-    let mut pods = node.pods.iter();
-    let outdated = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated);
-    outdated.map_or(Way::Recreate(None), |pod| {
-        way(&picture.strategy, &picture.fleet, pod)
-    })
-}
-
 /// How it will get the current revision, where an update in place was asked for.
 fn manner(picture: &Picture, node: &Node) -> String {
     match way_of(picture, node) {
         Way::InPlace(_) => "; its pod is updated in place then".to_owned(),
         Way::Recreate(why) => not_in_place(why),
     }
-}
-
-fn not_in_place(why: Option<Recreate>) -> String {
-    why.map_or_else(String::new, |why| {
-        format!("; not in place: {}", why.words())
-    })
-}
-
-/// What is still on the pods of a node that has to go first.
-pub(super) fn awaited(picture: &Picture, node: &Node) -> Vec<String> {
-    let Some(hook) = &picture.strategy.pre_delete else {
-        return Vec::new();
-    };
-    let alive = node
-        .pods
-        .iter()
-        .filter(|pod| !pod.terminating && !pod.surge);
-    alive.flat_map(|pod| hook.awaited(&pod.exit)).collect()
 }
 
 fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String>, String) {
@@ -394,83 +373,6 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
         "PreparingDelete"
     };
     (Some(overdue.into()), because)
-}
-
-/// The pod that stays, to follow a word.
-fn living_name(node: &Node) -> String {
-    let alive = node.pods.iter().filter(|pod| !pod.terminating);
-    alive
-        .max_by_key(|pod| pod.created)
-        .map_or_else(String::new, |pod| format!(" {}", pod.name))
-}
-
-/// The pod that is terminating, to follow a word.
-fn terminating_name(node: &Node) -> String {
-    let mut pods = node.pods.iter();
-    pods.find(|pod| pod.terminating)
-        .map_or_else(String::new, |pod| format!(" ({})", pod.name))
-}
-
-/// Whether the pod that was made beside the old one serves, and that one does not.
-pub(super) fn is_kept(node: &Node) -> bool {
-    let ready = |surge: bool| {
-        let mut pods = node.pods.iter();
-        pods.any(|pod| pod.surge == surge && !pod.terminating && pod.ready_since.is_some())
-    };
-    ready(true) && !ready(false)
-}
-
-/// About a node with a second pod that was made beside the old one.
-fn surging(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
-    let made = node.pods.iter().filter(|pod| pod.surge);
-    let name = |pod: &Pod| format!(" {}", pod.name);
-    let made = made.map(name).next().unwrap_or_default();
-    let (reason, because) = match progress {
-        Progress::SurgeYoung { available_at } => (
-            "SurgeYoung",
-            format!(
-                "has a new pod{made} beside the old one, which goes when the new one counts as available, in {} \
-                 (minReadySeconds: {})",
-                age::between(picture.now, available_at),
-                picture.strategy.min_ready.as_secs()
-            ),
-        ),
-        Progress::SurgeTakingOver => (
-            "SurgeTakingOver",
-            match node.pods.iter().any(|pod| !pod.surge && !pod.terminating) {
-                true if picture.asks_again() => {
-                    format!("has a new pod{made} that serves; the old one is to be {ASKED_AGAIN}")
-                }
-                true => format!("has a new pod{made} that serves; the old one goes now"),
-                false => format!(
-                    "has a new pod{made} that serves; it is handed over to the DaemonSet now (before Kubernetes 1.33 when \
-                     the native controller has made a pod of its own, which goes then)"
-                ),
-            },
-        ),
-        Progress::SurgeLeaving => (
-            "SurgeLeaving",
-            match is_kept(node) {
-                false => format!("has a second pod{made} that is not wanted any more, and goes"),
-                true => format!(
-                    "has a second pod{made} that is not wanted any more, and goes when the old one is available: until then \
-                     it is the one that serves"
-                ),
-            },
-        ),
-        _ if made.is_empty() => (
-            "SurgeStarting",
-            "has its turn: a new pod is to be made beside the old one now".to_owned(),
-        ),
-        _ => (
-            "SurgeStarting",
-            format!(
-                "has a new pod{made} beside the old one, which serves until the new one is available{}",
-                trouble_words(node)
-            ),
-        ),
-    };
-    (Some(reason.into()), because)
 }
 
 fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<String>, String) {
@@ -521,47 +423,6 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
         ),
     };
     (Some(reason.into()), because + &loss_aside(picture, node))
-}
-
-/// The node whose replacement is not over, and that keeps the others of its wave waiting (`min-interval`).
-fn paced_by(picture: &Picture, position: usize) -> Option<&str> {
-    if picture.strategy.min_interval.is_zero() {
-        return None;
-    }
-    let waves = picture.strategy.waves.as_ref();
-    let wave = |node: &Node| waves.map(|waves| waves.of(node));
-    let own = wave(&picture.fleet.nodes[position]);
-    let mut others = picture.fleet.nodes.iter().zip(&picture.plan.verdicts);
-    let ahead = others.find(|(node, verdict)| {
-        let is_awaited = matches!(
-            verdict,
-            Verdict::HookPending { .. }
-                | Verdict::InProgress(
-                    Progress::Terminating | Progress::Replacing | Progress::Missing { .. }
-                )
-        );
-        is_awaited && wave(node) == own
-    });
-    ahead.map(|(node, _)| node.name.as_str())
-}
-
-/// That another failure domain has its turn.
-fn other_domain(picture: &Picture, node: &Node) -> Option<String> {
-    let topology = picture.strategy.topology.as_ref()?;
-    let (domain, now) = (topology.domain_of(node), &picture.plan.domains);
-    if now.is_empty() || now.iter().any(|name| name == domain) {
-        return None;
-    }
-    let named = |name: &str| match name {
-        "" => "that of the nodes without this label".to_owned(),
-        name => name.to_owned(),
-    };
-    let others: Vec<String> = now.iter().map(|name| named(name)).collect();
-    Some(format!(
-        "is outdated, and it is another domain's turn: its {} is {domain:?}, now at work: {}",
-        topology.key,
-        others.join(", ")
-    ))
 }
 
 fn closed(picture: &Picture, node: &Node, opens: Option<Timestamp>) -> String {
@@ -686,45 +547,3 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
 
 /// In progress for longer than this deserves a look.
 const OLD_SECONDS: i64 = 120;
-
-fn newest(node: &Node) -> Option<&Pod> {
-    node.pods.iter().max_by_key(|pod| pod.created)
-}
-
-/// Whether its pod is a new one, or an old one that was updated in place.
-fn its_pod(node: &Node) -> &'static str {
-    match newest(node).and_then(|pod| pod.in_place.update) {
-        None => "its new pod",
-        Some(_) => "its pod, updated in place,",
-    }
-}
-
-/// The name of its pod, with a space before it.
-fn pod_name(node: &Node) -> String {
-    newest(node).map_or_else(String::new, |pod| format!(" {}", pod.name))
-}
-
-fn trouble_word(node: &Node) -> Option<String> {
-    let trouble = newest(node)?.trouble.as_ref()?;
-    Some(trouble.word().to_owned())
-}
-
-fn trouble_words(node: &Node) -> String {
-    let Some(trouble) = newest(node).and_then(|pod| pod.trouble.as_ref()) else {
-        return String::new();
-    };
-    match (trouble.words(), trouble.restarts) {
-        (words, 0) => format!(" ({words})"),
-        (words, 1) => format!(" ({words}, 1 restart)"),
-        (words, restarts) => format!(" ({words}, {restarts} restarts)"),
-    }
-}
-
-/// How the pods of a node are called in a sentence about revisions.
-pub(super) fn revision_word(pod: &Pod) -> &'static str {
-    match pod.revision {
-        PodRevision::Current => "current",
-        PodRevision::Outdated => "outdated",
-        PodRevision::Unknown => "unknown",
-    }
-}

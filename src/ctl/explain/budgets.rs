@@ -1,6 +1,6 @@
 //! Words about pods that disruption budgets do not let go.
 
-use super::pod_name;
+use super::pods::pod_name;
 use crate::core::names::DISRUPTION;
 use crate::core::{Node, Obstruction, Pod, Refusal};
 use crate::ctl::picture::Picture;

@@ -2,10 +2,10 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{
-    Explanation, awaited, budgets, explain, gone, is_kept, newest, paced_by, pulls, refused,
-    settles, slots, way_of,
-};
+use super::guarded::{gone, settles};
+use super::pods::{awaited, is_kept, newest, own, way_of};
+use super::slots::paced_by;
+use super::{Explanation, budgets, explain, pulls, refused, slots};
 use crate::core::eligibility::Obstacle;
 use crate::core::eviction::BACK_OFF;
 use crate::core::in_place::Way;
@@ -430,13 +430,6 @@ fn cure_ending(picture: &Picture, node: &Node) -> Option<String> {
             pod.exit.finalizers.join(", ")
         ),
     })
-}
-
-/// The name of the pod of the DaemonSet itself.
-fn own(node: &Node) -> &str {
-    let mut pods = node.pods.iter();
-    let own = pods.find(|pod| !pod.surge && !pod.terminating);
-    own.map_or("", |pod| pod.name.as_str())
 }
 
 fn cure_hook(picture: &Picture, node: &Node) -> String {

@@ -2,12 +2,14 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{age, pod_name, slots, trouble_word, trouble_words};
+use super::pods::{pod_name, trouble_word, trouble_words};
+use super::slots;
 use crate::core::remedy::way_on;
 use crate::core::words::plural;
 use crate::core::{
     Cause, Guarded, Node, NodeName, Offline, Readiness, Reversal, Revert, Stopped, Verdict,
 };
+use crate::ctl::age;
 use crate::ctl::picture::Picture;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {

@@ -2,14 +2,14 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::super::age;
-use super::super::picture::Picture;
-use super::newest;
+use super::pods::newest;
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD, PULL_IMAGE_FAIL,
 };
 use crate::core::plan::is_about_jobs;
 use crate::core::{Node, Predownloading, PullStage};
+use crate::ctl::age;
+use crate::ctl::picture::Picture;
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".
 pub(super) fn pending(

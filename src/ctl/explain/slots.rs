@@ -1,7 +1,8 @@
-//! Slots of `max-unavailable`, those of the whole fleet or of one wave, and of `max-surge`.
+//! What a node that has not had its turn waits for: slots of `max-unavailable`, those of the whole fleet or of one wave, and of
+//! `max-surge`; the node before it; another failure domain.
 
 use crate::core::names::{MAX_SURGE, MAX_UNAVAILABLE};
-use crate::core::{Node, WaveStand};
+use crate::core::{Node, Progress, Verdict, WaveStand};
 use crate::ctl::picture::Picture;
 
 /// The wave that has no free slot for a node although the fleet has one.
@@ -63,4 +64,45 @@ pub(super) fn limit(picture: &Picture) -> (String, &'static str) {
         _ => MAX_SURGE,
     };
     (picture.limits(down, beside), annotation)
+}
+
+/// The node whose replacement is not over, and that keeps the others of its wave waiting (`min-interval`).
+pub(super) fn paced_by(picture: &Picture, position: usize) -> Option<&str> {
+    if picture.strategy.min_interval.is_zero() {
+        return None;
+    }
+    let waves = picture.strategy.waves.as_ref();
+    let wave = |node: &Node| waves.map(|waves| waves.of(node));
+    let own = wave(&picture.fleet.nodes[position]);
+    let mut others = picture.fleet.nodes.iter().zip(&picture.plan.verdicts);
+    let ahead = others.find(|(node, verdict)| {
+        let is_awaited = matches!(
+            verdict,
+            Verdict::HookPending { .. }
+                | Verdict::InProgress(
+                    Progress::Terminating | Progress::Replacing | Progress::Missing { .. }
+                )
+        );
+        is_awaited && wave(node) == own
+    });
+    ahead.map(|(node, _)| node.name.as_str())
+}
+
+/// That another failure domain has its turn.
+pub(super) fn other_domain(picture: &Picture, node: &Node) -> Option<String> {
+    let topology = picture.strategy.topology.as_ref()?;
+    let (domain, now) = (topology.domain_of(node), &picture.plan.domains);
+    if now.is_empty() || now.iter().any(|name| name == domain) {
+        return None;
+    }
+    let named = |name: &str| match name {
+        "" => "that of the nodes without this label".to_owned(),
+        name => name.to_owned(),
+    };
+    let others: Vec<String> = now.iter().map(|name| named(name)).collect();
+    Some(format!(
+        "is outdated, and it is another domain's turn: its {} is {domain:?}, now at work: {}",
+        topology.key,
+        others.join(", ")
+    ))
 }
