@@ -10,7 +10,6 @@
 //! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
 
 mod access;
-mod age;
 mod approve;
 mod budgets;
 mod code;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::age;
 use super::code::Code;
+use crate::core::instant;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
 /// A person waits for it; a server that needs longer is in trouble.
@@ -90,7 +90,7 @@ impl Access {
         format!(
             "The API server {} has not answered for {}.",
             self.server,
-            age::seconds(passed.as_secs())
+            instant::seconds(passed.as_secs())
         )
     }
 

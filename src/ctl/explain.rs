@@ -27,10 +27,10 @@ pub(super) use slots::about_to_be;
 use slots::{other_domain, paced_by};
 use surging::surging;
 
-use super::age;
 use super::picture::{Picture, verdict_since};
 use crate::core::eligibility::Obstacle;
 use crate::core::in_place::Way;
+use crate::core::instant;
 use crate::core::names::{MAINTENANCE_WINDOW, MIN_INTERVAL};
 use crate::core::revert::is_due;
 use crate::core::said::behind_words;
@@ -96,7 +96,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             None,
             format!(
                 "is outdated and waits: with {MIN_INTERVAL} nothing is replaced before {}{}{}",
-                age::instant(opens),
+                instant::words(opens),
                 pulls::aside(picture, node),
                 manner(picture, node)
             ),
@@ -215,7 +215,7 @@ fn done(picture: &Picture, node: &Node) -> String {
         Some(pod) => format!(
             "runs the current revision, which it got at {} although the rollout is paused: the native DaemonSet controller \
              makes every new pod of the present template",
-            age::instant(pod.revised())
+            instant::words(pod.revised())
         ),
         None => "runs the current revision".to_owned(),
     }
@@ -272,7 +272,7 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
                 "has {}{pod}, whose container crashed and was started again more than once; if it goes on running, it counts as \
                  available in {}",
                 its_pod(node),
-                age::between(picture.now, available_at)
+                instant::between(picture.now, available_at)
             ),
         ),
         Progress::Young { available_at } => (
@@ -280,7 +280,7 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
             format!(
                 "has {}{pod}, which counts as available in {} (minReadySeconds: {})",
                 its_pod(node),
-                age::between(picture.now, available_at),
+                instant::between(picture.now, available_at),
                 picture.strategy.min_ready.as_secs()
             ),
         ),
@@ -411,7 +411,7 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
             "Settling",
             format!(
                 "is outdated and returned a moment ago; counts as back in {}",
-                age::between(picture.now, until)
+                instant::between(picture.now, until)
             ),
         ),
         Offline::Updated { .. } if is_due(&picture.strategy, &picture.fleet, node) => {
@@ -438,7 +438,7 @@ fn closed(picture: &Picture, node: &Node, opens: Option<Timestamp>) -> String {
     match opens {
         Some(opens) => format!(
             "is outdated and waits for its maintenance window ({windows}), which opens at {}",
-            age::instant(opens)
+            instant::words(opens)
         ),
         None => format!("is outdated, and its maintenance window ({windows}) never opens"),
     }
@@ -448,7 +448,7 @@ fn closed(picture: &Picture, node: &Node, opens: Option<Timestamp>) -> String {
 fn ended_hold(picture: &Picture, node: &Node) -> String {
     let hold = node.hold.as_ref().filter(|hold| !hold.holds(picture.now));
     match hold.and_then(|hold| hold.until) {
-        Some(until) => format!(" (its hold ended at {})", age::instant(until)),
+        Some(until) => format!(" (its hold ended at {})", instant::words(until)),
         None => String::new(),
     }
 }
@@ -476,7 +476,7 @@ fn held(node: &Node, until: Option<Timestamp>) -> String {
     match until {
         Some(until) => format!(
             "keeps its outdated pod until {}{reason}",
-            age::instant(until)
+            instant::words(until)
         ),
         None => format!("keeps its outdated pod{reason}"),
     }
@@ -486,7 +486,7 @@ fn paused(until: Option<Timestamp>) -> String {
     match until {
         Some(until) => format!(
             "is outdated; the rollout is paused until {}",
-            age::instant(until)
+            instant::words(until)
         ),
         None => "is outdated; the rollout is paused".to_owned(),
     }

@@ -6,7 +6,6 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::access::Trouble;
-use super::age;
 use super::code::Code;
 use super::context::Context;
 use super::explain::holders;
@@ -17,6 +16,7 @@ use super::screen::Screen;
 use super::view::View;
 use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
+use crate::core::instant;
 use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::words::plural;
 use crate::core::{Mode, Pause, Reading, Record, Stall};
@@ -37,7 +37,7 @@ pub(super) async fn pause(
     )?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     native_replaces(&view, &key)?;
-    let wanted = until.map_or_else(|| "true".to_owned(), age::instant);
+    let wanted = until.map_or_else(|| "true".to_owned(), instant::words);
     let changed = write(context, &view, &key, Some(&wanted)).await?;
     let picture = look_again(context, &key).await;
     let _ = screen.print(&paused(&key, until, changed, picture.as_ref()));
@@ -140,8 +140,8 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
         }
         (None, Some(until)) if until <= now => Err(usage(format!(
             "--until {} has passed (it is {}): nothing would be paused.",
-            age::instant(until),
-            age::instant(now)
+            instant::words(until),
+            instant::words(now)
         ))),
         (None, until) => Ok(until),
     }
@@ -229,13 +229,13 @@ fn paused(
         (false, None) => format!("{key} is paused already; nothing was changed."),
         (false, Some(until)) => format!(
             "{key} is paused until {} already; nothing was changed.",
-            age::instant(until)
+            instant::words(until)
         ),
         (true, None) => format!("{key} is paused."),
         (true, Some(until)) => {
             format!(
                 "{key} is paused until {} and goes on by itself then.",
-                age::instant(until)
+                instant::words(until)
             )
         }
     };
@@ -389,12 +389,12 @@ mod tests {
         assert_eq!(end(&args(None, None), now), Ok(None));
         let two_hours = end(&args(Some(Duration::from_secs(7200)), None), now);
         assert_eq!(
-            two_hours.unwrap().map(age::instant).as_deref(),
+            two_hours.unwrap().map(instant::words).as_deref(),
             Some("2026-01-01T02:00:00Z")
         );
         let later = end(&args(None, Some("2026-01-02T00:00:00+02:00")), now);
         assert_eq!(
-            later.unwrap().map(age::instant).as_deref(),
+            later.unwrap().map(instant::words).as_deref(),
             Some("2026-01-01T22:00:00Z")
         );
         let past = end(&args(None, Some("2025-01-01T00:00:00Z")), now).unwrap_err();

@@ -37,6 +37,7 @@ use super::screen::Screen;
 use crate::cli::Output;
 use crate::cli::ctl::PlanArgs;
 use crate::clock::Clock;
+use crate::core::instant;
 use crate::core::{Disruption, Reading, Strategy};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
@@ -235,7 +236,7 @@ fn unplayed(error: &anyhow::Error) -> Trouble {
 
 fn tell(progressed: Progressed) {
     if let Some((steps, nodes, at)) = progressed {
-        let at = super::age::instant(at);
+        let at = instant::words(at);
         let _ = write!(
             std::io::stderr(),
             "\rPlanning: {steps} of {nodes} nodes, {at}\x1b[K"

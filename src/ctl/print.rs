@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::access::Trouble;
-use super::age;
 use super::code::Code;
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::{Paint, Table};
 use crate::cli::Output;
 use crate::core::Verdict;
+use crate::core::instant;
 use k8s_openapi::jiff::Timestamp;
 
 /// Nodes that a table names before it refers to `-o wide`.
@@ -122,7 +122,7 @@ pub(super) fn warnings(rows: &[SetRow]) -> String {
 
 fn since(row: &SetRow, now: Timestamp) -> Option<String> {
     let since: Timestamp = row.since.as_ref()?.parse().ok()?;
-    Some(age::between(since, now))
+    Some(instant::between(since, now))
 }
 
 /// One DaemonSet: how it stands, how its nodes stand, and those that somebody should look at.

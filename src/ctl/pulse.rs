@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
-use super::age;
 use crate::clock::Clock;
 use crate::core::Action;
+use crate::core::instant;
 use crate::core::names::LEASE;
 use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure, within};
@@ -87,11 +87,11 @@ impl Heard {
             } => Some(format!(
                 "no controller has spoken for {} (Lease {namespace}/{LEASE}): nothing goes on by itself, and the conditions are \
                  as old as that",
-                age::seconds(passed.as_secs().unsigned_abs())
+                instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Idle { passed, .. } => Some(format!(
                 "for {} nobody has done what is to be done now: no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
-                age::seconds(passed.as_secs().unsigned_abs())
+                instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Forbidden => Some(format!(
                 "whether a controller is at work is not known: the Lease {LEASE} may not be read with these credentials \

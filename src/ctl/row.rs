@@ -5,11 +5,11 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::age;
 use super::explain::{explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::{Picture, State};
 use super::pulse::{Heard, LOOK_FOR_IT};
+use crate::core::instant;
 use crate::core::words::{named, plural};
 use crate::core::{Guarded, NodeName, Verdict};
 
@@ -140,8 +140,8 @@ impl PauseRow {
         let since = picture.fleet.pause.map(|told| told.since);
         let names = stand.newcomers.iter().map(ToString::to_string);
         Some(Self {
-            since: since.map(age::instant),
-            until: stand.until.map(age::instant),
+            since: since.map(instant::words),
+            until: stand.until.map(instant::words),
             updated_meanwhile: names.collect(),
         })
     }
@@ -236,7 +236,7 @@ impl SetRow {
             max_surge: surges.then(|| picture.strategy.max_surge.to_string()),
             phase: picture.state().word(),
             message: message(picture),
-            since: picture.state_since().map(age::instant),
+            since: picture.state_since().map(instant::words),
             revision: picture.revision().map(ToString::to_string),
             targeted: counts.targeted,
             base: counts.base,
@@ -262,10 +262,10 @@ impl SetRow {
             warnings: warnings(picture),
             waves: groups::waves(picture),
             domains: groups::domains(picture),
-            next_wake: picture.plan.next_wake.map(age::instant),
+            next_wake: picture.plan.next_wake.map(instant::words),
             pause: PauseRow::of(picture),
             reversal: ReversalRow::of(picture),
-            silent_since: picture.heard.silent_since().map(age::instant),
+            silent_since: picture.heard.silent_since().map(instant::words),
             nodes: nodes.then(|| {
                 (0..picture.fleet.nodes.len())
                     .map(|position| NodeRow::of(picture, position))
@@ -311,13 +311,13 @@ impl NodeRow {
             },
             verdict: picture.plan.verdicts[position].word(),
             reason: explanation.reason,
-            since: explanation.since.map(age::instant),
+            since: explanation.since.map(instant::words),
             message: explanation.because,
             pods: pods.collect(),
             needs_attention: urgency.is_some(),
             age: explanation
                 .since
-                .map(|since| age::between(since, picture.now)),
+                .map(|since| instant::between(since, picture.now)),
             urgency,
         }
     }
@@ -327,7 +327,7 @@ impl NodeRow {
 fn opening(picture: &Picture) -> String {
     let opens = picture.plan.next_opening();
     opens.map_or_else(String::new, |at| {
-        format!(", the next window opens at {}", age::instant(at))
+        format!(", the next window opens at {}", instant::words(at))
     })
 }
 
@@ -378,10 +378,13 @@ pub(super) fn message(picture: &Picture) -> String {
                 (None, true) => format!("the pause ends with: yurt-ds ctl resume {}", picture.key),
                 (None, false) => format!("goes on after: yurt-ds ctl resume {}", picture.key),
                 (Some(until), true) => {
-                    format!("the pause ends in {}", age::between(picture.now, until))
+                    format!("the pause ends in {}", instant::between(picture.now, until))
                 }
                 (Some(until), false) => {
-                    format!("goes on by itself in {}", age::between(picture.now, until))
+                    format!(
+                        "goes on by itself in {}",
+                        instant::between(picture.now, until)
+                    )
                 }
             };
             format!(
@@ -505,9 +508,9 @@ fn quietly_paused(picture: &Picture) -> Option<String> {
         return None;
     }
     let since = picture.fleet.pause.map(|told| told.since);
-    let since = since.map(|since| format!(" for {}", age::between(since, picture.now)));
+    let since = since.map(|since| format!(" for {}", instant::between(since, picture.now)));
     let end = match stand.until {
-        Some(until) => format!("until {}", age::instant(until)),
+        Some(until) => format!("until {}", instant::words(until)),
         None => format!("until yurt-ds ctl resume {}", picture.key),
     };
     Some(format!(

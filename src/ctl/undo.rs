@@ -21,7 +21,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::access::Trouble;
-use super::age;
 use super::code::Code;
 use super::context::Context;
 use super::list::list;
@@ -34,6 +33,7 @@ use super::write::{remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::in_place::Shape;
+use crate::core::instant;
 use crate::core::names::{RESUME, REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{
@@ -422,7 +422,7 @@ impl Kept {
         Which {
             number: self.facts.number,
             hash: self.facts.hash.to_string(),
-            made: self.facts.made.map(age::instant),
+            made: self.facts.made.map(instant::words),
         }
     }
 }
@@ -486,7 +486,7 @@ fn follows(picture: &Picture, now: Timestamp) -> String {
         }
         (Some(Some(until)), _) => format!(
             "It is paused, so no pod is replaced for {}; earlier with: yurt-ds ctl resume {key}\n",
-            age::between(now, until)
+            instant::between(now, until)
         ),
         (None, State::Invalid) => format!(
             "But no pod is replaced, because its settings cannot be used: {}.\n",

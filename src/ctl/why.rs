@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::access::Trouble;
-use super::age;
 use super::code::Code;
 use super::context::Context;
 use super::explain::{cure, cure_repelled, gone, not_targeted, repelled};
@@ -17,6 +16,7 @@ use super::table::Paint;
 use super::view::View;
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
+use crate::core::instant;
 use crate::core::{NodeName, Verdict};
 
 /// The answer. Field names are a promise to scripts.
@@ -111,11 +111,11 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
                 node: name.to_string(),
                 verdict: gone.verdict,
                 reason: Some("NoNode".into()),
-                since: gone.since.map(age::instant),
+                since: gone.since.map(instant::words),
                 message: gone.because,
                 pods: Vec::new(),
                 needs_attention: true,
-                age: gone.since.map(|since| age::between(since, picture.now)),
+                age: gone.since.map(|since| instant::between(since, picture.now)),
                 urgency: None,
             };
             (row, gone.next)

@@ -9,8 +9,8 @@ use super::answer::Pods;
 use super::client::Edge;
 use crate::cli::Output;
 use crate::cli::edge::WaitArgs;
+use crate::core::instant;
 use crate::ctl::access::Trouble;
-use crate::ctl::age;
 use crate::ctl::code::Code;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::Paint;
@@ -64,7 +64,7 @@ impl<'a, 'b> Follow<'a, 'b> {
 
     /// The same for people.
     pub(super) fn after(&self) -> String {
-        age::seconds(self.passed().as_secs())
+        instant::seconds(self.passed().as_secs())
     }
 
     /// Waits a moment, then looks again.

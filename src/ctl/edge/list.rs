@@ -9,8 +9,8 @@ use super::row::PodRow;
 use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
 use crate::clock::Clock;
+use crate::core::instant;
 use crate::ctl::access::Trouble;
-use crate::ctl::age;
 use crate::ctl::code::Code;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
@@ -97,7 +97,7 @@ fn old(pods: &Pods) -> String {
         None => String::new(),
         Some(seconds) => format!(
             "As of {} ago: the node has no contact with the cloud.\n\n",
-            age::seconds(seconds)
+            instant::seconds(seconds)
         ),
     }
 }
@@ -250,7 +250,7 @@ fn ready(row: &PodRow) -> (String, Paint) {
 
 fn since(row: &PodRow, now: Timestamp) -> String {
     let created = row.created.as_deref().and_then(|text| text.parse().ok());
-    created.map_or_else(|| "-".to_owned(), |created| age::between(created, now))
+    created.map_or_else(|| "-".to_owned(), |created| instant::between(created, now))
 }
 
 fn update(row: &PodRow) -> (String, Paint) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::answer::{Pods, one_line};
 use super::pod::{Images, Pod, Problem};
 use super::upgrades::{Upgrade, Upgrades};
-use crate::ctl::age;
+use crate::core::instant;
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
@@ -113,7 +113,7 @@ impl PodRow {
             ready_containers: format!("{ready}/{all}"),
             problem: pod.problem().map(|problem| problem.word),
             terminating: pod.is_deleting(),
-            created: pod.created().map(age::instant),
+            created: pod.created().map(instant::words),
             revision: pod.revision().map(str::to_owned),
             update: pod.update().map(super::pod::Update::word),
             update_refused: pod.refused(),

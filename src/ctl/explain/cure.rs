@@ -9,6 +9,7 @@ use super::{Explanation, budgets, explain, pulls, refused, slots};
 use crate::core::eligibility::Obstacle;
 use crate::core::eviction::BACK_OFF;
 use crate::core::in_place::Way;
+use crate::core::instant;
 use crate::core::names::{
     HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED,
     SELECTOR, WAVES,
@@ -21,7 +22,6 @@ use crate::core::{
     RevisionState, Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_between_crashes,
     is_withheld, queue as in_order, stall_of,
 };
-use crate::ctl::age;
 use crate::ctl::picture::{Picture, State};
 use crate::ctl::pulse::LOOK_FOR_IT;
 
@@ -61,7 +61,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
             match until {
                 Some(until) => format!(
                     "It has its turn by itself in {}; earlier with: {early}",
-                    age::between(picture.now, until)
+                    instant::between(picture.now, until)
                 ),
                 None => format!("It has its turn after: {early}"),
             }
@@ -72,7 +72,7 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
             Some(opens) => format!(
                 "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
                  the Node or else on the DaemonSet.",
-                age::between(picture.now, opens)
+                instant::between(picture.now, opens)
             ),
             None => format!(
                 "Correct it, or remove it: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
@@ -207,7 +207,7 @@ fn cure_paused(picture: &Picture, until: Option<Timestamp>, is_taken_back: bool)
     match until {
         Some(until) => format!(
             "It goes on by itself in {}; earlier with: {resume}",
-            age::between(picture.now, until)
+            instant::between(picture.now, until)
         ),
         None => format!("It goes on after: {resume}"),
     }
@@ -223,7 +223,7 @@ fn cure_revert(picture: &Picture, node: &Node, revert: Revert) -> String {
         Revert::Pending if let Some(until) = settles(picture, node) => format!(
             "It goes on by itself when its node has stayed Ready for {} (annotation ready-settle), in {}.",
             humantime::format_duration(picture.strategy.ready_settle),
-            age::between(picture.now, until)
+            instant::between(picture.now, until)
         ),
         Revert::Pending if picture.plan.counts.allowed == 0 => {
             format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
@@ -246,7 +246,7 @@ fn cure_guarded(picture: &Picture, guarded: Guarded) -> String {
         ),
         Guarded::Inconclusive { until } => format!(
             "It goes on by itself in {}, or earlier when these nodes are back.",
-            age::between(picture.now, until)
+            instant::between(picture.now, until)
         ),
     }
 }
@@ -260,7 +260,7 @@ fn cure_wave(picture: &Picture, own: usize, why: WaveShut) -> String {
             name(wave)
         ),
         WaveShut::Soaking { wave, until } => {
-            let soak = age::between(picture.now, until);
+            let soak = instant::between(picture.now, until);
             match awaits_approval(picture, wave, own) {
                 None => {
                     format!("It goes on by itself in {soak}, unless a node of that wave fails.")
@@ -489,7 +489,7 @@ fn queue(picture: &Picture, position: usize) -> String {
     let limit = match picture.plan.opens {
         Some(opens) => format!(
             "{limit}, not before {} ({MIN_INTERVAL} {})",
-            age::instant(opens),
+            instant::words(opens),
             humantime::format_duration(picture.strategy.min_interval)
         ),
         None => limit,
@@ -578,7 +578,10 @@ fn holder(picture: &Picture, position: usize) -> String {
     let word = reason.unwrap_or_else(|| if refused { "Refused" } else { "not available" }.into());
     let name = &picture.fleet.nodes[position].name;
     match since {
-        Some(since) => format!("{name} ({word} for {})", age::between(since, picture.now)),
+        Some(since) => format!(
+            "{name} ({word} for {})",
+            instant::between(since, picture.now)
+        ),
         None => format!("{name} ({word})"),
     }
 }

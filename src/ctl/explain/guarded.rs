@@ -4,12 +4,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::pods::{pod_name, trouble_word, trouble_words};
 use super::slots;
+use crate::core::instant;
 use crate::core::remedy::way_on;
 use crate::core::words::plural;
 use crate::core::{
     Cause, Guarded, Node, NodeName, Offline, Readiness, Reversal, Revert, Stopped, Verdict,
 };
-use crate::ctl::age;
 use crate::ctl::picture::Picture;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
@@ -60,7 +60,7 @@ pub(super) fn guarded_words(picture: &Picture, guarded: Guarded) -> (Option<Stri
             Some("Inconclusive".into()),
             format!(
                 "is outdated, and nothing new begins for {}: {}",
-                age::between(picture.now, until),
+                instant::between(picture.now, until),
                 picture.plan.judging_words()
             ),
         ),
@@ -79,7 +79,7 @@ pub(super) fn loss_aside(picture: &Picture, node: &Node) -> String {
     match picture.plan.guarded {
         Some(Guarded::Inconclusive { until }) if judged => format!(
             "; whether this revision or the network took it away is judged in {}",
-            age::between(picture.now, until)
+            instant::between(picture.now, until)
         ),
         _ => String::new(),
     }
@@ -147,7 +147,7 @@ pub(in crate::ctl) fn gone(picture: &Picture, name: &NodeName) -> Option<Gone> {
             .to_owned(),
         next: match picture.plan.guarded {
             Some(Guarded::Inconclusive { until }) => {
-                format!("It is judged in {}.", age::between(picture.now, until))
+                format!("It is judged in {}.", instant::between(picture.now, until))
             }
             _ => "It is judged when its Node is made anew.".to_owned(),
         },

@@ -3,12 +3,12 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::pods::newest;
+use crate::core::instant;
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD, PULL_IMAGE_FAIL,
 };
 use crate::core::plan::is_about_jobs;
 use crate::core::{Node, Predownloading, PullStage};
-use crate::ctl::age;
 use crate::ctl::picture::Picture;
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".
@@ -40,7 +40,7 @@ pub(super) fn pending(
             format!(
                 "is outdated, and its images could not be pulled{}; next attempt after {}",
                 why(node),
-                age::instant(retry)
+                instant::words(retry)
             ),
         ),
     };

@@ -1,8 +1,8 @@
 //! Words about a node with a second pod that was made beside the old one (`max-surge`).
 
 use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
+use crate::core::instant;
 use crate::core::{Node, Pod, Progress};
-use crate::ctl::age;
 use crate::ctl::picture::Picture;
 
 /// About a node with a second pod that was made beside the old one.
@@ -20,7 +20,7 @@ pub(super) fn surging(
             format!(
                 "has a new pod{made} beside the old one, which goes when the new one counts as available, in {} \
                  (minReadySeconds: {})",
-                age::between(picture.now, available_at),
+                instant::between(picture.now, available_at),
                 picture.strategy.min_ready.as_secs()
             ),
         ),

@@ -650,15 +650,15 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
         .to_vec();
     picture.conditions[1].status = "True".to_owned();
     let since = |picture: &Picture| SetRow::of(picture, false).since;
-    assert_eq!(since(&picture), Some(age::instant(at(200))));
+    assert_eq!(since(&picture), Some(instant::words(at(200))));
     picture.fleet.adopted = Some(at(NOW - 2));
-    assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
+    assert_eq!(since(&picture), Some(instant::words(at(NOW - 2))));
     assert_eq!(picture.incomplete_since(), Some(at(NOW - 2)));
     // Under OTA no condition is true.
     picture.strategy.mode = Mode::Ota;
     picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
     picture.conditions[1].status = "False".to_owned();
-    assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
+    assert_eq!(since(&picture), Some(instant::words(at(NOW - 2))));
     picture.fleet.adopted = Some(at(150));
     picture.fleet.nodes[0].pods[0].created = at(NOW - 1);
     let node_since = [0, 1].map(|position| explain(&picture, position).since);

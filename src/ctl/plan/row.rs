@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::measure::{Pace, rounded};
 use super::played::{Manner, Played, Step, Wait};
 use crate::core::Verdict;
-use crate::ctl::age;
+use crate::core::instant;
 use crate::ctl::code::Code;
 use crate::ctl::picture::State;
 use crate::ctl::row::{NodeRow, SetRow};
@@ -114,8 +114,8 @@ impl PlanRow {
             node: step.node.clone(),
             batch,
             manner: step.manner,
-            begins: age::instant(step.begins),
-            ready: step.ready.map(age::instant),
+            begins: instant::words(step.begins),
+            ready: step.ready.map(instant::words),
             seconds: since(step.begins),
             ready_seconds: step.ready.map(since),
         };
@@ -126,8 +126,8 @@ impl PlanRow {
         let seconds = last.map_or(0, since);
         let slower = pace.slow_start_seconds - pace.start_seconds;
         let wait = |wait: &Wait| WaitRow {
-            from: age::instant(wait.from),
-            until: wait.until.map(age::instant),
+            from: instant::words(wait.from),
+            until: wait.until.map(instant::words),
             phase: wait.state.word(),
             seconds: since(wait.from),
         };
@@ -146,8 +146,8 @@ impl PlanRow {
             targeted: end.targeted,
             replaced: steps.len(),
             batches,
-            begins: age::instant(played.began),
-            ends: last.map(age::instant),
+            begins: instant::words(played.began),
+            ends: last.map(instant::words),
             seconds,
             slow_seconds: seconds + slower * batches as u64,
             pace,
