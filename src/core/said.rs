@@ -72,6 +72,29 @@ pub struct Said {
     pub sentence: String,
 }
 
+impl Phase {
+    /// Its word, from a closed list.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Complete { .. } => "Complete",
+            Self::Progressing => "Progressing",
+            Self::AwaitingOwners => "AwaitingOwners",
+            Self::Behind(_) => NATIVE_BEHIND,
+            Self::Stalled(_) => "Stalled",
+            Self::Paused { .. } => "Paused",
+            Self::Invalid => "Invalid",
+        }
+    }
+
+    /// Whether waiting is in vain: nothing changes before a person acts.
+    pub fn needs_a_person(self) -> bool {
+        matches!(
+            self,
+            Self::Stalled(_) | Self::Paused { until: None } | Self::Invalid
+        )
+    }
+}
+
 impl Plan {
     /// The phase as it is told; `was_complete`: the rollout of the same revision was called complete before.
     ///

@@ -26,7 +26,7 @@ use super::code::Code;
 use super::context::Context;
 use super::lookup;
 use super::pause::annotate;
-use super::picture::{Picture, State};
+use super::picture::Picture;
 use super::pulse::{Heard, listen};
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
@@ -35,7 +35,7 @@ use crate::core::names::{
     PAUSED, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
 };
 use crate::core::strategy::is_setting;
-use crate::core::{Mode, is_paused};
+use crate::core::{Mode, Phase, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};
 use crate::k8s::client::{Failure, within};
@@ -142,8 +142,8 @@ impl Standing {
             && self.picture.is_reported()
             && !is_paused(&self.picture.strategy, self.picture.now)
             && matches!(
-                self.picture.state(),
-                State::Progressing | State::Behind(_) | State::Stalled(_)
+                self.picture.phase(),
+                Phase::Progressing | Phase::Behind(_) | Phase::Stalled(_)
             )
             && self.old.nodes > 0
     }

@@ -186,10 +186,10 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             // No pod has waited for longer than it has been there.
             Verdict::AwaitingOwner => {
                 let revised = newest(node).map(Pod::revised);
-                picture.state_since().max(revised)
+                picture.phase_since().max(revised)
             }
             Verdict::Guarded(Guarded::Stopped(_)) | Verdict::Revert(Revert::Pending) => {
-                picture.state_since()
+                picture.phase_since()
             }
             Verdict::Guarded(Guarded::Inconclusive { .. })
             | Verdict::Partition
@@ -200,7 +200,7 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             | Verdict::OutOfWindow { .. } => None,
             Verdict::PullPending(_) => pulls::since(node),
             Verdict::Paused { .. } => picture.fleet.pause.map(|told| told.since),
-            Verdict::Invalid | Verdict::NativeControllerBehind => picture.state_since(),
+            Verdict::Invalid | Verdict::NativeControllerBehind => picture.phase_since(),
             _ => verdict_since(node, verdict, picture.first_look),
         },
         because,

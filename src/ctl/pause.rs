@@ -10,7 +10,7 @@ use super::code::Code;
 use super::context::Context;
 use super::explain::holders;
 use super::lookup;
-use super::picture::{Picture, State};
+use super::picture::Picture;
 use super::row::message;
 use super::screen::Screen;
 use super::view::View;
@@ -19,7 +19,7 @@ use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::instant;
 use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::words::plural;
-use crate::core::{Mode, Pause, Reading, Record, Stall};
+use crate::core::{Mode, Pause, Phase, Reading, Record, Stall};
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::DaemonSet;
 
@@ -86,8 +86,8 @@ pub(super) async fn resume(
         // Its waves alone may hold it.
         Some(record) if record.failures() > 0 => {
             let picture = look_again(context, &key).await;
-            let state = picture.map(|picture| picture.state());
-            matches!(state, Some(State::Stalled(Stall::FailedByRevision)))
+            let phase = picture.as_ref().map(Picture::phase);
+            matches!(phase, Some(Phase::Stalled(Stall::FailedByRevision)))
         }
         _ => false,
     };
@@ -318,21 +318,23 @@ fn after_resume(picture: &Picture) -> String {
             key = picture.key
         );
     }
-    match (picture.state(), picture.strategy.mode) {
-        (State::Invalid, _) => picture
+    match (picture.phase(), picture.strategy.mode) {
+        (Phase::Invalid, _) => picture
             .invalid
             .as_ref()
             .map_or_else(String::new, |invalid| {
                 format!(" But its settings cannot be used: {invalid}.")
             }),
-        (State::Complete(_), _) if counts.kept + counts.repelled > 0 => {
+        (Phase::Complete { .. }, _) if counts.kept + counts.repelled > 0 => {
             format!(
                 " Complete except {}.",
                 picture.plan.exceptions(&picture.fleet)
             )
         }
-        (State::Complete(0), _) => " Every node runs the current revision.".to_owned(),
-        (State::Complete(offline), _) => {
+        (Phase::Complete { offline: 0, .. }, _) => {
+            " Every node runs the current revision.".to_owned()
+        }
+        (Phase::Complete { offline, .. }, _) => {
             format!(
                 " Only offline nodes are left ({offline}); {} when back.",
                 plural(offline, "it follows", "they follow")
@@ -344,7 +346,7 @@ fn after_resume(picture: &Picture) -> String {
             plural(counts.outdated, "node waits", "nodes wait"),
             plural(counts.outdated, "its owner", "their owners")
         ),
-        (State::Stalled(_), _) => format!(" But it stands still: {}.", message(picture)),
+        (Phase::Stalled(_), _) => format!(" But it stands still: {}.", message(picture)),
         _ if picture.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
             counts.outdated,

@@ -51,25 +51,6 @@ pub(super) struct Picture {
     pub(super) now: Timestamp,
 }
 
-/// The state of a rollout for a person: the same words as in the conditions of the DaemonSet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Complete, with that many offline nodes left.
-    Complete(usize),
-    /// Moving.
-    Progressing,
-    /// OTA: waiting for owners.
-    AwaitingOwners,
-    /// Waiting for the native controller.
-    Behind(Behind),
-    /// Stopped by itself.
-    Stalled(Stall),
-    /// Paused, until then if a time is set.
-    Paused(Option<Timestamp>),
-    /// The settings cannot be used.
-    Invalid,
-}
-
 impl Picture {
     /// Judges a managed DaemonSet of the view; `None` when it is not one.
     pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
@@ -153,28 +134,21 @@ impl Picture {
         }
     }
 
-    /// How the rollout stands.
-    pub(super) fn state(&self) -> State {
+    /// The phase of the rollout for a person: the controller's, and its word where what may not be read is not guessed.
+    pub(super) fn phase(&self) -> Phase {
         if self.invalid.is_some() {
-            return State::Invalid;
+            return Phase::Invalid;
         }
-        match self.phase() {
-            Phase::Complete { offline, .. } => State::Complete(offline),
-            // What may not be read is not guessed: then the controller's word counts.
+        match self.decided_phase() {
             Phase::Progressing if self.unread.is_some() && self.told_blocked().is_some() => {
-                State::Stalled(Stall::BlockedByPdb)
+                Phase::Stalled(Stall::BlockedByPdb)
             }
-            Phase::Progressing => State::Progressing,
-            Phase::Behind(behind) => State::Behind(behind),
-            Phase::Stalled(stall) => State::Stalled(stall),
-            Phase::Paused { until } => State::Paused(until),
-            Phase::AwaitingOwners => State::AwaitingOwners,
-            Phase::Invalid => State::Invalid,
+            phase => phase,
         }
     }
 
     /// The phase, as the controller sees it.
-    fn phase(&self) -> Phase {
+    fn decided_phase(&self) -> Phase {
         let was_complete = was_complete(&self.conditions, &self.fleet.revision);
         self.plan.standing(was_complete)
     }
@@ -194,7 +168,7 @@ impl Picture {
             plan: &self.plan,
             hook: self.strategy.pre_delete.as_deref(),
         };
-        about.said(self.phase())
+        about.said(self.decided_phase())
     }
 
     /// What the controller says of disruption budgets that let no pod of the present revision go, if it says so.
@@ -212,9 +186,9 @@ impl Picture {
 
     /// Its exit code. `strict`: offline nodes that are left count as progress to be made.
     pub(super) fn code(&self, strict: bool) -> Code {
-        let state = self.state();
-        let by_controller = matches!(state, State::Progressing | State::Complete(_));
-        match state.code(strict) {
+        let phase = self.phase();
+        let by_controller = matches!(phase, Phase::Progressing | Phase::Complete { .. });
+        match Code::of(phase, strict) {
             Code::Progressing if by_controller && self.heard.silent_since().is_some() => {
                 Code::Silent
             }
@@ -224,20 +198,20 @@ impl Picture {
 
     /// Whether waiting is in vain: nothing changes before a person acts.
     pub(super) fn needs_a_person(&self, strict: bool) -> bool {
-        self.state().needs_a_person() || self.code(strict) == Code::Silent
+        self.phase().needs_a_person() || self.code(strict) == Code::Silent
     }
 
     /// Since when the rollout is in its state, as far as the controller told.
-    pub(super) fn state_since(&self) -> Option<Timestamp> {
-        let kind = match self.state() {
-            State::Complete(_) => ROLLOUT_COMPLETE,
-            State::Progressing => PROGRESSING,
-            State::Behind(_) => return self.behind_since(),
-            State::Stalled(_) => STALLED,
-            State::Paused(_) => PAUSED_CONDITION,
-            State::Invalid => INVALID_SETTINGS,
+    pub(super) fn phase_since(&self) -> Option<Timestamp> {
+        let kind = match self.phase() {
+            Phase::Complete { .. } => ROLLOUT_COMPLETE,
+            Phase::Progressing => PROGRESSING,
+            Phase::Behind(_) => return self.behind_since(),
+            Phase::Stalled(_) => STALLED,
+            Phase::Paused { .. } => PAUSED_CONDITION,
+            Phase::Invalid => INVALID_SETTINGS,
             // It has no condition of its own: it holds since the last of the others ended.
-            State::AwaitingOwners => return self.others_since(),
+            Phase::AwaitingOwners => return self.others_since(),
         };
         // What was said of another revision tells nothing of this one.
         let is_about = |revision: &Revision| self.told_revision() == Some(revision.as_str());
@@ -401,38 +375,6 @@ impl Picture {
     /// Whether any controller ever reported on this DaemonSet.
     pub(super) fn is_reported(&self) -> bool {
         !self.conditions.is_empty()
-    }
-}
-
-impl State {
-    /// Its word.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Complete(_) => "Complete",
-            Self::Progressing => "Progressing",
-            Self::AwaitingOwners => "AwaitingOwners",
-            Self::Behind(_) => "NativeControllerBehind",
-            Self::Stalled(_) => "Stalled",
-            Self::Paused(_) => "Paused",
-            Self::Invalid => "Invalid",
-        }
-    }
-
-    /// Its exit code. `strict`: offline nodes that are left count as progress to be made.
-    pub(super) fn code(self, strict: bool) -> Code {
-        match self {
-            Self::Complete(offline) if strict && offline > 0 => Code::Progressing,
-            Self::Complete(_) => Code::Complete,
-            Self::Progressing | Self::AwaitingOwners | Self::Behind(_) => Code::Progressing,
-            Self::Stalled(_) => Code::Stalled,
-            Self::Paused(_) => Code::Paused,
-            Self::Invalid => Code::Invalid,
-        }
-    }
-
-    /// Whether waiting is in vain: nothing changes before a person acts.
-    pub(super) fn needs_a_person(self) -> bool {
-        matches!(self, Self::Stalled(_) | Self::Paused(None) | Self::Invalid)
     }
 }
 

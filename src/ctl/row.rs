@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use super::explain::{explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
-use super::picture::{Picture, State};
+use super::picture::Picture;
 use super::pulse::{Heard, LOOK_FOR_IT};
 use crate::core::instant;
 use crate::core::words::{named, plural};
-use crate::core::{Guarded, NodeName, Verdict};
+use crate::core::{Guarded, NodeName, Phase, Verdict};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
@@ -234,9 +234,9 @@ impl SetRow {
             strategy: usable.then(|| picture.strategy.mode.to_string()),
             max_unavailable: rolls.then(|| picture.strategy.max_unavailable.to_string()),
             max_surge: surges.then(|| picture.strategy.max_surge.to_string()),
-            phase: picture.state().word(),
+            phase: picture.phase().word(),
             message: message(picture),
-            since: picture.state_since().map(instant::words),
+            since: picture.phase_since().map(instant::words),
             revision: picture.revision().map(ToString::to_string),
             targeted: counts.targeted,
             base: counts.base,
@@ -351,9 +351,9 @@ fn slots(picture: &Picture) -> String {
 pub(super) fn message(picture: &Picture) -> String {
     let said = picture.said().sentence;
     let counts = &picture.plan.counts;
-    match picture.state() {
-        State::Complete(_) => complete(picture, said),
-        State::Progressing => format!(
+    match picture.phase() {
+        Phase::Complete { .. } => complete(picture, said),
+        Phase::Progressing => format!(
             "{}, {}{}{}{}{}",
             share(picture),
             slots(picture),
@@ -362,17 +362,17 @@ pub(super) fn message(picture: &Picture) -> String {
             opening(picture),
             state_aside(&said)
         ),
-        State::AwaitingOwners => format!(
+        Phase::AwaitingOwners => format!(
             "{}{}{}",
             share(picture),
             state_aside(&said),
             offline_owners(counts.offline_outdated)
         ),
-        State::Behind(_) => said,
-        State::Stalled(_) => {
+        Phase::Behind(_) => said,
+        Phase::Stalled(_) => {
             format!("{said}; {}{}", slots(picture), reversal_words(picture))
         }
-        State::Paused(until) => {
+        Phase::Paused { until } => {
             let left = counts.outdated;
             let ends = match (until, picture.is_stopped()) {
                 (None, true) => format!("the pause ends with: yurt-ds ctl resume {}", picture.key),
@@ -392,7 +392,7 @@ pub(super) fn message(picture: &Picture) -> String {
                 plural(left, "node", "nodes")
             )
         }
-        State::Invalid => picture
+        Phase::Invalid => picture
             .invalid
             .as_ref()
             .map_or_else(String::new, ToString::to_string),
@@ -490,7 +490,7 @@ fn outpaced(picture: &Picture) -> Option<String> {
 pub(super) fn unheard(picture: &Picture) -> Vec<String> {
     let unreported = (!picture.is_reported()).then(|| UNREPORTED.to_owned());
     let is_forbidden = picture.heard == Heard::Forbidden;
-    let matters = !is_forbidden || !matches!(picture.state(), State::Complete(_));
+    let matters = !is_forbidden || !matches!(picture.phase(), Phase::Complete { .. });
     let unheard = picture.heard.words().filter(|_| matters);
     let notes = [
         picture.unread.clone(),
@@ -504,7 +504,7 @@ pub(super) fn unheard(picture: &Picture) -> Vec<String> {
 /// That it is paused, where its phase does not say so.
 fn quietly_paused(picture: &Picture) -> Option<String> {
     let stand = picture.pause()?;
-    if matches!(picture.state(), State::Paused(_)) {
+    if matches!(picture.phase(), Phase::Paused { .. }) {
         return None;
     }
     let since = picture.fleet.pause.map(|told| told.since);

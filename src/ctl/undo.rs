@@ -26,7 +26,7 @@ use super::context::Context;
 use super::list::list;
 use super::lookup;
 use super::pause::look_again;
-use super::picture::{Picture, State};
+use super::picture::Picture;
 use super::print::document;
 use super::screen::Screen;
 use super::write::{remove, set, write_if_unchanged};
@@ -39,7 +39,7 @@ use crate::core::remedy::advised;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
-use crate::core::{Mode, Record, Revision, RevisionState};
+use crate::core::{Mode, Phase, Record, Revision, RevisionState};
 use crate::index::{SetKey, SetRecord};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
@@ -480,7 +480,7 @@ impl Answer {
 /// What keeps the way back from beginning, or how to follow it.
 fn follows(picture: &Picture, now: Timestamp) -> String {
     let key = &picture.key;
-    match (picture.pause().map(|pause| pause.until), picture.state()) {
+    match (picture.pause().map(|pause| pause.until), picture.phase()) {
         (Some(None), _) => {
             format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
         }
@@ -488,7 +488,7 @@ fn follows(picture: &Picture, now: Timestamp) -> String {
             "It is paused, so no pod is replaced for {}; earlier with: yurt-ds ctl resume {key}\n",
             instant::between(now, until)
         ),
-        (None, State::Invalid) => format!(
+        (None, Phase::Invalid) => format!(
             "But no pod is replaced, because its settings cannot be used: {}.\n",
             picture
                 .invalid

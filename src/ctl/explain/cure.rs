@@ -22,7 +22,7 @@ use crate::core::{
     RevisionState, Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_between_crashes,
     is_withheld, queue as in_order, stall_of,
 };
-use crate::ctl::picture::{Picture, State};
+use crate::ctl::picture::Picture;
 use crate::ctl::pulse::LOOK_FOR_IT;
 
 /// Holders of slots that are named; the rest is counted.
@@ -509,8 +509,8 @@ fn queue(picture: &Picture, position: usize) -> String {
             before + 1
         );
     }
-    let hint = match picture.state() {
-        State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
+    let hint = match picture.phase() {
+        Phase::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
         _ if wave.is_some() => {
             format!("To go faster, raise maxUnavailable of that wave in the annotation {WAVES}")
         }
@@ -626,8 +626,8 @@ fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
 
 /// What else keeps an offline node back, to follow when it goes on by itself.
 fn held_back(picture: &Picture, node: &Node) -> String {
-    let paused = match picture.state() {
-        State::Paused(_) => format!(" and the pause has ended ({PAUSED})"),
+    let paused = match picture.phase() {
+        Phase::Paused { .. } => format!(" and the pause has ended ({PAUSED})"),
         _ => String::new(),
     };
     let reverts = is_due(&picture.strategy, &picture.fleet, node);

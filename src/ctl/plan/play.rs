@@ -282,13 +282,13 @@ impl Player {
             let stuck = Some(stuck).filter(|stuck| *stuck > now);
             return wake.into_iter().chain(stuck).min().filter(|_| !over);
         }
-        let state = picture.state();
-        let wake = wake.filter(|_| !state.needs_a_person());
+        let phase = picture.phase();
+        let wake = wake.filter(|_| !phase.needs_a_person());
         if wake.is_none_or(|wake| wake.duration_since(now) > WAIT) {
             self.wait(Wait {
                 from: now,
                 until: wake,
-                state,
+                phase,
             });
         }
         wake
@@ -298,7 +298,7 @@ impl Player {
     fn wait(&mut self, wait: Wait) {
         let steps = self.log.steps.len();
         match self.waits.last_mut() {
-            Some((last, before)) if *before == steps && last.state.word() == wait.state.word() => {
+            Some((last, before)) if *before == steps && last.phase.word() == wait.phase.word() => {
                 last.until = wait.until;
             }
             _ => self.waits.push((wait, steps)),

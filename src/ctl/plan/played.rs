@@ -5,7 +5,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use crate::ctl::picture::{Picture, State};
+use crate::core::Phase;
+use crate::ctl::picture::Picture;
 
 /// What was played.
 pub(super) struct Played {
@@ -30,7 +31,7 @@ pub(super) struct Wait {
     pub(super) from: Timestamp,
     /// When something can change by itself; `None`: never.
     pub(super) until: Option<Timestamp>,
-    pub(super) state: State,
+    pub(super) phase: Phase,
 }
 
 /// A node that gets the new revision.

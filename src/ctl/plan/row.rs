@@ -5,10 +5,9 @@ use serde::Serialize;
 
 use super::measure::{Pace, rounded};
 use super::played::{Manner, Played, Step, Wait};
-use crate::core::Verdict;
 use crate::core::instant;
+use crate::core::{Phase, Verdict};
 use crate::ctl::code::Code;
-use crate::ctl::picture::State;
 use crate::ctl::row::{NodeRow, SetRow};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -121,14 +120,14 @@ impl PlanRow {
         };
         let steps: Vec<StepRow> = rows.map(row).collect();
         let batches = steps.last().map_or(0, |last| last.batch);
-        let complete = matches!(played.end.state(), State::Complete(_));
+        let complete = matches!(played.end.phase(), Phase::Complete { .. });
         let last = over(played, complete);
         let seconds = last.map_or(0, since);
         let slower = pace.slow_start_seconds - pace.start_seconds;
         let wait = |wait: &Wait| WaitRow {
             from: instant::words(wait.from),
             until: wait.until.map(instant::words),
-            phase: wait.state.word(),
+            phase: wait.phase.word(),
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
@@ -211,7 +210,7 @@ fn left(played: &Played) -> Vec<LeftRow> {
 
 /// How it ends, as `status` would say it then.
 pub(super) fn code(played: &Played) -> Code {
-    played.end.state().code(false)
+    Code::of(played.end.phase(), false)
 }
 
 #[cfg(test)]
