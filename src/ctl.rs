@@ -1,7 +1,7 @@
 //! `yurt-ds ctl`: what a person asks about rollouts, and the pause button.
 //!
 //! ```text
-//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► picture ─explain─► rows ─► table, JSON, YAML
+//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► picture ─core::said─► rows ─► table, JSON, YAML
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
@@ -18,7 +18,6 @@ mod complete;
 mod context;
 pub mod edge;
 mod eject;
-mod explain;
 mod groups;
 mod list;
 mod lookup;

@@ -4,14 +4,37 @@
 //! No number that moves with every pod stands in a sentence, so nothing is written while a rollout merely moves; `ctl` adds
 //! those to it.
 
+mod budgets;
+mod guarded;
+pub mod next;
+pub mod node;
+mod numbers;
+mod pods;
+mod pulls;
+mod reasons;
+mod refused;
+pub mod rollout;
+mod since;
+mod slots;
 mod stall;
+mod surging;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Behind, Fleet, NodeName, Readiness, by_name};
+pub use guarded::{Gone, gone, reversal_words};
+pub use numbers::message;
+pub use pods::revision_word;
+pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START};
+pub use reasons::{
+    BLOCKED, NATIVE_BEHIND, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED, behind_remedy, behind_words,
+    paused_words,
+};
+pub use slots::about_to_be;
+
+use super::fleet::{Fleet, NodeName, Readiness, by_name};
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
@@ -19,36 +42,6 @@ use super::plan::{Phase, Plan, Stall};
 use super::remedy::way_on;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
-
-/// Reason while nothing moves before a wave opens.
-pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
-
-/// Reason while a disruption budget lets no pod go.
-pub const BLOCKED: &str = "BlockedByPDB";
-
-/// Reason while it waits for the native controller.
-pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
-
-/// Before the nodes on which new pods do not start.
-pub(crate) const DO_NOT_START: &str = "the new pods do not start on ";
-
-/// Before the time since when it waits for the native controller.
-pub(crate) const BEHIND_SINCE: &str = " since ";
-
-/// Reason while nothing else is left than what the API server refuses.
-pub const WRITES_REFUSED: &str = "WritesRefused";
-
-/// Reasons of a rollout that has begun and goes on, or will by itself.
-pub const UNDER_WAY: [&str; 8] = [
-    PROGRESSING,
-    "Inconclusive",
-    "OutOfWindow",
-    "PullPending",
-    BLOCKED,
-    WAVE_NOT_OPEN,
-    NATIVE_BEHIND,
-    WRITES_REFUSED,
-];
 
 /// A rollout of which something is said.
 #[derive(Clone, Copy)]
@@ -70,29 +63,6 @@ pub struct Said {
     pub reason: &'static str,
     /// One sentence, without the revision that it is about.
     pub sentence: String,
-}
-
-impl Phase {
-    /// Its word, from a closed list.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Complete { .. } => "Complete",
-            Self::Progressing => "Progressing",
-            Self::AwaitingOwners => "AwaitingOwners",
-            Self::Behind(_) => NATIVE_BEHIND,
-            Self::Stalled(_) => "Stalled",
-            Self::Paused { .. } => "Paused",
-            Self::Invalid => "Invalid",
-        }
-    }
-
-    /// Whether waiting is in vain: nothing changes before a person acts.
-    pub fn needs_a_person(self) -> bool {
-        matches!(
-            self,
-            Self::Stalled(_) | Self::Paused { until: None } | Self::Invalid
-        )
-    }
 }
 
 impl Plan {
@@ -383,38 +353,6 @@ impl About<'_> {
         let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
         let meant = nodes.filter(|(_, verdict)| wanted(verdict));
         named(meant.map(|(node, _)| node.name.as_str()), 0)
-    }
-}
-
-/// What the native controller has not done yet.
-pub fn behind_words(behind: Behind) -> &'static str {
-    match behind {
-        Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
-        Behind::NoRevision => "the native DaemonSet controller has not made a ControllerRevision",
-        Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
-        Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
-        Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
-    }
-}
-
-/// What ends that, when it lasts.
-pub fn behind_remedy(behind: Behind) -> &'static str {
-    match behind {
-        Behind::UnknownRevision => {
-            "see in the log of the yurt-ds controller why it cannot read that revision"
-        }
-        _ => {
-            "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \
-             controllerrevisions.apps or daemonsets.apps/status)"
-        }
-    }
-}
-
-/// Until when it is paused.
-pub fn paused_words(until: Option<Timestamp>) -> String {
-    match until {
-        None => "paused until somebody resumes it".to_owned(),
-        Some(until) => format!("paused until {}", instant::words(until)),
     }
 }
 

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
-use super::explain::holders;
 use super::lookup;
 use super::picture::Picture;
-use super::row::message;
 use super::screen::Screen;
 use super::view::View;
 use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::instant;
 use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
+use crate::core::said::message;
+use crate::core::said::next::holders;
 use crate::core::words::plural;
 use crate::core::{Mode, Pause, Phase, Reading, Record, Stall};
 use crate::index::{SetKey, SetRecord};
@@ -310,15 +310,15 @@ fn released(record: &Record, changed: bool, picture: Option<&Picture>) -> String
 }
 
 fn after_resume(picture: &Picture) -> String {
-    let counts = &picture.plan.counts;
-    if picture.is_stopped() {
+    let (rollout, counts) = (picture.rollout(), &picture.plan.counts);
+    if rollout.is_stopped() {
         return format!(
             " But the guard stopped this revision: see yurt-ds ctl status {key}; to go on with it nevertheless, type \
              yurt-ds ctl resume {key} again.",
             key = picture.key
         );
     }
-    match (picture.phase(), picture.strategy.mode) {
+    match (rollout.phase, picture.strategy.mode) {
         (Phase::Invalid, _) => picture
             .invalid
             .as_ref()
@@ -346,8 +346,11 @@ fn after_resume(picture: &Picture) -> String {
             plural(counts.outdated, "node waits", "nodes wait"),
             plural(counts.outdated, "its owner", "their owners")
         ),
-        (Phase::Stalled(_), _) => format!(" But it stands still: {}.", message(picture)),
-        _ if picture.next() > 0 => format!(
+        (Phase::Stalled(_), _) => format!(
+            " But it stands still: {}.",
+            message(&rollout, picture.said().sentence)
+        ),
+        _ if rollout.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
             counts.outdated,
             plural(counts.outdated, "node follows", "nodes follow"),
@@ -355,7 +358,7 @@ fn after_resume(picture: &Picture) -> String {
             picture.key
         ),
         _ => {
-            let holders = match holders(picture, None, false) {
+            let holders = match holders(&rollout, None, false) {
                 none if none.is_empty() => none,
                 some => format!("; slots are held by {some}"),
             };
@@ -364,7 +367,7 @@ fn after_resume(picture: &Picture) -> String {
                  --watch",
                 counts.outdated,
                 plural(counts.outdated, "node is", "nodes are"),
-                message(picture),
+                message(&rollout, picture.said().sentence),
                 picture.key
             )
         }

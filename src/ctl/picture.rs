@@ -1,6 +1,5 @@
 //! One DaemonSet as it is judged now: the answer of `decide`, and what the controller said about it last.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -12,10 +11,10 @@ use super::view::View;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
+use crate::core::said::rollout::{RolloutView, SetName};
 use crate::core::said::{About, BLOCKED, Said};
 use crate::core::{
-    Action, Behind, Disruption, Fleet, Guarded, Invalid, Leaving, Mode, Node, NodeName, Note,
-    Offline, Pause, PauseStand, Phase, Plan, PodRevision, Progress, Reading, Revert, Revision,
+    Disruption, Fleet, Invalid, Mode, Note, Offline, Pause, Phase, Plan, Reading, Revision,
     RevisionState, Stall, Strategy, Verdict, decide,
 };
 use crate::index::{Index, SetKey, told_revision, was_complete};
@@ -131,6 +130,26 @@ impl Picture {
         match &self.fleet.revision {
             RevisionState::Current(revision) => Some(revision),
             RevisionState::Behind(_) => None,
+        }
+    }
+
+    /// What sentences are made of.
+    pub(super) fn rollout(&self) -> RolloutView<'_> {
+        RolloutView {
+            key: SetName {
+                namespace: &self.key.namespace,
+                name: &self.key.name,
+            },
+            strategy: &self.strategy,
+            invalid: self.invalid.as_ref(),
+            fleet: &self.fleet,
+            plan: &self.plan,
+            phase: self.phase(),
+            phase_since: self.phase_since(),
+            incomplete_since: self.incomplete_since(),
+            asks_again: self.asks_again(),
+            first_look: self.first_look,
+            now: self.now,
         }
     }
 
@@ -262,109 +281,18 @@ impl Picture {
         incomplete_since(&self.conditions).map(|since| self.of_revision(since))
     }
 
-    /// Nodes with an available pod that this plan would replace: the controller's next step, not yet taken.
-    pub(super) fn next(&self) -> usize {
-        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
-        let next = nodes.filter(|(node, verdict)| {
-            let begins = match verdict {
-                Verdict::InProgress(Progress::Replacing) => true,
-                Verdict::InProgress(Progress::Reverting { .. }) => has_current(node),
-                Verdict::HookPending { .. } => !is_preparing(node),
-                _ => false,
-            };
-            begins && self.is_served(node)
-        });
-        next.count()
-    }
-
-    /// Whether the guard stopped the present revision.
-    pub(super) fn is_stopped(&self) -> bool {
-        matches!(self.plan.guarded, Some(Guarded::Stopped(_)))
-    }
-
-    /// Whether nothing may be replaced now.
-    pub(super) fn is_paused(&self) -> bool {
-        crate::core::is_paused(&self.strategy, self.now)
-    }
-
-    /// The pause that holds, if one does.
-    pub(super) fn pause(&self) -> Option<&PauseStand> {
-        // What cannot be used is assumed to be paused, and is not.
-        self.plan.pause.as_ref().filter(|_| self.invalid.is_none())
-    }
-
     /// Whether nodes lack an available pod and that may be over in a moment: complete or not, whoever waits waits for them.
     pub(super) fn is_recovering(&self) -> bool {
-        self.unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
-    }
-
-    /// What there is to say of `max-unavailable` (`down`), of `max-surge` (`beside`), or of both: of what allows something.
-    pub(super) fn limits(&self, down: String, beside: String) -> String {
-        match (self.plan.counts.surge_allowed, self.plan.counts.allowed) {
-            (0, _) => down,
-            (_, 0) => beside,
-            _ => format!("{down}, {beside}"),
-        }
-    }
-
-    /// Nodes that fail by the revision, without a second pod: they take a slot of either kind.
-    pub(super) fn failing_alone(&self) -> usize {
-        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
-        let failing = nodes.filter(|(node, verdict)| {
-            let fails =
-                matches!(verdict, Verdict::FailedByRevision { cause, .. } if cause.holds_slot());
-            fails && node.pods.iter().all(|pod| !pod.surge)
-        });
-        failing.count()
-    }
-
-    /// Nodes that this plan would give a second pod: the controller's next step, not yet taken.
-    pub(super) fn next_surging(&self) -> usize {
-        let made = self.plan.actions.iter().filter_map(|action| match action {
-            Action::Surge { node, .. } => Some(node),
-            _ => None,
-        });
-        let made: BTreeSet<&NodeName> = made.collect();
-        // Who was refused one, and is asked for again, is not counted in the first place.
-        let begins = Verdict::InProgress(Progress::SurgeStarting);
-        let nodes = self.fleet.nodes.iter().zip(&self.plan.verdicts);
-        let begun =
-            nodes.filter(|(node, verdict)| **verdict == begins && made.contains(&node.name));
-        begun.count()
-    }
-
-    /// Nodes that have a second pod now.
-    pub(super) fn surging(&self) -> usize {
-        self.plan.counts.surging.saturating_sub(self.next_surging())
-    }
-
-    /// Slots of `max-surge` that are taken now. Nodes that fail with their only pod keep one, as far as there are any.
-    pub(super) fn surge_taken(&self) -> usize {
-        let surging = self.surging();
-        let allowed = self.plan.counts.surge_allowed;
-        surging.max(allowed.min(surging + self.failing_alone()))
+        self.rollout().unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
     }
 
     /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
     /// [`BACK_OFF`](crate::core::eviction::BACK_OFF), whatever the budget allows now.
-    pub(super) fn asks_again(&self) -> bool {
+    fn asks_again(&self) -> bool {
         let told = self.condition(ROLLOUT_COMPLETE);
         let revision = self.revision().map(Revision::as_str);
         self.strategy.disruption == Disruption::Evict
             && told.is_some_and(|told| told.reason == BLOCKED && told_revision(told) == revision)
-    }
-
-    /// Slots of the budget that are taken now.
-    pub(super) fn unavailable(&self) -> usize {
-        self.plan.counts.unavailable.saturating_sub(self.next())
-    }
-
-    fn is_served(&self, node: &Node) -> bool {
-        node.pods.iter().any(|pod| {
-            let young = SignedDuration::try_from(self.strategy.min_ready).unwrap_or_default();
-            let available = |since: Timestamp| since.checked_add(young).ok() <= Some(self.now);
-            !pod.terminating && pod.ready_since.is_some_and(available)
-        })
     }
 
     /// The revision that the conditions are about, as far as a controller told.
@@ -376,17 +304,6 @@ impl Picture {
     pub(super) fn is_reported(&self) -> bool {
         !self.conditions.is_empty()
     }
-}
-
-/// Whether its pod is of the current revision.
-fn has_current(node: &Node) -> bool {
-    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
-    alive.any(|pod| pod.revision == PodRevision::Current)
-}
-
-/// Whether its pod waits for its hook already.
-fn is_preparing(node: &Node) -> bool {
-    node.pods.iter().any(|pod| pod.exit.preparing.is_some())
 }
 
 /// What is done with settings that cannot be used: nothing.
@@ -403,44 +320,4 @@ fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
         counts[verdict.index()] += 1;
     }
     counts
-}
-
-/// Since when a verdict holds, as far as that can be told.
-pub(super) fn verdict_since(
-    node: &Node,
-    verdict: &Verdict,
-    first_look: Timestamp,
-) -> Option<Timestamp> {
-    let newest = node.pods.iter().max_by_key(|pod| pod.created);
-    match *verdict {
-        Verdict::Done => newest?.ready_since,
-        Verdict::InProgress(Progress::Missing { since }) => {
-            since.filter(|since| *since != first_look)
-        }
-        Verdict::InProgress(
-            Progress::UpdatingInPlace { since } | Progress::Reverting { since },
-        ) => Some(since),
-        Verdict::Revert(Revert::Done) => Some(newest?.revised()),
-        Verdict::InProgress(
-            Progress::Terminating | Progress::OldTerminating | Progress::SurgeLeaving,
-        ) => {
-            let leaving = node.pods.iter().filter_map(|pod| pod.leaving.as_deref());
-            leaving.map(Leaving::asked_at).max()
-        }
-        Verdict::InProgress(Progress::Starting | Progress::Surplus | Progress::SurgeStarting) => {
-            Some(newest?.revised())
-        }
-        Verdict::InProgress(
-            Progress::Young { .. } | Progress::SurgeYoung { .. } | Progress::SurgeTakingOver,
-        ) => newest?.ready_since,
-        Verdict::Offline(
-            Offline::NotReady { since }
-            | Offline::Terminating { since }
-            | Offline::Updated { since },
-        ) => since,
-        Verdict::FailedByRevision { since, .. } => Some(since),
-        Verdict::HookPending { since, .. } => since,
-        Verdict::BlockedByPdb { since, .. } | Verdict::Refused { since } => Some(since),
-        _ => None,
-    }
 }

@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::core::Action;
 use crate::core::instant;
 use crate::core::names::LEASE;
+use crate::core::remedy::LOOK_FOR_IT;
 use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure, within};
 use crate::task::Task;
@@ -34,9 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_secs(5);
 /// Where the manifests put the controller.
 const HOME: &str = "yurt-ds";
-
-/// How a person finds out.
-pub(super) const LOOK_FOR_IT: &str = "kubectl get leases -A shows whether one is (but for those without leader election), and its log says what it may not do";
 
 /// What the Lease tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

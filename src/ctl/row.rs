@@ -5,12 +5,15 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::explain::{explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
 use super::picture::Picture;
-use super::pulse::{Heard, LOOK_FOR_IT};
+use super::pulse::Heard;
 use crate::core::instant;
-use crate::core::words::{named, plural};
+use crate::core::remedy::LOOK_FOR_IT;
+use crate::core::said::node::{explain, urgency};
+use crate::core::said::rollout::RolloutView;
+use crate::core::said::{message, revision_word};
+use crate::core::words::named;
 use crate::core::{Guarded, NodeName, Phase, Verdict};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -135,9 +138,9 @@ pub struct PauseRow {
 }
 
 impl PauseRow {
-    fn of(picture: &Picture) -> Option<Self> {
-        let stand = picture.pause()?;
-        let since = picture.fleet.pause.map(|told| told.since);
+    fn of(rollout: &RolloutView<'_>) -> Option<Self> {
+        let stand = rollout.pause()?;
+        let since = rollout.fleet.pause.map(|told| told.since);
         let names = stand.newcomers.iter().map(ToString::to_string);
         Some(Self {
             since: since.map(instant::words),
@@ -220,7 +223,7 @@ pub struct PodRow {
 impl SetRow {
     /// The row of a picture; `nodes` adds every node.
     pub(super) fn of(picture: &Picture, nodes: bool) -> Self {
-        let counts = &picture.plan.counts;
+        let (rollout, counts) = (picture.rollout(), &picture.plan.counts);
         let usable = picture.invalid.is_none();
         let rolls = usable && picture.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
         let surges = rolls && !picture.strategy.max_surge.is_zero();
@@ -234,21 +237,21 @@ impl SetRow {
             strategy: usable.then(|| picture.strategy.mode.to_string()),
             max_unavailable: rolls.then(|| picture.strategy.max_unavailable.to_string()),
             max_surge: surges.then(|| picture.strategy.max_surge.to_string()),
-            phase: picture.phase().word(),
-            message: message(picture),
-            since: picture.phase_since().map(instant::words),
+            phase: rollout.phase.word(),
+            message: message(&rollout, picture.said().sentence),
+            since: rollout.phase_since.map(instant::words),
             revision: picture.revision().map(ToString::to_string),
             targeted: counts.targeted,
             base: counts.base,
             updated: picture.plan.running(),
             outdated: counts.outdated,
-            unavailable: picture.unavailable(),
+            unavailable: rollout.unavailable(),
             allowed: counts.allowed,
-            surging: picture.surging(),
+            surging: rollout.surging(),
             surge_allowed: counts.surge_allowed,
             offline: counts.offline,
             offline_outdated: counts.offline_outdated,
-            in_progress: counts.in_progress.saturating_sub(picture.next()),
+            in_progress: counts.in_progress.saturating_sub(rollout.next()),
             failed: counts.failed,
             broken_before: counts.broken_before,
             failures: counts.failures,
@@ -263,12 +266,12 @@ impl SetRow {
             waves: groups::waves(picture),
             domains: groups::domains(picture),
             next_wake: picture.plan.next_wake.map(instant::words),
-            pause: PauseRow::of(picture),
+            pause: PauseRow::of(&rollout),
             reversal: ReversalRow::of(picture),
             silent_since: picture.heard.silent_since().map(instant::words),
             nodes: nodes.then(|| {
                 (0..picture.fleet.nodes.len())
-                    .map(|position| NodeRow::of(picture, position))
+                    .map(|position| NodeRow::of(&rollout, position))
                     .collect()
             }),
         }
@@ -294,10 +297,10 @@ impl SetRow {
 
 impl NodeRow {
     /// The row of the node at `position` of the fleet.
-    pub(super) fn of(picture: &Picture, position: usize) -> Self {
-        let node = &picture.fleet.nodes[position];
-        let explanation = explain(picture, position);
-        let urgency = urgency(picture, position);
+    pub(super) fn of(rollout: &RolloutView<'_>, position: usize) -> Self {
+        let node = &rollout.fleet.nodes[position];
+        let explanation = explain(rollout, position);
+        let urgency = urgency(rollout, position);
         let pods = node.pods.iter().map(|pod| PodRow {
             name: pod.name.to_string(),
             revision: revision_word(pod),
@@ -309,7 +312,7 @@ impl NodeRow {
                 "" => "(none)".to_owned(),
                 name => name.to_owned(),
             },
-            verdict: picture.plan.verdicts[position].word(),
+            verdict: rollout.plan.verdicts[position].word(),
             reason: explanation.reason,
             since: explanation.since.map(instant::words),
             message: explanation.because,
@@ -317,146 +320,9 @@ impl NodeRow {
             needs_attention: urgency.is_some(),
             age: explanation
                 .since
-                .map(|since| instant::between(since, picture.now)),
+                .map(|since| instant::between(since, rollout.now)),
             urgency,
         }
-    }
-}
-
-/// When the next maintenance window opens, for nodes that wait for it.
-fn opening(picture: &Picture) -> String {
-    let opens = picture.plan.next_opening();
-    opens.map_or_else(String::new, |at| {
-        format!(", the next window opens at {}", instant::words(at))
-    })
-}
-
-/// How many slots are taken: of `max-unavailable`, of `max-surge`, or of both.
-fn slots(picture: &Picture) -> String {
-    let counts = &picture.plan.counts;
-    let down = format!(
-        "{} of {} slots taken",
-        picture.unavailable(),
-        counts.allowed
-    );
-    let beside = format!(
-        "{} of {} slots of max-surge taken",
-        picture.surge_taken(),
-        counts.surge_allowed
-    );
-    picture.limits(down, beside)
-}
-
-/// A sentence about the phase: that of the conditions, and the numbers of this moment.
-pub(super) fn message(picture: &Picture) -> String {
-    let said = picture.said().sentence;
-    let counts = &picture.plan.counts;
-    match picture.phase() {
-        Phase::Complete { .. } => complete(picture, said),
-        Phase::Progressing => format!(
-            "{}, {}{}{}{}{}",
-            share(picture),
-            slots(picture),
-            super::explain::about_to_be(picture),
-            offline(counts.offline_outdated),
-            opening(picture),
-            state_aside(&said)
-        ),
-        Phase::AwaitingOwners => format!(
-            "{}{}{}",
-            share(picture),
-            state_aside(&said),
-            offline_owners(counts.offline_outdated)
-        ),
-        Phase::Behind(_) => said,
-        Phase::Stalled(_) => {
-            format!("{said}; {}{}", slots(picture), reversal_words(picture))
-        }
-        Phase::Paused { until } => {
-            let left = counts.outdated;
-            let ends = match (until, picture.is_stopped()) {
-                (None, true) => format!("the pause ends with: yurt-ds ctl resume {}", picture.key),
-                (None, false) => format!("goes on after: yurt-ds ctl resume {}", picture.key),
-                (Some(until), true) => {
-                    format!("the pause ends in {}", instant::between(picture.now, until))
-                }
-                (Some(until), false) => {
-                    format!(
-                        "goes on by itself in {}",
-                        instant::between(picture.now, until)
-                    )
-                }
-            };
-            format!(
-                "{said}; {left} {} left; {ends}",
-                plural(left, "node", "nodes")
-            )
-        }
-        Phase::Invalid => picture
-            .invalid
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
-    }
-}
-
-/// How many nodes run it.
-fn share(picture: &Picture) -> String {
-    let targeted = picture.plan.counts.targeted;
-    format!("{} of {targeted} nodes run it", picture.plan.running())
-}
-
-/// What is said of a rollout that goes on, to follow its numbers; that it does is the phase itself.
-fn state_aside(said: &str) -> String {
-    match said.strip_prefix("being rolled out") {
-        Some(aside) => aside.to_owned(),
-        None => format!("; {said}"),
-    }
-}
-
-/// What is said of a complete rollout, and that nodes lack a pod nevertheless.
-fn complete(picture: &Picture, said: String) -> String {
-    let targeted = picture.plan.counts.targeted;
-    let lacking = picture.unavailable();
-    let whole = match said.strip_prefix("complete") {
-        Some(aside) if aside.is_empty() || aside.starts_with(';') => match lacking {
-            0 => format!(
-                "{} {} it{aside}",
-                all(targeted),
-                plural(targeted, "runs", "run")
-            ),
-            _ => format!("it was rolled out to {}{aside}", all(targeted)),
-        },
-        _ => said,
-    };
-    match lacking {
-        0 => whole,
-        1 => format!("{whole}; 1 node has no available pod at the moment"),
-        lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
-    }
-}
-
-fn offline(nodes: usize) -> String {
-    match nodes {
-        0 => String::new(),
-        1 => "; 1 is offline and follows when it returns".to_owned(),
-        _ => format!("; {nodes} are offline and follow when they return"),
-    }
-}
-
-/// The same under OTA, where nobody follows by itself.
-fn offline_owners(nodes: usize) -> String {
-    match nodes {
-        0 => String::new(),
-        1 => "; 1 is offline, and its owner can upgrade it when it is back".to_owned(),
-        _ => format!("; {nodes} are offline, and their owners can upgrade them when they are back"),
-    }
-}
-
-/// Every one of so many nodes.
-fn all(nodes: usize) -> String {
-    match nodes {
-        1 => "the one node".to_owned(),
-        nodes => format!("all {nodes} nodes"),
     }
 }
 
@@ -503,7 +369,7 @@ pub(super) fn unheard(picture: &Picture) -> Vec<String> {
 
 /// That it is paused, where its phase does not say so.
 fn quietly_paused(picture: &Picture) -> Option<String> {
-    let stand = picture.pause()?;
+    let stand = picture.rollout().pause()?;
     if matches!(picture.phase(), Phase::Paused { .. }) {
         return None;
     }
@@ -521,7 +387,7 @@ fn quietly_paused(picture: &Picture) -> Option<String> {
 
 /// Who got the revision in spite of a pause.
 fn newcomers(picture: &Picture) -> Option<String> {
-    let newcomers = &picture.pause()?.newcomers;
+    let newcomers = &picture.rollout().pause()?.newcomers;
     (!newcomers.is_empty()).then(|| {
         format!(
             "got the revision although it is paused: {} (a new pod is always made of the present template)",
@@ -533,3 +399,6 @@ fn newcomers(picture: &Picture) -> Option<String> {
 /// Said of a DaemonSet on which no condition of ours stands.
 pub(super) const UNREPORTED: &str =
     "no controller has reported yet; if that lasts, none is running (yurt-ds controller)";
+
+#[cfg(test)]
+mod tests;

@@ -460,7 +460,7 @@ impl Told {
 fn recovering(picture: &Picture) -> Option<String> {
     let is_so = picture.code(false) == Code::Complete && picture.is_recovering();
     is_so.then(|| {
-        let nodes = match picture.unavailable() {
+        let nodes = match picture.rollout().unavailable() {
             1 => "1 node has".to_owned(),
             nodes => format!("{nodes} nodes have"),
         };

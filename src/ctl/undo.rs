@@ -480,7 +480,10 @@ impl Answer {
 /// What keeps the way back from beginning, or how to follow it.
 fn follows(picture: &Picture, now: Timestamp) -> String {
     let key = &picture.key;
-    match (picture.pause().map(|pause| pause.until), picture.phase()) {
+    match (
+        picture.rollout().pause().map(|pause| pause.until),
+        picture.phase(),
+    ) {
         (Some(None), _) => {
             format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
         }

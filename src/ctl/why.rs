@@ -5,7 +5,6 @@ use serde::Serialize;
 use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
-use super::explain::{cure, cure_repelled, gone, not_targeted, repelled};
 use super::lookup;
 use super::picture::Picture;
 use super::print;
@@ -17,6 +16,9 @@ use super::view::View;
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
 use crate::core::instant;
+use crate::core::said::gone;
+use crate::core::said::next::{cure, cure_repelled, not_targeted};
+use crate::core::said::node::repelled;
 use crate::core::{NodeName, Verdict};
 
 /// The answer. Field names are a promise to scripts.
@@ -71,6 +73,7 @@ pub(super) async fn why(
 
 fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble> {
     let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
+    let rollout = picture.rollout();
     let obstacle = || view.index.obstacle(&picture.key, &name);
     let position = picture
         .fleet
@@ -79,18 +82,18 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
         .position(|node| node.name == name);
     let (node, next) = match position {
         Some(position) if picture.plan.verdicts[position] == Verdict::NotTargeted => {
-            let mut row = NodeRow::of(picture, position);
+            let mut row = NodeRow::of(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
             row.message =
                 format!("{because}; its pod is the native controller's to remove or keep");
             (row, next)
         }
         Some(position) if picture.plan.verdicts[position] == Verdict::UntoleratedTaint => {
-            let (mut row, obstacle) = (NodeRow::of(picture, position), obstacle());
+            let (mut row, obstacle) = (NodeRow::of(&rollout, position), obstacle());
             row.message = repelled(&picture.fleet.nodes[position], obstacle.as_ref());
-            (row, cure_repelled(picture, position, obstacle.as_ref()))
+            (row, cure_repelled(&rollout, position, obstacle.as_ref()))
         }
-        Some(position) => (NodeRow::of(picture, position), cure(picture, position)),
+        Some(position) => (NodeRow::of(&rollout, position), cure(&rollout, position)),
         None if view.index.node_names().any(|known| *known == name) => {
             let (message, next) = not_targeted(obstacle().as_ref());
             let row = NodeRow {
@@ -106,7 +109,7 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
             };
             (row, next)
         }
-        None if let Some(gone) = gone(picture, &name) => {
+        None if let Some(gone) = gone(&rollout, &name) => {
             let row = NodeRow {
                 node: name.to_string(),
                 verdict: gone.verdict,

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
-};
+use super::About;
+use super::reasons::{DO_NOT_START, behind_remedy, behind_words};
 use crate::core::fleet::{Behind, NodeName, RevisionState, Trouble};
 use crate::core::guard::Record;
 use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
@@ -14,25 +13,6 @@ use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 use crate::core::words::named;
-
-impl Stall {
-    /// Its word.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::FailedByRevision => "FailedByRevision",
-            Self::ReplacedTwice => "ReplacedTwice",
-            Self::PodsDoNotStart => "PodsDoNotStart",
-            Self::ImagesNotPulled => "ImagesNotPulled",
-            Self::WindowNeverOpens => "WindowNeverOpens",
-            Self::PodsNotCreated => "PodsNotCreated",
-            Self::WritesRefused => WRITES_REFUSED,
-            Self::NoProgress => "NoProgress",
-            Self::HookPending => "HookPending",
-            Self::BlockedByPdb => BLOCKED,
-            Self::NativeControllerBehind => NATIVE_BEHIND,
-        }
-    }
-}
 
 impl About<'_> {
     /// Why it stopped.

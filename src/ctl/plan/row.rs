@@ -193,11 +193,12 @@ fn over(played: &Played, complete: bool) -> Option<Timestamp> {
 }
 
 fn left(played: &Played) -> Vec<LeftRow> {
+    let rollout = played.end.rollout();
     let verdicts = played.end.plan.verdicts.iter().enumerate();
     let left =
         verdicts.filter(|(_, verdict)| !matches!(verdict, Verdict::Done | Verdict::NotTargeted));
     left.map(|(position, _)| {
-        let row = NodeRow::of(&played.end, position);
+        let row = NodeRow::of(&rollout, position);
         LeftRow {
             node: row.node,
             verdict: row.verdict,

@@ -1,13 +1,14 @@
 //! Words about a node with a second pod that was made beside the old one (`max-surge`).
 
 use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
+use super::rollout::RolloutView;
+use crate::core::fleet::{Node, Pod};
 use crate::core::instant;
-use crate::core::{Node, Pod, Progress};
-use crate::ctl::picture::Picture;
+use crate::core::verdict::Progress;
 
 /// About a node with a second pod that was made beside the old one.
 pub(super) fn surging(
-    picture: &Picture,
+    rollout: &RolloutView<'_>,
     node: &Node,
     progress: Progress,
 ) -> (Option<String>, String) {
@@ -20,14 +21,14 @@ pub(super) fn surging(
             format!(
                 "has a new pod{made} beside the old one, which goes when the new one counts as available, in {} \
                  (minReadySeconds: {})",
-                instant::between(picture.now, available_at),
-                picture.strategy.min_ready.as_secs()
+                instant::between(rollout.now, available_at),
+                rollout.strategy.min_ready.as_secs()
             ),
         ),
         Progress::SurgeTakingOver => (
             "SurgeTakingOver",
             match node.pods.iter().any(|pod| !pod.surge && !pod.terminating) {
-                true if picture.asks_again() => {
+                true if rollout.asks_again => {
                     format!("has a new pod{made} that serves; the old one is to be {ASKED_AGAIN}")
                 }
                 true => format!("has a new pod{made} that serves; the old one goes now"),

@@ -1,56 +1,58 @@
 //! What a node that has not had its turn waits for: slots of `max-unavailable`, those of the whole fleet or of one wave, and of
 //! `max-surge`; the node before it; another failure domain.
 
+use super::rollout::RolloutView;
+use crate::core::fleet::Node;
 use crate::core::names::{MAX_SURGE, MAX_UNAVAILABLE};
-use crate::core::{Node, Progress, Verdict, WaveStand};
-use crate::ctl::picture::Picture;
+use crate::core::plan::WaveStand;
+use crate::core::verdict::{Progress, Verdict};
 
 /// The wave that has no free slot for a node although the fleet has one.
-pub(super) fn full_wave<'a>(picture: &'a Picture, node: &Node) -> Option<&'a WaveStand> {
-    let (plan, waves) = (&picture.plan, picture.strategy.waves.as_ref()?);
+pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
+    let (plan, waves) = (rollout.plan, rollout.strategy.waves.as_ref()?);
     let stand = plan.waves.get(waves.of(node))?;
     let is_free = plan.counts.unavailable < plan.counts.allowed;
     (is_free && stand.taken >= stand.allowed).then_some(stand)
 }
 
 /// How many of the slots that a node waits for are taken.
-pub(super) fn taken(picture: &Picture, node: &Node) -> String {
-    let counts = &picture.plan.counts;
-    match full_wave(picture, node) {
+pub(super) fn taken(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let counts = &rollout.plan.counts;
+    match full_wave(rollout, node) {
         Some(wave) => format!(
             "{} of {} taken in its wave {}",
             wave.taken, wave.allowed, wave.name
         ),
         None => {
-            let down = format!("{} of {} taken", picture.unavailable(), counts.allowed);
+            let down = format!("{} of {} taken", rollout.unavailable(), counts.allowed);
             let beside = format!(
                 "{} of {} of max-surge taken",
-                picture.surge_taken(),
+                rollout.surge_taken(),
                 counts.surge_allowed
             );
-            picture.limits(down, beside) + &about_to_be(picture)
+            rollout.limits(down, beside) + &about_to_be(rollout)
         }
     }
 }
 
 /// Those that the controller replaces next hold no slot yet; as `status` says it.
-pub(in crate::ctl) fn about_to_be(picture: &Picture) -> String {
-    let replaced = match picture.next() {
+pub fn about_to_be(rollout: &RolloutView<'_>) -> String {
+    let replaced = match rollout.next() {
         0 => String::new(),
-        next if picture.asks_again() => {
+        next if rollout.asks_again => {
             format!(", {next} to be evicted when the disruption budget is asked again")
         }
         next => format!(", {next} to be replaced now"),
     };
-    match picture.next_surging() {
+    match rollout.next_surging() {
         0 => replaced,
         next => format!("{replaced}, {next} to get a second pod now"),
     }
 }
 
 /// What limits how many nodes are replaced at once, and the annotation that says so.
-pub(super) fn limit(picture: &Picture) -> (String, &'static str) {
-    let (counts, strategy) = (&picture.plan.counts, &picture.strategy);
+pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, &'static str) {
+    let (counts, strategy) = (&rollout.plan.counts, rollout.strategy);
     let down = format!(
         "max-unavailable {} allows {} of {} nodes",
         strategy.max_unavailable, counts.allowed, counts.base
@@ -63,18 +65,18 @@ pub(super) fn limit(picture: &Picture) -> (String, &'static str) {
         0 => MAX_UNAVAILABLE,
         _ => MAX_SURGE,
     };
-    (picture.limits(down, beside), annotation)
+    (rollout.limits(down, beside), annotation)
 }
 
 /// The node whose replacement is not over, and that keeps the others of its wave waiting (`min-interval`).
-pub(super) fn paced_by(picture: &Picture, position: usize) -> Option<&str> {
-    if picture.strategy.min_interval.is_zero() {
+pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option<&'a str> {
+    if rollout.strategy.min_interval.is_zero() {
         return None;
     }
-    let waves = picture.strategy.waves.as_ref();
+    let waves = rollout.strategy.waves.as_ref();
     let wave = |node: &Node| waves.map(|waves| waves.of(node));
-    let own = wave(&picture.fleet.nodes[position]);
-    let mut others = picture.fleet.nodes.iter().zip(&picture.plan.verdicts);
+    let own = wave(&rollout.fleet.nodes[position]);
+    let mut others = rollout.fleet.nodes.iter().zip(&rollout.plan.verdicts);
     let ahead = others.find(|(node, verdict)| {
         let is_awaited = matches!(
             verdict,
@@ -89,9 +91,9 @@ pub(super) fn paced_by(picture: &Picture, position: usize) -> Option<&str> {
 }
 
 /// That another failure domain has its turn.
-pub(super) fn other_domain(picture: &Picture, node: &Node) -> Option<String> {
-    let topology = picture.strategy.topology.as_ref()?;
-    let (domain, now) = (topology.domain_of(node), &picture.plan.domains);
+pub(super) fn other_domain(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
+    let topology = rollout.strategy.topology.as_ref()?;
+    let (domain, now) = (topology.domain_of(node), &rollout.plan.domains);
     if now.is_empty() || now.iter().any(|name| name == domain) {
         return None;
     }

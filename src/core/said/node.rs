@@ -1,135 +1,122 @@
 //! A verdict in words: what holds the node where it is, and what would change that.
 
-mod budgets;
-mod cure;
-mod guarded;
-mod pods;
-mod pulls;
-mod refused;
-mod slots;
-mod surging;
-#[cfg(test)]
-mod tests;
-
 use k8s_openapi::jiff::Timestamp;
 
-pub(super) use cure::{cure, cure_repelled, holders, not_targeted};
-use guarded::{
-    failed, guarded_words, loss_aside, revert_words, reverted_later, reverting, settles,
-};
-pub(super) use guarded::{gone, reversal_words};
-pub(super) use pods::revision_word;
-use pods::{
+use super::guarded::{failed, guarded_words, loss_aside, revert_words, reverted_later, reverting};
+use super::pods::{
     ASKED_AGAIN, awaited, its_pod, living_name, newest, not_in_place, pod_name, terminating_name,
     trouble_word, trouble_words, way_of,
 };
-pub(super) use slots::about_to_be;
-use slots::{other_domain, paced_by};
-use surging::surging;
-
-use super::picture::{Picture, verdict_since};
+use super::reasons::behind_words;
+use super::rollout::RolloutView;
+use super::since::verdict_since;
+use super::slots::{other_domain, paced_by};
+use super::surging::surging;
+use super::{budgets, pulls, refused, slots};
 use crate::core::eligibility::Obstacle;
+use crate::core::fleet::{Behind, Node, Pod, RevisionState, Targeting};
 use crate::core::in_place::Way;
 use crate::core::instant;
 use crate::core::names::{MAINTENANCE_WINDOW, MIN_INTERVAL};
+use crate::core::opening::NodeWindow;
+use crate::core::overdue;
+use crate::core::phase::{is_between_crashes, stall_of};
+use crate::core::plan::Stall;
 use crate::core::revert::is_due;
-use crate::core::said::behind_words;
 use crate::core::selector::Selector;
-use crate::core::{
-    Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert,
-    RevisionState, Stall, Targeting, Verdict, is_between_crashes, overdue, stall_of,
-};
+use crate::core::strategy::Mode;
+use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
 
 /// Why one node is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Explanation {
+pub struct Explanation {
     /// One more word than the verdict's, where there is one: `ImagePullBackOff`, `NotReady`, …
-    pub(super) reason: Option<String>,
+    pub reason: Option<String>,
     /// Since when, as far as known.
-    pub(super) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// Continues "node NAME …".
-    pub(super) because: String,
+    pub because: String,
 }
 
 /// Why the node at `position` of the fleet is where it is.
-pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
+pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
     let (node, verdict) = (
-        &picture.fleet.nodes[position],
-        &picture.plan.verdicts[position],
+        &rollout.fleet.nodes[position],
+        &rollout.plan.verdicts[position],
     );
     let (reason, because) = match *verdict {
-        Verdict::Done => (None, done(picture, node)),
-        Verdict::InProgress(progress) => in_progress(picture, node, progress),
-        Verdict::HookPending { overdue, .. } => hook_pending(picture, node, overdue),
-        Verdict::BlockedByPdb { obstruction, .. } => budgets::blocked(picture, node, obstruction),
-        Verdict::Refused { .. } => refused::refused(picture, node),
+        Verdict::Done => (None, done(rollout, node)),
+        Verdict::InProgress(progress) => in_progress(rollout, node, progress),
+        Verdict::HookPending { overdue, .. } => hook_pending(rollout, node, overdue),
+        Verdict::BlockedByPdb { obstruction, .. } => budgets::blocked(rollout, node, obstruction),
+        Verdict::Refused { .. } => refused::refused(rollout, node),
         Verdict::Budget { broken: true } => (
             trouble_word(node),
             format!(
                 "is outdated, and its old pod{} is not available{}: one of the first in the queue{}",
                 pod_name(node),
                 trouble_words(node),
-                manner(picture, node)
+                manner(rollout, node)
             ),
         ),
         Verdict::Budget { .. } if node.pods.iter().any(|pod| pod.exit.preparing.is_some()) => {
-            let (reason, _) = hook_pending(picture, node, false);
+            let (reason, _) = hook_pending(rollout, node, false);
             let because = format!(
                 "has its pod{} marked PreparingDelete and its hook is gone: it goes when a slot is free ({})",
                 pod_name(node),
-                slots::taken(picture, node)
+                slots::taken(rollout, node)
             );
             (reason, because)
         }
-        Verdict::Budget { broken: false } if let Some(why) = other_domain(picture, node) => {
+        Verdict::Budget { broken: false } if let Some(why) = other_domain(rollout, node) => {
             (None, why)
         }
-        Verdict::Budget { broken: false } if let Some(ahead) = paced_by(picture, position) => (
+        Verdict::Budget { broken: false } if let Some(ahead) = paced_by(rollout, position) => (
             None,
             format!(
                 "is outdated and waits for {ahead}, which is being replaced: with {MIN_INTERVAL} there is one at a time{}{}",
-                pulls::aside(picture, node),
-                manner(picture, node)
+                pulls::aside(rollout, node),
+                manner(rollout, node)
             ),
         ),
-        Verdict::Budget { broken: false } if let Some(opens) = picture.plan.opens => (
+        Verdict::Budget { broken: false } if let Some(opens) = rollout.plan.opens => (
             None,
             format!(
                 "is outdated and waits: with {MIN_INTERVAL} nothing is replaced before {}{}{}",
                 instant::words(opens),
-                pulls::aside(picture, node),
-                manner(picture, node)
+                pulls::aside(rollout, node),
+                manner(rollout, node)
             ),
         ),
         Verdict::Budget { broken: false } => (
             None,
             format!(
                 "is outdated and waits for a free slot: {}{}{}",
-                slots::taken(picture, node),
-                pulls::aside(picture, node),
-                manner(picture, node)
+                slots::taken(rollout, node),
+                pulls::aside(rollout, node),
+                manner(rollout, node)
             ),
         ),
-        Verdict::Offline(offline) => is_offline(picture, node, offline),
+        Verdict::Offline(offline) => is_offline(rollout, node, offline),
         Verdict::FailedByRevision { cause, .. } => failed(node, cause),
         Verdict::Paused { until } => (None, paused(until)),
         Verdict::Partition => (
             None,
             format!(
                 "keeps its outdated pod: partition {} holds back {} of {} nodes",
-                picture.strategy.partition,
-                picture
+                rollout.strategy.partition,
+                rollout
                     .strategy
                     .partition
-                    .resolve_down(picture.plan.counts.targeted),
-                picture.plan.counts.targeted
+                    .resolve_down(rollout.plan.counts.targeted),
+                rollout.plan.counts.targeted
             ),
         ),
         Verdict::NotSelected => (
             None,
             format!(
                 "keeps its outdated pod: its labels do not match the selector {}",
-                picture
+                rollout
                     .strategy
                     .selector
                     .as_ref()
@@ -138,22 +125,22 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             ),
         ),
         Verdict::Held { until } => (None, held(node, until)),
-        Verdict::Guarded(guarded) => guarded_words(picture, guarded),
-        Verdict::Revert(revert) => revert_words(picture, node, revert),
+        Verdict::Guarded(guarded) => guarded_words(rollout, guarded),
+        Verdict::Revert(revert) => revert_words(rollout, node, revert),
         Verdict::WaveNotOpen { wave, why } => (
             None,
             format!(
                 "is outdated, and its wave {} waits {}",
-                picture.plan.waves.get(wave).map_or("", |stand| &stand.name),
-                picture.plan.awaited_words(why)
+                rollout.plan.waves.get(wave).map_or("", |stand| &stand.name),
+                rollout.plan.awaited_words(why)
             ),
         ),
-        Verdict::OutOfWindow { opens } => (None, closed(picture, node, opens)),
-        Verdict::PullPending(stage) => pulls::pending(picture, node, stage),
+        Verdict::OutOfWindow { opens } => (None, closed(rollout, node, opens)),
+        Verdict::PullPending(stage) => pulls::pending(rollout, node, stage),
         Verdict::AwaitingOwner => pulls::awaiting_owner(node),
-        Verdict::NativeControllerBehind => (behind_word(picture), waits_behind(picture)),
+        Verdict::NativeControllerBehind => (behind_word(rollout), waits_behind(rollout)),
         Verdict::Invalid => {
-            let invalid = picture.invalid.as_ref();
+            let invalid = rollout.invalid;
             let because = match invalid {
                 Some(invalid) if invalid.is_native_update() => {
                     "is outdated, and Kubernetes' own rolling update replaces its pod at any moment, whatever the \
@@ -176,20 +163,20 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             ),
         ),
     };
-    let because = because + &ended_hold(picture, node);
-    let because = because + &refused::aside(picture, node, verdict);
+    let because = because + &ended_hold(rollout, node);
+    let because = because + &refused::aside(rollout, node, verdict);
     Explanation {
         reason,
         since: match verdict {
             // These hold as long as the rollout is in its state.
-            Verdict::Budget { .. } => picture.incomplete_since(),
+            Verdict::Budget { .. } => rollout.incomplete_since,
             // No pod has waited for longer than it has been there.
             Verdict::AwaitingOwner => {
                 let revised = newest(node).map(Pod::revised);
-                picture.phase_since().max(revised)
+                rollout.phase_since.max(revised)
             }
             Verdict::Guarded(Guarded::Stopped(_)) | Verdict::Revert(Revert::Pending) => {
-                picture.phase_since()
+                rollout.phase_since
             }
             Verdict::Guarded(Guarded::Inconclusive { .. })
             | Verdict::Partition
@@ -199,16 +186,16 @@ pub(super) fn explain(picture: &Picture, position: usize) -> Explanation {
             | Verdict::WaveNotOpen { .. }
             | Verdict::OutOfWindow { .. } => None,
             Verdict::PullPending(_) => pulls::since(node),
-            Verdict::Paused { .. } => picture.fleet.pause.map(|told| told.since),
-            Verdict::Invalid | Verdict::NativeControllerBehind => picture.phase_since(),
-            _ => verdict_since(node, verdict, picture.first_look),
+            Verdict::Paused { .. } => rollout.fleet.pause.map(|told| told.since),
+            Verdict::Invalid | Verdict::NativeControllerBehind => rollout.phase_since,
+            _ => verdict_since(node, verdict, rollout.first_look),
         },
         because,
     }
 }
 
-fn done(picture: &Picture, node: &Node) -> String {
-    let came = picture
+fn done(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let came = rollout
         .pause()
         .filter(|stand| stand.newcomers.contains(&node.name));
     match came.and(newest(node)) {
@@ -221,16 +208,20 @@ fn done(picture: &Picture, node: &Node) -> String {
     }
 }
 
-fn in_progress(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
-    let (reason, because) = stage(picture, node, progress);
-    (reason, because + &held_up(picture, node, progress))
+fn in_progress(
+    rollout: &RolloutView<'_>,
+    node: &Node,
+    progress: Progress,
+) -> (Option<String>, String) {
+    let (reason, because) = stage(rollout, node, progress);
+    (reason, because + &held_up(rollout, node, progress))
 }
 
 /// How far its update is.
-fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>, String) {
+fn stage(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> (Option<String>, String) {
     let pod = pod_name(node);
     match progress {
-        Progress::Replacing => (Some("Replacing".into()), replacing(picture, node)),
+        Progress::Replacing => (Some("Replacing".into()), replacing(rollout, node)),
         Progress::Terminating => (
             Some("Terminating".into()),
             format!("is being updated: its pod{pod} is terminating"),
@@ -242,7 +233,7 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
         ),
         Progress::Missing { .. } => (
             Some("Missing".into()),
-            match &picture.fleet.not_created {
+            match &rollout.fleet.not_created {
                 Some(why) => {
                     format!(
                         "has no pod, and the native DaemonSet controller cannot make one: {why}"
@@ -255,7 +246,7 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
             Some("UpdatingInPlace".into()),
             format!("has its turn: its pod{pod} gets its new images in place"),
         ),
-        Progress::Reverting { .. } => reverting(picture, node),
+        Progress::Reverting { .. } => reverting(rollout, node),
         Progress::Starting => {
             let reason = trouble_word(node).unwrap_or_else(|| "Starting".into());
             let because = match trouble_words(node) {
@@ -266,13 +257,13 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
             };
             (Some(reason), because)
         }
-        Progress::Young { available_at } if is_between_crashes(node, picture.now) => (
+        Progress::Young { available_at } if is_between_crashes(node, rollout.now) => (
             Some("Young".into()),
             format!(
                 "has {}{pod}, whose container crashed and was started again more than once; if it goes on running, it counts as \
                  available in {}",
                 its_pod(node),
-                instant::between(picture.now, available_at)
+                instant::between(rollout.now, available_at)
             ),
         ),
         Progress::Young { available_at } => (
@@ -280,14 +271,14 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
             format!(
                 "has {}{pod}, which counts as available in {} (minReadySeconds: {})",
                 its_pod(node),
-                instant::between(picture.now, available_at),
-                picture.strategy.min_ready.as_secs()
+                instant::between(rollout.now, available_at),
+                rollout.strategy.min_ready.as_secs()
             ),
         ),
         Progress::SurgeStarting
         | Progress::SurgeYoung { .. }
         | Progress::SurgeTakingOver
-        | Progress::SurgeLeaving => surging(picture, node, progress),
+        | Progress::SurgeLeaving => surging(rollout, node, progress),
         Progress::OldTerminating => (
             Some("OldTerminating".into()),
             format!(
@@ -308,26 +299,26 @@ fn stage(picture: &Picture, node: &Node, progress: Progress) -> (Option<String>,
 }
 
 /// That a node is past its deadline, for other reasons than that its pods do not start; empty when it is not.
-fn held_up(picture: &Picture, node: &Node, progress: Progress) -> String {
+fn held_up(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> String {
     let verdict = Verdict::InProgress(progress);
-    match stall_of(node, &verdict, picture.now) {
+    match stall_of(node, &verdict, rollout.now) {
         Some(Stall::NoProgress | Stall::PodsNotCreated) => {
             format!(
                 "; held up for too long: {}",
-                overdue::words(&picture.fleet, node, &verdict)
+                overdue::words(rollout.fleet, node, &verdict)
             )
         }
         _ => String::new(),
     }
 }
 
-fn replacing(picture: &Picture, node: &Node) -> String {
+fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
     let pod = pod_name(node);
-    match way_of(picture, node) {
+    match way_of(rollout, node) {
         Way::InPlace(_) => format!("has its turn: its pod{pod} is to be updated in place now"),
         Way::Recreate(why) => format!(
             "has its turn: its old pod{pod} is to be {}{}",
-            match picture.asks_again() {
+            match rollout.asks_again {
                 true => ASKED_AGAIN,
                 false => "replaced now",
             },
@@ -337,24 +328,24 @@ fn replacing(picture: &Picture, node: &Node) -> String {
 }
 
 /// How it will get the current revision, where an update in place was asked for.
-fn manner(picture: &Picture, node: &Node) -> String {
-    match way_of(picture, node) {
+fn manner(rollout: &RolloutView<'_>, node: &Node) -> String {
+    match way_of(rollout, node) {
         Way::InPlace(_) => "; its pod is updated in place then".to_owned(),
         Way::Recreate(why) => not_in_place(why),
     }
 }
 
-fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String>, String) {
-    let awaited = awaited(picture, node);
+fn hook_pending(rollout: &RolloutView<'_>, node: &Node, overdue: bool) -> (Option<String>, String) {
+    let awaited = awaited(rollout, node);
     let leaving = node.pods.iter().find(|pod| pod.exit.preparing.is_some());
     let pod = leaving.map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
     let because = match awaited.is_empty() {
-        true if picture.is_paused() => {
+        true if rollout.is_paused() => {
             format!(
                 "has its pod{pod} marked PreparingDelete and its hook is gone; the rollout is paused"
             )
         }
-        true if picture.plan.guarded.is_some() => {
+        true if rollout.plan.guarded.is_some() => {
             format!(
                 "has its pod{pod} marked PreparingDelete and its hook is gone; the guard holds the revision"
             )
@@ -375,18 +366,22 @@ fn hook_pending(picture: &Picture, node: &Node, overdue: bool) -> (Option<String
     (Some(overdue.into()), because)
 }
 
-fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<String>, String) {
+fn is_offline(
+    rollout: &RolloutView<'_>,
+    node: &Node,
+    offline: Offline,
+) -> (Option<String>, String) {
     let (reason, because) = match offline {
         Offline::NotReady { .. } if node.pods.is_empty() => (
             "NotReady",
             "is NotReady and has no pod; gets one of the current revision when it returns"
                 .to_owned(),
         ),
-        Offline::NotReady { .. } if picture.strategy.mode == Mode::Ota => (
+        Offline::NotReady { .. } if rollout.strategy.mode == Mode::Ota => (
             "NotReady",
             "is NotReady and outdated; its owner decides when to upgrade (OTA)".to_owned(),
         ),
-        Offline::NotReady { .. } if picture.strategy.pause.is_some() => {
+        Offline::NotReady { .. } if rollout.strategy.pause.is_some() => {
             ("NotReady", "is NotReady and outdated".to_owned())
         }
         Offline::NotReady { .. } => (
@@ -411,22 +406,22 @@ fn is_offline(picture: &Picture, node: &Node, offline: Offline) -> (Option<Strin
             "Settling",
             format!(
                 "is outdated and returned a moment ago; counts as back in {}",
-                instant::between(picture.now, until)
+                instant::between(rollout.now, until)
             ),
         ),
-        Offline::Updated { .. } if is_due(&picture.strategy, &picture.fleet, node) => {
-            ("NotReady", reverted_later(picture, node))
+        Offline::Updated { .. } if is_due(rollout.strategy, rollout.fleet, node) => {
+            ("NotReady", reverted_later(rollout, node))
         }
         Offline::Updated { .. } => (
             "NotReady",
             "is NotReady, and has the current revision already".to_owned(),
         ),
     };
-    (Some(reason.into()), because + &loss_aside(picture, node))
+    (Some(reason.into()), because + &loss_aside(rollout, node))
 }
 
-fn closed(picture: &Picture, node: &Node, opens: Option<Timestamp>) -> String {
-    let windows = match (&node.window, &picture.strategy.window) {
+fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Timestamp>) -> String {
+    let windows = match (&node.window, &rollout.strategy.window) {
         (Some(NodeWindow::Unreadable(why)), _) => {
             return format!(
                 "is outdated, and its annotation {MAINTENANCE_WINDOW} cannot be used: {why}"
@@ -445,8 +440,8 @@ fn closed(picture: &Picture, node: &Node, opens: Option<Timestamp>) -> String {
 }
 
 /// That a hold is over, for whoever forgot to remove it.
-fn ended_hold(picture: &Picture, node: &Node) -> String {
-    let hold = node.hold.as_ref().filter(|hold| !hold.holds(picture.now));
+fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let hold = node.hold.as_ref().filter(|hold| !hold.holds(rollout.now));
     match hold.and_then(|hold| hold.until) {
         Some(until) => format!(" (its hold ended at {})", instant::words(until)),
         None => String::new(),
@@ -454,7 +449,7 @@ fn ended_hold(picture: &Picture, node: &Node) -> String {
 }
 
 /// That no other pod would come to a node, and because of which taint, where that is known.
-pub(super) fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
+pub fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     let why = match obstacle {
         Some(obstacle) => obstacle.to_string(),
         None => "the template does not tolerate a taint of effect NoSchedule there".to_owned(),
@@ -492,8 +487,8 @@ fn paused(until: Option<Timestamp>) -> String {
     }
 }
 
-fn behind_word(picture: &Picture) -> Option<String> {
-    let word = match picture.fleet.revision {
+fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
+    let word = match rollout.fleet.revision {
         RevisionState::Behind(Behind::NotObserved) => "NotObserved",
         RevisionState::Behind(Behind::NoRevision) => "NoRevision",
         RevisionState::Behind(Behind::Tie) => "Tie",
@@ -505,8 +500,8 @@ fn behind_word(picture: &Picture) -> Option<String> {
 }
 
 /// What the native controller has not done yet, of a node that waits for it.
-fn waits_behind(picture: &Picture) -> String {
-    let behind = match picture.fleet.revision {
+fn waits_behind(rollout: &RolloutView<'_>) -> String {
+    let behind = match rollout.fleet.revision {
         RevisionState::Behind(behind) => behind,
         RevisionState::Current(_) => Behind::NotObserved,
     };
@@ -514,13 +509,13 @@ fn waits_behind(picture: &Picture) -> String {
 }
 
 /// How much a person should look at a node: less is more urgent, `None` not at all.
-pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
+pub fn urgency(rollout: &RolloutView<'_>, position: usize) -> Option<u8> {
     let (node, verdict) = (
-        &picture.fleet.nodes[position],
-        &picture.plan.verdicts[position],
+        &rollout.fleet.nodes[position],
+        &rollout.plan.verdicts[position],
     );
     let fails = matches!(verdict, Verdict::FailedByRevision { .. });
-    if fails || stall_of(node, verdict, picture.now).is_some() {
+    if fails || stall_of(node, verdict, rollout.now).is_some() {
         return Some(u8::from(!fails));
     }
     match *verdict {
@@ -532,14 +527,14 @@ pub(super) fn urgency(picture: &Picture, position: usize) -> Option<u8> {
             Progress::Replacing | Progress::Young { .. } | Progress::SurgeYoung { .. },
         ) => None,
         Verdict::InProgress(_) => {
-            let since = verdict_since(node, verdict, picture.first_look)?;
-            let old = picture.now.as_second() - since.as_second() > OLD_SECONDS;
+            let since = verdict_since(node, verdict, rollout.first_look)?;
+            let old = rollout.now.as_second() - since.as_second() > OLD_SECONDS;
             old.then_some(2)
         }
         Verdict::Budget { broken: true } | Verdict::UntoleratedTaint => Some(3),
         Verdict::AwaitingOwner => pulls::has_failed(node).then_some(3),
         Verdict::Offline(Offline::NoNode | Offline::Terminating { .. }) => Some(4),
-        Verdict::Offline(_) if !loss_aside(picture, node).is_empty() => Some(4),
+        Verdict::Offline(_) if !loss_aside(rollout, node).is_empty() => Some(4),
         Verdict::Offline(Offline::NotReady { .. }) => Some(5),
         _ => None,
     }

@@ -1,8 +1,8 @@
 //! The pods of a node in a sentence about it: their names, what ails them, how they are replaced.
 
+use super::rollout::RolloutView;
+use crate::core::fleet::{Node, Pod, PodRevision};
 use crate::core::in_place::{Recreate, Way, way};
-use crate::core::{Node, Pod, PodRevision};
-use crate::ctl::picture::Picture;
 
 /// What becomes of a pod whose budget has changed its mind.
 pub(super) const ASKED_AGAIN: &str = "evicted when its PodDisruptionBudget is asked again: it refused the last time, and allows it now";
@@ -56,7 +56,7 @@ pub(super) fn trouble_words(node: &Node) -> String {
 }
 
 /// How the pods of a node are called in a sentence about revisions.
-pub(in crate::ctl) fn revision_word(pod: &Pod) -> &'static str {
+pub fn revision_word(pod: &Pod) -> &'static str {
     match pod.revision {
         PodRevision::Current => "current",
         PodRevision::Outdated => "outdated",
@@ -74,8 +74,8 @@ pub(super) fn is_kept(node: &Node) -> bool {
 }
 
 /// What is still on the pods of a node that has to go first.
-pub(super) fn awaited(picture: &Picture, node: &Node) -> Vec<String> {
-    let Some(hook) = &picture.strategy.pre_delete else {
+pub(super) fn awaited(rollout: &RolloutView<'_>, node: &Node) -> Vec<String> {
+    let Some(hook) = &rollout.strategy.pre_delete else {
         return Vec::new();
     };
     let alive = node
@@ -86,11 +86,11 @@ pub(super) fn awaited(picture: &Picture, node: &Node) -> Vec<String> {
 }
 
 /// How the outdated pod of a node gets the current revision.
-pub(super) fn way_of(picture: &Picture, node: &Node) -> Way {
+pub(super) fn way_of(rollout: &RolloutView<'_>, node: &Node) -> Way {
     let mut pods = node.pods.iter();
     let outdated = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated);
     outdated.map_or(Way::Recreate(None), |pod| {
-        way(&picture.strategy, &picture.fleet, pod)
+        way(rollout.strategy, rollout.fleet, pod)
     })
 }
 

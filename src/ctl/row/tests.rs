@@ -2,15 +2,18 @@
 
 use super::*;
 use crate::core::in_place::{Recreate, Shape, Succession};
+use crate::core::said::next::cure;
+use crate::core::said::reversal_words;
 use crate::core::selector::Selector;
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
-    Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PreDelete,
-    Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal, RevisionState, Share, Stopped,
-    Strategy, Targeting, Topology, Trouble, Waves, WayBack, decide,
+    Disruption, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan,
+    Pod, PodRevision, PreDelete, Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal,
+    Revert, RevisionState, Share, Stopped, Strategy, Targeting, Topology, Trouble, Verdict, Waves,
+    WayBack, decide,
 };
-use crate::ctl::row::{FIELDS, SetRow};
+use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,11 +113,11 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
 #[track_caller]
 fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str) {
     let picture = picture(vec![n1, node("n2")], None);
-    let found = explain(&picture, 0);
+    let found = explain(&picture.rollout(), 0);
     assert_eq!(picture.plan.verdicts[0].word(), verdict, "{found:?}");
     assert_eq!(found.reason.as_deref(), reason, "{found:?}");
     assert!(found.because.contains(because), "{found:?}");
-    let cure = cure(&picture, 0);
+    let cure = cure(&picture.rollout(), 0);
     assert!(cure.contains(next), "{cure}");
 }
 
@@ -257,7 +260,7 @@ fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
         vec![updated("n1", 700), node("n2"), broken, node("n4")],
         None,
     );
-    let place = |position| cure(&picture, position);
+    let place = |position| cure(&picture.rollout(), position);
     assert!(place(2).contains("number 1 of 3"), "{}", place(2));
     assert!(place(1).contains("number 2 of 3"), "{}", place(1));
     assert!(place(3).contains("number 3 of 3"), "{}", place(3));
@@ -277,8 +280,8 @@ fn who_got_the_revision_during_a_pause_is_told_why() {
         reminded: 0,
     });
     picture.plan = decide(&picture.strategy, &picture.fleet, picture.now);
-    assert_eq!(explain(&picture, 0).since, Some(at(NOW - 3_600)));
-    let said = |position| explain(&picture, position).because;
+    assert_eq!(explain(&picture.rollout(), 0).since, Some(at(NOW - 3_600)));
+    let said = |position| explain(&picture.rollout(), position).because;
     assert!(said(1).contains("although the rollout is paused"));
     assert_eq!(said(2), "runs the current revision");
     let row = SetRow::of(&picture, false);
@@ -307,7 +310,10 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     let mut said = |record, pause| {
         (picture.fleet.record, picture.strategy.pause) = (record, pause);
         picture.plan = decide(&picture.strategy, &picture.fleet, picture.now);
-        (explain(&picture, 0).because, cure(&picture, 0))
+        (
+            explain(&picture.rollout(), 0).because,
+            cure(&picture.rollout(), 0),
+        )
     };
     let (because, next) = said(Some(stopped.clone()), None);
     assert!(
@@ -334,11 +340,11 @@ fn a_pause_with_nobody_outdated_is_told_in_a_note() {
 fn a_pause_is_explained_with_its_end() {
     let picture = picture(vec![node("n1")], Some(Pause::Until(at(NOW + 300))));
     assert!(
-        explain(&picture, 0)
+        explain(&picture.rollout(), 0)
             .because
             .contains("paused until 1970-01-01T02:51:40Z")
     );
-    assert!(cure(&picture, 0).contains("by itself in 5m"));
+    assert!(cure(&picture.rollout(), 0).contains("by itself in 5m"));
 }
 
 #[test]
@@ -394,15 +400,15 @@ fn a_revision_that_is_taken_back_has_words() {
             revisions: [("5d4f8".into(), past)].into(),
         };
         picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        let found = explain(&picture, 0);
+        let found = explain(&picture.rollout(), 0);
         let word = picture.plan.verdicts[0].word();
         assert_eq!((word, found.reason.as_deref()), (verdict, Some(reason)));
         assert!(found.because.contains(because), "{found:?}");
-        let cure = cure(&picture, 0);
+        let cure = cure(&picture.rollout(), 0);
         assert!(cure.contains(next), "{cure}");
         let row = SetRow::of(&picture, false).reversal.unwrap();
         assert_eq!(row.to.as_deref(), Some("5d4f8"));
-        let words = reversal_words(&picture);
+        let words = reversal_words(&picture.rollout());
         let told = format!("{} of {}", row.done, row.done + row.under_way);
         assert!(words.ends_with(&told), "{words}");
         words
@@ -462,7 +468,7 @@ fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
 fn nobody_is_told_to_wait_for_nodes_that_were_lost() {
     let mut picture = picture(vec![updated("n1", 60)], None);
     picture.plan.verdicts[0] = Verdict::Revert(Revert::Pending);
-    let next = |picture: &Picture| cure(picture, 0);
+    let next = |picture: &Picture| cure(&picture.rollout(), 0);
     assert!(next(&picture).contains("its maintenance window is open"));
     (picture.plan.counts.lost, picture.plan.counts.unavailable) = (1, 2);
     let next = next(&picture);
@@ -490,7 +496,11 @@ fn with_surge_the_slots_are_those_of_second_pods() {
         picture.strategy.max_unavailable = Share::Number(down);
         picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
         let row = SetRow::of(&picture, false);
-        (explain(&picture, 2).because, cure(&picture, 2), row)
+        (
+            explain(&picture.rollout(), 2).because,
+            cure(&picture.rollout(), 2),
+            row,
+        )
     };
     let (because, next, row) = said(0);
     assert!(
@@ -562,7 +572,10 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
         picture.strategy.waves = Some(Arc::new(Waves { list, approved }));
         picture.strategy.max_unavailable = Share::Number(all);
         picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        (explain(&picture, 1).because, cure(&picture, 1))
+        (
+            explain(&picture.rollout(), 1).because,
+            cure(&picture.rollout(), 1),
+        )
     };
     let (because, next) = said(Some(Share::Number(1)), 2);
     assert!(
@@ -597,12 +610,12 @@ fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
         picture.fleet.evictions.refuse(&pod, refusal, at(NOW - 3));
         picture.strategy.disruption = Disruption::Evict;
         picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        let found = explain(&picture, 0);
+        let found = explain(&picture.rollout(), 0);
         assert_eq!(picture.plan.verdicts[0].word(), "BlockedByPDB");
         assert_eq!(found.reason.as_deref(), Some(reason));
         assert_eq!(found.since, Some(at(NOW - 3)));
         assert!(found.because.contains(because), "{}", found.because);
-        let cure = cure(&picture, 0);
+        let cure = cure(&picture.rollout(), 0);
         assert!(cure.contains(next), "{cure}");
     };
     case(
@@ -661,7 +674,7 @@ fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
     assert_eq!(since(&picture), Some(instant::words(at(NOW - 2))));
     picture.fleet.adopted = Some(at(150));
     picture.fleet.nodes[0].pods[0].created = at(NOW - 1);
-    let node_since = [0, 1].map(|position| explain(&picture, position).since);
+    let node_since = [0, 1].map(|position| explain(&picture.rollout(), position).since);
     assert_eq!(node_since, [Some(at(NOW - 1)), Some(at(200))]);
 }
 
@@ -686,9 +699,14 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
         picture.fleet.nodes[0].pods[0].image_ready = Some(image);
         picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
         assert_eq!(picture.plan.verdicts[0].word(), "AwaitingOwner");
-        let found = explain(&picture, 0);
-        let is_shown = urgency(&picture, 0).is_some();
-        (found.reason, found.because, cure(&picture, 0), is_shown)
+        let found = explain(&picture.rollout(), 0);
+        let is_shown = urgency(&picture.rollout(), 0).is_some();
+        (
+            found.reason,
+            found.because,
+            cure(&picture.rollout(), 0),
+            is_shown,
+        )
     };
     let (reason, because, next, is_shown) = said(image(false, Some("no such image")));
     assert_eq!(reason.as_deref(), Some("PullImageFail"));
