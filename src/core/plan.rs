@@ -87,7 +87,7 @@ impl Plan {
         of_word(Verdict::PullPending(PullStage::Queued { failed: false })) > 0
             && of_word(Verdict::InProgress(Progress::Replacing)) == 0
             && !self.awaits_hooks()
-            && of_word(Verdict::Budget { broken: false }) == 0
+            && self.counts.awaiting_turn() == 0
     }
 
     fn awaits_hooks(&self) -> bool {
@@ -117,7 +117,7 @@ impl Plan {
     pub fn awaited(&self) -> Option<WaveShut> {
         let of_word = |verdict: Verdict| self.counts.by_word[verdict.index()];
         let moves = of_word(Verdict::InProgress(Progress::Replacing))
-            + of_word(Verdict::Budget { broken: false })
+            + self.counts.awaiting_turn()
             + of_word(Verdict::OutOfWindow { opens: None });
         let of_verdict = |verdict: &Verdict| match *verdict {
             Verdict::WaveNotOpen { wave, why } => Some((wave, why)),
@@ -249,7 +249,7 @@ impl Plan {
             && !self.verdicts.iter().any(blocked)
             && of_word(Verdict::InProgress(Progress::Replacing)) == 0
             && !self.awaits_hooks()
-            && of_word(Verdict::Budget { broken: false }) == 0
+            && self.counts.awaiting_turn() == 0
     }
 }
 
@@ -587,6 +587,15 @@ impl Counts {
             ("failed", self.failed),
             ("broken_before", self.broken_before),
         ]
+    }
+
+    /// Nodes whose turn has not come; see [`Verdict::awaits_turn`].
+    fn awaiting_turn(&self) -> usize {
+        let words = [Verdict::Budget { broken: false }, Verdict::AwaitingDomain];
+        words
+            .map(|verdict| self.by_word[verdict.index()])
+            .iter()
+            .sum()
     }
 
     /// Nodes that turned NotReady on the current revision's account.

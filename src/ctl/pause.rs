@@ -19,7 +19,7 @@ use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
 use crate::core::said::message;
 use crate::core::said::next::holders;
 use crate::core::words::plural;
-use crate::core::{Mode, Pause, Phase, Reading, Record, Stall};
+use crate::core::{Mode, Pause, Phase, Progress, Reading, Record, Stall, Verdict};
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::DaemonSet;
 
@@ -252,7 +252,7 @@ fn after_pause(picture: &Picture) -> String {
             .to_owned();
     }
     let counts = &picture.plan.counts;
-    let under_way = counts.by_word[1];
+    let under_way = counts.by_word[Verdict::InProgress(Progress::Replacing).index()];
     let mut text = match counts.outdated {
         0 if counts.kept > 0 => format!(
             " No node would be replaced now ({}); a new revision will wait.",

@@ -22,6 +22,7 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
     "run the current revision",
     "are being updated, or wait for their pod",
     "are outdated and wait for a free slot",
+    "are outdated, and another failure domain has its turn (topology-key)",
     "are NotReady or returned a moment ago; others do not wait for them",
     "failed soon after their pods were replaced; they keep their slots while they are Ready",
     "are outdated; the rollout is paused",

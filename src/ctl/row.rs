@@ -42,9 +42,10 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and namespace, name, phase, phaseMessage, reversal, next, notes
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
-  verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
-                  Refused, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted, UntoleratedTaint";
+  verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
+                  NotSelected, Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending,
+                  BlockedByPDB, Refused, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted,
+                  UntoleratedTaint";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::Draft;
 use crate::core::budget::starting_until;
 use crate::core::classify::{Class, judged_at};
+use crate::core::domains::is_others_turn;
 use crate::core::fleet::{Node, NodeName, Pod, PodRevision, Readiness, Targeting, position_of};
 use crate::core::guard::failure_window;
 use crate::core::instant::later;
@@ -31,6 +32,7 @@ impl Draft<'_> {
         let (actions, tried_again) = self.gates.refusing.without_held(actions);
         self.actions = actions;
         self.tell_refused(&mut refused);
+        self.tell_domains();
         let counts = self.counts();
         let waves = match phase {
             Some(phase) if phase.is_behind() => Vec::new(),
@@ -177,6 +179,20 @@ impl Draft<'_> {
         }
     }
 
+    /// Says of those who would be next that another failure domain has its turn.
+    fn tell_domains(&mut self) {
+        let Some(topology) = self.strategy.topology.as_ref() else {
+            return;
+        };
+        let is_marked = |node: &Node| node.pods.iter().any(|pod| pod.exit.preparing.is_some());
+        for (node, verdict) in self.fleet.nodes.iter().zip(&mut self.verdicts) {
+            let waits = *verdict == Verdict::Budget { broken: false } && !is_marked(node);
+            if waits && is_others_turn(topology, node, &self.domains) {
+                *verdict = Verdict::AwaitingDomain;
+            }
+        }
+    }
+
     /// When one of those who were `refused`, or whoever has to wait because of them, may be tried.
     fn refused_again(&self, refused: &BTreeSet<(NodeName, Part)>) -> Option<Timestamp> {
         let refusing = &self.gates.refusing;
@@ -186,8 +202,7 @@ impl Draft<'_> {
 
     /// Whether somebody who could begin has to wait only because so much was refused within this second.
     fn waits_for_next_second(&self) -> bool {
-        let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
-        self.gates.refusing.is_full() && self.verdicts.iter().any(waits)
+        self.gates.refusing.is_full() && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 
     /// Whether somebody waits for a time, or for something else than those whom the API server refuses.
@@ -266,7 +281,7 @@ impl Draft<'_> {
         }
         let nodes = self.fleet.nodes.iter().zip(&self.verdicts);
         let waits =
-            |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });
+            |told: &Verdict| told.awaits_turn() || matches!(told, Verdict::BlockedByPdb { .. });
         let waiting = nodes.filter(|(_, told)| waits(told));
         let due = waiting.filter_map(|(node, _)| self.gates.asking.due(leaving(node)?));
         due.filter(|due| *due > self.now).min()

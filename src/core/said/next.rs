@@ -16,8 +16,8 @@ use crate::core::fleet::{Behind, Node, Pod, RevisionState, Targeting};
 use crate::core::in_place::Way;
 use crate::core::instant;
 use crate::core::names::{
-    HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED,
-    SELECTOR, WAVES,
+    HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION,
+    PAUSED, SELECTOR, WAVES,
 };
 use crate::core::phase::{is_between_crashes, stall_of};
 use crate::core::plan::{Phase, Stall, WaveState};
@@ -46,6 +46,7 @@ pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
         Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(rollout, node, obstruction),
         Verdict::Refused { .. } => refused::cure(rollout, node),
         Verdict::Budget { .. } => queue(rollout, position),
+        Verdict::AwaitingDomain => next_domain(rollout),
         Verdict::Offline(offline) => cure_offline(rollout, node, offline),
         Verdict::FailedByRevision { cause, .. } => cure_failed(rollout, node, cause),
         Verdict::Guarded(guarded) => cure_guarded(rollout, guarded),
@@ -530,6 +531,16 @@ fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
         "It is number {} of {waiting} in the queue and has its turn as soon as a slot is free: {limit}, and {holders}. \
          {hint}",
         before + 1
+    )
+}
+
+/// What ends the turn of the failure domains that are at work.
+fn next_domain(rollout: &RolloutView<'_>) -> String {
+    format!(
+        "It has its turn when the domains at work are done, which are: {}; the next ones follow by the alphabet. How far they \
+         are: yurt-ds ctl status {}. To have more of them at work at once, raise the annotation {MAX_DOMAINS}",
+        slots::domains_at_work(rollout),
+        rollout.key
     )
 }
 

@@ -68,9 +68,6 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
             );
             (reason, because)
         }
-        Verdict::Budget { broken: false } if let Some(why) = other_domain(rollout, node) => {
-            (None, why)
-        }
         Verdict::Budget { broken: false } if let Some(ahead) = paced_by(rollout, position) => (
             None,
             format!(
@@ -97,6 +94,7 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
                 manner(rollout, node)
             ),
         ),
+        Verdict::AwaitingDomain => (None, other_domain(rollout, node)),
         Verdict::Offline(offline) => is_offline(rollout, node, offline),
         Verdict::FailedByRevision { cause, .. } => failed(node, cause),
         Verdict::Paused { until } => (None, paused(until)),
@@ -169,7 +167,7 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         reason,
         since: match verdict {
             // These hold as long as the rollout is in its state.
-            Verdict::Budget { .. } => rollout.incomplete_since,
+            Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
             // No pod has waited for longer than it has been there.
             Verdict::AwaitingOwner => {
                 let revised = newest(node).map(Pod::revised);

@@ -91,20 +91,24 @@ pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option
 }
 
 /// That another failure domain has its turn.
-pub(super) fn other_domain(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
-    let topology = rollout.strategy.topology.as_ref()?;
-    let (domain, now) = (topology.domain_of(node), &rollout.plan.domains);
-    if now.is_empty() || now.iter().any(|name| name == domain) {
-        return None;
-    }
-    let named = |name: &str| match name {
+pub(super) fn other_domain(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let Some(topology) = &rollout.strategy.topology else {
+        return "is outdated, and it is another domain's turn".to_owned();
+    };
+    format!(
+        "is outdated, and it is another domain's turn: its {} is {:?}, now at work: {}",
+        topology.key,
+        topology.domain_of(node),
+        domains_at_work(rollout)
+    )
+}
+
+/// The failure domains that are held or have their turn.
+pub(super) fn domains_at_work(rollout: &RolloutView<'_>) -> String {
+    let named = |name: &String| match name.as_str() {
         "" => "that of the nodes without this label".to_owned(),
         name => name.to_owned(),
     };
-    let others: Vec<String> = now.iter().map(|name| named(name)).collect();
-    Some(format!(
-        "is outdated, and it is another domain's turn: its {} is {domain:?}, now at work: {}",
-        topology.key,
-        others.join(", ")
-    ))
+    let names: Vec<String> = rollout.plan.domains.iter().map(named).collect();
+    names.join(", ")
 }
