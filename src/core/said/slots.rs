@@ -4,8 +4,9 @@
 use super::rollout::RolloutView;
 use crate::core::fleet::Node;
 use crate::core::names::{MAX_SURGE, MAX_UNAVAILABLE};
+use crate::core::pace::is_awaited;
 use crate::core::plan::WaveStand;
-use crate::core::verdict::{Progress, Verdict};
+use crate::core::verdict::Verdict;
 
 /// The wave that has no free slot for a node although the fleet has one.
 pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
@@ -78,14 +79,12 @@ pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option
     let own = wave(&rollout.fleet.nodes[position]);
     let mut others = rollout.fleet.nodes.iter().zip(&rollout.plan.verdicts);
     let ahead = others.find(|(node, verdict)| {
-        let is_awaited = matches!(
+        let is_asked = matches!(
             verdict,
-            Verdict::HookPending { .. }
-                | Verdict::InProgress(
-                    Progress::Terminating | Progress::Replacing | Progress::Missing { .. }
-                )
+            Verdict::BlockedByPdb { .. } | Verdict::Refused { .. }
         );
-        is_awaited && wave(node) == own
+        let is_leaving = is_asked && node.pods.iter().any(|pod| pod.exit.preparing.is_some());
+        is_awaited(verdict, is_leaving) && wave(node) == own
     });
     ahead.map(|(node, _)| node.name.as_str())
 }
