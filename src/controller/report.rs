@@ -151,8 +151,8 @@ impl Report {
     fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
         let revision = about(fleet, before);
-        let Said { reason, sentence } = saying(set, fleet, plan);
-        let note = format!("{revision}: {sentence}");
+        let said = saying(set, fleet, plan);
+        let (reason, note) = (said.reason, format!("{revision}: {}", said.sentence()));
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
             stays(before, set, &fleet.revision, plan, lasting)

@@ -43,6 +43,9 @@ use super::remedy::way_on;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
 
+/// Said of a rollout that is complete without exception.
+const COMPLETE: &str = "complete";
+
 /// A rollout of which something is said.
 #[derive(Clone, Copy)]
 pub struct About<'a> {
@@ -61,8 +64,25 @@ pub struct About<'a> {
 pub struct Said {
     /// One word, from a closed list.
     pub reason: &'static str,
+    /// The beginning of the sentence, without the revision that it is about.
+    pub head: String,
+    /// What else is to be said, each part after a semicolon.
+    pub asides: String,
+}
+
+impl Said {
+    fn of(reason: &'static str, head: impl Into<String>) -> Self {
+        Self {
+            reason,
+            head: head.into(),
+            asides: String::new(),
+        }
+    }
+
     /// One sentence, without the revision that it is about.
-    pub sentence: String,
+    pub fn sentence(&self) -> String {
+        format!("{}{}", self.head, self.asides)
+    }
 }
 
 impl Plan {
@@ -124,7 +144,7 @@ impl Plan {
 impl About<'_> {
     /// What is said of it in this phase.
     pub fn said(&self, phase: Phase) -> Said {
-        let (reason, sentence) = self.state(phase);
+        let state = self.state(phase);
         let plan = self.plan;
         let overdue = match phase {
             Phase::Progressing | Phase::AwaitingOwners => plan.overdue_aside(self.fleet),
@@ -135,18 +155,16 @@ impl About<'_> {
             Phase::Stalled(Stall::WritesRefused) => String::new(),
             _ => plan.refused.aside(),
         };
-        Said {
-            reason,
-            sentence: sentence
-                + &overdue
-                + &refused
-                + &self.pause_aside(phase)
-                + &self.budgets_aside(phase)
-                + &self.windows_aside(phase),
-        }
+        let asides = state.asides
+            + &overdue
+            + &refused
+            + &self.pause_aside(phase)
+            + &self.budgets_aside(phase)
+            + &self.windows_aside(phase);
+        Said { asides, ..state }
     }
 
-    fn state(&self, phase: Phase) -> (&'static str, String) {
+    fn state(&self, phase: Phase) -> Said {
         match phase {
             Phase::Complete { offline, kept } => self.complete(offline, kept),
             Phase::Progressing => self.progressing(),
@@ -154,56 +172,60 @@ impl About<'_> {
                 let since = self.fleet.behind_since.map_or_else(String::new, |since| {
                     format!("{BEHIND_SINCE}{}", instant::words(since))
                 });
-                (
-                    NATIVE_BEHIND,
-                    format!("waiting{since}: {}", behind_words(behind)),
-                )
+                let head = format!("waiting{since}: {}", behind_words(behind));
+                Said::of(NATIVE_BEHIND, head)
             }
-            Phase::Stalled(stall) => (stall.reason(), self.stalled(stall)),
-            Phase::Paused { until } => ("Paused", paused_words(until) + &self.stopped_aside()),
+            Phase::Stalled(stall) => Said::of(stall.reason(), self.stalled(stall)),
+            Phase::Paused { until } => Said {
+                asides: self.stopped_aside(),
+                ..Said::of("Paused", paused_words(until))
+            },
             // The sentence is that of the setting.
-            Phase::Invalid => (INVALID_SETTINGS, String::new()),
-            Phase::AwaitingOwners => (
+            Phase::Invalid => Said::of(INVALID_SETTINGS, ""),
+            Phase::AwaitingOwners => Said::of(
                 "AwaitingOwners",
-                "waiting for the owners of nodes to upgrade (OTA)".to_owned(),
+                "waiting for the owners of nodes to upgrade (OTA)",
             ),
         }
     }
 
-    fn complete(&self, offline: usize, kept: usize) -> (&'static str, String) {
+    fn complete(&self, offline: usize, kept: usize) -> Said {
         let exceptions = self.plan.exceptions(self.fleet);
+        let gone = self.gone_aside();
         match (offline, kept) {
-            _ if !self.gone_aside().is_empty() => (
-                "CompleteExceptFailed",
-                match exceptions.is_empty() {
-                    true => format!("complete{}", self.gone_aside()),
-                    false => format!("complete except {exceptions}{}", self.gone_aside()),
-                },
-            ),
-            _ if self.plan.counts.lost > 0 => (
-                "CompleteExceptFailed",
-                format!(
-                    "complete except {exceptions}{}; repair them",
-                    self.failed_aside()
-                ),
-            ),
-            (0, 0) if self.plan.counts.targeted == 0 => (
-                "Complete",
-                "complete: the template matches no node".to_owned(),
-            ),
-            (0, 0) => ("Complete", "complete".to_owned()),
-            (offline, 0) => (
+            _ if !gone.is_empty() => Said {
+                asides: gone,
+                ..Said::of(
+                    "CompleteExceptFailed",
+                    match exceptions.is_empty() {
+                        true => COMPLETE.to_owned(),
+                        false => format!("complete except {exceptions}"),
+                    },
+                )
+            },
+            _ if self.plan.counts.lost > 0 => Said {
+                asides: format!("{}; repair them", self.failed_aside()),
+                ..Said::of(
+                    "CompleteExceptFailed",
+                    format!("complete except {exceptions}"),
+                )
+            },
+            (0, 0) if self.plan.counts.targeted == 0 => {
+                Said::of("Complete", "complete: the template matches no node")
+            }
+            (0, 0) => Said::of("Complete", COMPLETE),
+            (offline, 0) => Said::of(
                 "CompleteExceptOffline",
                 format!("complete except offline: {offline}; they are updated when they return"),
             ),
-            _ => (
+            _ => Said::of(
                 "CompleteExceptKept",
                 format!("complete except {exceptions}"),
             ),
         }
     }
 
-    fn progressing(&self) -> (&'static str, String) {
+    fn progressing(&self) -> Said {
         let plan = self.plan;
         if let Some(Guarded::Inconclusive { until }) = plan.guarded {
             let words = format!(
@@ -211,30 +233,25 @@ impl About<'_> {
                 instant::words(until),
                 plan.judging_words()
             );
-            return ("Inconclusive", words);
+            return Said::of("Inconclusive", words);
         }
         if let Some(opens) = plan.next_opening().filter(|_| plan.is_out_of_window()) {
             let opens = instant::words(opens);
             let words = format!("waiting for the maintenance window, which opens at {opens}");
-            return ("OutOfWindow", words);
+            return Said::of("OutOfWindow", words);
         }
         if plan.is_pull_pending() {
             let words = "waiting for nodes to pull its images (predownload: required)";
-            return ("PullPending", words.to_owned());
+            return Said::of("PullPending", words);
         }
         if plan.blocked {
-            return (
-                BLOCKED,
-                format!("waiting: {}", plan.blocked_words(self.fleet)),
-            );
+            let words = format!("waiting: {}", plan.blocked_words(self.fleet));
+            return Said::of(BLOCKED, words);
         }
         if let Some(why) = plan.awaited() {
-            return (
-                WAVE_NOT_OPEN,
-                format!("waiting {}", plan.awaited_words(why)),
-            );
+            let words = format!("waiting {}", plan.awaited_words(why));
+            return Said::of(WAVE_NOT_OPEN, words);
         }
-        let (failed, hooks) = (self.failed_aside(), self.hooks_aside());
         let paced = plan
             .opens
             .filter(|_| plan.tells_opening)
@@ -242,10 +259,10 @@ impl About<'_> {
                 let at = instant::words(at);
                 format!("; the next node is replaced at {at} (min-interval)")
             });
-        (
-            PROGRESSING,
-            format!("being rolled out{paced}{failed}{hooks}"),
-        )
+        Said {
+            asides: paced + &self.failed_aside() + &self.hooks_aside(),
+            ..Said::of(PROGRESSING, "being rolled out")
+        }
     }
 
     /// That the guard stopped the revision which is paused, and what follows when it is resumed; empty when it did not.
@@ -388,7 +405,7 @@ mod tests {
             hook: None,
         };
         assert_eq!(
-            about.said(phase).sentence,
+            about.said(phase).sentence(),
             "complete: the template matches no node"
         );
     }

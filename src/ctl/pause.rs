@@ -348,7 +348,7 @@ fn after_resume(picture: &Picture) -> String {
         ),
         (Phase::Stalled(_), _) => format!(
             " But it stands still: {}.",
-            message(&rollout, picture.said().sentence)
+            message(&rollout, &picture.said())
         ),
         _ if rollout.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
@@ -367,7 +367,7 @@ fn after_resume(picture: &Picture) -> String {
                  --watch",
                 counts.outdated,
                 plural(counts.outdated, "node is", "nodes are"),
-                message(&rollout, picture.said().sentence),
+                message(&rollout, &picture.said()),
                 picture.key
             )
         }

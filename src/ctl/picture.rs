@@ -178,7 +178,8 @@ impl Picture {
         if let Some(told) = told {
             return Said {
                 reason: BLOCKED,
-                sentence: told.to_owned(),
+                head: told.to_owned(),
+                asides: String::new(),
             };
         }
         let about = About {

@@ -239,7 +239,7 @@ impl SetRow {
             max_unavailable: rolls.then(|| picture.strategy.max_unavailable.to_string()),
             max_surge: surges.then(|| picture.strategy.max_surge.to_string()),
             phase: rollout.phase.word(),
-            message: message(&rollout, picture.said().sentence),
+            message: message(&rollout, &picture.said()),
             since: rollout.phase_since.map(instant::words),
             revision: picture.revision().map(ToString::to_string),
             targeted: counts.targeted,

@@ -50,7 +50,7 @@ fn said(fleet: &Fleet, plan: &Plan) -> String {
         plan,
         hook: None,
     };
-    about.said(plan.phase).sentence
+    about.said(plan.phase).sentence()
 }
 
 fn words(plan: &Plan) -> Vec<&str> {

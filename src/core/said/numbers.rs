@@ -3,8 +3,11 @@
 use super::guarded::reversal_words;
 use super::rollout::RolloutView;
 use super::slots::about_to_be;
+use super::{COMPLETE, Said};
 use crate::core::instant;
+use crate::core::names::PROGRESSING;
 use crate::core::plan::Phase;
+use crate::core::strategy::Mode;
 use crate::core::words::plural;
 
 /// When the next maintenance window opens, for nodes that wait for it.
@@ -32,7 +35,7 @@ fn slots(rollout: &RolloutView<'_>) -> String {
 }
 
 /// A sentence about the phase: that of the conditions, and the numbers of this moment.
-pub fn message(rollout: &RolloutView<'_>, said: String) -> String {
+pub fn message(rollout: &RolloutView<'_>, said: &Said) -> String {
     let counts = &rollout.plan.counts;
     match rollout.phase {
         Phase::Complete { .. } => complete(rollout, said),
@@ -41,19 +44,24 @@ pub fn message(rollout: &RolloutView<'_>, said: String) -> String {
             share(rollout),
             slots(rollout),
             about_to_be(rollout),
-            offline(counts.offline_outdated),
+            offline(rollout),
             opening(rollout),
-            state_aside(&said)
+            state_aside(said)
         ),
         Phase::AwaitingOwners => format!(
             "{}{}{}",
             share(rollout),
-            state_aside(&said),
-            offline_owners(counts.offline_outdated)
+            state_aside(said),
+            offline(rollout)
         ),
-        Phase::Behind(_) => said,
+        Phase::Behind(_) => said.sentence(),
         Phase::Stalled(_) => {
-            format!("{said}; {}{}", slots(rollout), reversal_words(rollout))
+            format!(
+                "{}; {}{}",
+                said.sentence(),
+                slots(rollout),
+                reversal_words(rollout)
+            )
         }
         Phase::Paused { until } => {
             let left = counts.outdated;
@@ -71,7 +79,8 @@ pub fn message(rollout: &RolloutView<'_>, said: String) -> String {
                 }
             };
             format!(
-                "{said}; {left} {} left; {ends}",
+                "{}; {left} {} left; {ends}",
+                said.sentence(),
                 plural(left, "node", "nodes")
             )
         }
@@ -88,27 +97,25 @@ fn share(rollout: &RolloutView<'_>) -> String {
 }
 
 /// What is said of a rollout that goes on, to follow its numbers; that it does is the phase itself.
-fn state_aside(said: &str) -> String {
-    match said.strip_prefix("being rolled out") {
-        Some(aside) => aside.to_owned(),
-        None => format!("; {said}"),
+fn state_aside(said: &Said) -> String {
+    match said.reason {
+        PROGRESSING => said.asides.clone(),
+        _ => format!("; {}", said.sentence()),
     }
 }
 
 /// What is said of a complete rollout, and that nodes lack a pod nevertheless.
-fn complete(rollout: &RolloutView<'_>, said: String) -> String {
+fn complete(rollout: &RolloutView<'_>, said: &Said) -> String {
     let targeted = rollout.plan.counts.targeted;
-    let lacking = rollout.unavailable();
-    let whole = match said.strip_prefix("complete") {
-        Some(aside) if aside.is_empty() || aside.starts_with(';') => match lacking {
-            0 => format!(
-                "{} {} it{aside}",
-                all(targeted),
-                plural(targeted, "runs", "run")
-            ),
-            _ => format!("it was rolled out to {}{aside}", all(targeted)),
-        },
-        _ => said,
+    let (lacking, asides) = (rollout.unavailable(), &said.asides);
+    let whole = match (said.head.as_str(), lacking) {
+        (COMPLETE, 0) => format!(
+            "{} {} it{asides}",
+            all(targeted),
+            plural(targeted, "runs", "run")
+        ),
+        (COMPLETE, _) => format!("it was rolled out to {}{asides}", all(targeted)),
+        _ => said.sentence(),
     };
     match lacking {
         0 => whole,
@@ -117,20 +124,19 @@ fn complete(rollout: &RolloutView<'_>, said: String) -> String {
     }
 }
 
-fn offline(nodes: usize) -> String {
-    match nodes {
-        0 => String::new(),
-        1 => "; 1 is offline and follows when it returns".to_owned(),
-        _ => format!("; {nodes} are offline and follow when they return"),
-    }
-}
-
-/// The same under OTA, where nobody follows by itself.
-fn offline_owners(nodes: usize) -> String {
-    match nodes {
-        0 => String::new(),
-        1 => "; 1 is offline, and its owner can upgrade it when it is back".to_owned(),
-        _ => format!("; {nodes} are offline, and their owners can upgrade them when they are back"),
+/// Who is offline and left, to follow a sentence; under OTA nobody follows by itself.
+fn offline(rollout: &RolloutView<'_>) -> String {
+    let nodes = rollout.plan.counts.offline_outdated;
+    match (rollout.strategy.mode, nodes) {
+        (_, 0) => String::new(),
+        (Mode::AdvancedRollingUpdate, 1) => "; 1 is offline and follows when it returns".to_owned(),
+        (Mode::AdvancedRollingUpdate, _) => {
+            format!("; {nodes} are offline and follow when they return")
+        }
+        (Mode::Ota, 1) => "; 1 is offline, and its owner can upgrade it when it is back".to_owned(),
+        (Mode::Ota, _) => {
+            format!("; {nodes} are offline, and their owners can upgrade them when they are back")
+        }
     }
 }
 

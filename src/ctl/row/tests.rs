@@ -356,7 +356,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
         ..Record::of("new".into())
     });
     picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-    let said = picture.said().sentence;
+    let said = picture.said().sentence();
     let expected = "paused until somebody resumes it; the guard stopped this revision: 1 node failed after it got this revision";
     assert!(said.starts_with(expected), "{said}");
     assert!(
@@ -366,7 +366,7 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
     // Nobody is left that waits: it is stalled, and a first `resume` would end the pause alone.
     picture.fleet.nodes.remove(0);
     picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-    let said = picture.said().sentence;
+    let said = picture.said().sentence();
     assert!(!said.contains("nevertheless"), "{said}");
 }
 
