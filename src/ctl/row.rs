@@ -297,6 +297,21 @@ impl SetRow {
 }
 
 impl NodeRow {
+    /// The row of a node that is not in the fleet.
+    pub(super) fn outside(node: &NodeName, verdict: &'static str, message: String) -> Self {
+        Self {
+            node: node.to_string(),
+            verdict,
+            reason: None,
+            since: None,
+            message,
+            pods: Vec::new(),
+            needs_attention: false,
+            age: None,
+            urgency: None,
+        }
+    }
+
     /// The row of the node at `position` of the fleet.
     pub(super) fn of(rollout: &RolloutView<'_>, position: usize) -> Self {
         let node = &rollout.fleet.nodes[position];

@@ -96,30 +96,18 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
         Some(position) => (NodeRow::of(&rollout, position), cure(&rollout, position)),
         None if view.index.node_names().any(|known| *known == name) => {
             let (message, next) = not_targeted(obstacle().as_ref());
-            let row = NodeRow {
-                node: name.to_string(),
-                verdict: Verdict::NotTargeted.word(),
-                reason: None,
-                since: None,
-                message,
-                pods: Vec::new(),
-                needs_attention: false,
-                age: None,
-                urgency: None,
-            };
+            let row = NodeRow::outside(&name, Verdict::NotTargeted.word(), message);
             (row, next)
         }
         None if let Some(gone) = gone(&rollout, &name) => {
             let row = NodeRow {
-                node: name.to_string(),
-                verdict: gone.verdict,
                 reason: Some("NoNode".into()),
                 since: gone.since.map(instant::words),
-                message: gone.because,
-                pods: Vec::new(),
                 needs_attention: true,
-                age: gone.since.map(|since| instant::between(since, picture.now)),
-                urgency: None,
+                age: gone
+                    .since
+                    .map(|since| instant::between(since, picture.now)),
+                ..NodeRow::outside(&name, gone.verdict, gone.because)
             };
             (row, gone.next)
         }

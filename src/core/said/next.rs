@@ -51,7 +51,7 @@ pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
         Verdict::FailedByRevision { cause, .. } => cure_failed(rollout, node, cause),
         Verdict::Guarded(guarded) => cure_guarded(rollout, guarded),
         Verdict::Revert(revert) => cure_revert(rollout, node, revert),
-        Verdict::Paused { until } => cure_paused(rollout, until, false),
+        Verdict::Paused { until } => cure_paused(rollout, until),
         Verdict::Partition => format!(
             "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
              the last."
@@ -198,15 +198,20 @@ fn crashing(pod: &Pod) -> String {
     }
 }
 
-/// `is_taken_back`: the pod of the node is to be taken back from the revision that the guard stopped.
-fn cure_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>, is_taken_back: bool) -> String {
-    let resume = format!("yurt-ds ctl resume {}", rollout.key);
-    if rollout.is_stopped() && !is_taken_back {
-        return format!(
-            "The guard stopped this revision, and holds it also when the pause has ended ({resume}): {}",
+fn cure_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
+    match rollout.is_stopped() {
+        true => format!(
+            "The guard stopped this revision, and holds it also when the pause has ended (yurt-ds ctl resume {}): {}",
+            rollout.key,
             way_on(rollout.fleet, &rollout.key)
-        );
+        ),
+        false => until_resumed(rollout, until),
     }
+}
+
+/// When what only a pause keeps back goes on.
+fn until_resumed(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
+    let resume = format!("yurt-ds ctl resume {}", rollout.key);
     match until {
         Some(until) => format!(
             "It goes on by itself in {}; earlier with: {resume}",
@@ -221,7 +226,7 @@ fn cure_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert) -> String
     match revert {
         Revert::Done => format!("It stays so. {stays}"),
         Revert::Pending if let Some(pause) = rollout.pause() => {
-            cure_paused(rollout, pause.until, true)
+            until_resumed(rollout, pause.until)
         }
         Revert::Pending if let Some(until) = settles(rollout, node) => format!(
             "It goes on by itself when its node has stayed Ready for {} (annotation ready-settle), in {}.",
