@@ -67,6 +67,8 @@ struct Answer {
     passed_over: Vec<Which>,
     /// The revision which the annotation `resume` let go on, and lets no more; `null`: there is no such annotation.
     resume_ended: Option<String>,
+    /// What is to be known of the revision that it goes back to: that the guard stopped it, or that another one is advised.
+    notes: Vec<String>,
 }
 
 /// A revision.
@@ -109,11 +111,7 @@ pub(super) async fn undo(
         if changed && !history.restore(context, chosen).await? {
             continue;
         }
-        let passed_over = match args.to_revision {
-            None => history.passed_over(chosen),
-            Some(_) => Vec::new(),
-        };
-        let answer = history.answer(chosen, changed, passed_over);
+        let answer = history.answer(chosen, args.to_revision, changed);
         let text = match args.output {
             Output::Json | Output::Yaml => document(&answer, args.output)?,
             Output::Table | Output::Wide if is_current => format!(
@@ -125,15 +123,7 @@ pub(super) async fn undo(
                     true => look_again(context, &key).await,
                     false => None,
                 };
-                let further = match args.to_revision {
-                    None => history.further(chosen),
-                    Some(_) if history.is_stopped(chosen) => format!(
-                        "Note: the guard stopped revision {} when it was rolled out before.\n",
-                        answer.to.number
-                    ),
-                    Some(_) => String::new(),
-                };
-                answer.words(context.clock.now(), picture.as_ref()) + &further
+                answer.words(context.clock.now(), picture.as_ref())
             }
         };
         let _ = screen.print(&text);
@@ -311,12 +301,17 @@ impl History {
         )
     }
 
-    /// That its conditions advise to go back to another revision than `chosen`.
-    fn further(&self, chosen: &Kept) -> String {
+    /// What is to be known of the revision that was `chosen`: by the number that was `typed`, or as the one before.
+    fn note(&self, chosen: &Kept, typed: Option<i64>) -> Option<String> {
+        if let Some(number) = typed {
+            let note =
+                format!("the guard stopped revision {number} when it was rolled out before.");
+            return self.is_stopped(chosen).then_some(note);
+        }
         let advised = self.advised.filter(|number| *number != chosen.facts.number);
-        advised.map_or_else(String::new, |number| {
+        advised.map(|number| {
             format!(
-                "Note: its condition Stalled advises revision {number} instead: yurt-ds ctl undo {} --to-revision {number}\n",
+                "its condition Stalled advises revision {number} instead: yurt-ds ctl undo {} --to-revision {number}",
                 self.key
             )
         })
@@ -369,7 +364,7 @@ impl History {
         (named != kept.facts.hash.as_str()).then_some(named.as_str())
     }
 
-    fn answer(&self, chosen: &Kept, changed: bool, passed_over: Vec<Which>) -> Answer {
+    fn answer(&self, chosen: &Kept, typed: Option<i64>, changed: bool) -> Answer {
         let current = self.current.as_ref();
         let mut kept = self.revisions.iter();
         let from = kept.find(|kept| Some(&kept.facts.hash) == current);
@@ -392,7 +387,11 @@ impl History {
             from: from.map(Kept::which),
             to: chosen.which(),
             images: images.filter(|change| change.from != change.to).collect(),
-            passed_over,
+            passed_over: match typed {
+                Some(_) => Vec::new(),
+                None => self.passed_over(chosen),
+            },
+            notes: self.note(chosen, typed).into_iter().collect(),
             resume_ended: self.resumed_besides(chosen).map(str::to_owned),
         }
     }
@@ -473,7 +472,9 @@ impl Answer {
             let goes = if self.changed { "is" } else { "would be" };
             format!("The annotation {RESUME}, which names revision {revision}, {goes} taken away: it may not go on unguarded.\n")
         });
-        format!("{head}{images}{passed}{resumed}{follows}{manifest}")
+        let notes = self.notes.iter().map(|note| format!("Note: {note}\n"));
+        let notes: String = notes.collect();
+        format!("{head}{images}{passed}{resumed}{follows}{manifest}{notes}")
     }
 }
 

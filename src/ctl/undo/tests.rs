@@ -103,6 +103,9 @@ async fn there_has_to_be_something_to_go_back_to() {
             .contains("keeps no revision of it but the present one"),
         "{trouble}"
     );
+    // As with every command: standard output stays empty, whatever form was asked for.
+    let in_json = world.trouble("undo web -o json").await;
+    assert_eq!(in_json, trouble);
     let trouble = world.trouble("undo web --to-revision 7").await;
     assert_eq!(trouble.code, Code::NotFound);
     assert!(
@@ -194,6 +197,10 @@ async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
         named.contains("Note: the guard stopped revision 2 when it"),
         "{named}"
     );
+    let document = world.json("undo web --dry-run --to-revision 2").await;
+    let note = "the guard stopped revision 2 when it was rolled out before.";
+    assert_eq!(document["notes"], json!([note]), "{document}");
+    assert_eq!(dry["notes"], json!([]), "{dry}");
     let text = world.text("undo web").await;
     assert!(text.contains("Revision 2 ("), "{text}");
     assert!(
