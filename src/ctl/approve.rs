@@ -28,18 +28,14 @@ pub(super) async fn approve(
     screen: &mut Screen<'_>,
 ) -> Result<(), Trouble> {
     let access = &context.access;
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset)?;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
     for _ in 0..ATTEMPTS {
         // The object before everything else: whatever is newer than it makes the write fail.
         let doing = format!("read DaemonSet {key}");
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let mut view = lookup::load(access, &key, context.clock.now()).await?;
-        let now = view.loaded;
-        let Some(picture) = Picture::take(&mut view, &key, now) else {
-            return Err(lookup::unmanaged(&key));
-        };
+        let (_, picture) = lookup::judge(access, &key, context.clock.now()).await?;
         let (waves, revision) = judge(&picture, &args.wave)?;
         if waves
             .position(&args.wave)

@@ -26,7 +26,6 @@ use super::code::Code;
 use super::context::Context;
 use super::lookup;
 use super::pause::annotate;
-use super::picture::Picture;
 use super::pulse::{Heard, listen};
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
@@ -54,8 +53,7 @@ pub(super) async fn eject(
     args: &EjectArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), Trouble> {
-    let access = &context.access;
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset)?;
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
         let standing = Standing::look(context, &key).await?;
@@ -100,10 +98,7 @@ impl Standing {
         let api = sets(context, key);
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let mut view = lookup::load(access, key, now).await?;
-        let Some(picture) = Picture::take(&mut view, key, now) else {
-            return Err(lookup::unmanaged(key));
-        };
+        let (_, picture) = lookup::judge(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key));
         let standing = Self {

@@ -7,8 +7,10 @@ use kube::api::ListParams;
 
 use super::access::{Access, Trouble};
 use super::code::Code;
+use super::context::Context;
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
+use super::picture::Picture;
 use super::view::{Scope, View};
 use crate::core::NodeName;
 use crate::core::names::UPDATE_STRATEGY;
@@ -17,11 +19,8 @@ use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 
 /// The DaemonSet that `typed` means: `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context.
-pub(super) fn target(
-    access: &Access,
-    namespace: Option<&str>,
-    typed: &str,
-) -> Result<SetKey, Trouble> {
+pub(super) fn target(context: &Context, typed: &str) -> Result<SetKey, Trouble> {
+    let (access, namespace) = (&context.access, context.namespace.as_deref());
     let key = match typed.contains('/') || typed.is_empty() {
         false => SetKey::new(namespace.unwrap_or(&access.namespace), typed),
         true => typed
@@ -67,6 +66,21 @@ pub(super) async fn load(access: &Access, key: &SetKey, now: Timestamp) -> Resul
     let mut view = find(access, key, now).await?;
     view.load_rest(access, &Scope::One(key.clone())).await?;
     Ok(view)
+}
+
+/// Loads one managed DaemonSet, and judges it as of that moment.
+///
+/// # Errors
+/// As [`load`].
+pub(super) async fn judge(
+    access: &Access,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<(View, Picture), Trouble> {
+    let mut view = load(access, key, now).await?;
+    let picture = Picture::take(&mut view, key, now);
+    let picture = picture.ok_or_else(|| unmanaged(key))?;
+    Ok((view, picture))
 }
 
 /// Reads the settings of one managed DaemonSet, and nothing else.

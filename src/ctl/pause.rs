@@ -30,11 +30,7 @@ pub(super) async fn pause(
     screen: &mut Screen<'_>,
 ) -> Result<(), Trouble> {
     let until = end(args, context.clock.now())?;
-    let key = lookup::target(
-        &context.access,
-        context.namespace.as_deref(),
-        &args.daemonset,
-    )?;
+    let key = lookup::target(context, &args.daemonset)?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     native_replaces(&view, &key)?;
     let wanted = until.map_or_else(|| "true".to_owned(), instant::words);
@@ -71,11 +67,7 @@ pub(super) async fn resume(
     args: &ResumeArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), Trouble> {
-    let key = lookup::target(
-        &context.access,
-        context.namespace.as_deref(),
-        &args.daemonset,
-    )?;
+    let key = lookup::target(context, &args.daemonset)?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key), view.loaded);
@@ -215,8 +207,8 @@ fn patch(uid: &str, name: &str, value: Option<&str>) -> Value {
 /// How it stands after the change; what cannot be said is not said.
 pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Picture> {
     let now = context.clock.now();
-    let mut view = lookup::load(&context.access, key, now).await.ok()?;
-    Picture::take(&mut view, key, now)
+    let (_, picture) = lookup::judge(&context.access, key, now).await.ok()?;
+    Some(picture)
 }
 
 fn paused(

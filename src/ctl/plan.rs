@@ -62,7 +62,7 @@ pub(super) async fn plan(
 ) -> Result<Code, Trouble> {
     let access = &context.access;
     let asked = Asked {
-        key: lookup::target(access, context.namespace.as_deref(), &args.daemonset)?,
+        key: lookup::target(context, &args.daemonset)?,
         change: Change::typed(args)?,
         access: access.clone(),
         clock: context.clock.clone(),

@@ -44,14 +44,10 @@ pub(super) async fn status(
 ) -> Result<Code, Trouble> {
     // It says that by itself, below what it has drawn.
     context.access.told.store(true, Ordering::Relaxed);
-    let target = match &args.daemonset {
-        Some(typed) => Some(lookup::target(
-            &context.access,
-            context.namespace.as_deref(),
-            typed,
-        )?),
-        None => None,
-    };
+    let typed = args.daemonset.as_deref();
+    let target = typed
+        .map(|typed| lookup::target(context, typed))
+        .transpose()?;
     let scope = match (&target, &context.namespace) {
         (Some(key), _) => Scope::One(key.clone()),
         (None, Some(namespace)) => {

@@ -101,8 +101,7 @@ pub(super) async fn undo(
     args: &UndoArgs,
     screen: &mut Screen<'_>,
 ) -> Result<(), Trouble> {
-    let access = &context.access;
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset)?;
     for _ in 0..ATTEMPTS {
         let history = History::read(context, &key).await?;
         let chosen = history.choose(args.to_revision)?;

@@ -51,12 +51,9 @@ pub(super) async fn why(
     screen: &mut Screen<'_>,
 ) -> Result<Code, Trouble> {
     let (access, now) = (&context.access, context.clock.now());
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
-    let (view, heard) = tokio::join!(lookup::load(access, &key, now), listen(access, now));
-    let mut view = view?;
-    let Some(mut picture) = Picture::take(&mut view, &key, now) else {
-        return Err(lookup::unmanaged(&key));
-    };
+    let key = lookup::target(context, &args.daemonset)?;
+    let (judged, heard) = tokio::join!(lookup::judge(access, &key, now), listen(access, now));
+    let (view, mut picture) = judged?;
     picture.hear(heard);
     let answer = answer(&view, &picture, &args.node)?;
     let text = match args.output {
@@ -104,9 +101,7 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
                 reason: Some("NoNode".into()),
                 since: gone.since.map(instant::words),
                 needs_attention: true,
-                age: gone
-                    .since
-                    .map(|since| instant::between(since, picture.now)),
+                age: gone.since.map(|since| instant::between(since, picture.now)),
                 ..NodeRow::outside(&name, gone.verdict, gone.because)
             };
             (row, gone.next)
