@@ -29,10 +29,12 @@ pub use numbers::message;
 pub use pods::revision_word;
 pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START};
 pub use reasons::{
-    BLOCKED, NATIVE_BEHIND, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED, behind_remedy, behind_words,
+    BLOCKED, NATIVE_BEHIND, Said, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED, behind_remedy, behind_words,
     paused_words,
 };
 pub use slots::about_to_be;
+
+use reasons::COMPLETE;
 
 use super::fleet::{Fleet, NodeName, Readiness, by_name};
 use super::instant;
@@ -42,9 +44,6 @@ use super::plan::{Phase, Plan, Stall};
 use super::remedy::way_on;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
-
-/// Said of a rollout that is complete without exception.
-const COMPLETE: &str = "complete";
 
 /// A rollout of which something is said.
 #[derive(Clone, Copy)]
@@ -57,32 +56,6 @@ pub struct About<'a> {
     pub plan: &'a Plan,
     /// Its preDelete hook, if it has one.
     pub hook: Option<&'a PreDelete>,
-}
-
-/// What is said of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// One word, from a closed list.
-    pub reason: &'static str,
-    /// The beginning of the sentence, without the revision that it is about.
-    pub head: String,
-    /// What else is to be said, each part after a semicolon.
-    pub asides: String,
-}
-
-impl Said {
-    fn of(reason: &'static str, head: impl Into<String>) -> Self {
-        Self {
-            reason,
-            head: head.into(),
-            asides: String::new(),
-        }
-    }
-
-    /// One sentence, without the revision that it is about.
-    pub fn sentence(&self) -> String {
-        format!("{}{}", self.head, self.asides)
-    }
 }
 
 impl Plan {

@@ -1,9 +1,9 @@
 //! The sentence of a phase with the numbers of this moment, which stand in no condition.
 
 use super::guarded::reversal_words;
+use super::reasons::{COMPLETE, Said};
 use super::rollout::RolloutView;
 use super::slots::about_to_be;
-use super::{COMPLETE, Said};
 use crate::core::instant;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::Phase;

@@ -25,6 +25,35 @@ pub(crate) const BEHIND_SINCE: &str = " since ";
 /// Reason while nothing else is left than what the API server refuses.
 pub const WRITES_REFUSED: &str = "WritesRefused";
 
+/// Said of a rollout that is complete without exception.
+pub(super) const COMPLETE: &str = "complete";
+
+/// What is said of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// One word, from a closed list.
+    pub reason: &'static str,
+    /// The beginning of the sentence, without the revision that it is about.
+    pub head: String,
+    /// What else is to be said, each part after a semicolon.
+    pub asides: String,
+}
+
+impl Said {
+    pub(super) fn of(reason: &'static str, head: impl Into<String>) -> Self {
+        Self {
+            reason,
+            head: head.into(),
+            asides: String::new(),
+        }
+    }
+
+    /// One sentence, without the revision that it is about.
+    pub fn sentence(&self) -> String {
+        format!("{}{}", self.head, self.asides)
+    }
+}
+
 /// Reasons of a rollout that has begun and goes on, or will by itself.
 pub const UNDER_WAY: [&str; 8] = [
     PROGRESSING,
