@@ -29,10 +29,11 @@ use super::lookup::{Looked, Lookups};
 use super::metrics::Metrics;
 use super::permissions::Lacking;
 use super::prepull::{DesiredPulls, Puller};
-use super::report::{Notice, Report, kept_words};
+use super::report::{Notice, Report};
 use super::restraint::Restraint;
 use super::surge::{Made, Wanted};
 use crate::clock::Clock;
+use crate::core::said::kept_words;
 use crate::core::{
     Action, Fleet, Note, Plan, PodRef, PodUid, Pull, Reading, Refusals, RefusedWrite, Release,
     Revision, RevisionState, decide, release,

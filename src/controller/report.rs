@@ -20,10 +20,8 @@ use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::said::{About, BLOCKED, Said, UNDER_WAY, WAVE_NOT_OPEN};
-use crate::core::words::named;
 use crate::core::{
-    Fleet, Invalid, NodeName, PauseRecord, Phase, Plan, Reading, Refusals, Release, RevisionState,
-    Stall,
+    Fleet, Invalid, PauseRecord, Phase, Plan, Reading, Refusals, RevisionState, Stall,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord, was_complete};
 use crate::k8s::Condition;
@@ -326,16 +324,6 @@ fn notice(
         news,
         ..Notice::default()
     })
-}
-
-/// Where pods that were made beside others stay for now, and what ends that.
-pub(super) fn kept_words(released: &Release) -> String {
-    let names = released.kept.iter().map(NodeName::as_str);
-    format!(
-        "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \
-         its node is available, and takes its place when that one is deleted",
-        named(names, 0)
-    )
 }
 
 fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {

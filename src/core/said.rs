@@ -9,6 +9,7 @@ mod guarded;
 pub mod next;
 pub mod node;
 mod numbers;
+mod pause;
 mod pods;
 mod pulls;
 mod reasons;
@@ -22,17 +23,17 @@ mod surging;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use k8s_openapi::jiff::Timestamp;
-
 pub use guarded::{Gone, gone, reversal_words};
 pub use numbers::message;
+pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused};
 pub use pods::revision_word;
 pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START};
 pub use reasons::{
-    BLOCKED, NATIVE_BEHIND, Said, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED, behind_remedy, behind_words,
-    paused_words,
+    BLOCKED, NATIVE_BEHIND, Said, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED, behind_remedy,
+    behind_words,
 };
 pub use slots::about_to_be;
+pub use surging::kept_words;
 
 use reasons::COMPLETE;
 
@@ -200,13 +201,13 @@ impl About<'_> {
 
     fn progressing(&self) -> Said {
         let plan = self.plan;
-        if let Some(Guarded::Inconclusive { until }) = plan.guarded {
+        if let Some(guarded @ Guarded::Inconclusive { until }) = plan.guarded {
             let words = format!(
                 "nothing new begins before {}: {}",
                 instant::words(until),
                 plan.judging_words()
             );
-            return Said::of("Inconclusive", words);
+            return Said::of(guarded.word(), words);
         }
         if let Some(opens) = plan.next_opening().filter(|_| plan.is_out_of_window()) {
             let opens = instant::words(opens);
@@ -348,6 +349,8 @@ impl About<'_> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
     use crate::core::plan::Counts;
     use crate::core::testing::fleet;

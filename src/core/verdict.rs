@@ -228,6 +228,16 @@ pub enum Guarded {
     },
 }
 
+impl Guarded {
+    /// Its word, the reason of conditions.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Stopped(stopped) => stopped.word(),
+            Self::Inconclusive { .. } => "Inconclusive",
+        }
+    }
+}
+
 /// Why a revision was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {

@@ -12,8 +12,7 @@ use crate::core::instant;
 use crate::core::remedy::LOOK_FOR_IT;
 use crate::core::said::node::{explain, urgency};
 use crate::core::said::rollout::RolloutView;
-use crate::core::said::{message, revision_word};
-use crate::core::words::named;
+use crate::core::said::{message, newcomers, quietly_paused, revision_word};
 use crate::core::{Guarded, NodeName, Phase, Verdict};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -257,10 +256,7 @@ impl SetRow {
             broken_before: counts.broken_before,
             failures: counts.failures,
             failure_threshold: rolls.then_some(counts.threshold),
-            guarded: picture.plan.guarded.map(|guarded| match guarded {
-                Guarded::Stopped(stopped) => stopped.word(),
-                Guarded::Inconclusive { .. } => "Inconclusive",
-            }),
+            guarded: picture.plan.guarded.map(Guarded::word),
             verdicts: verdicts.collect(),
             notes: notes(picture),
             warnings: warnings(picture),
@@ -350,8 +346,8 @@ fn warnings(picture: &Picture) -> Vec<String> {
 
 fn notes(picture: &Picture) -> Vec<String> {
     let mut notes: Vec<String> = picture.notes.iter().map(|note| note.text.clone()).collect();
-    notes.extend(quietly_paused(picture));
-    notes.extend(newcomers(picture));
+    notes.extend(quietly_paused(&picture.rollout()));
+    notes.extend(newcomers(&picture.rollout()));
     notes.extend(unheard(picture));
     notes
 }
@@ -381,35 +377,6 @@ pub(super) fn unheard(picture: &Picture) -> Vec<String> {
         outpaced(picture),
     ];
     notes.into_iter().flatten().collect()
-}
-
-/// That it is paused, where its phase does not say so.
-fn quietly_paused(picture: &Picture) -> Option<String> {
-    let stand = picture.rollout().pause()?;
-    if matches!(picture.phase(), Phase::Paused { .. }) {
-        return None;
-    }
-    let since = picture.fleet.pause.map(|told| told.since);
-    let since = since.map(|since| format!(" for {}", instant::between(since, picture.now)));
-    let end = match stand.until {
-        Some(until) => format!("until {}", instant::words(until)),
-        None => format!("until yurt-ds ctl resume {}", picture.key),
-    };
-    Some(format!(
-        "it is paused{}: nothing that is outdated is replaced {end}",
-        since.unwrap_or_default()
-    ))
-}
-
-/// Who got the revision in spite of a pause.
-fn newcomers(picture: &Picture) -> Option<String> {
-    let newcomers = &picture.rollout().pause()?.newcomers;
-    (!newcomers.is_empty()).then(|| {
-        format!(
-            "got the revision although it is paused: {} (a new pod is always made of the present template)",
-            named(newcomers.iter().map(NodeName::as_str), 0)
-        )
-    })
 }
 
 /// Said of a DaemonSet on which no condition of ours stands.

@@ -44,15 +44,15 @@ pub(super) fn guarded_words(
 ) -> (Option<String>, String) {
     let counts = &rollout.plan.counts;
     match guarded {
-        Guarded::Stopped(stopped @ Stopped::FailedByRevision) => (
-            Some(stopped.word().into()),
+        Guarded::Stopped(Stopped::FailedByRevision) => (
+            Some(guarded.word().into()),
             format!(
                 "is outdated, and the guard stopped this revision: {} failed after they got it, {} may",
                 counts.failures, counts.threshold
             ),
         ),
-        Guarded::Stopped(stopped @ Stopped::ReplacedTwice) => (
-            Some(stopped.word().into()),
+        Guarded::Stopped(Stopped::ReplacedTwice) => (
+            Some(guarded.word().into()),
             format!(
                 "is outdated, and the guard stopped this revision: the pods on {} were replaced twice for it and are \
                  outdated again",
@@ -60,7 +60,7 @@ pub(super) fn guarded_words(
             ),
         ),
         Guarded::Inconclusive { until } => (
-            Some("Inconclusive".into()),
+            Some(guarded.word().into()),
             format!(
                 "is outdated, and nothing new begins for {}: {}",
                 instant::between(rollout.now, until),

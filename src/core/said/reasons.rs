@@ -1,9 +1,6 @@
 //! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
 
-use k8s_openapi::jiff::Timestamp;
-
 use crate::core::fleet::Behind;
-use crate::core::instant;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 
@@ -129,13 +126,5 @@ pub fn behind_remedy(behind: Behind) -> &'static str {
             "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \
              controllerrevisions.apps or daemonsets.apps/status)"
         }
-    }
-}
-
-/// Until when it is paused.
-pub fn paused_words(until: Option<Timestamp>) -> String {
-    match until {
-        None => "paused until somebody resumes it".to_owned(),
-        Some(until) => format!("paused until {}", instant::words(until)),
     }
 }

@@ -2,9 +2,11 @@
 
 use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
 use super::rollout::RolloutView;
-use crate::core::fleet::{Node, Pod};
+use crate::core::fleet::{Node, NodeName, Pod};
 use crate::core::instant;
+use crate::core::surge::Release;
 use crate::core::verdict::Progress;
+use crate::core::words::named;
 
 /// About a node with a second pod that was made beside the old one.
 pub(super) fn surging(
@@ -61,4 +63,14 @@ pub(super) fn surging(
         ),
     };
     (Some(reason.into()), because)
+}
+
+/// Where pods that were made beside others stay for now, and what ends that.
+pub fn kept_words(released: &Release) -> String {
+    let names = released.kept.iter().map(NodeName::as_str);
+    format!(
+        "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \
+         its node is available, and takes its place when that one is deleted",
+        named(names, 0)
+    )
 }
