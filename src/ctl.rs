@@ -1,7 +1,7 @@
 //! `yurt-ds ctl`: what a person asks about rollouts, and the pause button.
 //!
 //! ```text
-//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► picture ─core::said─► rows ─► table, JSON, YAML
+//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::said─► rows ─► table, JSON, YAML
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
@@ -23,13 +23,14 @@ mod list;
 mod lookup;
 mod near;
 mod pause;
-mod picture;
+
 mod plan;
 mod print;
 mod pulse;
 mod rights;
 mod row;
 mod screen;
+mod snapshot;
 mod status;
 mod table;
 #[cfg(test)]

@@ -9,8 +9,8 @@ use super::code::Code;
 use super::context::Context;
 use super::lookup;
 use super::near::{near, suggestion};
-use super::picture::Picture;
 use super::screen::Screen;
+use super::snapshot::RolloutSnapshot;
 use super::write;
 use crate::cli::ctl::ApproveArgs;
 use crate::core::names::{APPROVED_WAVES, WAVES};
@@ -35,8 +35,8 @@ pub(super) async fn approve(
         let doing = format!("read DaemonSet {key}");
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let (_, picture) = lookup::judge(access, &key, context.clock.now()).await?;
-        let (waves, revision) = judge(&picture, &args.wave)?;
+        let (_, snapshot) = lookup::judge(access, &key, context.clock.now()).await?;
+        let (waves, revision) = judge(&snapshot, &args.wave)?;
         if waves
             .position(&args.wave)
             .is_some_and(|position| waves.is_approved(position, revision))
@@ -54,7 +54,7 @@ pub(super) async fn approve(
         )];
         let doing = format!("annotate DaemonSet {key}");
         if write::write_if_unchanged(context, &doing, &key, &set.metadata, changes).await? {
-            let _ = screen.print(&said(&picture, &args.wave, revision));
+            let _ = screen.print(&said(&snapshot, &args.wave, revision));
             return Ok(());
         }
     }
@@ -65,16 +65,19 @@ pub(super) async fn approve(
 }
 
 /// The waves and the revision that an approval is about.
-fn judge<'a>(picture: &'a Picture, typed: &str) -> Result<(&'a Waves, &'a Revision), Trouble> {
-    let key = &picture.key;
-    if let Some(invalid) = &picture.invalid {
+fn judge<'a>(
+    snapshot: &'a RolloutSnapshot,
+    typed: &str,
+) -> Result<(&'a Waves, &'a Revision), Trouble> {
+    let key = &snapshot.key;
+    if let Some(invalid) = &snapshot.invalid {
         return Err(Trouble::new(
             Code::Invalid,
             format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
         ));
     }
-    let waves = match &picture.strategy.waves {
-        Some(waves) if picture.strategy.mode == Mode::AdvancedRollingUpdate => waves,
+    let waves = match &snapshot.strategy.waves {
+        Some(waves) if snapshot.strategy.mode == Mode::AdvancedRollingUpdate => waves,
         _ => return Err(refused(no_waves(key))),
     };
     let needs_approval = waves.list.iter().filter(|wave| wave.approve);
@@ -102,7 +105,7 @@ fn judge<'a>(picture: &'a Picture, typed: &str) -> Result<(&'a Waves, &'a Revisi
             ),
         ));
     }
-    let revision = picture.revision().ok_or_else(|| {
+    let revision = snapshot.revision().ok_or_else(|| {
         refused(format!(
             "The native DaemonSet controller has not handled the latest change of {key} yet, so it is not known what \
              would be approved. Try again in a few seconds."
@@ -133,8 +136,8 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
     all.join(",")
 }
 
-fn said(picture: &Picture, wave: &str, revision: &Revision) -> String {
-    let waves = picture.plan.waves.iter();
+fn said(snapshot: &RolloutSnapshot, wave: &str, revision: &Revision) -> String {
+    let waves = snapshot.plan.waves.iter();
     let position = waves.clone().position(|stand| stand.name == wave);
     let earlier = waves.take(position.unwrap_or(0));
     let open: Vec<&str> = earlier
@@ -150,7 +153,7 @@ fn said(picture: &Picture, wave: &str, revision: &Revision) -> String {
     };
     format!(
         "Wave {wave} of {} is approved for revision {revision}. {follows}\nFollow it: yurt-ds ctl status {} --watch\n",
-        picture.key, picture.key
+        snapshot.key, snapshot.key
     )
 }
 

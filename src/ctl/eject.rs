@@ -98,17 +98,17 @@ impl Standing {
         let api = sets(context, key);
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let (_, picture) = lookup::judge(access, key, now).await?;
+        let (_, snapshot) = lookup::judge(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key));
         let standing = Self {
             key: key.clone(),
             settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
-            old: OldNodes::of(&picture),
+            old: OldNodes::of(&snapshot),
             set,
-            picture,
+            snapshot,
         };
-        match &standing.picture.invalid {
+        match &standing.snapshot.invalid {
             Some(invalid) if standing.is_on_delete() => Err(Trouble::new(
                 Code::Invalid,
                 format!(
@@ -133,11 +133,11 @@ impl Standing {
     /// Whether this controller may be about to replace a pod.
     fn is_replacing(&self) -> bool {
         self.is_on_delete()
-            && self.picture.strategy.mode == Mode::AdvancedRollingUpdate
-            && self.picture.is_reported()
-            && !is_paused(&self.picture.strategy, self.picture.now)
+            && self.snapshot.strategy.mode == Mode::AdvancedRollingUpdate
+            && self.snapshot.is_reported()
+            && !is_paused(&self.snapshot.strategy, self.snapshot.now)
             && matches!(
-                self.picture.phase(),
+                self.snapshot.phase(),
                 Phase::Progressing | Phase::Behind(_) | Phase::Stalled(_)
             )
             && self.old.nodes > 0
@@ -161,7 +161,7 @@ impl Standing {
         let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
         let mut changes: Vec<PatchOperation> = removed.collect();
         if self.is_on_delete() {
-            let native = native(&self.picture.strategy);
+            let native = native(&self.snapshot.strategy);
             let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": native });
             changes.push(set(&["spec", "updateStrategy"], strategy));
         }
@@ -197,11 +197,11 @@ impl Standing {
     /// Sees that our conditions go: a running controller removes them; without one, it is done here.
     async fn clean(&self, context: &Context) -> Result<String, Trouble> {
         let announced = self.announced().count();
-        if announced == 0 && !self.picture.is_reported() {
+        if announced == 0 && !self.snapshot.is_reported() {
             return Ok(String::new());
         }
         let is_told = |set: &DaemonSet| is_clean(set) || is_withheld(set);
-        if self.picture.is_reported() && self.await_until(context, is_told).await? {
+        if self.snapshot.is_reported() && self.await_until(context, is_told).await? {
             let set = self.read(context).await?;
             return Ok(match set.is_some_and(|set| is_withheld(&set)) {
                 true => words::at_work(&self.key),
@@ -239,14 +239,14 @@ impl Standing {
 
     /// Pods that still invite the owners of their nodes to upgrade (OTA).
     fn announced(&self) -> impl Iterator<Item = &crate::core::Pod> {
-        let pods = self.picture.fleet.nodes.iter().flat_map(|node| &node.pods);
+        let pods = self.snapshot.fleet.nodes.iter().flat_map(|node| &node.pods);
         pods.filter(|pod| pod.need_upgrade.is_some() || pod.image_ready.is_some())
     }
 
     /// Every object with conditions of ours: its collection, name, UID and the types.
     fn leftovers(&self) -> Vec<(String, String, String, Vec<&'static str>)> {
         let namespace = &self.key.namespace;
-        let of_set = self.picture.is_reported().then(|| {
+        let of_set = self.snapshot.is_reported().then(|| {
             (
                 format!("/apis/apps/v1/namespaces/{namespace}/daemonsets"),
                 self.key.name.to_string(),

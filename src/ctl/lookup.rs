@@ -10,7 +10,7 @@ use super::code::Code;
 use super::context::Context;
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
-use super::picture::Picture;
+use super::snapshot::RolloutSnapshot;
 use super::view::{Scope, View};
 use crate::core::NodeName;
 use crate::core::names::UPDATE_STRATEGY;
@@ -76,11 +76,11 @@ pub(super) async fn judge(
     access: &Access,
     key: &SetKey,
     now: Timestamp,
-) -> Result<(View, Picture), Trouble> {
+) -> Result<(View, RolloutSnapshot), Trouble> {
     let mut view = load(access, key, now).await?;
-    let picture = Picture::take(&mut view, key, now);
-    let picture = picture.ok_or_else(|| unmanaged(key))?;
-    Ok((view, picture))
+    let snapshot = RolloutSnapshot::take(&mut view, key, now);
+    let snapshot = snapshot.ok_or_else(|| unmanaged(key))?;
+    Ok((view, snapshot))
 }
 
 /// Reads the settings of one managed DaemonSet, and nothing else.

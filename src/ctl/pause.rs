@@ -9,8 +9,8 @@ use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
 use super::lookup;
-use super::picture::Picture;
 use super::screen::Screen;
+use super::snapshot::RolloutSnapshot;
 use super::view::View;
 use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
@@ -35,8 +35,8 @@ pub(super) async fn pause(
     native_replaces(&view, &key)?;
     let wanted = until.map_or_else(|| "true".to_owned(), instant::words);
     let changed = write(context, &view, &key, Some(&wanted)).await?;
-    let picture = look_again(context, &key).await;
-    let _ = screen.print(&paused(&key, until, changed, picture.as_ref()));
+    let snapshot = look_again(context, &key).await;
+    let _ = screen.print(&paused(&key, until, changed, snapshot.as_ref()));
     Ok(())
 }
 
@@ -77,8 +77,8 @@ pub(super) async fn resume(
         Some(record) if record.stopped.is_some() => true,
         // Its waves alone may hold it.
         Some(record) if record.failures() > 0 => {
-            let picture = look_again(context, &key).await;
-            let phase = picture.as_ref().map(Picture::phase);
+            let snapshot = look_again(context, &key).await;
+            let phase = snapshot.as_ref().map(RolloutSnapshot::phase);
             matches!(phase, Some(Phase::Stalled(Stall::FailedByRevision)))
         }
         _ => false,
@@ -205,17 +205,17 @@ fn patch(uid: &str, name: &str, value: Option<&str>) -> Value {
 }
 
 /// How it stands after the change; what cannot be said is not said.
-pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Picture> {
+pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<RolloutSnapshot> {
     let now = context.clock.now();
-    let (_, picture) = lookup::judge(&context.access, key, now).await.ok()?;
-    Some(picture)
+    let (_, snapshot) = lookup::judge(&context.access, key, now).await.ok()?;
+    Some(snapshot)
 }
 
 fn paused(
     key: &SetKey,
     until: Option<Timestamp>,
     changed: bool,
-    picture: Option<&Picture>,
+    snapshot: Option<&RolloutSnapshot>,
 ) -> String {
     let head = match (changed, until) {
         (false, None) => format!("{key} is paused already; nothing was changed."),
@@ -231,24 +231,24 @@ fn paused(
             )
         }
     };
-    let follows = picture.map_or_else(String::new, after_pause);
+    let follows = snapshot.map_or_else(String::new, after_pause);
     format!("{head}{follows}\nTo go on: yurt-ds ctl resume {key}\n")
 }
 
-fn after_pause(picture: &Picture) -> String {
-    if let Some(invalid) = &picture.invalid {
+fn after_pause(snapshot: &RolloutSnapshot) -> String {
+    if let Some(invalid) = &snapshot.invalid {
         return format!(" Its settings cannot be used, whether paused or not: {invalid}.");
     }
-    if picture.strategy.mode == Mode::Ota {
+    if snapshot.strategy.mode == Mode::Ota {
         return " Under OTA newer revisions are not announced, and owners are refused until it goes on."
             .to_owned();
     }
-    let counts = &picture.plan.counts;
+    let counts = &snapshot.plan.counts;
     let under_way = counts.by_word[Verdict::InProgress(Progress::Replacing).index()];
     let mut text = match counts.outdated {
         0 if counts.kept > 0 => format!(
             " No node would be replaced now ({}); a new revision will wait.",
-            picture.plan.exceptions(&picture.fleet)
+            snapshot.plan.exceptions(&snapshot.fleet)
         ),
         0 => " No node that is online is outdated now; a new revision will wait.".to_owned(),
         left => format!(
@@ -275,16 +275,16 @@ fn after_pause(picture: &Picture) -> String {
     text
 }
 
-fn resumed(key: &SetKey, changed: bool, picture: Option<&Picture>) -> String {
+fn resumed(key: &SetKey, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
     let head = match changed {
         true => format!("{key} is resumed."),
         false => format!("{key} is not paused; nothing was changed."),
     };
-    let follows = picture.map_or_else(String::new, after_resume);
+    let follows = snapshot.map_or_else(String::new, after_resume);
     format!("{head}{follows}\n")
 }
 
-fn released(record: &Record, changed: bool, picture: Option<&Picture>) -> String {
+fn released(record: &Record, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
     let revision = &record.revision;
     let head = match changed {
         true => format!(
@@ -297,21 +297,21 @@ fn released(record: &Record, changed: bool, picture: Option<&Picture>) -> String
         1 => " 1 node failed after it got it.".to_owned(),
         nodes => format!(" {nodes} nodes failed after they got it."),
     };
-    let follows = picture.map_or_else(String::new, after_resume);
+    let follows = snapshot.map_or_else(String::new, after_resume);
     format!("{head}{failed}{follows}\n")
 }
 
-fn after_resume(picture: &Picture) -> String {
-    let (rollout, counts) = (picture.rollout(), &picture.plan.counts);
+fn after_resume(snapshot: &RolloutSnapshot) -> String {
+    let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
     if rollout.is_stopped() {
         return format!(
             " But the guard stopped this revision: see yurt-ds ctl status {key}; to go on with it nevertheless, type \
              yurt-ds ctl resume {key} again.",
-            key = picture.key
+            key = snapshot.key
         );
     }
-    match (rollout.phase, picture.strategy.mode) {
-        (Phase::Invalid, _) => picture
+    match (rollout.phase, snapshot.strategy.mode) {
+        (Phase::Invalid, _) => snapshot
             .invalid
             .as_ref()
             .map_or_else(String::new, |invalid| {
@@ -320,7 +320,7 @@ fn after_resume(picture: &Picture) -> String {
         (Phase::Complete { .. }, _) if counts.kept + counts.repelled > 0 => {
             format!(
                 " Complete except {}.",
-                picture.plan.exceptions(&picture.fleet)
+                snapshot.plan.exceptions(&snapshot.fleet)
             )
         }
         (Phase::Complete { offline: 0, .. }, _) => {
@@ -340,14 +340,14 @@ fn after_resume(picture: &Picture) -> String {
         ),
         (Phase::Stalled(_), _) => format!(
             " But it stands still: {}.",
-            message(&rollout, &picture.said())
+            message(&rollout, &snapshot.said())
         ),
         _ if rollout.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
             counts.outdated,
             plural(counts.outdated, "node follows", "nodes follow"),
             counts.allowed + counts.surge_allowed,
-            picture.key
+            snapshot.key
         ),
         _ => {
             let holders = match holders(&rollout, None, false) {
@@ -359,8 +359,8 @@ fn after_resume(picture: &Picture) -> String {
                  --watch",
                 counts.outdated,
                 plural(counts.outdated, "node is", "nodes are"),
-                message(&rollout, &picture.said()),
-                picture.key
+                message(&rollout, &snapshot.said()),
+                snapshot.key
             )
         }
     }

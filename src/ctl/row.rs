@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 use super::groups::{self, DomainRow, WaveRow};
-use super::picture::Picture;
 use super::pulse::Heard;
+use super::snapshot::RolloutSnapshot;
 use crate::core::instant;
 use crate::core::remedy::LOOK_FOR_IT;
 use crate::core::said::node::{explain, urgency};
@@ -167,8 +167,8 @@ pub struct ReversalRow {
 }
 
 impl ReversalRow {
-    fn of(picture: &Picture) -> Option<Self> {
-        let reversal = picture.plan.reversal.as_ref()?;
+    fn of(snapshot: &RolloutSnapshot) -> Option<Self> {
+        let reversal = snapshot.plan.reversal.as_ref()?;
         let stuck = reversal.stuck.len();
         Some(Self {
             to: reversal.to.as_ref().map(ToString::to_string),
@@ -221,29 +221,29 @@ pub struct PodRow {
 }
 
 impl SetRow {
-    /// The row of a picture; `nodes` adds every node.
-    pub(super) fn of(picture: &Picture, nodes: bool) -> Self {
-        let (rollout, counts) = (picture.rollout(), &picture.plan.counts);
-        let usable = picture.invalid.is_none();
-        let rolls = usable && picture.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
-        let surges = rolls && !picture.strategy.max_surge.is_zero();
+    /// The row of a snapshot; `nodes` adds every node.
+    pub(super) fn of(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
+        let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
+        let usable = snapshot.invalid.is_none();
+        let rolls = usable && snapshot.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
+        let surges = rolls && !snapshot.strategy.max_surge.is_zero();
         let verdicts = Verdict::WORDS
             .into_iter()
             .zip(counts.by_word)
             .filter(|(_, nodes)| *nodes > 0);
         Self {
-            namespace: picture.key.namespace.to_string(),
-            name: picture.key.name.to_string(),
-            strategy: usable.then(|| picture.strategy.mode.to_string()),
-            max_unavailable: rolls.then(|| picture.strategy.max_unavailable.to_string()),
-            max_surge: surges.then(|| picture.strategy.max_surge.to_string()),
+            namespace: snapshot.key.namespace.to_string(),
+            name: snapshot.key.name.to_string(),
+            strategy: usable.then(|| snapshot.strategy.mode.to_string()),
+            max_unavailable: rolls.then(|| snapshot.strategy.max_unavailable.to_string()),
+            max_surge: surges.then(|| snapshot.strategy.max_surge.to_string()),
             phase: rollout.phase.word(),
-            message: message(&rollout, &picture.said()),
+            message: message(&rollout, &snapshot.said()),
             since: rollout.phase_since.map(instant::words),
-            revision: picture.revision().map(ToString::to_string),
+            revision: snapshot.revision().map(ToString::to_string),
             targeted: counts.targeted,
             base: counts.base,
-            updated: picture.plan.running(),
+            updated: snapshot.plan.running(),
             outdated: counts.outdated,
             unavailable: rollout.unavailable(),
             allowed: counts.allowed,
@@ -256,18 +256,18 @@ impl SetRow {
             broken_before: counts.broken_before,
             failures: counts.failures,
             failure_threshold: rolls.then_some(counts.threshold),
-            guarded: picture.plan.guarded.map(Guarded::word),
+            guarded: snapshot.plan.guarded.map(Guarded::word),
             verdicts: verdicts.collect(),
-            notes: notes(picture),
-            warnings: warnings(picture),
-            waves: groups::waves(picture),
-            domains: groups::domains(picture),
-            next_wake: picture.plan.next_wake.map(instant::words),
+            notes: notes(snapshot),
+            warnings: warnings(snapshot),
+            waves: groups::waves(snapshot),
+            domains: groups::domains(snapshot),
+            next_wake: snapshot.plan.next_wake.map(instant::words),
             pause: PauseRow::of(&rollout),
-            reversal: ReversalRow::of(picture),
-            silent_since: picture.heard.silent_since().map(instant::words),
+            reversal: ReversalRow::of(snapshot),
+            silent_since: snapshot.heard.silent_since().map(instant::words),
             nodes: nodes.then(|| {
-                (0..picture.fleet.nodes.len())
+                (0..snapshot.fleet.nodes.len())
                     .map(|position| NodeRow::of(&rollout, position))
                     .collect()
             }),
@@ -338,24 +338,28 @@ impl NodeRow {
     }
 }
 
-fn warnings(picture: &Picture) -> Vec<String> {
-    let mistakes = picture.notes.iter().filter(|note| note.warning);
+fn warnings(snapshot: &RolloutSnapshot) -> Vec<String> {
+    let mistakes = snapshot.notes.iter().filter(|note| note.warning);
     let mistakes = mistakes.map(|note| note.text.clone());
-    mistakes.chain(unheard(picture)).collect()
+    mistakes.chain(unheard(snapshot)).collect()
 }
 
-fn notes(picture: &Picture) -> Vec<String> {
-    let mut notes: Vec<String> = picture.notes.iter().map(|note| note.text.clone()).collect();
-    notes.extend(quietly_paused(&picture.rollout()));
-    notes.extend(newcomers(&picture.rollout()));
-    notes.extend(unheard(picture));
+fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
+    let mut notes: Vec<String> = snapshot
+        .notes
+        .iter()
+        .map(|note| note.text.clone())
+        .collect();
+    notes.extend(quietly_paused(&snapshot.rollout()));
+    notes.extend(newcomers(&snapshot.rollout()));
+    notes.extend(unheard(snapshot));
     notes
 }
 
 /// That its conditions are about another revision than the present one.
-fn outpaced(picture: &Picture) -> Option<String> {
-    let told = picture.told_revision()?;
-    let present = picture.revision()?;
+fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
+    let told = snapshot.told_revision()?;
+    let present = snapshot.revision()?;
     (told != present.as_str()).then(|| {
         format!(
             "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
@@ -365,16 +369,16 @@ fn outpaced(picture: &Picture) -> Option<String> {
 }
 
 /// What is not known, or stands still, for want of a controller or of a right.
-pub(super) fn unheard(picture: &Picture) -> Vec<String> {
-    let unreported = (!picture.is_reported()).then(|| UNREPORTED.to_owned());
-    let is_forbidden = picture.heard == Heard::Forbidden;
-    let matters = !is_forbidden || !matches!(picture.phase(), Phase::Complete { .. });
-    let unheard = picture.heard.words().filter(|_| matters);
+pub(super) fn unheard(snapshot: &RolloutSnapshot) -> Vec<String> {
+    let unreported = (!snapshot.is_reported()).then(|| UNREPORTED.to_owned());
+    let is_forbidden = snapshot.heard == Heard::Forbidden;
+    let matters = !is_forbidden || !matches!(snapshot.phase(), Phase::Complete { .. });
+    let unheard = snapshot.heard.words().filter(|_| matters);
     let notes = [
-        picture.unread.clone(),
+        snapshot.unread.clone(),
         unheard,
         unreported,
-        outpaced(picture),
+        outpaced(snapshot),
     ];
     notes.into_iter().flatten().collect()
 }

@@ -11,11 +11,11 @@ use super::access::{LONG, Trouble};
 use super::code::Code;
 use super::context::Context;
 use super::lookup;
-use super::picture::Picture;
 use super::print;
 use super::pulse::{Heard, Pulse, ToDo, listen};
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
+use super::snapshot::RolloutSnapshot;
 use super::view::{Scope, Step, View};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
@@ -70,13 +70,13 @@ pub(super) async fn status(
         let (view, heard) = show.load().await;
         let mut view = view?;
         let now = show.now(&view);
-        let pictures = show.pictures_at(&mut view, now, &heard);
+        let snapshots = show.snapshots_at(&mut view, now, &heard);
         if let (Scope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
             lookup::namespace(&context.access, namespace).await?;
         }
         // A reader that went away is no reason to hide the outcome.
-        let _ = screen.print(&(show.text(&pictures, screen.colour)? + &show.strays(&view)));
-        Ok(show.code(&pictures))
+        let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.strays(&view)));
+        Ok(show.code(&snapshots))
     }
 }
 
@@ -139,44 +139,44 @@ impl Show<'_> {
         view.loaded
     }
 
-    fn pictures(&self, view: &mut View, pulse: &Pulse, todo: &mut ToDo) -> Vec<Picture> {
+    fn snapshots(&self, view: &mut View, pulse: &Pulse, todo: &mut ToDo) -> Vec<RolloutSnapshot> {
         let now = self.context.clock.now();
-        let mut pictures = self.pictures_at(view, now, &pulse.heard());
+        let mut snapshots = self.snapshots_at(view, now, &pulse.heard());
         // What may not be read may be why nothing is done.
-        for picture in pictures.iter_mut().filter(|one| one.unread.is_none()) {
-            let (heard, actions) = (picture.heard.clone(), &picture.plan.actions);
-            picture.heard = todo.hear(heard, &picture.key, actions, now);
+        for snapshot in snapshots.iter_mut().filter(|one| one.unread.is_none()) {
+            let (heard, actions) = (snapshot.heard.clone(), &snapshot.plan.actions);
+            snapshot.heard = todo.hear(heard, &snapshot.key, actions, now);
         }
-        pictures
+        snapshots
     }
 
-    fn pictures_at(&self, view: &mut View, now: Timestamp, heard: &Heard) -> Vec<Picture> {
+    fn snapshots_at(&self, view: &mut View, now: Timestamp, heard: &Heard) -> Vec<RolloutSnapshot> {
         let keys: Vec<SetKey> = view.managed().cloned().collect();
         let take = |key: &SetKey| {
-            let mut picture = Picture::take(view, key, now)?;
-            picture.hear(heard.clone());
-            Some(picture)
+            let mut snapshot = RolloutSnapshot::take(view, key, now)?;
+            snapshot.hear(heard.clone());
+            Some(snapshot)
         };
         keys.iter().filter_map(take).collect()
     }
 
-    fn rows(&self, pictures: &[Picture], nodes: bool) -> Vec<SetRow> {
+    fn rows(&self, snapshots: &[RolloutSnapshot], nodes: bool) -> Vec<SetRow> {
         let nodes = nodes && self.target.is_some();
-        pictures
+        snapshots
             .iter()
-            .map(|picture| SetRow::of(picture, nodes))
+            .map(|snapshot| SetRow::of(snapshot, nodes))
             .collect()
     }
 
-    fn code(&self, pictures: &[Picture]) -> Code {
+    fn code(&self, snapshots: &[RolloutSnapshot]) -> Code {
         let strict = self.args.strict;
-        Code::worst(pictures.iter().map(|picture| picture.code(strict)))
+        Code::worst(snapshots.iter().map(|snapshot| snapshot.code(strict)))
     }
 
     /// The answer as asked for.
-    fn text(&self, pictures: &[Picture], colour: bool) -> Result<String, Trouble> {
+    fn text(&self, snapshots: &[RolloutSnapshot], colour: bool) -> Result<String, Trouble> {
         // Every node in every document would be megabytes in a minute.
-        let rows = self.rows(pictures, !(self.args.watch && self.is_document()));
+        let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
         let wide = self.args.output == Output::Wide;
         match (self.args.output, &self.target, rows.first()) {
@@ -227,14 +227,14 @@ impl Show<'_> {
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view, &pulse, &mut todo);
+                let snapshots = self.snapshots(&mut view, &pulse, &mut todo);
                 let shown = if screen.live || self.is_document() {
-                    self.draw(&pictures, screen, &mut told)?
+                    self.draw(&snapshots, screen, &mut told)?
                 } else {
-                    told.lines(&self.rows(&pictures, false), screen)
+                    told.lines(&self.rows(&snapshots, false), screen)
                 };
                 if shown == Err(Closed) {
-                    return Ok(self.code(&pictures));
+                    return Ok(self.code(&snapshots));
                 }
                 self.warn(&pulse, &mut told, screen);
                 if self.next(&mut view, None).await == Next::Outdated {
@@ -264,20 +264,20 @@ impl Show<'_> {
 
     fn draw(
         &self,
-        pictures: &[Picture],
+        snapshots: &[RolloutSnapshot],
         screen: &mut Screen<'_>,
         told: &mut Told,
     ) -> Result<Result<(), Closed>, Trouble> {
         if self.is_document() {
-            let rows = self.rows(pictures, false);
+            let rows = self.rows(snapshots, false);
             let summary: Vec<SetRow> = rows.iter().map(SetRow::summary).collect();
             if told.summary.as_ref() == Some(&summary) {
                 return Ok(Ok(()));
             }
             told.summary = Some(summary);
-            return Ok(screen.print(&self.text(pictures, false)?));
+            return Ok(screen.print(&self.text(snapshots, false)?));
         }
-        Ok(screen.redraw(&self.text(pictures, screen.colour)?))
+        Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
     }
 
     /// Waits until everything is complete, or something needs a person.
@@ -290,14 +290,14 @@ impl Show<'_> {
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view, &pulse, &mut todo);
-                if self.is_over(&pictures) {
-                    return self.conclude(&pictures, screen, None);
+                let snapshots = self.snapshots(&mut view, &pulse, &mut todo);
+                if self.is_over(&snapshots) {
+                    return self.conclude(&snapshots, screen, None);
                 }
                 let _ = match (self.is_document(), screen.live) {
                     (true, _) => Ok(()),
-                    (false, true) => screen.redraw(&self.lines(&pictures, screen.colour)),
-                    (false, false) => told.lines(&self.rows(&pictures, false), screen),
+                    (false, true) => screen.redraw(&self.lines(&snapshots, screen.colour)),
+                    (false, false) => told.lines(&self.rows(&snapshots, false), screen),
                 };
                 self.warn(&pulse, &mut told, screen);
                 match self.next(&mut view, deadline).await {
@@ -307,8 +307,8 @@ impl Show<'_> {
                         if let Some(passed) = pulse.unanswered() {
                             return Err(self.too_late(passed));
                         }
-                        let pictures = self.pictures(&mut view, &pulse, &mut todo);
-                        return self.conclude(&pictures, screen, self.args.timeout);
+                        let snapshots = self.snapshots(&mut view, &pulse, &mut todo);
+                        return self.conclude(&snapshots, screen, self.args.timeout);
                     }
                 }
             }
@@ -317,32 +317,33 @@ impl Show<'_> {
     }
 
     /// A rollout that was complete stays so while pods restart; whoever waits wants them to be there.
-    fn is_over(&self, pictures: &[Picture]) -> bool {
+    fn is_over(&self, snapshots: &[RolloutSnapshot]) -> bool {
         let strict = self.args.strict;
-        let complete =
-            |picture: &Picture| picture.code(strict) == Code::Complete && !picture.is_recovering();
-        pictures.iter().all(complete)
-            || pictures
+        let complete = |snapshot: &RolloutSnapshot| {
+            snapshot.code(strict) == Code::Complete && !snapshot.is_recovering()
+        };
+        snapshots.iter().all(complete)
+            || snapshots
                 .iter()
-                .any(|picture| picture.needs_a_person(strict))
+                .any(|snapshot| snapshot.needs_a_person(strict))
     }
 
-    fn lines(&self, pictures: &[Picture], colour: bool) -> String {
-        let rows = self.rows(pictures, false);
+    fn lines(&self, snapshots: &[RolloutSnapshot], colour: bool) -> String {
+        let rows = self.rows(snapshots, false);
         rows.iter().map(|row| print::line(row, colour)).collect()
     }
 
     fn conclude(
         &self,
-        pictures: &[Picture],
+        snapshots: &[RolloutSnapshot],
         screen: &mut Screen<'_>,
         waited: Option<Duration>,
     ) -> Result<Code, Trouble> {
         let mut text = match self.is_document() {
-            true => self.text(pictures, false)?,
-            false => self.lines(pictures, screen.colour),
+            true => self.text(snapshots, false)?,
+            false => self.lines(snapshots, screen.colour),
         };
-        if pictures.is_empty() && !self.is_document() {
+        if snapshots.is_empty() && !self.is_document() {
             text = self.nothing();
         }
         let _ = match self.is_document() {
@@ -350,7 +351,7 @@ impl Show<'_> {
             false => screen.redraw(&text),
         };
         let recovering: Vec<String> = match waited {
-            Some(_) => pictures.iter().filter_map(recovering).collect(),
+            Some(_) => snapshots.iter().filter_map(recovering).collect(),
             None => Vec::new(),
         };
         if let (Some(waited), false) = (waited, self.is_document()) {
@@ -361,9 +362,9 @@ impl Show<'_> {
             };
             let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
         }
-        let code = self.code(pictures);
+        let code = self.code(snapshots);
         if code == Code::Silent && !self.is_document() {
-            let _ = screen.print(&print::warnings(&self.rows(pictures, false)));
+            let _ = screen.print(&print::warnings(&self.rows(snapshots, false)));
         }
         Ok(match code {
             // What was waited for did not come.
@@ -453,13 +454,13 @@ impl Told {
 }
 
 /// That a rollout which is complete lacks pods at the moment; `None`: it does not.
-fn recovering(picture: &Picture) -> Option<String> {
-    let is_so = picture.code(false) == Code::Complete && picture.is_recovering();
+fn recovering(snapshot: &RolloutSnapshot) -> Option<String> {
+    let is_so = snapshot.code(false) == Code::Complete && snapshot.is_recovering();
     is_so.then(|| {
-        let nodes = match picture.rollout().unavailable() {
+        let nodes = match snapshot.rollout().unavailable() {
             1 => "1 node has".to_owned(),
             nodes => format!("{nodes} nodes have"),
         };
-        format!("{} is complete, and {nodes} no available pod", picture.key)
+        format!("{} is complete, and {nodes} no available pod", snapshot.key)
     })
 }

@@ -26,9 +26,9 @@ use super::context::Context;
 use super::list::list;
 use super::lookup;
 use super::pause::look_again;
-use super::picture::Picture;
 use super::print::document;
 use super::screen::Screen;
+use super::snapshot::RolloutSnapshot;
 use super::write::{remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
@@ -118,11 +118,11 @@ pub(super) async fn undo(
                 answer.to
             ),
             Output::Table | Output::Wide => {
-                let picture = match changed {
+                let snapshot = match changed {
                     true => look_again(context, &key).await,
                     false => None,
                 };
-                answer.words(context.clock.now(), picture.as_ref())
+                answer.words(context.clock.now(), snapshot.as_ref())
             }
         };
         let _ = screen.print(&text);
@@ -436,7 +436,7 @@ impl std::fmt::Display for Which {
 }
 
 impl Answer {
-    fn words(&self, now: Timestamp, picture: Option<&Picture>) -> String {
+    fn words(&self, now: Timestamp, snapshot: Option<&RolloutSnapshot>) -> String {
         let key = SetKey::new(&self.namespace, &self.name);
         let to = &self.to;
         let from = self.from.as_ref();
@@ -456,7 +456,7 @@ impl Answer {
             true => "No image changes; other parts of the template do.\n".to_owned(),
             false => self.images.iter().map(line).collect(),
         };
-        let follows = picture.map_or_else(String::new, |picture| follows(picture, now));
+        let follows = snapshot.map_or_else(String::new, |snapshot| follows(snapshot, now));
         let passed = |which: &Which| {
             format!(
                 "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
@@ -478,11 +478,11 @@ impl Answer {
 }
 
 /// What keeps the way back from beginning, or how to follow it.
-fn follows(picture: &Picture, now: Timestamp) -> String {
-    let key = &picture.key;
+fn follows(snapshot: &RolloutSnapshot, now: Timestamp) -> String {
+    let key = &snapshot.key;
     match (
-        picture.rollout().pause().map(|pause| pause.until),
-        picture.phase(),
+        snapshot.rollout().pause().map(|pause| pause.until),
+        snapshot.phase(),
     ) {
         (Some(None), _) => {
             format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
@@ -493,12 +493,12 @@ fn follows(picture: &Picture, now: Timestamp) -> String {
         ),
         (None, Phase::Invalid) => format!(
             "But no pod is replaced, because its settings cannot be used: {}.\n",
-            picture
+            snapshot
                 .invalid
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string)
         ),
-        _ if picture.strategy.mode == Mode::Ota => {
+        _ if snapshot.strategy.mode == Mode::Ota => {
             format!(
                 "No pod is replaced before its owner upgrades it: yurt-ds ctl status {key} --watch\n"
             )

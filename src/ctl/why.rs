@@ -6,11 +6,11 @@ use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
 use super::lookup;
-use super::picture::Picture;
 use super::print;
 use super::pulse::listen;
 use super::row::{NodeRow, ReversalRow, SetRow, unheard};
 use super::screen::Screen;
+use super::snapshot::RolloutSnapshot;
 use super::table::Paint;
 use super::view::View;
 use crate::cli::Output;
@@ -53,41 +53,41 @@ pub(super) async fn why(
     let (access, now) = (&context.access, context.clock.now());
     let key = lookup::target(context, &args.daemonset)?;
     let (judged, heard) = tokio::join!(lookup::judge(access, &key, now), listen(access, now));
-    let (view, mut picture) = judged?;
-    picture.hear(heard);
-    let answer = answer(&view, &picture, &args.node)?;
+    let (view, mut snapshot) = judged?;
+    snapshot.hear(heard);
+    let answer = answer(&view, &snapshot, &args.node)?;
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
         Output::Table | Output::Wide => sentences(&answer, screen.colour),
     };
     // A reader that went away has read enough.
     let _ = screen.print(&text);
-    Ok(match picture.code(false) {
+    Ok(match snapshot.code(false) {
         Code::Silent => Code::Silent,
         _ => Code::Complete,
     })
 }
 
-fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble> {
+fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<Answer, Trouble> {
     let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
-    let rollout = picture.rollout();
-    let obstacle = || view.index.obstacle(&picture.key, &name);
-    let position = picture
+    let rollout = snapshot.rollout();
+    let obstacle = || view.index.obstacle(&snapshot.key, &name);
+    let position = snapshot
         .fleet
         .nodes
         .iter()
         .position(|node| node.name == name);
     let (node, next) = match position {
-        Some(position) if picture.plan.verdicts[position] == Verdict::NotTargeted => {
+        Some(position) if snapshot.plan.verdicts[position] == Verdict::NotTargeted => {
             let mut row = NodeRow::of(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
             row.message =
                 format!("{because}; its pod is the native controller's to remove or keep");
             (row, next)
         }
-        Some(position) if picture.plan.verdicts[position] == Verdict::UntoleratedTaint => {
+        Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {
             let (mut row, obstacle) = (NodeRow::of(&rollout, position), obstacle());
-            row.message = repelled(&picture.fleet.nodes[position], obstacle.as_ref());
+            row.message = repelled(&snapshot.fleet.nodes[position], obstacle.as_ref());
             (row, cure_repelled(&rollout, position, obstacle.as_ref()))
         }
         Some(position) => (NodeRow::of(&rollout, position), cure(&rollout, position)),
@@ -101,16 +101,18 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
                 reason: Some("NoNode".into()),
                 since: gone.since.map(instant::words),
                 needs_attention: true,
-                age: gone.since.map(|since| instant::between(since, picture.now)),
+                age: gone
+                    .since
+                    .map(|since| instant::between(since, snapshot.now)),
                 ..NodeRow::outside(&name, gone.verdict, gone.because)
             };
             (row, gone.next)
         }
         None => {
-            return Err(lookup::missing_node(view, &picture.key, name.as_str()));
+            return Err(lookup::missing_node(view, &snapshot.key, name.as_str()));
         }
     };
-    let set = SetRow::of(picture, false);
+    let set = SetRow::of(snapshot, false);
     Ok(Answer {
         namespace: set.namespace,
         name: set.name,
@@ -119,7 +121,7 @@ fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble
         reversal: set.reversal,
         node,
         next,
-        notes: unheard(picture),
+        notes: unheard(snapshot),
     })
 }
 

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::core::names::ON_DELETE;
 use crate::core::strategy::{Share, Strategy};
 use crate::core::{Node, PodRevision, RevisionState, Verdict};
-use crate::ctl::picture::Picture;
+use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
 
 /// A DaemonSet as it stands, and what follows from that.
 pub(super) struct Standing {
     pub(super) key: SetKey,
     pub(super) set: DaemonSet,
-    pub(super) picture: Picture,
+    pub(super) snapshot: RolloutSnapshot,
     /// Our annotations on it.
     pub(super) settings: BTreeMap<String, String>,
     pub(super) old: OldNodes,
@@ -38,16 +38,16 @@ pub(super) struct OldNodes {
 
 impl OldNodes {
     /// Counts what the native controller would replace.
-    pub(super) fn of(picture: &Picture) -> Self {
+    pub(super) fn of(snapshot: &RolloutSnapshot) -> Self {
         let has_old = |node: &Node, ending: bool| {
             let mut pods = node.pods.iter();
             pods.any(|pod| pod.terminating == ending && pod.revision != PodRevision::Current)
         };
         let mut old = Self {
-            known: matches!(picture.fleet.revision, RevisionState::Current(_)),
+            known: matches!(snapshot.fleet.revision, RevisionState::Current(_)),
             ..Self::default()
         };
-        for (node, verdict) in picture.fleet.nodes.iter().zip(&picture.plan.verdicts) {
+        for (node, verdict) in snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts) {
             if has_old(node, false) {
                 old.nodes += 1;
                 old.offline += usize::from(matches!(verdict, Verdict::Offline(_)));

@@ -26,7 +26,7 @@ use super::played::{Played, Wait};
 use crate::clock::Clock;
 use crate::core::{Phase, Verdict};
 use crate::ctl::budgets::Budgets;
-use crate::ctl::picture::Picture;
+use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
 use crate::k8s::Pod;
 use crate::k8s::client::Role;
@@ -129,7 +129,7 @@ pub(super) async fn play(
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock);
     let cut = player.run(told).await?;
-    let end = player.picture().context("the planned DaemonSet is gone")?;
+    let end = player.snapshot().context("the planned DaemonSet is gone")?;
     Ok(Played {
         began,
         steps: player.log.steps,
@@ -165,7 +165,7 @@ struct Player {
 }
 
 impl Player {
-    fn picture(&self) -> Option<Picture> {
+    fn snapshot(&self) -> Option<RolloutSnapshot> {
         let (key, now) = (&self.question.key, self.clock.now());
         let mut index = self.follower.index();
         if let Some(set) = index.set_mut(key) {
@@ -175,7 +175,7 @@ impl Player {
             }
             budgets.weigh(&key.namespace, set, |since| since, now);
         }
-        Picture::of(&mut index, key, self.question.begins, now)
+        RolloutSnapshot::of(&mut index, key, self.question.begins, now)
     }
 
     /// Makes the change, as a person would.
@@ -196,12 +196,12 @@ impl Player {
         // What the watches told before the change is history after this.
         loop {
             self.listen(QUIET).await?;
-            let picture = self.picture();
-            if let Some(revision) = picture.as_ref().and_then(Picture::revision) {
+            let snapshot = self.snapshot();
+            if let Some(revision) = snapshot.as_ref().and_then(RolloutSnapshot::revision) {
                 return Ok(revision.to_string());
             }
             if self.clock.now() > end {
-                let phase = picture.map(|picture| picture.plan.phase);
+                let phase = snapshot.map(|snapshot| snapshot.plan.phase);
                 bail!("the planned template does not become a revision ({phase:?})");
             }
         }
@@ -246,17 +246,17 @@ impl Player {
             }
             let now = self.clock.now();
             told.send_replace(Some((self.log.steps.len(), self.question.nodes, now)));
-            let picture = self.picture().context("the planned DaemonSet is gone")?;
-            let Some(until) = self.next(&picture, now) else {
+            let snapshot = self.snapshot().context("the planned DaemonSet is gone")?;
+            let Some(until) = self.next(&snapshot, now) else {
                 return Ok(false);
             };
             if until > self.question.horizon {
                 return Ok(true);
             }
             let patience = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-            let is_wake = picture.plan.next_wake == Some(until);
+            let is_wake = snapshot.plan.next_wake == Some(until);
             self.woken = Some(until).filter(|_| is_wake).or(self.woken);
-            if !is_moving(&picture) && patience > JUMP {
+            if !is_moving(&snapshot) && patience > JUMP {
                 // Nothing happens but heartbeats: these need not be played, one by one, for days.
                 advance(patience - QUIET).await;
                 continue;
@@ -271,10 +271,10 @@ impl Player {
     }
 
     /// When to look again if nothing happens before; `None`: it is over.
-    fn next(&mut self, picture: &Picture, now: Timestamp) -> Option<Timestamp> {
-        let plan = &picture.plan;
+    fn next(&mut self, snapshot: &RolloutSnapshot, now: Timestamp) -> Option<Timestamp> {
+        let plan = &snapshot.plan;
         let wake = plan.next_wake.filter(|wake| *wake > now);
-        if is_moving(picture) {
+        if is_moving(snapshot) {
             let woken = self.woken.filter(|woken| *woken <= now);
             let last = self.log.last.max(woken).unwrap_or(self.question.begins);
             let stuck = last.saturating_add(STUCK).unwrap_or(Timestamp::MAX);
@@ -282,7 +282,7 @@ impl Player {
             let stuck = Some(stuck).filter(|stuck| *stuck > now);
             return wake.into_iter().chain(stuck).min().filter(|_| !over);
         }
-        let phase = picture.phase();
+        let phase = snapshot.phase();
         let wake = wake.filter(|_| !phase.needs_a_person());
         if wake.is_none_or(|wake| wake.duration_since(now) > WAIT) {
             self.wait(Wait {
@@ -307,7 +307,7 @@ impl Player {
 }
 
 /// Whether a node is on its way, or somebody is at work for it: pulls its images, answers its hook.
-fn is_moving(picture: &Picture) -> bool {
-    let mut words = picture.plan.verdicts.iter().map(Verdict::word);
+fn is_moving(snapshot: &RolloutSnapshot) -> bool {
+    let mut words = snapshot.plan.verdicts.iter().map(Verdict::word);
     words.any(|word| ["InProgress", "PullPending", "HookPending"].contains(&word))
 }

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use crate::core::Phase;
-use crate::ctl::picture::Picture;
+use crate::ctl::snapshot::RolloutSnapshot;
 
 /// What was played.
 pub(super) struct Played {
@@ -20,7 +20,7 @@ pub(super) struct Played {
     /// How long a pod has to be Ready to be available.
     pub(super) min_ready: Duration,
     /// The last look.
-    pub(super) end: Picture,
+    pub(super) end: RolloutSnapshot,
     /// It was not over when nobody looked any more.
     pub(super) cut: bool,
 }

@@ -25,7 +25,7 @@ const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
 
 /// A DaemonSet as it is judged now.
 #[derive(Clone, Debug)]
-pub(super) struct Picture {
+pub(super) struct RolloutSnapshot {
     /// Its name.
     pub(super) key: SetKey,
     /// Its settings; what is assumed where they cannot be used.
@@ -50,14 +50,14 @@ pub(super) struct Picture {
     pub(super) now: Timestamp,
 }
 
-impl Picture {
+impl RolloutSnapshot {
     /// Judges a managed DaemonSet of the view; `None` when it is not one.
     pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
         view.weigh(key, now);
-        let mut picture = Self::of(&mut view.index, key, first_look, now)?;
-        picture.unread = view.unread(key);
-        Some(picture)
+        let mut snapshot = Self::of(&mut view.index, key, first_look, now)?;
+        snapshot.unread = view.unread(key);
+        Some(snapshot)
     }
 
     /// The same of an index that was filled since `first_look`.
