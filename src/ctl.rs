@@ -18,6 +18,7 @@ mod complete;
 mod context;
 pub mod edge;
 mod eject;
+mod error;
 mod groups;
 mod list;
 mod lookup;
@@ -43,9 +44,10 @@ mod write;
 
 use std::io::Write;
 
-pub use access::{Access, Trouble};
+pub use access::Access;
 pub use code::Code;
 pub use context::Context;
+pub use error::CliError;
 pub use groups::{DomainRow, WaveRow};
 pub use row::{NodeRow, PodRow, SetRow};
 pub use screen::Screen;
@@ -67,14 +69,14 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
             Code::Complete
         }),
         Verb::Edge(verb) => match Edge::to(verb.server()) {
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
             Ok(edge) => {
                 let edge = edge.in_namespace(args.access.namespace.clone());
                 edge::perform_edge(verb, &edge, &mut screen, &clock).await
             }
         },
         verb => match Access::connect(&source(&args.access)).await {
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
             Ok(access) => {
                 let context = Context {
                     access,
@@ -85,10 +87,10 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
             }
         },
     };
-    ended.unwrap_or_else(|trouble| {
+    ended.unwrap_or_else(|error| {
         // Standard error is the last place to complain.
-        let _ = writeln!(std::io::stderr(), "{trouble}");
-        trouble.code
+        let _ = writeln!(std::io::stderr(), "{error}");
+        error.code
     })
 }
 
@@ -100,7 +102,7 @@ pub async fn perform(
     context: &Context,
     verb: &Verb,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     match verb {
         Verb::Plan(args) => return plan::plan(context, args, screen).await,
         Verb::Status(args) => return status::status(context, args, screen).await,
@@ -129,9 +131,9 @@ fn source(args: &AccessArgs) -> Source {
     }
 }
 
-fn completions(shell: clap_complete::Shell) -> Result<String, Trouble> {
+fn completions(shell: clap_complete::Shell) -> Result<String, CliError> {
     let mut script = Vec::new();
-    let failed = |error: std::io::Error| Trouble::new(Code::Failed, format!("{error}."));
+    let failed = |error: std::io::Error| CliError::new(Code::Failed, format!("{error}."));
     complete::script(shell, &mut script).map_err(failed)?;
     Ok(String::from_utf8_lossy(&script).into_owned())
 }

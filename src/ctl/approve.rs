@@ -4,9 +4,9 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::json;
 
-use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
+use super::error::CliError;
 use super::lookup;
 use super::near::{near, suggestion};
 use super::screen::Screen;
@@ -26,7 +26,7 @@ pub(super) async fn approve(
     context: &Context,
     args: &ApproveArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let access = &context.access;
     let key = lookup::target(context, &args.daemonset)?;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
@@ -58,7 +58,7 @@ pub(super) async fn approve(
             return Ok(());
         }
     }
-    Err(Trouble::new(
+    Err(CliError::new(
         Code::Failed,
         format!("{key} kept changing while it was looked at; nothing was approved. Try again."),
     ))
@@ -68,10 +68,10 @@ pub(super) async fn approve(
 fn judge<'a>(
     snapshot: &'a RolloutSnapshot,
     typed: &str,
-) -> Result<(&'a Waves, &'a Revision), Trouble> {
+) -> Result<(&'a Waves, &'a Revision), CliError> {
     let key = &snapshot.key;
     if let Some(invalid) = &snapshot.invalid {
-        return Err(Trouble::new(
+        return Err(CliError::new(
             Code::Invalid,
             format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
         ));
@@ -97,7 +97,7 @@ fn judge<'a>(
             )));
         }
         let known = waves.list.iter().map(|wave| &*wave.name);
-        return Err(Trouble::new(
+        return Err(CliError::new(
             Code::NotFound,
             format!(
                 "{key} has no wave {typed}.{} {list}",
@@ -120,8 +120,8 @@ fn no_waves(key: &SetKey) -> String {
     )
 }
 
-fn refused(text: String) -> Trouble {
-    Trouble::new(Code::Refused, text)
+fn refused(text: String) -> CliError {
+    CliError::new(Code::Refused, text)
 }
 
 /// What `approved-waves` says then: approvals of other revisions approve nothing any more and go.
@@ -162,7 +162,7 @@ mod tests {
     use serde_json::json;
 
     use crate::ctl::tests::World;
-    use crate::ctl::{Code, Trouble};
+    use crate::ctl::{CliError, Code};
 
     /// Nobody in the wave `canary`, the rest waits for an approval of the wave `field`.
     const WAVES: &str = "[{name: canary, selector: pool=canary, allowEmpty: true}, {name: field, selector: {}, approve: manual}]";
@@ -170,20 +170,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_approval_is_one_write_for_one_revision_and_refusals_say_the_way_on() {
         let world = World::with_nodes(2).await;
-        let Trouble { text, code, .. } = world.trouble("approve web field").await;
+        let CliError { text, code, .. } = world.error("approve web field").await;
         assert_eq!(code, Code::Refused);
         assert!(text.contains("has no waves"), "{text}");
         world
             .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/waves": WAVES } } }))
             .await;
         let before = world.writes();
-        let Trouble { text, code, .. } = world.trouble("approve web feild").await;
+        let CliError { text, code, .. } = world.error("approve web feild").await;
         assert_eq!(code, Code::NotFound);
         assert!(
             text.contains("Did you mean field? These do: field."),
             "{text}"
         );
-        let Trouble { text, code, .. } = world.trouble("approve web canary").await;
+        let CliError { text, code, .. } = world.error("approve web canary").await;
         assert_eq!(code, Code::Refused);
         assert!(
             text.contains("opens by itself; it needs no approval"),

@@ -11,7 +11,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::ListParams;
 
-use super::access::{Access, Trouble};
+use super::access::Access;
+use super::error::CliError;
 use super::list::list;
 use crate::core::eviction::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
@@ -32,7 +33,7 @@ const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 pub(super) async fn list_of(
     access: &Access,
     namespace: &str,
-) -> Result<(Vec<PodDisruptionBudget>, String), Trouble> {
+) -> Result<(Vec<PodDisruptionBudget>, String), CliError> {
     let api = Api::namespaced(access.client.clone(), namespace);
     let doing = format!("list the PodDisruptionBudgets of namespace {namespace}");
     list(access, &doing, &api, ListParams::default()).await

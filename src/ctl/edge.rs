@@ -33,8 +33,8 @@ pub use client::Edge;
 pub use connect::{Connector, Stream};
 pub use row::{ActRow, ContainerRow, PodRow};
 
-use super::access::Trouble;
 use super::code::Code;
+use super::error::CliError;
 use super::screen::Screen;
 use crate::cli::edge::EdgeVerb;
 use crate::clock::Clock;
@@ -48,7 +48,7 @@ pub async fn perform_edge(
     edge: &Edge,
     screen: &mut Screen<'_>,
     clock: &Clock,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     match verb {
         EdgeVerb::Pods(args) => list::pods(edge, args, screen, clock).await,
         EdgeVerb::Upgrade(args) => upgrade::upgrade(edge, args, screen).await,

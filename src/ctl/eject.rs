@@ -21,9 +21,9 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use self::standing::{OldNodes, Standing, native};
-use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
+use super::error::CliError;
 use super::lookup;
 use super::pause::annotate;
 use super::pulse::{Heard, listen};
@@ -52,7 +52,7 @@ pub(super) async fn eject(
     context: &Context,
     args: &EjectArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let key = lookup::target(context, &args.daemonset)?;
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
@@ -82,7 +82,7 @@ pub(super) async fn eject(
         true => format!(" It stays paused until then, or until yurt-ds ctl resume {key}."),
         false => String::new(),
     };
-    Err(Trouble::new(
+    Err(CliError::new(
         Code::Failed,
         format!(
             "{key} kept changing while it was looked at; nothing was handed over. Try again.{paused}"
@@ -92,7 +92,7 @@ pub(super) async fn eject(
 
 impl Standing {
     /// Looks at the object before everything else: whatever is newer than it makes the write fail.
-    async fn look(context: &Context, key: &SetKey) -> Result<Self, Trouble> {
+    async fn look(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let (access, now) = (&context.access, context.clock.now());
         let doing = format!("read DaemonSet {key}");
         let api = sets(context, key);
@@ -109,7 +109,7 @@ impl Standing {
             snapshot,
         };
         match &standing.snapshot.invalid {
-            Some(invalid) if standing.is_on_delete() => Err(Trouble::new(
+            Some(invalid) if standing.is_on_delete() => Err(CliError::new(
                 Code::Invalid,
                 format!(
                     "{key} is not handed back: what its settings mean is not clear: {invalid}. Correct that, or remove \
@@ -121,13 +121,13 @@ impl Standing {
     }
 
     /// Under RollingUpdate the native controller replaces whatever is outdated, wherever it is.
-    fn refuse_unfinished(&self) -> Result<(), Trouble> {
+    fn refuse_unfinished(&self) -> Result<(), CliError> {
         // It acts on them already.
         let is_over = self.old.known && self.old.nodes + self.old.ending == 0;
         if !self.is_on_delete() || is_over {
             return Ok(());
         }
-        Err(Trouble::new(Code::Refused, self.refusal()))
+        Err(CliError::new(Code::Refused, self.refusal()))
     }
 
     /// Whether this controller may be about to replace a pod.
@@ -144,19 +144,19 @@ impl Standing {
     }
 
     /// Whatever else was written meanwhile, a pause is right: only that it is the same DaemonSet matters.
-    async fn pause(&self, context: &Context) -> Result<(), Trouble> {
+    async fn pause(&self, context: &Context) -> Result<(), CliError> {
         let uid = self.set.metadata.uid.as_deref().unwrap_or_default();
         annotate(context, &self.key, uid, PAUSED, Some("true")).await
     }
 
     /// Waits until the controller says that it is paused; one that is not there says nothing, and replaces nothing.
-    async fn await_pause(&self, context: &Context) -> Result<(), Trouble> {
+    async fn await_pause(&self, context: &Context) -> Result<(), CliError> {
         let paused = |set: &DaemonSet| holds(set, PAUSED_CONDITION);
         self.await_until(context, paused).await.map(drop)
     }
 
     /// The one write; false when somebody else wrote meanwhile.
-    async fn hand_over(&self, context: &Context) -> Result<bool, Trouble> {
+    async fn hand_over(&self, context: &Context) -> Result<bool, CliError> {
         let settings = self.settings.keys();
         let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
         let mut changes: Vec<PatchOperation> = removed.collect();
@@ -174,7 +174,7 @@ impl Standing {
         &self,
         context: &Context,
         is: impl Fn(&DaemonSet) -> bool,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, CliError> {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
             if self.read(context).await?.as_ref().is_none_or(&is) {
@@ -188,14 +188,14 @@ impl Standing {
     }
 
     /// The DaemonSet as it is now; `None`: it is gone.
-    async fn read(&self, context: &Context) -> Result<Option<DaemonSet>, Trouble> {
+    async fn read(&self, context: &Context) -> Result<Option<DaemonSet>, CliError> {
         let doing = format!("read DaemonSet {}", self.key);
         let sets = sets(context, &self.key);
         context.access.find(&doing, sets.get(&self.key.name)).await
     }
 
     /// Sees that our conditions go: a running controller removes them; without one, it is done here.
-    async fn clean(&self, context: &Context) -> Result<String, Trouble> {
+    async fn clean(&self, context: &Context) -> Result<String, CliError> {
         let announced = self.announced().count();
         if announced == 0 && !self.snapshot.is_reported() {
             return Ok(String::new());
@@ -212,7 +212,7 @@ impl Standing {
             return Ok(words::at_work(&self.key));
         }
         let missing = |error: &dyn std::fmt::Display| {
-            Trouble::new(
+            CliError::new(
                 Code::Failed,
                 format!(
                     "DaemonSet {} is handed back, but what is left of yurt-ds on it could not be removed: {error}. It \

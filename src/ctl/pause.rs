@@ -5,9 +5,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
+use super::error::CliError;
 use super::lookup;
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
@@ -28,7 +28,7 @@ pub(super) async fn pause(
     context: &Context,
     args: &PauseArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let until = end(args, context.clock.now())?;
     let key = lookup::target(context, &args.daemonset)?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
@@ -44,9 +44,9 @@ pub(super) async fn pause(
 ///
 /// # Errors
 /// When it does: what to do instead.
-fn native_replaces(view: &View, key: &SetKey) -> Result<(), Trouble> {
+fn native_replaces(view: &View, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key) {
-        Some(Reading::Invalid(invalid)) if invalid.is_native_update() => Err(Trouble::new(
+        Some(Reading::Invalid(invalid)) if invalid.is_native_update() => Err(CliError::new(
             Code::Invalid,
             format!(
                 "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
@@ -66,7 +66,7 @@ pub(super) async fn resume(
     context: &Context,
     args: &ResumeArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let key = lookup::target(context, &args.daemonset)?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
@@ -103,7 +103,7 @@ async fn release(
     view: &View,
     key: &SetKey,
     record: &Record,
-) -> Result<bool, Trouble> {
+) -> Result<bool, CliError> {
     if let Some(Reading::Strategy { strategy, .. }) = view.index.reading(key)
         && strategy.resume.as_ref() == Some(&record.revision)
     {
@@ -115,8 +115,8 @@ async fn release(
 }
 
 /// When the pause ends by itself.
-fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
-    let usage = |text: String| Trouble::new(Code::Usage, text);
+fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> {
+    let usage = |text: String| CliError::new(Code::Usage, text);
     match (args.for_, args.until) {
         (Some(span), _) => {
             let end = SignedDuration::try_from(span)
@@ -145,7 +145,7 @@ async fn write(
     view: &View,
     key: &SetKey,
     value: Option<&str>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, CliError> {
     let uid = uid(view, key)?;
     let present = present(view, key);
     if present == value || (value.is_none() && is_off(present, view.loaded)) {
@@ -156,7 +156,7 @@ async fn write(
 }
 
 /// The UID of the DaemonSet that was looked at.
-fn uid<'a>(view: &'a View, key: &SetKey) -> Result<&'a str, Trouble> {
+fn uid<'a>(view: &'a View, key: &SetKey) -> Result<&'a str, CliError> {
     let set = view.index.set(key);
     set.map(|set| &*set.uid)
         .ok_or_else(|| lookup::unmanaged(key))
@@ -175,7 +175,7 @@ pub(super) async fn annotate(
     uid: &str,
     name: &str,
     value: Option<&str>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let access = &context.access;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
     let patch = Patch::Merge(patch(uid, name, value));

@@ -29,9 +29,10 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::access::{Access, Trouble};
+use super::access::Access;
 use super::code::Code;
 use super::context::Context;
+use super::error::CliError;
 use super::lookup;
 use super::screen::Screen;
 use crate::cli::Output;
@@ -59,7 +60,7 @@ pub(super) async fn plan(
     context: &Context,
     args: &PlanArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let access = &context.access;
     let asked = Asked {
         key: lookup::target(context, &args.daemonset)?,
@@ -94,7 +95,7 @@ struct Prepared {
 }
 
 /// Reads the fleet as it is now.
-async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
+async fn prepare(asked: &Asked) -> Result<Prepared, CliError> {
     let Asked {
         key,
         change,
@@ -108,7 +109,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
             "This cluster has {} nodes; a plan is made for at most {LIMIT}.",
             live.nodes.len()
         );
-        return Err(Trouble::new(Code::Failed, text));
+        return Err(CliError::new(Code::Failed, text));
     }
     let mut fleet = Fleet::of(&live, change)?;
     let strategy = strategy(fleet.settings())?;
@@ -147,7 +148,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
 }
 
 /// How it will be rolled out; if not at all, in the same sentence as the controller's.
-fn strategy(set: Option<DaemonSet>) -> Result<Strategy, Trouble> {
+fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
     let mut index = Index::default();
     let key = set
         .as_ref()
@@ -157,8 +158,8 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, Trouble> {
     }
     match key.as_ref().and_then(|key| index.reading(key)) {
         Some(Reading::Strategy { strategy, .. }) => Ok(strategy.clone()),
-        Some(Reading::Invalid(invalid)) => Err(Trouble::new(Code::Invalid, format!("{invalid}."))),
-        Some(Reading::NotOurs) | None => Err(Trouble::new(
+        Some(Reading::Invalid(invalid)) => Err(CliError::new(Code::Invalid, format!("{invalid}."))),
+        Some(Reading::NotOurs) | None => Err(CliError::new(
             Code::NotFound,
             "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",
         )),
@@ -185,7 +186,7 @@ fn width(strategy: &Strategy, live: &Live) -> usize {
 }
 
 /// Answers on a thread of its own, where time is virtual; tells a terminal how far it is.
-async fn answered(asked: Asked) -> Result<(PlanRow, Code), Trouble> {
+async fn answered(asked: Asked) -> Result<(PlanRow, Code), CliError> {
     let (told, mut tells) = watch::channel(None);
     let reading = Handle::current();
     let mut answering = tokio::task::spawn_blocking(move || answer(&asked, &reading, &told));
@@ -208,7 +209,7 @@ fn answer(
     asked: &Asked,
     reading: &Handle,
     told: &watch::Sender<Progressed>,
-) -> Result<(PlanRow, Code), Trouble> {
+) -> Result<(PlanRow, Code), CliError> {
     let prepared = reading.block_on(async {
         tokio::select! {
             biased;
@@ -229,9 +230,9 @@ fn play_now(question: Question, told: &watch::Sender<Progressed>) -> anyhow::Res
     runtime.block_on(play::play(question, told))
 }
 
-fn unplayed(error: &anyhow::Error) -> Trouble {
+fn unplayed(error: &anyhow::Error) -> CliError {
     let text = format!("The plan could not be played to its end: {error:#}.");
-    Trouble::new(Code::Failed, text)
+    CliError::new(Code::Failed, text)
 }
 
 fn tell(progressed: Progressed) {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::access::Trouble;
 use super::code::Code;
+use super::error::CliError;
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::{Paint, Table};
@@ -45,8 +45,8 @@ const MEANINGS: [&str; Verdict::WORDS.len()] = [
 ];
 
 /// A document for programs.
-pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, Trouble> {
-    let failed = |error: String| Trouble::new(Code::Failed, error);
+pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, CliError> {
+    let failed = |error: String| CliError::new(Code::Failed, error);
     match output {
         Output::Yaml => serde_saphyr::to_string(rows).map_err(|error| failed(error.to_string())),
         _ => serde_json::to_string_pretty(rows)

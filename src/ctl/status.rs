@@ -7,9 +7,10 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::access::{LONG, Trouble};
+use super::access::LONG;
 use super::code::Code;
 use super::context::Context;
+use super::error::CliError;
 use super::lookup;
 use super::print;
 use super::pulse::{Heard, Pulse, ToDo, listen};
@@ -41,7 +42,7 @@ pub(super) async fn status(
     context: &Context,
     args: &StatusArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     // It says that by itself, below what it has drawn.
     context.access.told.store(true, Ordering::Relaxed);
     let typed = args.daemonset.as_deref();
@@ -90,7 +91,7 @@ struct Show<'a> {
 
 impl Show<'_> {
     /// Everything, and what the Lease tells.
-    async fn load(&self) -> (Result<View, Trouble>, Heard) {
+    async fn load(&self) -> (Result<View, CliError>, Heard) {
         let (access, now) = (&self.context.access, self.context.clock.now());
         let heard = listen(access, now);
         match &self.target {
@@ -104,7 +105,7 @@ impl Show<'_> {
         &self,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<(View, Heard), Trouble> {
+    ) -> Result<(View, Heard), CliError> {
         let begun = Instant::now();
         let mut loading = pin!(self.load());
         let mut said = false;
@@ -124,14 +125,14 @@ impl Show<'_> {
     }
 
     /// What is said when the time is up and the API server does not answer.
-    fn too_late(&self, passed: Duration) -> Trouble {
+    fn too_late(&self, passed: Duration) -> CliError {
         let waited = self.args.timeout.unwrap_or(passed);
         let text = format!(
             "Not over after {}. {}",
             humantime::format_duration(waited),
             self.context.access.unanswered(passed)
         );
-        Trouble::new(Code::Unreachable, text)
+        CliError::new(Code::Unreachable, text)
     }
 
     /// The present; a view that was loaded a moment ago is judged at the moment it was loaded.
@@ -174,7 +175,7 @@ impl Show<'_> {
     }
 
     /// The answer as asked for.
-    fn text(&self, snapshots: &[RolloutSnapshot], colour: bool) -> Result<String, Trouble> {
+    fn text(&self, snapshots: &[RolloutSnapshot], colour: bool) -> Result<String, CliError> {
         // Every node in every document would be megabytes in a minute.
         let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
@@ -220,7 +221,7 @@ impl Show<'_> {
     }
 
     /// Shows every change until nobody reads any more.
-    async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
+    async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let (mut view, heard) = self.load_within(None, screen).await?;
         let pulse = self.pulse(heard);
         let (mut told, mut todo) = (Told::default(), ToDo::default());
@@ -267,7 +268,7 @@ impl Show<'_> {
         snapshots: &[RolloutSnapshot],
         screen: &mut Screen<'_>,
         told: &mut Told,
-    ) -> Result<Result<(), Closed>, Trouble> {
+    ) -> Result<Result<(), Closed>, CliError> {
         if self.is_document() {
             let rows = self.rows(snapshots, false);
             let summary: Vec<SetRow> = rows.iter().map(SetRow::summary).collect();
@@ -281,7 +282,7 @@ impl Show<'_> {
     }
 
     /// Waits until everything is complete, or something needs a person.
-    async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
+    async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
         let (mut view, heard) = self.load_within(first, screen).await?;
@@ -338,7 +339,7 @@ impl Show<'_> {
         snapshots: &[RolloutSnapshot],
         screen: &mut Screen<'_>,
         waited: Option<Duration>,
-    ) -> Result<Code, Trouble> {
+    ) -> Result<Code, CliError> {
         let mut text = match self.is_document() {
             true => self.text(snapshots, false)?,
             false => self.lines(snapshots, screen.colour),
@@ -398,17 +399,17 @@ impl Show<'_> {
         loaded: Instant,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<View, Trouble> {
+    ) -> Result<View, CliError> {
         let mut next = loaded + RELOAD;
         loop {
             sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;
             match self.load_within(deadline, screen).await {
                 Ok((view, _)) => return Ok(view),
-                Err(trouble) if trouble.code != Code::Unreachable => return Err(trouble),
-                Err(trouble) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                    return Err(trouble);
+                Err(error) if error.code != Code::Unreachable => return Err(error),
+                Err(error) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                    return Err(error);
                 }
-                Err(trouble) => screen.warn(&format!("{trouble} Trying again.")),
+                Err(error) => screen.warn(&format!("{error} Trying again.")),
             }
             next = Instant::now() + RELOAD;
         }

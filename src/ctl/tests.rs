@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{Access, Code, Context, Screen, Trouble, perform};
+use super::{Access, CliError, Code, Context, Screen, perform};
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::sim::cluster::faults::Fault;
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// What a command prints, and how it ends.
-    pub(super) async fn run(&self, line: &str) -> (String, Result<Code, Trouble>) {
+    pub(super) async fn run(&self, line: &str) -> (String, Result<Code, CliError>) {
         let words = format!("yurt-ds ctl {line}");
         let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
             panic!("not ctl")
@@ -143,7 +143,7 @@ impl World {
         self.run(line).await.1.unwrap()
     }
 
-    pub(super) async fn trouble(&self, line: &str) -> Trouble {
+    pub(super) async fn error(&self, line: &str) -> CliError {
         let (text, ended) = self.run(line).await;
         assert_eq!(text, "", "nothing is printed before a failure");
         ended.unwrap_err()
@@ -365,13 +365,13 @@ async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
         "status plain",
         "why plain n1",
     ] {
-        let trouble = world.trouble(line).await;
-        assert_eq!(trouble.code, Code::NotFound, "{line}");
+        let error = world.error(line).await;
+        assert_eq!(error.code, Code::NotFound, "{line}");
         assert!(
-            trouble
+            error
                 .text
                 .contains("kubectl -n default annotate daemonset plain"),
-            "{trouble}"
+            "{error}"
         );
     }
     assert_eq!(world.writes(), 0);
@@ -383,16 +383,16 @@ async fn what_kubernetes_replaces_itself_cannot_be_paused() {
     world
         .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
         .await;
-    let trouble = world.trouble("pause web").await;
-    assert_eq!(trouble.code, Code::Invalid);
+    let error = world.error("pause web").await;
+    assert_eq!(error.code, Code::Invalid);
     let said = "default/web is not paused, and nothing was changed: its spec.updateStrategy.type is RollingUpdate, so \
                 Kubernetes replaces its pods itself";
-    assert!(trouble.text.starts_with(said), "{trouble}");
+    assert!(error.text.starts_with(said), "{error}");
     assert!(
-        trouble
+        error
             .text
             .contains("kubectl -n default patch daemonset web"),
-        "{trouble}"
+        "{error}"
     );
     assert_eq!(world.writes(), 0);
 }
@@ -407,10 +407,10 @@ async fn a_daemonset_that_is_nearly_managed_is_told_of() {
     let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be \
                 meant";
     assert!(list.contains(note), "{list}");
-    let trouble = world.trouble("status slip").await;
+    let error = world.error("status slip").await;
     assert!(
-        trouble.text.contains("update-stategy has no effect"),
-        "{trouble}"
+        error.text.contains("update-stategy has no effect"),
+        "{error}"
     );
 }
 
@@ -460,9 +460,9 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
 async fn names_that_do_not_exist_suggest_near_ones() {
     let world = World::with_nodes(2).await;
     let case = async |line: &str, words: &str| {
-        let trouble = world.trouble(line).await;
-        assert_eq!(trouble.code, Code::NotFound, "{line}");
-        assert!(trouble.text.contains(words), "{trouble}");
+        let error = world.error(line).await;
+        assert_eq!(error.code, Code::NotFound, "{line}");
+        assert!(error.text.contains(words), "{error}");
     };
     case(
         "status weeb",
@@ -476,9 +476,9 @@ async fn names_that_do_not_exist_suggest_near_ones() {
         "There is no namespace defualt. Did you mean default?",
     )
     .await;
-    assert_eq!(world.trouble("status a/b/c").await.code, Code::Usage);
+    assert_eq!(world.error("status a/b/c").await.code, Code::Usage);
     assert_eq!(
-        world.trouble("status -n other default/web").await.code,
+        world.error("status -n other default/web").await.code,
         Code::Usage
     );
 }
@@ -580,23 +580,23 @@ async fn an_owner_is_told_how_to_upgrade() {
 async fn a_server_that_is_away_or_says_no_is_told_apart() {
     let world = World::with_nodes(1).await;
     let refusing = world.cluster.faults().add(|_| Fault::Status(403, None));
-    let trouble = world.trouble("status").await;
-    assert_eq!(trouble.code, Code::Unreachable);
+    let error = world.error("status").await;
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble
+        error
             .text
             .starts_with("Not allowed to list the DaemonSets of all namespaces"),
-        "{trouble}"
+        "{error}"
     );
     drop(refusing);
     let silent = world.cluster.faults().add(|_| Fault::Hang);
-    let trouble = world.trouble("status web").await;
-    assert_eq!(trouble.code, Code::Unreachable);
+    let error = world.error("status web").await;
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble
+        error
             .text
             .contains("https://sim (kubeconfig sim) gives no answer"),
-        "{trouble}"
+        "{error}"
     );
     drop(silent);
     assert_eq!(world.code("status web").await, Code::Complete);
@@ -644,7 +644,7 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     assert!(waits.contains(named), "{waits}");
     let said = &world.json("status web").await["message"];
     assert!(text_of(said).contains(named), "{said}");
-    let unknown = world.trouble("why web n9").await;
+    let unknown = world.error("why web n9").await;
     assert_eq!(unknown.code, Code::NotFound);
 }
 
@@ -762,11 +762,11 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
             _ => Fault::Pass,
         });
     let begun = tokio::time::Instant::now();
-    let trouble = world.trouble("status web --wait --timeout 10s").await;
+    let error = world.error("status web --wait --timeout 10s").await;
     assert_eq!(begun.elapsed().as_secs(), 10);
-    assert_eq!(trouble.code, Code::Unreachable);
+    assert_eq!(error.code, Code::Unreachable);
     let words = "Not over after 10s. The API server https://sim has not answered for 10s.";
-    assert_eq!(trouble.text, words);
+    assert_eq!(error.text, words);
     drop(frozen);
     // In the middle of the wait, too.
     let begun = tokio::time::Instant::now();
@@ -781,14 +781,12 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
             })
     };
     let ((_, ended), _frozen) = tokio::join!(world.run("status web --wait --timeout 20s"), freeze);
-    let trouble = ended.unwrap_err();
+    let error = ended.unwrap_err();
     assert_eq!(begun.elapsed().as_secs(), 20);
-    assert_eq!(trouble.code, Code::Unreachable);
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble
-            .text
-            .starts_with("Not over after 20s. The API server"),
-        "{trouble}"
+        error.text.starts_with("Not over after 20s. The API server"),
+        "{error}"
     );
 }
 

@@ -20,9 +20,9 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
+use super::error::CliError;
 use super::list::list;
 use super::lookup;
 use super::pause::look_again;
@@ -100,7 +100,7 @@ pub(super) async fn undo(
     context: &Context,
     args: &UndoArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let key = lookup::target(context, &args.daemonset)?;
     for _ in 0..ATTEMPTS {
         let history = History::read(context, &key).await?;
@@ -128,7 +128,7 @@ pub(super) async fn undo(
         let _ = screen.print(&text);
         return Ok(());
     }
-    Err(Trouble::new(
+    Err(CliError::new(
         Code::Failed,
         format!("{key} kept changing while it was looked at; nothing was undone. Try again."),
     ))
@@ -156,7 +156,7 @@ struct Kept {
 }
 
 impl History {
-    async fn read(context: &Context, key: &SetKey) -> Result<Self, Trouble> {
+    async fn read(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let access = &context.access;
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, context.clock.now()).await?;
@@ -239,17 +239,17 @@ impl History {
     }
 
     /// The revision of that number; without one, the one before that the guard did not stop.
-    fn choose(&self, number: Option<i64>) -> Result<&Kept, Trouble> {
+    fn choose(&self, number: Option<i64>) -> Result<&Kept, CliError> {
         match (number, &self.current) {
             (Some(number), _) => {
                 let mut kept = self.revisions.iter();
                 let found = kept.find(|kept| kept.facts.number == number);
                 found.ok_or_else(|| {
                     let text = format!("{} has no revision {number}.{}", self.key, self.choices());
-                    Trouble::new(Code::NotFound, text)
+                    CliError::new(Code::NotFound, text)
                 })
             }
-            (None, None) => Err(Trouble::new(
+            (None, None) => Err(CliError::new(
                 Code::Refused,
                 format!(
                     "{} is not taken back: Kubernetes' DaemonSet controller has not handled its latest change, so it is \
@@ -266,7 +266,7 @@ impl History {
                         true => self.nothing_earlier(current),
                         false => self.nothing_good(current),
                     };
-                    Trouble::new(Code::Refused, text)
+                    CliError::new(Code::Refused, text)
                 })
             }
         }
@@ -338,7 +338,7 @@ impl History {
     }
 
     /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
-    async fn restore(&self, context: &Context, kept: &Kept) -> Result<bool, Trouble> {
+    async fn restore(&self, context: &Context, kept: &Kept) -> Result<bool, CliError> {
         let template = &kept.data["spec"]["template"];
         if !template.is_object() {
             let text = format!(
@@ -346,7 +346,7 @@ impl History {
                 kept.which(),
                 self.key
             );
-            return Err(Trouble::new(Code::Failed, text));
+            return Err(CliError::new(Code::Failed, text));
         }
         let doing = format!("take back the template of DaemonSet {}", self.key);
         let mut changes = vec![set(&["spec", "template"], template.clone())];

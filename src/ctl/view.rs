@@ -21,8 +21,9 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use super::access::{Access, Trouble};
+use super::access::Access;
 use super::budgets::{self, Budgets};
+use super::error::CliError;
 use super::list::list;
 use super::told::{blocked_since, incomplete_since};
 use crate::core::names::{ON_DELETE, PAUSED};
@@ -115,7 +116,7 @@ impl View {
         access: &Access,
         scope: &Scope,
         now: Timestamp,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         let mut view = Self::load_settings(access, scope, now).await?;
         view.load_rest(access, scope).await?;
         Ok(view)
@@ -129,7 +130,7 @@ impl View {
         access: &Access,
         scope: &Scope,
         now: Timestamp,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         let mut view = Self {
             index: Index::default(),
             present: BTreeMap::new(),
@@ -152,7 +153,7 @@ impl View {
         &mut self,
         access: &Access,
         scope: &Scope,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CliError> {
         let keys: Vec<SetKey> = self.managed().cloned().collect();
         if keys.is_empty() {
             return Ok(());
@@ -176,7 +177,7 @@ impl View {
             .filter(|key| !matches!(index.reading(key), None | Some(Reading::NotOurs)))
     }
 
-    async fn load_sets(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {
+    async fn load_sets(&mut self, access: &Access, scope: &Scope) -> Result<(), CliError> {
         let (sets, version) = match scope {
             Scope::One(key) => {
                 let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
@@ -209,7 +210,7 @@ impl View {
         Ok(())
     }
 
-    async fn load_nodes(&mut self, access: &Access) -> Result<(), Trouble> {
+    async fn load_nodes(&mut self, access: &Access) -> Result<(), CliError> {
         let api: Api<Node> = Api::all(access.client.clone());
         let (nodes, version) = list(access, "list nodes", &api, ListParams::default()).await?;
         for node in &nodes {
@@ -219,7 +220,7 @@ impl View {
         Ok(())
     }
 
-    async fn load_pods(&mut self, access: &Access, keys: &[SetKey]) -> Result<(), Trouble> {
+    async fn load_pods(&mut self, access: &Access, keys: &[SetKey]) -> Result<(), CliError> {
         let selector = |key: &SetKey| self.index.set(key).map(|set| set.selector.clone());
         let wanted: Vec<(SetKey, String)> = keys
             .iter()
@@ -230,7 +231,7 @@ impl View {
             let params = ListParams::default().labels(&selector);
             let (pods, version) =
                 list(access, &format!("list the pods of {key}"), &api, params).await?;
-            Ok::<_, Trouble>((key, selector, version, pods))
+            Ok::<_, CliError>((key, selector, version, pods))
         });
         let mut lists = lists.buffer_unordered(PARALLEL);
         while let Some((key, selector, version, pods)) = lists.try_next().await? {
@@ -263,7 +264,7 @@ impl View {
                         .for_each(|budget| self.budgets.apply(budget));
                     self.versions.budgets.push((namespace, version));
                 }
-                Err(trouble) => drop(self.unread.insert(namespace, trouble.text)),
+                Err(error) => drop(self.unread.insert(namespace, error.text)),
             }
         }
     }
@@ -290,7 +291,7 @@ impl View {
         }
     }
 
-    async fn load_revisions(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {
+    async fn load_revisions(&mut self, access: &Access, scope: &Scope) -> Result<(), CliError> {
         let (api, params) = revisions(access, scope, &self.index);
         let (revisions, version) = list(access, "list ControllerRevisions", &api, params).await?;
         for revision in &revisions {
@@ -301,7 +302,7 @@ impl View {
     }
 
     /// Clears up what a list at the wrong moment leaves open about revisions.
-    async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), Trouble> {
+    async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         for hash in self.index.unknown_hashes(key) {
             // Revisions were listed after the pods: one that is not there was deleted, and is an old one.
             if let Some(set) = self.index.set_mut(key) {

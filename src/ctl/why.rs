@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::access::Trouble;
 use super::code::Code;
 use super::context::Context;
+use super::error::CliError;
 use super::lookup;
 use super::print;
 use super::pulse::listen;
@@ -49,7 +49,7 @@ pub(super) async fn why(
     context: &Context,
     args: &WhyArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
     let key = lookup::target(context, &args.daemonset)?;
     let (judged, heard) = tokio::join!(lookup::judge(access, &key, now), listen(access, now));
@@ -68,7 +68,7 @@ pub(super) async fn why(
     })
 }
 
-fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<Answer, Trouble> {
+fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<Answer, CliError> {
     let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
     let rollout = snapshot.rollout();
     let obstacle = || view.index.obstacle(&snapshot.key, &name);

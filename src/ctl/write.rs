@@ -10,8 +10,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::access::Trouble;
 use super::context::Context;
+use super::error::CliError;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, within};
 
@@ -58,7 +58,7 @@ pub(super) async fn write_if_unchanged(
     key: &SetKey,
     seen: &ObjectMeta,
     changes: Vec<PatchOperation>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, CliError> {
     let access = &context.access;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
     let params = PatchParams {

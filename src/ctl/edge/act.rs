@@ -9,8 +9,8 @@ use super::row::{ActRow, PodRow};
 use super::server::CHECK;
 use crate::cli::Output;
 use crate::core::plan::is_about_jobs;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
@@ -61,7 +61,7 @@ impl Act {
     ///
     /// # Errors
     /// When it did not: what it said, and the way on.
-    pub(super) fn agreed(self, edge: &Edge, pod: &Pod, reply: &Reply) -> Result<(), Trouble> {
+    pub(super) fn agreed(self, edge: &Edge, pod: &Pod, reply: &Reply) -> Result<(), CliError> {
         let Reply { status, text, .. } = reply;
         let said = match text.trim_end_matches('.') {
             "" => format!("HTTP {}", status.as_u16()),
@@ -101,7 +101,7 @@ impl Act {
                 format!("The server of this node, {server}, could not do it: {said}."),
             ),
         };
-        Err(Trouble::new(code, sentence))
+        Err(CliError::new(code, sentence))
     }
 
     /// What to do after a refusal, as far as the server or the pod tell why.
@@ -178,7 +178,7 @@ pub(super) fn accepted(
     reply: &Reply,
     output: Output,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let outcome = Outcome {
         code: Code::Complete,
         word: "Accepted",

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::pod::Pod;
 use super::server::{CHECK, Server};
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 
 /// How old the answer is, in seconds.
 const AGE: &str = "x-cache-age";
@@ -42,7 +42,7 @@ impl Pods {
     ///
     /// # Errors
     /// When it is anything but pods; says what it is instead.
-    pub(super) fn read(server: &Server, response: &Response<Bytes>) -> Result<Self, Trouble> {
+    pub(super) fn read(server: &Server, response: &Response<Bytes>) -> Result<Self, CliError> {
         if response.status() != StatusCode::OK {
             return Err(no_pods(server, response));
         }
@@ -70,7 +70,7 @@ impl Pods {
         &mut self,
         server: &Server,
         response: &Response<Bytes>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CliError> {
         if response.status() == StatusCode::NOT_MODIFIED && self.etag.is_some() {
             self.age = header(response, AGE).and_then(|age| age.trim().parse().ok());
         } else {
@@ -142,12 +142,12 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// Why there are no pods.
-fn no_pods(server: &Server, response: &Response<Bytes>) -> Trouble {
+fn no_pods(server: &Server, response: &Response<Bytes>) -> CliError {
     let (status, text) = (response.status(), text(response));
     let has_none_yet = status == StatusCode::INTERNAL_SERVER_ERROR
         && (text.starts_with("Get pod list failed") || text.starts_with("Get pods key failed"));
     if has_none_yet {
-        return Trouble::new(
+        return CliError::new(
             Code::Unreachable,
             format!(
                 "The server of this node, {server}, knows no pods yet: {text} (HTTP 500). It has to reach the cloud \
@@ -158,18 +158,18 @@ fn no_pods(server: &Server, response: &Response<Bytes>) -> Trouble {
     if header(response, REASON).is_some() && status.is_client_error() {
         // One of ours, and it says what it wants.
         let text = format!("The server of this node, {server}, refuses: {text} (HTTP {status}).");
-        return Trouble::new(Code::Refused, text);
+        return CliError::new(Code::Refused, text);
     }
     stranger(server, response, &format!("HTTP {status}"))
 }
 
 /// What to say of a server that seems to be something else.
-pub(super) fn stranger(server: &Server, response: &Response<Bytes>, why: &str) -> Trouble {
+pub(super) fn stranger(server: &Server, response: &Response<Bytes>, why: &str) -> CliError {
     let said = match text(response) {
         text if text.is_empty() => "nothing".to_owned(),
         text => format!("{:?}", text.chars().take(80).collect::<String>()),
     };
-    Trouble::new(
+    CliError::new(
         Code::Unreachable,
         format!(
             "{server} answers, but GET /pods there gives no PodList ({}); it says {said}. Is something else behind \

@@ -10,8 +10,8 @@ use super::connect::{Connector, Silence, exchange, tcp};
 use super::pod::Pod;
 use super::server::{CHECK, Server};
 use super::upgrades::Upgrades;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::k8s::client::Role;
 
 /// The server of a node. Every request has a connection of its own.
@@ -28,7 +28,7 @@ impl Edge {
     ///
     /// # Errors
     /// When it is no address that can be used.
-    pub fn to(address: &str) -> Result<Self, Trouble> {
+    pub fn to(address: &str) -> Result<Self, CliError> {
         let server = Server::read(address)?;
         let connect = tcp(server.host.clone(), server.port);
         Ok(Self {
@@ -42,7 +42,7 @@ impl Edge {
     ///
     /// # Errors
     /// As [`Edge::to`].
-    pub fn through(address: &str, connect: Connector) -> Result<Self, Trouble> {
+    pub fn through(address: &str, connect: Connector) -> Result<Self, CliError> {
         let edge = Self::to(address)?;
         Ok(Self { connect, ..edge })
     }
@@ -53,7 +53,7 @@ impl Edge {
     }
 
     /// The pods of the node.
-    pub(super) async fn get_pods(&self) -> Result<Pods, Trouble> {
+    pub(super) async fn get_pods(&self) -> Result<Pods, CliError> {
         let response = self.ask(Method::GET, "/pods", None).await?;
         Pods::read(&self.server, &response)
     }
@@ -66,7 +66,7 @@ impl Edge {
     }
 
     /// The pods of the node, if they changed since.
-    pub(super) async fn look_again(&self, pods: &mut Pods) -> Result<(), Trouble> {
+    pub(super) async fn look_again(&self, pods: &mut Pods) -> Result<(), CliError> {
         let response = self.ask(Method::GET, "/pods", pods.etag()).await?;
         pods.renew(&self.server, &response)
     }
@@ -78,17 +78,17 @@ impl Edge {
     }
 
     /// Asks for a pod to be replaced.
-    pub(super) async fn upgrade(&self, pod: &Pod, force: bool) -> Result<Reply, Trouble> {
+    pub(super) async fn upgrade(&self, pod: &Pod, force: bool) -> Result<Reply, CliError> {
         let query = if force { "?force=true" } else { "" };
         self.act(pod, &format!("upgrade{query}")).await
     }
 
     /// Asks for the images of a pod's new version.
-    pub(super) async fn image_pull(&self, pod: &Pod) -> Result<Reply, Trouble> {
+    pub(super) async fn image_pull(&self, pod: &Pod) -> Result<Reply, CliError> {
         self.act(pod, "imagepull").await
     }
 
-    async fn act(&self, pod: &Pod, what: &str) -> Result<Reply, Trouble> {
+    async fn act(&self, pod: &Pod, what: &str) -> Result<Reply, CliError> {
         let (namespace, name) = (pod.namespace(), pod.name());
         let path = format!("/openyurt.io/v1/namespaces/{namespace}/pods/{name}/{what}");
         let response = self.ask(Method::POST, &path, None).await?;
@@ -100,7 +100,7 @@ impl Edge {
         method: Method,
         path: &str,
         etag: Option<&str>,
-    ) -> Result<Response<Bytes>, Trouble> {
+    ) -> Result<Response<Bytes>, CliError> {
         let is_write = method == Method::POST;
         let mut request = Request::builder()
             .method(method)
@@ -114,14 +114,14 @@ impl Edge {
         }
         let request = request.body(Empty::new()).map_err(|error| {
             let text = format!("{path:?} cannot be asked for: {error}.");
-            Trouble::new(Code::Failed, text)
+            CliError::new(Code::Failed, text)
         })?;
         let answer = exchange(&self.connect, request).await;
         answer.map_err(|silence| self.unreachable(&silence, is_write))
     }
 
     /// What was tried, what happened, and what to check.
-    fn unreachable(&self, silence: &Silence, is_write: bool) -> Trouble {
+    fn unreachable(&self, silence: &Silence, is_write: bool) -> CliError {
         let server = &self.server;
         let heard = match is_write && silence.may_have_been_heard() {
             true => {
@@ -133,6 +133,6 @@ impl Edge {
             "No answer from the server of this node, {server}: {silence}.{heard}{}",
             CHECK
         );
-        Trouble::new(Code::Unreachable, text)
+        CliError::new(Code::Unreachable, text)
     }
 }

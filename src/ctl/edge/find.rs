@@ -3,15 +3,15 @@
 use super::answer::Pods;
 use super::client::Edge;
 use super::pod::Pod;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::near::{near, suggestion};
 
 /// The pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet that has one pod here.
 ///
 /// # Errors
 /// When there is none, or more than one; names those that may be meant.
-pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a Pod, Trouble> {
+pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a Pod, CliError> {
     let (namespace, name) = split(edge, typed)?;
     let within: Vec<&Pod> = pods
         .items
@@ -50,8 +50,8 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a P
 }
 
 /// Namespace and name of what was typed.
-fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), Trouble> {
-    let usage = |text: String| Err(Trouble::new(Code::Usage, text));
+fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), CliError> {
+    let usage = |text: String| Err(CliError::new(Code::Usage, text));
     let wanted = edge.namespace.as_deref();
     match typed.split_once('/') {
         None if typed.is_empty() => usage("The name of the pod is empty.".into()),
@@ -71,16 +71,16 @@ fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str
     }
 }
 
-fn ambiguous(name: &str, what: &str, pods: &[&Pod]) -> Trouble {
+fn ambiguous(name: &str, what: &str, pods: &[&Pod]) -> CliError {
     let keys: Vec<String> = pods.iter().map(|pod| pod.key()).collect();
     let text = format!(
         "{name} {what}: {}. Write NAMESPACE/POD.",
         keys.join(" and ")
     );
-    Trouble::new(Code::Usage, text)
+    CliError::new(Code::Usage, text)
 }
 
-fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Trouble {
+fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> CliError {
     let place = match namespace {
         Some(namespace) => format!(" in namespace {namespace}"),
         None => String::new(),
@@ -103,7 +103,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Tro
     };
     let name = if namespace.is_some() { name } else { typed };
     let text = format!("There is no pod {name}{place} on this node.{help}{stale}");
-    Trouble::new(Code::NotFound, text)
+    CliError::new(Code::NotFound, text)
 }
 
 /// Pods with near names, or of DaemonSets with near names.

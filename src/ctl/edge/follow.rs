@@ -10,8 +10,8 @@ use super::client::Edge;
 use crate::cli::Output;
 use crate::cli::edge::WaitArgs;
 use crate::core::instant;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::Paint;
 
@@ -71,7 +71,7 @@ impl<'a, 'b> Follow<'a, 'b> {
     ///
     /// # Errors
     /// When the server is silent for too long, or is not what it was.
-    pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<Next, Trouble> {
+    pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<Next, CliError> {
         let end = self
             .timeout
             .and_then(|timeout| self.begun.checked_add(timeout));
@@ -88,10 +88,10 @@ impl<'a, 'b> Follow<'a, 'b> {
         match looked {
             Err(_) => return Ok(Next::TooLate),
             Ok(Ok(())) => self.silent = None,
-            Ok(Err(trouble)) => {
+            Ok(Err(error)) => {
                 let since = *self.silent.get_or_insert_with(Instant::now);
-                if trouble.code != Code::Unreachable || since.elapsed() > PATIENCE {
-                    return Err(trouble);
+                if error.code != Code::Unreachable || since.elapsed() > PATIENCE {
+                    return Err(error);
                 }
             }
         }

@@ -11,8 +11,8 @@ use super::row::PodRow;
 use crate::cli::Output;
 use crate::cli::edge::ImagepullArgs;
 use crate::core::plan::is_about_jobs;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
@@ -21,7 +21,7 @@ pub(super) async fn imagepull(
     edge: &Edge,
     args: &ImagepullArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let output = args.wait.output;
     let Some(typed) = &args.pod else {
         return upgradable(edge, Intent::Pull, output, screen).await;
@@ -53,7 +53,7 @@ async fn wait(
     follow: &mut Follow<'_, '_>,
     pull: &Pull,
     pods: &mut Pods,
-) -> Result<Outcome, Trouble> {
+) -> Result<Outcome, CliError> {
     let stage = pull.stage(pods, follow.passed());
     follow.show(&pull.told(&stage), pods);
     loop {

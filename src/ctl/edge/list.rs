@@ -10,8 +10,8 @@ use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
 use crate::clock::Clock;
 use crate::core::instant;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 use crate::ctl::table::{Paint, Table};
@@ -22,7 +22,7 @@ pub(super) async fn pods(
     args: &PodsArgs,
     screen: &mut Screen<'_>,
     clock: &Clock,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let pods = edge.get_pods().await?;
     let namespace = edge.namespace.as_deref().filter(|_| !args.all_namespaces);
     // Only those who look at images are told about new ones.
@@ -67,7 +67,7 @@ pub(super) async fn upgradable(
     intent: Intent,
     output: Output,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let pods = edge.get_pods().await?;
     let upgrades = edge.get_upgrades().await;
     let namespace = edge.namespace.as_deref();

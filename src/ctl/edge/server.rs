@@ -5,8 +5,8 @@ use std::fmt;
 use http::Uri;
 
 use crate::cli::edge::SERVER;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 
 /// What to check when nothing, or something strange, answers.
 pub(super) const CHECK: &str = "
@@ -30,12 +30,12 @@ impl Server {
     ///
     /// # Errors
     /// Says what is wrong with it, and how it should look.
-    pub(super) fn read(typed: &str) -> Result<Self, Trouble> {
+    pub(super) fn read(typed: &str) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let text = format!(
                 "{typed:?} is no server (--server, YURT_DS_SERVER): {why}, such as {SERVER}."
             );
-            Trouble::new(Code::Usage, text)
+            CliError::new(Code::Usage, text)
         };
         let uri: Uri = typed
             .parse()
@@ -104,10 +104,10 @@ mod tests {
     fn what_is_no_address_is_answered_with_how_it_should_look() {
         #[track_caller]
         fn case(typed: &str, word: &str) {
-            let trouble = Server::read(typed).unwrap_err();
-            assert_eq!(trouble.code, Code::Usage);
-            assert!(trouble.text.contains(word), "{trouble}");
-            assert!(trouble.text.contains(SERVER), "{trouble}");
+            let error = Server::read(typed).unwrap_err();
+            assert_eq!(error.code, Code::Usage);
+            assert!(error.text.contains(word), "{error}");
+            assert!(error.text.contains(SERVER), "{error}");
         }
         case("", "scheme, host and port");
         case("127.0.0.1:10267", "http:// in front");

@@ -13,8 +13,8 @@ use super::row::PodRow;
 use super::succession::{Result as Successor, Stage, Succession};
 use crate::cli::Output;
 use crate::cli::edge::UpgradeArgs;
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
 
@@ -26,7 +26,7 @@ pub(super) async fn upgrade(
     edge: &Edge,
     args: &UpgradeArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let output = args.wait.output;
     let Some(typed) = &args.pod else {
         return upgradable(edge, Intent::Upgrade, output, screen).await;
@@ -59,7 +59,7 @@ async fn wait(
     follow: &mut Follow<'_, '_>,
     succession: &Succession,
     pods: &mut Pods,
-) -> Result<Outcome, Trouble> {
+) -> Result<Outcome, CliError> {
     let mut ready_for = Duration::ZERO;
     let mut looked = Duration::ZERO;
     follow.show(&succession.told(&succession.stage(pods)).to_string(), pods);

@@ -86,7 +86,7 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     tokio::time::sleep(A_MOMENT).await;
     let pods = pods(&world).await;
     assert!(pods.keys().all(|uid| !before.contains_key(uid)));
-    assert_eq!(world.trouble("eject web").await.code, Code::NotFound);
+    assert_eq!(world.error("eject web").await.code, Code::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,25 +127,25 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
     let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
     offline.unwrap();
     world.set_image("web:2").await;
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Refused);
     for words in [
         "3 of 3 nodes run an old revision (1 offline)",
         "replace their pods at once, 10% of the nodes at a time",
         "yurt-ds ctl status default/web --wait --strict",
         "--now",
     ] {
-        assert!(trouble.text.contains(words), "{words}: {trouble}");
+        assert!(error.text.contains(words), "{words}: {error}");
     }
     assert_eq!(world.writes(), 0);
     world.replace("n1").await;
     world.replace("n2").await;
-    let trouble = world.trouble("eject web").await;
+    let error = world.error("eject web").await;
     assert!(
-        trouble
+        error
             .text
             .contains("1 of 3 nodes runs an old revision (1 offline)"),
-        "{trouble}"
+        "{error}"
     );
     world.kubelets.set_online("n3").await.unwrap();
     world.replace("n3").await;
@@ -164,10 +164,10 @@ async fn old_pods_that_are_ending_are_a_reason_too() {
             .await
             .unwrap();
     }
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Refused);
     let words = "the old pods of 2 nodes are still ending";
-    assert!(trouble.text.contains(words), "{trouble}");
+    assert!(error.text.contains(words), "{error}");
     let said = world.text("eject web --now").await;
     assert!(said.contains("No other pod is restarted"), "{said}");
 }
@@ -251,12 +251,9 @@ async fn what_changed_since_the_look_is_looked_at_again() {
             "patch" => Fault::Status(409, None),
             _ => Fault::Pass,
         });
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Failed);
-    assert!(
-        trouble.text.contains("nothing was handed over"),
-        "{trouble}"
-    );
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Failed);
+    assert!(error.text.contains("nothing was handed over"), "{error}");
     drop(conflict);
     world.text("eject web").await;
     assert_eq!(
@@ -272,13 +269,13 @@ async fn settings_that_cannot_be_read_are_not_guessed() {
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))
         .await;
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Invalid);
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Invalid);
     assert!(
-        trouble
+        error
             .text
             .contains("apps.openyurt.io/max-unavailable is \"lots\""),
-        "{trouble}"
+        "{error}"
     );
     // Kubernetes acts already: there is nothing to decide.
     world

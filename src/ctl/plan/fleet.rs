@@ -16,7 +16,7 @@ use super::live::Live;
 use super::slim::{self, is_kept};
 use crate::core::names::ANNOTATION_PREFIX;
 use crate::core::revision::TemplateFingerprint;
-use crate::ctl::access::Trouble;
+use crate::ctl::error::CliError;
 use crate::sim::cluster::Cluster;
 use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::NodeSpec;
@@ -46,7 +46,7 @@ impl Fleet {
     ///
     /// # Errors
     /// When the change does not fit the template.
-    pub(super) fn of(live: &Live, change: &Change) -> Result<Self, Trouble> {
+    pub(super) fn of(live: &Live, change: &Change) -> Result<Self, CliError> {
         let mut template = live.template().clone();
         change.to_template(&mut template)?;
         let planned = live.revision_of(&template);

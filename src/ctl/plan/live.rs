@@ -17,9 +17,10 @@ use crate::core::images::of_template;
 use crate::core::in_place::Shape;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, adopted, current};
 use crate::core::{Behind, Revision, RevisionState};
-use crate::ctl::access::{Access, Trouble};
+use crate::ctl::access::Access;
 use crate::ctl::budgets::list_of;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::list::list;
 use crate::ctl::lookup;
 use crate::index::SetKey;
@@ -56,7 +57,7 @@ impl Live {
         access: &Access,
         key: &SetKey,
         now: impl Fn() -> Timestamp,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         for attempt in 1.. {
             let trust = attempt == ATTEMPTS;
             match Self::look(access, key, now(), trust).await? {
@@ -67,7 +68,7 @@ impl Live {
                         "{key} cannot be planned now: Kubernetes' DaemonSet controller has not handled its latest change \
                          ({behind:?}). Try again in a moment."
                     );
-                    return Err(Trouble::new(Code::Progressing, text));
+                    return Err(CliError::new(Code::Progressing, text));
                 }
             }
         }
@@ -79,7 +80,7 @@ impl Live {
         key: &SetKey,
         at: Timestamp,
         trust: bool,
-    ) -> Result<Result<Self, Behind>, Trouble> {
+    ) -> Result<Result<Self, Behind>, CliError> {
         let client = || access.client.clone();
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, at).await?;
@@ -148,7 +149,7 @@ impl Live {
 }
 
 /// The disruption budgets of a namespace, without what others say of them.
-pub(super) async fn budgets(access: &Access, key: &SetKey) -> Result<Vec<Value>, Trouble> {
+pub(super) async fn budgets(access: &Access, key: &SetKey) -> Result<Vec<Value>, CliError> {
     let (budgets, _) = list_of(access, &key.namespace).await?;
     let slim = |budget: PodDisruptionBudget| {
         json!({

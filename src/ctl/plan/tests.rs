@@ -169,7 +169,7 @@ async fn what_blocks_is_told_with_its_end() {
     // 2026-01-01 is a Thursday.
     let window = "plan web --image web:2 --set maintenance-window=Sat\u{a0}02:00-04:00\u{a0}UTC"
         .replace('\u{a0}', "-");
-    assert_eq!(world.trouble(&window).await.code, Code::Invalid);
+    assert_eq!(world.error(&window).await.code, Code::Invalid);
     annotate(
         &world,
         json!({ "apps.openyurt.io/maintenance-window": "Sat 02:00-04:00 UTC" }),
@@ -275,21 +275,21 @@ async fn nodes_that_break_stop_the_plan() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_planned_says_why() {
     let world = World::with_nodes(2).await;
-    let trouble = world.trouble("plan web --set max-unavailable=abc").await;
-    assert_eq!(trouble.code, Code::Invalid);
+    let error = world.error("plan web --set max-unavailable=abc").await;
+    assert_eq!(error.code, Code::Invalid);
     assert!(
-        trouble
+        error
             .text
             .contains("apps.openyurt.io/max-unavailable is \"abc\""),
-        "{trouble}"
+        "{error}"
     );
     assert_eq!(
-        world.trouble("plan web --image x=web:2").await.code,
+        world.error("plan web --image x=web:2").await.code,
         Code::Usage
     );
-    assert_eq!(world.trouble("plan wbe").await.code, Code::NotFound);
+    assert_eq!(world.error("plan wbe").await.code, Code::NotFound);
     assert_eq!(
-        world.trouble("plan web --unset update-strategy").await.code,
+        world.error("plan web --unset update-strategy").await.code,
         Code::NotFound
     );
     let denied = world
@@ -299,11 +299,11 @@ async fn what_cannot_be_planned_says_why() {
             "nodes" => Fault::Status(403, None),
             _ => Fault::Pass,
         });
-    let trouble = world.trouble("plan web --image web:2").await;
-    assert_eq!(trouble.code, Code::Unreachable);
+    let error = world.error("plan web --image web:2").await;
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble.text.starts_with("Not allowed to list nodes"),
-        "{trouble}"
+        error.text.starts_with("Not allowed to list nodes"),
+        "{error}"
     );
     drop(denied);
 }

@@ -65,18 +65,18 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     assert_eq!(answer["images"], images);
     assert_eq!(image(&world).await, "web:1");
     tokio::time::sleep(A_MOMENT).await;
-    let trouble = world.trouble("undo web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("undo web").await;
+    assert_eq!(error.code, Code::Refused);
     for words in [
         "made before the present one",
         "--to-revision",
         "web:3",
         "(the present one)",
     ] {
-        assert!(trouble.text.contains(words), "{words}: {trouble}");
+        assert!(error.text.contains(words), "{words}: {error}");
     }
     // What is asked for by its number is given, whatever it is.
-    let named = trouble.text.lines().find(|line| line.ends_with("web:3"));
+    let named = error.text.lines().find(|line| line.ends_with("web:3"));
     let number = named
         .and_then(|line| line.split_whitespace().next())
         .unwrap();
@@ -95,29 +95,29 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
 #[tokio::test(start_paused = true)]
 async fn there_has_to_be_something_to_go_back_to() {
     let world = World::with_nodes(1).await;
-    let trouble = world.trouble("undo web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("undo web").await;
+    assert_eq!(error.code, Code::Refused);
     assert!(
-        trouble
+        error
             .text
             .contains("keeps no revision of it but the present one"),
-        "{trouble}"
+        "{error}"
     );
     // As with every command: standard output stays empty, whatever form was asked for.
-    let in_json = world.trouble("undo web -o json").await;
-    assert_eq!(in_json, trouble);
-    let trouble = world.trouble("undo web --to-revision 7").await;
-    assert_eq!(trouble.code, Code::NotFound);
+    let in_json = world.error("undo web -o json").await;
+    assert_eq!(in_json, error);
+    let error = world.error("undo web --to-revision 7").await;
+    assert_eq!(error.code, Code::NotFound);
     assert!(
-        trouble
+        error
             .text
             .contains("has no revision 7. These are kept:\n  1 ("),
-        "{trouble}"
+        "{error}"
     );
     let said = world.text("undo web --to-revision 1").await;
     assert!(said.contains("has the template of revision 1 ("), "{said}");
     assert!(said.contains("already; nothing was changed."), "{said}");
-    assert_eq!(world.trouble("undo gone").await.code, Code::NotFound);
+    assert_eq!(world.error("undo gone").await.code, Code::NotFound);
     assert_eq!(world.writes(), 0);
 }
 
@@ -131,11 +131,11 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
         }
     });
     world.set_image("web:2").await;
-    let trouble = world.trouble("undo web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("undo web").await;
+    assert_eq!(error.code, Code::Refused);
     assert!(
-        trouble.text.contains("has not handled its latest change"),
-        "{trouble}"
+        error.text.contains("has not handled its latest change"),
+        "{error}"
     );
     world.text("undo web --to-revision 1").await;
     assert_eq!(image(&world).await, "web:1");
