@@ -25,9 +25,9 @@ mod lookup;
 mod near;
 mod pause;
 
+mod liveness;
 mod plan;
 mod print;
-mod pulse;
 mod rights;
 mod row;
 mod screen;

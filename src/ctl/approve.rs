@@ -35,7 +35,7 @@ pub(super) async fn approve(
         let doing = format!("read DaemonSet {key}");
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let (_, snapshot) = lookup::judge(access, &key, context.clock.now()).await?;
+        let (_, snapshot) = lookup::snapshot(access, &key, context.clock.now()).await?;
         let (waves, revision) = judge(&snapshot, &args.wave)?;
         if waves
             .position(&args.wave)

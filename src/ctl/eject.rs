@@ -24,9 +24,9 @@ use self::standing::{OldNodes, Standing, native};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::liveness::{ControllerLiveness, liveness_of};
 use super::lookup;
 use super::pause::annotate;
-use super::pulse::{Heard, listen};
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
 use crate::cli::ctl::EjectArgs;
@@ -98,7 +98,7 @@ impl Standing {
         let api = sets(context, key);
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let (_, snapshot) = lookup::judge(access, key, now).await?;
+        let (_, snapshot) = lookup::snapshot(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key));
         let standing = Self {
@@ -208,7 +208,7 @@ impl Standing {
                 false => words::released(announced, true),
             });
         }
-        if listen(&context.access, context.clock.now()).await == Heard::Lately {
+        if liveness_of(&context.access, context.clock.now()).await == ControllerLiveness::Lately {
             return Ok(words::at_work(&self.key));
         }
         let missing = |error: &dyn std::fmt::Display| {

@@ -73,7 +73,7 @@ pub(super) async fn load(access: &Access, key: &SetKey, now: Timestamp) -> Resul
 ///
 /// # Errors
 /// As [`load`].
-pub(super) async fn judge(
+pub(super) async fn snapshot(
     access: &Access,
     key: &SetKey,
     now: Timestamp,

@@ -207,7 +207,7 @@ fn patch(uid: &str, name: &str, value: Option<&str>) -> Value {
 /// How it stands after the change; what cannot be said is not said.
 pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<RolloutSnapshot> {
     let now = context.clock.now();
-    let (_, snapshot) = lookup::judge(&context.access, key, now).await.ok()?;
+    let (_, snapshot) = lookup::snapshot(&context.access, key, now).await.ok()?;
     Some(snapshot)
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 use super::groups::{self, DomainRow, WaveRow};
-use super::pulse::Heard;
+use super::liveness::ControllerLiveness;
 use super::snapshot::RolloutSnapshot;
 use crate::core::instant;
 use crate::core::remedy::LOOK_FOR_IT;
@@ -265,7 +265,7 @@ impl SetRow {
             next_wake: snapshot.plan.next_wake.map(instant::words),
             pause: PauseRow::of(&rollout),
             reversal: ReversalRow::of(snapshot),
-            silent_since: snapshot.heard.silent_since().map(instant::words),
+            silent_since: snapshot.liveness.silent_since().map(instant::words),
             nodes: nodes.then(|| {
                 (0..snapshot.fleet.nodes.len())
                     .map(|position| NodeRow::of(&rollout, position))
@@ -341,7 +341,7 @@ impl NodeRow {
 fn warnings(snapshot: &RolloutSnapshot) -> Vec<String> {
     let mistakes = snapshot.notes.iter().filter(|note| note.warning);
     let mistakes = mistakes.map(|note| note.text.clone());
-    mistakes.chain(unheard(snapshot)).collect()
+    mistakes.chain(liveness_notes(snapshot)).collect()
 }
 
 fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
@@ -352,7 +352,7 @@ fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
         .collect();
     notes.extend(quietly_paused(&snapshot.rollout()));
     notes.extend(newcomers(&snapshot.rollout()));
-    notes.extend(unheard(snapshot));
+    notes.extend(liveness_notes(snapshot));
     notes
 }
 
@@ -369,14 +369,14 @@ fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
 }
 
 /// What is not known, or stands still, for want of a controller or of a right.
-pub(super) fn unheard(snapshot: &RolloutSnapshot) -> Vec<String> {
+pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
     let unreported = (!snapshot.is_reported()).then(|| UNREPORTED.to_owned());
-    let is_forbidden = snapshot.heard == Heard::Forbidden;
+    let is_forbidden = snapshot.liveness == ControllerLiveness::Forbidden;
     let matters = !is_forbidden || !matches!(snapshot.phase(), Phase::Complete { .. });
-    let unheard = snapshot.heard.words().filter(|_| matters);
+    let liveness_notes = snapshot.liveness.words().filter(|_| matters);
     let notes = [
         snapshot.unread.clone(),
-        unheard,
+        liveness_notes,
         unreported,
         outpaced(snapshot),
     ];

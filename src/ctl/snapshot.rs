@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::code::Code;
-use super::pulse::Heard;
+use super::liveness::ControllerLiveness;
 use super::told::{blocked_since, incomplete_since};
 use super::view::View;
 use crate::core::names::{
@@ -41,7 +41,7 @@ pub(super) struct RolloutSnapshot {
     /// The conditions of the controller.
     pub(super) conditions: Vec<Condition>,
     /// What the Lease of the controller tells, where somebody asked.
-    pub(super) heard: Heard,
+    pub(super) liveness: ControllerLiveness,
     /// What may not be read, as a sentence.
     pub(super) unread: Option<String>,
     /// When it was first looked at: whatever is dated so may be older.
@@ -102,7 +102,7 @@ impl RolloutSnapshot {
             fleet,
             plan,
             conditions,
-            heard: Heard::default(),
+            liveness: ControllerLiveness::default(),
             unread: None,
             first_look,
             now,
@@ -111,7 +111,7 @@ impl RolloutSnapshot {
 
     /// Takes in what the Lease tells. A controller that runs without an election lets an old one lie; the conditions that it
     /// writes show that it is at work.
-    pub(super) fn hear(&mut self, heard: Heard) {
+    pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
         let wrote = |since: Timestamp| {
             let mut told = self.conditions.iter();
             told.any(|condition| {
@@ -119,9 +119,9 @@ impl RolloutSnapshot {
                 at.is_some_and(|at| at.duration_since(since) > HANDING_OVER)
             })
         };
-        self.heard = match heard.silent_since().is_some_and(wrote) {
-            true => Heard::Lately,
-            false => heard,
+        self.liveness = match liveness.silent_since().is_some_and(wrote) {
+            true => ControllerLiveness::Lately,
+            false => liveness,
         };
     }
 
@@ -209,7 +209,7 @@ impl RolloutSnapshot {
         let phase = self.phase();
         let by_controller = matches!(phase, Phase::Progressing | Phase::Complete { .. });
         match Code::of(phase, strict) {
-            Code::Progressing if by_controller && self.heard.silent_since().is_some() => {
+            Code::Progressing if by_controller && self.liveness.silent_since().is_some() => {
                 Code::Silent
             }
             code => code,

@@ -11,9 +11,9 @@ use super::access::LONG;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::liveness::{ControllerLiveness, LivenessWatch, PendingActions, liveness_of};
 use super::lookup;
 use super::print;
-use super::pulse::{Heard, Pulse, ToDo, listen};
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::snapshot::RolloutSnapshot;
@@ -68,10 +68,10 @@ pub(super) async fn status(
     } else if args.wait {
         show.wait(screen).await
     } else {
-        let (view, heard) = show.load().await;
+        let (view, liveness) = show.load().await;
         let mut view = view?;
         let now = show.now(&view);
-        let snapshots = show.snapshots_at(&mut view, now, &heard);
+        let snapshots = show.snapshots_at(&mut view, now, &liveness);
         if let (Scope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
             lookup::namespace(&context.access, namespace).await?;
         }
@@ -91,12 +91,12 @@ struct Show<'a> {
 
 impl Show<'_> {
     /// Everything, and what the Lease tells.
-    async fn load(&self) -> (Result<View, CliError>, Heard) {
+    async fn load(&self) -> (Result<View, CliError>, ControllerLiveness) {
         let (access, now) = (&self.context.access, self.context.clock.now());
-        let heard = listen(access, now);
+        let liveness = liveness_of(access, now);
         match &self.target {
-            Some(key) => tokio::join!(lookup::load(access, key, now), heard),
-            None => tokio::join!(View::load(access, &self.scope, now), heard),
+            Some(key) => tokio::join!(lookup::load(access, key, now), liveness),
+            None => tokio::join!(View::load(access, &self.scope, now), liveness),
         }
     }
 
@@ -105,14 +105,14 @@ impl Show<'_> {
         &self,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<(View, Heard), CliError> {
+    ) -> Result<(View, ControllerLiveness), CliError> {
         let begun = Instant::now();
         let mut loading = pin!(self.load());
         let mut said = false;
         loop {
             let far = begun + FAR;
             tokio::select! {
-                (view, heard) = &mut loading => return Ok((view?, heard)),
+                (view, liveness) = &mut loading => return Ok((view?, liveness)),
                 () = sleep_until(begun + LONG), if !said => {
                     said = true;
                     screen.warn(&format!("{} Waiting for it.", self.context.access.unanswered(LONG)));
@@ -140,22 +140,32 @@ impl Show<'_> {
         view.loaded
     }
 
-    fn snapshots(&self, view: &mut View, pulse: &Pulse, todo: &mut ToDo) -> Vec<RolloutSnapshot> {
+    fn snapshots(
+        &self,
+        view: &mut View,
+        watch: &LivenessWatch,
+        pending: &mut PendingActions,
+    ) -> Vec<RolloutSnapshot> {
         let now = self.context.clock.now();
-        let mut snapshots = self.snapshots_at(view, now, &pulse.heard());
+        let mut snapshots = self.snapshots_at(view, now, &watch.liveness());
         // What may not be read may be why nothing is done.
         for snapshot in snapshots.iter_mut().filter(|one| one.unread.is_none()) {
-            let (heard, actions) = (snapshot.heard.clone(), &snapshot.plan.actions);
-            snapshot.heard = todo.hear(heard, &snapshot.key, actions, now);
+            let (liveness, actions) = (snapshot.liveness.clone(), &snapshot.plan.actions);
+            snapshot.liveness = pending.judge(liveness, &snapshot.key, actions, now);
         }
         snapshots
     }
 
-    fn snapshots_at(&self, view: &mut View, now: Timestamp, heard: &Heard) -> Vec<RolloutSnapshot> {
+    fn snapshots_at(
+        &self,
+        view: &mut View,
+        now: Timestamp,
+        liveness: &ControllerLiveness,
+    ) -> Vec<RolloutSnapshot> {
         let keys: Vec<SetKey> = view.managed().cloned().collect();
         let take = |key: &SetKey| {
             let mut snapshot = RolloutSnapshot::take(view, key, now)?;
-            snapshot.hear(heard.clone());
+            snapshot.note_liveness(liveness.clone());
             Some(snapshot)
         };
         keys.iter().filter_map(take).collect()
@@ -222,13 +232,13 @@ impl Show<'_> {
 
     /// Shows every change until nobody reads any more.
     async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
-        let (mut view, heard) = self.load_within(None, screen).await?;
-        let pulse = self.pulse(heard);
-        let (mut told, mut todo) = (Told::default(), ToDo::default());
+        let (mut view, liveness) = self.load_within(None, screen).await?;
+        let watch = self.watch_liveness(liveness);
+        let (mut told, mut pending) = (Told::default(), PendingActions::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let snapshots = self.snapshots(&mut view, &pulse, &mut todo);
+                let snapshots = self.snapshots(&mut view, &watch, &mut pending);
                 let shown = if screen.live || self.is_document() {
                     self.draw(&snapshots, screen, &mut told)?
                 } else {
@@ -237,7 +247,7 @@ impl Show<'_> {
                 if shown == Err(Closed) {
                     return Ok(self.code(&snapshots));
                 }
-                self.warn(&pulse, &mut told, screen);
+                self.warn(&watch, &mut told, screen);
                 if self.next(&mut view, None).await == Next::Outdated {
                     break;
                 }
@@ -246,14 +256,14 @@ impl Show<'_> {
         }
     }
 
-    fn pulse(&self, heard: Heard) -> Pulse {
+    fn watch_liveness(&self, liveness: ControllerLiveness) -> LivenessWatch {
         let context = self.context;
-        Pulse::start(context.access.clone(), context.clock.clone(), heard)
+        LivenessWatch::start(context.access.clone(), context.clock.clone(), liveness)
     }
 
     /// Says that the API server does not answer, once each time.
-    fn warn(&self, pulse: &Pulse, told: &mut Told, screen: &mut Screen<'_>) {
-        let unanswered = pulse.unanswered();
+    fn warn(&self, watch: &LivenessWatch, told: &mut Told, screen: &mut Screen<'_>) {
+        let unanswered = watch.unanswered();
         if let (Some(passed), false) = (unanswered, told.unanswered) {
             screen.warn(&format!(
                 "{} What is shown may be older than that.",
@@ -285,13 +295,13 @@ impl Show<'_> {
     async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
-        let (mut view, heard) = self.load_within(first, screen).await?;
-        let pulse = self.pulse(heard);
-        let (mut told, mut todo) = (Told::default(), ToDo::default());
+        let (mut view, liveness) = self.load_within(first, screen).await?;
+        let watch = self.watch_liveness(liveness);
+        let (mut told, mut pending) = (Told::default(), PendingActions::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let snapshots = self.snapshots(&mut view, &pulse, &mut todo);
+                let snapshots = self.snapshots(&mut view, &watch, &mut pending);
                 if self.is_over(&snapshots) {
                     return self.conclude(&snapshots, screen, None);
                 }
@@ -300,15 +310,15 @@ impl Show<'_> {
                     (false, true) => screen.redraw(&self.lines(&snapshots, screen.colour)),
                     (false, false) => told.lines(&self.rows(&snapshots, false), screen),
                 };
-                self.warn(&pulse, &mut told, screen);
+                self.warn(&watch, &mut told, screen);
                 match self.next(&mut view, deadline).await {
                     Next::Look => {}
                     Next::Outdated => break,
                     Next::TooLate => {
-                        if let Some(passed) = pulse.unanswered() {
+                        if let Some(passed) = watch.unanswered() {
                             return Err(self.too_late(passed));
                         }
-                        let snapshots = self.snapshots(&mut view, &pulse, &mut todo);
+                        let snapshots = self.snapshots(&mut view, &watch, &mut pending);
                         return self.conclude(&snapshots, screen, self.args.timeout);
                     }
                 }

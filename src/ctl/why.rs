@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
+use super::liveness::liveness_of;
 use super::lookup;
 use super::print;
-use super::pulse::listen;
-use super::row::{NodeRow, ReversalRow, SetRow, unheard};
+use super::row::{NodeRow, ReversalRow, SetRow, liveness_notes};
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
 use super::table::Paint;
@@ -52,9 +52,12 @@ pub(super) async fn why(
 ) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
     let key = lookup::target(context, &args.daemonset)?;
-    let (judged, heard) = tokio::join!(lookup::judge(access, &key, now), listen(access, now));
+    let (judged, liveness) = tokio::join!(
+        lookup::snapshot(access, &key, now),
+        liveness_of(access, now)
+    );
     let (view, mut snapshot) = judged?;
-    snapshot.hear(heard);
+    snapshot.note_liveness(liveness);
     let answer = answer(&view, &snapshot, &args.node)?;
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
@@ -121,7 +124,7 @@ fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<Answer
         reversal: set.reversal,
         node,
         next,
-        notes: unheard(snapshot),
+        notes: liveness_notes(snapshot),
     })
 }
 

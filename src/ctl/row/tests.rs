@@ -102,7 +102,7 @@ fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
         fleet,
         plan,
         conditions: Vec::new(),
-        heard: Default::default(),
+        liveness: Default::default(),
         unread: None,
         first_look: at(NOW),
         now: at(NOW),
