@@ -91,7 +91,7 @@ pub use plan::{
 pub use predownload::Predownloading;
 pub use refusals::{Refusals, RefusedWrite};
 pub use removal::is_withheld;
-pub use revert::{Past, Reversal, WayBack};
+pub use revert::{Reversal, RollbackTarget, RollbackTargets};
 pub use strategy::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,

@@ -85,7 +85,7 @@ pub struct Fleet {
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
     pub successions: super::in_place::Successions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.
-    pub way_back: super::WayBack,
+    pub rollback_targets: super::RollbackTargets,
     /// How evictions were answered.
     pub evictions: super::Evictions,
     /// Which other writes the API server refused.

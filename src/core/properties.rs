@@ -263,7 +263,7 @@ fn wild_fleets() -> impl Random<Fleet> {
                 evictions: Default::default(),
                 refusals: Default::default(),
                 successions,
-                way_back: Default::default(),
+                rollback_targets: Default::default(),
                 record,
                 pause: Some(pause),
                 not_created: None,

@@ -40,16 +40,16 @@ mod tests;
 
 /// How pods get back from the current revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WayBack {
+pub struct RollbackTargets {
     /// Whether what the guard remembers stands on the DaemonSet itself, where a restart finds it.
     pub stands: bool,
     /// The older revisions; empty where nobody asked for that.
-    pub revisions: BTreeMap<Revision, Past>,
+    pub revisions: BTreeMap<Revision, RollbackTarget>,
 }
 
 /// An older revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
+pub struct RollbackTarget {
     /// The number of its ControllerRevision: greater is newer.
     pub number: i64,
     /// How a pod of the current revision becomes one of it, or why that is not possible in place.
@@ -131,7 +131,7 @@ pub(super) fn before(fleet: &Fleet, record: &Record) -> Option<Revision> {
             *votes.entry(revision).or_default() += 1;
         }
     }
-    let known = fleet.way_back.revisions.iter();
+    let known = fleet.rollback_targets.revisions.iter();
     let best = known.max_by_key(|(revision, past)| {
         (
             !record.stopped_before.contains(revision),
@@ -303,14 +303,14 @@ pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
 
 /// The record of a revision from which pods are taken back.
 fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a Record> {
-    let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.way_back.stands;
+    let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.rollback_targets.stands;
     stop(strategy, fleet).filter(|_| asked)
 }
 
 /// The revision that pods are taken back to, and how they get there; `None`: it is not known.
-fn past<'a>(record: &'a Record, fleet: &'a Fleet) -> Option<(&'a Revision, &'a Past)> {
+fn past<'a>(record: &'a Record, fleet: &'a Fleet) -> Option<(&'a Revision, &'a RollbackTarget)> {
     let before = record.before.as_ref()?;
-    Some((before, fleet.way_back.revisions.get(before)?))
+    Some((before, fleet.rollback_targets.revisions.get(before)?))
 }
 
 /// In which order a node with the current revision has its turn; `None`: not at all.
@@ -346,7 +346,7 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 /// Why it keeps that; `None`: it was taken back once, and somebody gave it the stopped revision again.
 fn renewal(
     record: &Record,
-    past: Option<(&Revision, &Past)>,
+    past: Option<(&Revision, &RollbackTarget)>,
     pod: &Pod,
 ) -> Result<Renewal, Option<Recreate>> {
     if pod.in_place.reverted_from.as_ref() == Some(&record.revision) {

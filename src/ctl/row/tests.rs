@@ -8,10 +8,10 @@ use crate::core::selector::Selector;
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
-    Disruption, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan,
-    Pod, PodRevision, PreDelete, Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal,
-    Revert, RevisionState, Share, Stopped, Strategy, Targeting, Topology, Trouble, Verdict, Waves,
-    WayBack, decide,
+    Disruption, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Pause, PauseRecord, Plan, Pod,
+    PodRevision, PreDelete, Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal, Revert,
+    RevisionState, RollbackTarget, RollbackTargets, Share, Stopped, Strategy, Targeting, Topology,
+    Trouble, Verdict, Waves, decide,
 };
 use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
@@ -391,11 +391,11 @@ fn a_revision_that_is_taken_back_has_words() {
         };
         snapshot.fleet.record = Some(record);
         let shape = Arc::new(Shape::of(&serde_json::json!({})));
-        let past = Past {
+        let past = RollbackTarget {
             number: 1,
             succession: Succession::between(&shape, &shape, None),
         };
-        snapshot.fleet.way_back = WayBack {
+        snapshot.fleet.rollback_targets = RollbackTargets {
             stands: true,
             revisions: [("5d4f8".into(), past)].into(),
         };
