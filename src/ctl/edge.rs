@@ -31,7 +31,7 @@ mod upgrades;
 
 pub use client::Edge;
 pub use connect::{Connector, Stream};
-pub use row::{ActRow, ContainerRow, PodRow};
+pub use row::{ActRow, ContainerRow, NodePodRow};
 
 use super::code::Code;
 use super::error::CliError;

@@ -5,7 +5,7 @@ use http::StatusCode;
 use super::answer::{Reply, one_line};
 use super::client::Edge;
 use super::pod::{Images, Pod, Update};
-use super::row::{ActRow, PodRow};
+use super::row::{ActRow, NodePodRow};
 use super::server::CHECK;
 use crate::cli::Output;
 use crate::core::plan::is_about_jobs;
@@ -25,7 +25,7 @@ pub(super) enum Act {
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct ActOutcome {
     /// For scripts.
     pub(super) code: Code,
     /// One word.
@@ -33,7 +33,7 @@ pub(super) struct Outcome {
     /// For people.
     pub(super) message: String,
     /// The pod that it is about in the end.
-    pub(super) pod: Option<PodRow>,
+    pub(super) pod: Option<NodePodRow>,
 }
 
 impl Act {
@@ -45,7 +45,7 @@ impl Act {
     }
 
     /// The row of a request that ended like that.
-    pub(super) fn row(self, pod: &Pod, reply: &Reply, outcome: &Outcome) -> ActRow {
+    pub(super) fn row(self, pod: &Pod, reply: &Reply, outcome: &ActOutcome) -> ActRow {
         ActRow {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
@@ -179,7 +179,7 @@ pub(super) fn accepted(
     output: Output,
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
-    let outcome = Outcome {
+    let outcome = ActOutcome {
         code: Code::Complete,
         word: "Accepted",
         message: reply.text.clone(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::act::Outcome;
+use super::act::ActOutcome;
 use super::answer::Pods;
 use super::client::Edge;
 use crate::cli::Output;
@@ -36,7 +36,7 @@ pub(super) struct Follow<'a, 'b> {
 
 /// What comes after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum FollowStep {
     /// Look at the pods.
     Look,
     /// The time is up.
@@ -71,14 +71,14 @@ impl<'a, 'b> Follow<'a, 'b> {
     ///
     /// # Errors
     /// When the server is silent for too long, or is not what it was.
-    pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<Next, CliError> {
+    pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<FollowStep, CliError> {
         let end = self
             .timeout
             .and_then(|timeout| self.begun.checked_add(timeout));
         let soon = Instant::now() + EVERY;
         sleep_until(end.map_or(soon, |end| end.min(soon))).await;
         if end.is_some_and(|end| end <= Instant::now()) {
-            return Ok(Next::TooLate);
+            return Ok(FollowStep::TooLate);
         }
         let look = self.edge.look_again(pods);
         let looked = match end {
@@ -86,7 +86,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             None => Ok(look.await),
         };
         match looked {
-            Err(_) => return Ok(Next::TooLate),
+            Err(_) => return Ok(FollowStep::TooLate),
             Ok(Ok(())) => self.silent = None,
             Ok(Err(error)) => {
                 let since = *self.silent.get_or_insert_with(Instant::now);
@@ -95,7 +95,7 @@ impl<'a, 'b> Follow<'a, 'b> {
                 }
             }
         }
-        Ok(Next::Look)
+        Ok(FollowStep::Look)
     }
 
     /// Shows how far it is.
@@ -123,7 +123,7 @@ impl<'a, 'b> Follow<'a, 'b> {
     }
 
     /// Shows how it ended, in the place of how far it was.
-    pub(super) fn end(self, outcome: &Outcome) {
+    pub(super) fn end(self, outcome: &ActOutcome) {
         if self.quiet {
             return;
         }
@@ -141,11 +141,11 @@ impl<'a, 'b> Follow<'a, 'b> {
     }
 
     /// What to say when the time is up.
-    pub(super) fn too_late(&self, step: &str) -> Outcome {
+    pub(super) fn too_late(&self, step: &str) -> ActOutcome {
         let waited = self
             .timeout
             .map(|timeout| humantime::format_duration(timeout).to_string());
-        Outcome {
+        ActOutcome {
             code: Code::Progressing,
             word: "TimedOut",
             message: format!(

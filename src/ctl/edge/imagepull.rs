@@ -1,13 +1,13 @@
 //! `ctl imagepull`: the images of a pod's new version come to the node while the old one runs.
 
-use super::act::{Act, Outcome, accepted};
+use super::act::{Act, ActOutcome, accepted};
 use super::answer::{Pods, one_line};
 use super::client::Edge;
 use super::find::find;
-use super::follow::{Follow, Next};
+use super::follow::{Follow, FollowStep};
 use super::list::{Intent, upgradable};
-use super::pull::{Pull, Stage};
-use super::row::PodRow;
+use super::pull::{AwaitedPull, PullProgress};
+use super::row::NodePodRow;
 use crate::cli::Output;
 use crate::cli::edge::ImagepullArgs;
 use crate::core::plan::is_about_jobs;
@@ -28,7 +28,7 @@ pub(super) async fn imagepull(
     };
     let mut pods = edge.get_pods().await?;
     let pod = find(edge, typed, &pods)?.clone();
-    let pull = Pull::of(&pod);
+    let pull = AwaitedPull::of(&pod);
     let reply = edge.image_pull(&pod).await?;
     Act::ImagePull.agreed(edge, &pod, &reply)?;
     if !args.wait.wait {
@@ -51,13 +51,13 @@ pub(super) async fn imagepull(
 /// Waits until the images are there, or will not be.
 async fn wait(
     follow: &mut Follow<'_, '_>,
-    pull: &Pull,
+    pull: &AwaitedPull,
     pods: &mut Pods,
-) -> Result<Outcome, CliError> {
+) -> Result<ActOutcome, CliError> {
     let stage = pull.stage(pods, follow.passed());
     follow.show(&pull.told(&stage), pods);
     loop {
-        if follow.next(pods).await? == Next::TooLate {
+        if follow.next(pods).await? == FollowStep::TooLate {
             let stage = pull.stage(pods, follow.passed());
             return Ok(follow.too_late(&pull.told(&stage)));
         }
@@ -69,11 +69,16 @@ async fn wait(
     }
 }
 
-fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Outcome> {
+fn ended(
+    pull: &AwaitedPull,
+    stage: &PullProgress<'_>,
+    pods: &Pods,
+    after: &str,
+) -> Option<ActOutcome> {
     let key = pull.key();
     let (code, word, message, pod) = match stage {
-        Stage::Asked | Stage::Pulling => return None,
-        Stage::Pulled(pod) => (
+        PullProgress::Asked | PullProgress::Pulling => return None,
+        PullProgress::Pulled(pod) => (
             Code::Complete,
             "Pulled",
             format!(
@@ -82,7 +87,7 @@ fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Out
             ),
             Some(*pod),
         ),
-        Stage::Failed(pod, why) => (
+        PullProgress::Failed(pod, why) => (
             Code::PullFailed,
             "PullFailed",
             format!(
@@ -97,13 +102,13 @@ fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Out
             ),
             Some(*pod),
         ),
-        Stage::Withdrawn => (
+        PullProgress::Withdrawn => (
             Code::Failed,
             "Withdrawn",
             format!("Nothing newer waits for {key} any more: the new version was taken back."),
             None,
         ),
-        Stage::Gone => (
+        PullProgress::Gone => (
             Code::Failed,
             "Gone",
             format!(
@@ -113,10 +118,10 @@ fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Out
             None,
         ),
     };
-    Some(Outcome {
+    Some(ActOutcome {
         code,
         word,
         message,
-        pod: pod.map(|pod| PodRow::of(pod, pods, None)),
+        pod: pod.map(|pod| NodePodRow::of(pod, pods, None)),
     })
 }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::answer::{Pods, one_line};
 use super::client::Edge;
 use super::pod::Update;
-use super::row::PodRow;
+use super::row::NodePodRow;
 use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
 use crate::clock::Clock;
@@ -30,11 +30,11 @@ pub(super) async fn pods(
         Output::Table => None,
         _ => edge.get_upgrades().await,
     };
-    let rows: Vec<PodRow> = pods
+    let rows: Vec<NodePodRow> = pods
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
-        .map(|pod| PodRow::of(pod, &pods, upgrades.as_ref()))
+        .map(|pod| NodePodRow::of(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&rows, args.output)?,
@@ -71,12 +71,12 @@ pub(super) async fn upgradable(
     let pods = edge.get_pods().await?;
     let upgrades = edge.get_upgrades().await;
     let namespace = edge.namespace.as_deref();
-    let rows: Vec<PodRow> = pods
+    let rows: Vec<NodePodRow> = pods
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
         .filter(|pod| pod.update() == Some(Update::Available) && !pod.is_deleting())
-        .map(|pod| PodRow::of(pod, &pods, upgrades.as_ref()))
+        .map(|pod| NodePodRow::of(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match output {
         Output::Json | Output::Yaml => print::document(&rows, output)?,
@@ -128,7 +128,7 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
 }
 
 /// Which pods would have no successor.
-fn refused(rows: &[PodRow]) -> String {
+fn refused(rows: &[NodePodRow]) -> String {
     let refused = rows.iter().filter(|row| row.update_refused.is_some());
     let keys: Vec<String> = refused.map(|row| one_line(&row.key())).collect();
     match keys.is_empty() {
@@ -141,12 +141,12 @@ fn refused(rows: &[PodRow]) -> String {
     }
 }
 
-fn how(intent: Intent, rows: &[PodRow]) -> String {
+fn how(intent: Intent, rows: &[NodePodRow]) -> String {
     let pod = match rows {
         [row] => one_line(&row.key()),
         _ => "NAMESPACE/POD".to_owned(),
     };
-    let is_refused = |row: &PodRow| row.update_refused.is_some();
+    let is_refused = |row: &NodePodRow| row.update_refused.is_some();
     match intent {
         Intent::Upgrade if rows.iter().all(is_refused) => format!(
             "To replace a pod nevertheless, although the node has none then: yurt-ds ctl upgrade {pod} --force\n\
@@ -164,7 +164,7 @@ fn how(intent: Intent, rows: &[PodRow]) -> String {
     }
 }
 
-fn table(rows: &[PodRow], wide: bool, colour: bool, now: Timestamp) -> String {
+fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> String {
     let mut heading = vec![
         "NAMESPACE",
         "POD",
@@ -203,7 +203,7 @@ fn table(rows: &[PodRow], wide: bool, colour: bool, now: Timestamp) -> String {
     table.print(colour)
 }
 
-fn changes(rows: &[PodRow], wide: bool, colour: bool) -> String {
+fn changes(rows: &[NodePodRow], wide: bool, colour: bool) -> String {
     let mut heading = vec![
         "NAMESPACE",
         "POD",
@@ -238,7 +238,7 @@ fn plain(text: &str) -> (String, Paint) {
 }
 
 /// `1/1`, and what is wrong where something is.
-fn ready(row: &PodRow) -> (String, Paint) {
+fn ready(row: &NodePodRow) -> (String, Paint) {
     let counted = &row.ready_containers;
     match &row.problem {
         _ if row.terminating => (format!("{counted} Terminating"), Paint::Busy),
@@ -248,12 +248,12 @@ fn ready(row: &PodRow) -> (String, Paint) {
     }
 }
 
-fn since(row: &PodRow, now: Timestamp) -> String {
+fn since(row: &NodePodRow, now: Timestamp) -> String {
     let created = row.created.as_deref().and_then(|text| text.parse().ok());
     created.map_or_else(|| "-".to_owned(), |created| instant::between(created, now))
 }
 
-fn update(row: &PodRow) -> (String, Paint) {
+fn update(row: &NodePodRow) -> (String, Paint) {
     match (row.update, row.update_refused) {
         (Some("available"), Some(why)) => (format!("refused: {why}"), Paint::Bad),
         (Some("available"), None) => ("available".to_owned(), Paint::Busy),
@@ -262,7 +262,7 @@ fn update(row: &PodRow) -> (String, Paint) {
     }
 }
 
-fn image_ready(row: &PodRow) -> (String, Paint) {
+fn image_ready(row: &NodePodRow) -> (String, Paint) {
     match (row.image_ready, &row.image_ready_message) {
         (None, _) => ("-".to_owned(), Paint::Plain),
         (Some("failed"), Some(why)) if !why.is_empty() => (format!("failed: {why}"), Paint::Bad),
@@ -274,14 +274,14 @@ fn image_ready(row: &PodRow) -> (String, Paint) {
 }
 
 /// From which revision to which.
-fn revisions(row: &PodRow) -> String {
+fn revisions(row: &NodePodRow) -> String {
     let old = row.revision.as_deref().unwrap_or("?");
     let new = row.new_revision.as_ref().or(row.target.as_ref());
     format!("{old} → {}", new.map_or("?", String::as_str))
 }
 
 /// From which images to which, as far as they change.
-fn images(row: &PodRow) -> String {
+fn images(row: &NodePodRow) -> String {
     let told = row.containers.iter().any(|found| found.new_image.is_some());
     if !told {
         return joined(row.containers.iter().map(|found| found.image.as_deref()));

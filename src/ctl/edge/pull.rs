@@ -11,7 +11,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 /// A pod whose images are to be pulled.
 #[derive(Clone, Debug)]
-pub(super) struct Pull {
+pub(super) struct AwaitedPull {
     key: String,
     uid: String,
     /// What was told before the request.
@@ -20,7 +20,7 @@ pub(super) struct Pull {
 
 /// How far it is.
 #[derive(Clone, Debug)]
-pub(super) enum Stage<'a> {
+pub(super) enum PullProgress<'a> {
     /// Asked for.
     Asked,
     /// Under way.
@@ -35,7 +35,7 @@ pub(super) enum Stage<'a> {
     Gone,
 }
 
-impl Pull {
+impl AwaitedPull {
     /// That for a pod.
     pub(super) fn of(pod: &Pod) -> Self {
         Self {
@@ -51,33 +51,35 @@ impl Pull {
     }
 
     /// How far it is, that long after the request.
-    pub(super) fn stage<'a>(&self, pods: &'a Pods, after: Duration) -> Stage<'a> {
+    pub(super) fn stage<'a>(&self, pods: &'a Pods, after: Duration) -> PullProgress<'a> {
         let mut found = pods.items.iter().filter(|pod| pod.uid() == self.uid);
         let Some(pod) = found.next().filter(|pod| !pod.is_deleting()) else {
-            return Stage::Gone;
+            return PullProgress::Gone;
         };
         if pod.update() != Some(Update::Available) {
-            return Stage::Withdrawn;
+            return PullProgress::Withdrawn;
         }
         match pod.images() {
-            Some(Images::Pulled) => Stage::Pulled(pod),
-            Some(Images::Pulling) => Stage::Pulling,
-            Some(failed) if Some(&failed) == self.before.as_ref() && after < SETTLE => Stage::Asked,
-            Some(Images::Failed(why)) => Stage::Failed(pod, why),
-            Some(Images::Stale) | None => Stage::Asked,
+            Some(Images::Pulled) => PullProgress::Pulled(pod),
+            Some(Images::Pulling) => PullProgress::Pulling,
+            Some(failed) if Some(&failed) == self.before.as_ref() && after < SETTLE => {
+                PullProgress::Asked
+            }
+            Some(Images::Failed(why)) => PullProgress::Failed(pod, why),
+            Some(Images::Stale) | None => PullProgress::Asked,
         }
     }
 
     /// How far it is, for people.
-    pub(super) fn told(&self, stage: &Stage<'_>) -> String {
+    pub(super) fn told(&self, stage: &PullProgress<'_>) -> String {
         let key = &self.key;
         match stage {
-            Stage::Asked => format!("{key}: waiting for the pull to begin"),
-            Stage::Pulling => format!("{key}: pulling images"),
-            Stage::Pulled(_) => format!("{key}: images pulled"),
-            Stage::Failed(_, why) => format!("{key}: pulling failed: {}", one_line(why)),
-            Stage::Withdrawn => format!("{key}: nothing newer waits any more"),
-            Stage::Gone => format!("{key}: gone"),
+            PullProgress::Asked => format!("{key}: waiting for the pull to begin"),
+            PullProgress::Pulling => format!("{key}: pulling images"),
+            PullProgress::Pulled(_) => format!("{key}: images pulled"),
+            PullProgress::Failed(_, why) => format!("{key}: pulling failed: {}", one_line(why)),
+            PullProgress::Withdrawn => format!("{key}: nothing newer waits any more"),
+            PullProgress::Gone => format!("{key}: gone"),
         }
     }
 }

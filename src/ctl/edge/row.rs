@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::answer::{Pods, one_line};
 use super::pod::{Images, Pod, Problem};
-use super::upgrades::{Upgrade, Upgrades};
+use super::upgrades::{PodUpgrade, Upgrades};
 use crate::core::instant;
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -25,7 +25,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
 /// A pod of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodRow {
+pub struct NodePodRow {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -95,10 +95,10 @@ pub struct ActRow {
     /// The same as a sentence.
     pub message: String,
     /// The pod that came, or whose images were pulled.
-    pub pod: Option<PodRow>,
+    pub pod: Option<NodePodRow>,
 }
 
-impl PodRow {
+impl NodePodRow {
     /// The row of a pod.
     pub(super) fn of(pod: &Pod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
         let (images, upgrade) = (pod.images(), upgrades.and_then(|told| told.of(pod)));
@@ -135,7 +135,7 @@ impl PodRow {
     }
 }
 
-fn containers(pod: &Pod, upgrade: Option<&Upgrade>) -> Vec<ContainerRow> {
+fn containers(pod: &Pod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow> {
     let told = upgrade.map_or(&[][..], |told| &told.containers);
     let mut rows: Vec<ContainerRow> = pod
         .containers()
