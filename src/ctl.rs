@@ -51,7 +51,7 @@ pub use error::CliError;
 pub use groups::{DomainRow, WaveRow};
 pub use row::{NodeRow, PodRow, SetRow};
 pub use screen::Screen;
-pub use why::Answer;
+pub use why::WhyAnswer;
 
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::clock::Clock;

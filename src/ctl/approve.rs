@@ -161,7 +161,7 @@ fn said(snapshot: &RolloutSnapshot, wave: &str, revision: &Revision) -> String {
 mod tests {
     use serde_json::json;
 
-    use crate::ctl::tests::World;
+    use crate::ctl::tests::CtlWorld;
     use crate::ctl::{CliError, Code};
 
     /// Nobody in the wave `canary`, the rest waits for an approval of the wave `field`.
@@ -169,7 +169,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_approval_is_one_write_for_one_revision_and_refusals_say_the_way_on() {
-        let world = World::with_nodes(2).await;
+        let world = CtlWorld::with_nodes(2).await;
         let CliError { text, code, .. } = world.error("approve web field").await;
         assert_eq!(code, Code::Refused);
         assert!(text.contains("has no waves"), "{text}");

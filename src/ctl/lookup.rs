@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
-use super::view::{Scope, View};
+use super::view::{ListScope, View};
 use crate::core::NodeName;
 use crate::core::names::UPDATE_STRATEGY;
 use crate::core::near::distance;
@@ -65,7 +65,7 @@ pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
 /// When it does not exist or is not managed; says which names are near, and how a DaemonSet becomes managed.
 pub(super) async fn load(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, CliError> {
     let mut view = find(access, key, now).await?;
-    view.load_rest(access, &Scope::One(key.clone())).await?;
+    view.load_rest(access, &ListScope::One(key.clone())).await?;
     Ok(view)
 }
 
@@ -89,7 +89,7 @@ pub(super) async fn snapshot(
 /// # Errors
 /// As [`load`].
 pub(super) async fn find(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, CliError> {
-    let view = View::load_settings(access, &Scope::One(key.clone()), now).await?;
+    let view = View::load_settings(access, &ListScope::One(key.clone()), now).await?;
     match view.present.get(key) {
         None => Err(missing(access, key).await),
         Some(present) if present.deleting => Err(CliError::new(

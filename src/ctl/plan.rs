@@ -42,11 +42,11 @@ use crate::core::instant;
 use crate::core::{Disruption, Reading, Strategy};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
-use change::Change;
-use fleet::Fleet;
+use change::PlannedChange;
+use fleet::PlannedFleet;
 use live::Live;
-use measure::{Last, Measured, Pace};
-use play::{Progressed, Question};
+use measure::{LastRollout, Measured, MeasuredPace};
+use play::{PlayInput, Progressed};
 use played::Played;
 use row::PlanRow;
 
@@ -62,9 +62,9 @@ pub(super) async fn plan(
     screen: &mut Screen<'_>,
 ) -> Result<Code, CliError> {
     let access = &context.access;
-    let asked = Asked {
+    let asked = PlanRequest {
         key: lookup::target(context, &args.daemonset)?,
-        change: Change::typed(args)?,
+        change: PlannedChange::typed(args)?,
         access: access.clone(),
         clock: context.clock.clone(),
         args: args.clone(),
@@ -79,24 +79,24 @@ pub(super) async fn plan(
 }
 
 /// What was typed, and where.
-struct Asked {
+struct PlanRequest {
     key: SetKey,
-    change: Change,
+    change: PlannedChange,
     access: Access,
     clock: Clock,
     args: PlanArgs,
 }
 
 /// What is to be played, and what is told of it besides.
-struct Prepared {
-    question: Question,
+struct PreparedPlan {
+    question: PlayInput,
     revisions: (String, Option<String>),
-    pace: Pace,
+    pace: MeasuredPace,
 }
 
 /// Reads the fleet as it is now.
-async fn prepare(asked: &Asked) -> Result<Prepared, CliError> {
-    let Asked {
+async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
+    let PlanRequest {
         key,
         change,
         access,
@@ -111,7 +111,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, CliError> {
         );
         return Err(CliError::new(Code::Failed, text));
     }
-    let mut fleet = Fleet::of(&live, change)?;
+    let mut fleet = PlannedFleet::of(&live, change)?;
     let strategy = strategy(fleet.settings())?;
     if strategy.disruption == Disruption::Evict {
         fleet.guarded_by(live::budgets(access, key).await?);
@@ -128,7 +128,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, CliError> {
     let broken = measured.broken(&live.pods, live.at);
     let nodes = live.nodes.len();
     fleet.inhabited_by(live.nodes, live.pods);
-    let question = Question {
+    let question = PlayInput {
         key: key.clone(),
         selector: live.selector,
         broken,
@@ -140,7 +140,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, CliError> {
         begins: live.at,
         horizon: live.at.saturating_add(horizon).unwrap_or(Timestamp::MAX),
     };
-    Ok(Prepared {
+    Ok(PreparedPlan {
         question,
         revisions,
         pace,
@@ -167,11 +167,11 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
 }
 
 /// How the present revision was rolled out, if it was by yurt-ds.
-fn last(fleet: &Fleet, live: &Live) -> Option<Last> {
+fn last(fleet: &PlannedFleet, live: &Live) -> Option<LastRollout> {
     let mut set = fleet.settings()?;
     set.metadata.annotations = Some(live.settings_of_last()?.clone());
     let strategy = strategy(Some(set)).ok()?;
-    Some(Last {
+    Some(LastRollout {
         revision: live.current.to_string(),
         width: width(&strategy, live),
         min_ready: strategy.min_ready,
@@ -186,7 +186,7 @@ fn width(strategy: &Strategy, live: &Live) -> usize {
 }
 
 /// Answers on a thread of its own, where time is virtual; tells a terminal how far it is.
-async fn answered(asked: Asked) -> Result<(PlanRow, Code), CliError> {
+async fn answered(asked: PlanRequest) -> Result<(PlanRow, Code), CliError> {
     let (told, mut tells) = watch::channel(None);
     let reading = Handle::current();
     let mut answering = tokio::task::spawn_blocking(move || answer(&asked, &reading, &told));
@@ -206,7 +206,7 @@ async fn answered(asked: Asked) -> Result<(PlanRow, Code), CliError> {
 /// Reads and plays on this thread, both: an allocator gives memory back to the thread that had it, and what was read
 /// is not needed any more when most is played.
 fn answer(
-    asked: &Asked,
+    asked: &PlanRequest,
     reading: &Handle,
     told: &watch::Sender<Progressed>,
 ) -> Result<(PlanRow, Code), CliError> {
@@ -224,7 +224,7 @@ fn answer(
 }
 
 /// Plays in virtual time.
-fn play_now(question: Question, told: &watch::Sender<Progressed>) -> anyhow::Result<Played> {
+fn play_now(question: PlayInput, told: &watch::Sender<Progressed>) -> anyhow::Result<Played> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build()?;
     runtime.block_on(play::play(question, told))

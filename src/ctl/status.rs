@@ -17,7 +17,7 @@ use super::print;
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::snapshot::RolloutSnapshot;
-use super::view::{Scope, Step, View};
+use super::view::{ListScope, View, WatchStep};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
 use crate::index::{SetKey, Stray};
@@ -50,12 +50,12 @@ pub(super) async fn status(
         .map(|typed| lookup::target(context, typed))
         .transpose()?;
     let scope = match (&target, &context.namespace) {
-        (Some(key), _) => Scope::One(key.clone()),
+        (Some(key), _) => ListScope::One(key.clone()),
         (None, Some(namespace)) => {
             lookup::may_be_a_name("namespace", namespace)?;
-            Scope::Namespace(namespace.clone())
+            ListScope::Namespace(namespace.clone())
         }
-        (None, None) => Scope::Everywhere,
+        (None, None) => ListScope::Everywhere,
     };
     let show = Show {
         context,
@@ -72,7 +72,7 @@ pub(super) async fn status(
         let mut view = view?;
         let now = show.now(&view);
         let snapshots = show.snapshots_at(&mut view, now, &liveness);
-        if let (Scope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
+        if let (ListScope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
             lookup::namespace(&context.access, namespace).await?;
         }
         // A reader that went away is no reason to hide the outcome.
@@ -86,7 +86,7 @@ struct Show<'a> {
     context: &'a Context,
     args: &'a StatusArgs,
     target: Option<SetKey>,
-    scope: Scope,
+    scope: ListScope,
 }
 
 impl Show<'_> {
@@ -212,7 +212,7 @@ impl Show<'_> {
 
     fn nothing(&self) -> String {
         let place = match &self.scope {
-            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
+            ListScope::Namespace(namespace) => format!(" in namespace {namespace}"),
             _ => String::new(),
         };
         format!(
@@ -234,7 +234,7 @@ impl Show<'_> {
     async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let (mut view, liveness) = self.load_within(None, screen).await?;
         let watch = self.watch_liveness(liveness);
-        let (mut told, mut pending) = (Told::default(), PendingActions::default());
+        let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
@@ -248,7 +248,7 @@ impl Show<'_> {
                     return Ok(self.code(&snapshots));
                 }
                 self.warn(&watch, &mut told, screen);
-                if self.next(&mut view, None).await == Next::Outdated {
+                if self.next(&mut view, None).await == WaitStep::Outdated {
                     break;
                 }
             }
@@ -262,7 +262,7 @@ impl Show<'_> {
     }
 
     /// Says that the API server does not answer, once each time.
-    fn warn(&self, watch: &LivenessWatch, told: &mut Told, screen: &mut Screen<'_>) {
+    fn warn(&self, watch: &LivenessWatch, told: &mut PrintedLines, screen: &mut Screen<'_>) {
         let unanswered = watch.unanswered();
         if let (Some(passed), false) = (unanswered, told.unanswered) {
             screen.warn(&format!(
@@ -277,7 +277,7 @@ impl Show<'_> {
         &self,
         snapshots: &[RolloutSnapshot],
         screen: &mut Screen<'_>,
-        told: &mut Told,
+        told: &mut PrintedLines,
     ) -> Result<Result<(), Closed>, CliError> {
         if self.is_document() {
             let rows = self.rows(snapshots, false);
@@ -297,7 +297,7 @@ impl Show<'_> {
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
         let (mut view, liveness) = self.load_within(first, screen).await?;
         let watch = self.watch_liveness(liveness);
-        let (mut told, mut pending) = (Told::default(), PendingActions::default());
+        let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
@@ -312,9 +312,9 @@ impl Show<'_> {
                 };
                 self.warn(&watch, &mut told, screen);
                 match self.next(&mut view, deadline).await {
-                    Next::Look => {}
-                    Next::Outdated => break,
-                    Next::TooLate => {
+                    WaitStep::Look => {}
+                    WaitStep::Outdated => break,
+                    WaitStep::TooLate => {
                         if let Some(passed) = watch.unanswered() {
                             return Err(self.too_late(passed));
                         }
@@ -385,21 +385,21 @@ impl Show<'_> {
     }
 
     /// Waits for a change, for time to pass, or for the deadline.
-    async fn next(&self, view: &mut View, deadline: Option<Instant>) -> Next {
+    async fn next(&self, view: &mut View, deadline: Option<Instant>) -> WaitStep {
         let clock = &self.context.clock;
         let far = Instant::now() + REFRESH;
         let step = tokio::select! {
             step = view.changed(GATHER, || clock.now()) => step,
             () = sleep_until(deadline.map_or(far, |deadline| deadline.min(far))) => {
                 return match deadline {
-                    Some(deadline) if deadline <= Instant::now() => Next::TooLate,
-                    _ => Next::Look,
+                    Some(deadline) if deadline <= Instant::now() => WaitStep::TooLate,
+                    _ => WaitStep::Look,
                 };
             }
         };
         match step {
-            Step::Changed => Next::Look,
-            Step::Outdated => Next::Outdated,
+            WatchStep::Changed => WaitStep::Look,
+            WatchStep::Outdated => WaitStep::Outdated,
         }
     }
 
@@ -427,7 +427,7 @@ impl Show<'_> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum WaitStep {
     Look,
     Outdated,
     TooLate,
@@ -435,13 +435,13 @@ enum Next {
 
 /// What was said already, where nothing can be drawn over.
 #[derive(Default)]
-struct Told {
+struct PrintedLines {
     rows: Vec<(String, String, &'static str, Instant)>,
     summary: Option<Vec<SetRow>>,
     unanswered: bool,
 }
 
-impl Told {
+impl PrintedLines {
     /// Prints the lines that are new; a change of phase at once, numbers now and then.
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();

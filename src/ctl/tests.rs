@@ -21,7 +21,7 @@ use crate::task::Task;
 /// Long enough for native controllers and kubelets to do what they do.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-pub(super) struct World {
+pub(super) struct CtlWorld {
     pub(super) cluster: Cluster,
     pub(super) client: Client,
     pub(super) kubelets: Kubelets,
@@ -29,7 +29,7 @@ pub(super) struct World {
     _tasks: Vec<Task>,
 }
 
-impl World {
+impl CtlWorld {
     /// A cluster with nodes n1, n2, … and the managed DaemonSet `default/web` on them.
     pub(super) async fn with_nodes(count: usize) -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -166,7 +166,7 @@ impl World {
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_rollout_is_complete_in_every_form() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     world.create("plain", json!({})).await;
     let list = world.text("status").await;
     let lines: Vec<&str> = list.lines().collect();
@@ -189,7 +189,7 @@ async fn a_finished_rollout_is_complete_in_every_form() {
 
 #[tokio::test(start_paused = true)]
 async fn help_lists_exactly_the_fields_that_answers_have() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let listed = |line: &str| -> Vec<String> {
         let help = super::row::FIELDS.split("\n  of ");
         let found = help.filter_map(|part| part.strip_prefix(line)).next();
@@ -226,7 +226,7 @@ async fn help_lists_exactly_the_fields_that_answers_have() {
 
 #[tokio::test(start_paused = true)]
 async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
     offline.unwrap();
     world.set_image("web:2").await;
@@ -252,7 +252,7 @@ async fn why_tells_verdict_holders_and_cure() {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
     };
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     world.kubelets.behaviour("web:2", crashing).await.unwrap();
     world
         .kubelets
@@ -293,7 +293,7 @@ fn text_of(value: &Value) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn why_names_what_keeps_a_pod_off_a_node() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let template = json!({ "spec": { "nodeSelector": { "role": "edge" } } });
     world
         .patch(json!({ "spec": { "template": template } }))
@@ -308,7 +308,7 @@ async fn why_names_what_keeps_a_pod_off_a_node() {
 
 #[tokio::test(start_paused = true)]
 async fn pause_and_resume_write_once_and_only_when_something_changes() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     world.set_image("web:2").await;
     let text = world.text("pause web").await;
     assert!(
@@ -357,7 +357,7 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     world.create("plain", json!({})).await;
     for line in [
         "pause plain",
@@ -379,7 +379,7 @@ async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
 
 #[tokio::test(start_paused = true)]
 async fn what_kubernetes_replaces_itself_cannot_be_paused() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     world
         .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
         .await;
@@ -399,7 +399,7 @@ async fn what_kubernetes_replaces_itself_cannot_be_paused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_daemonset_that_is_nearly_managed_is_told_of() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     world
         .create("slip", json!({ "apps.openyurt.io/update-stategy": "auto" }))
         .await;
@@ -416,7 +416,7 @@ async fn a_daemonset_that_is_nearly_managed_is_told_of() {
 
 #[tokio::test(start_paused = true)]
 async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let selector = |value: Option<&str>| json!({ "metadata": { "annotations": { "apps.openyurt.io/selector": value } } });
     world.patch(selector(Some("pool=nope"))).await;
@@ -458,7 +458,7 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
 
 #[tokio::test(start_paused = true)]
 async fn names_that_do_not_exist_suggest_near_ones() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let case = async |line: &str, words: &str| {
         let error = world.error(line).await;
         assert_eq!(error.code, Code::NotFound, "{line}");
@@ -485,7 +485,7 @@ async fn names_that_do_not_exist_suggest_near_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn settings_that_cannot_be_used_are_named_with_the_cure() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world
         .patch(
             json!({ "metadata": { "annotations": { "apps.openyurt.io/max-unavailable": "abc" } } }),
@@ -503,7 +503,7 @@ async fn settings_that_cannot_be_used_are_named_with_the_cure() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
     assert_eq!(ended, Ok(Code::Progressing));
@@ -520,7 +520,7 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
 /// The condition may be older than the pods: then it speaks of the same revision, and they are still starting.
 #[tokio::test(start_paused = true)]
 async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complete() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let revision = text_of(&world.json("status web").await["revision"]).to_owned();
     let complete = json!({
         "type": "RolloutComplete", "status": "True", "reason": "Complete",
@@ -559,7 +559,7 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_is_told_how_to_upgrade() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world
         .patch(
             json!({ "metadata": { "annotations": { "apps.openyurt.io/update-strategy": "OTA" } } }),
@@ -578,7 +578,7 @@ async fn an_owner_is_told_how_to_upgrade() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_or_says_no_is_told_apart() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let refusing = world.cluster.faults().add(|_| Fault::Status(403, None));
     let error = world.error("status").await;
     assert_eq!(error.code, Code::Unreachable);
@@ -603,13 +603,13 @@ async fn a_server_that_is_away_or_says_no_is_told_apart() {
 }
 
 /// The guard stopped that revision.
-async fn stop(world: &World, revision: &str) {
+async fn stop(world: &CtlWorld, revision: &str) {
     let message = format!("revision {revision}: failed: n1, n2");
     guard(world, "True", "FailedByRevision", &message).await;
 }
 
 /// The guard remembers that.
-async fn guard(world: &World, status: &str, reason: &str, message: &str) {
+async fn guard(world: &CtlWorld, status: &str, reason: &str, message: &str) {
     let guard = json!({ "type": "Guard", "status": status, "reason": reason, "message": message });
     let patch = Patch::Merge(json!({ "status": { "conditions": [guard] } }));
     let params = PatchParams::default();
@@ -619,7 +619,7 @@ async fn guard(world: &World, status: &str, reason: &str, message: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let revision = world.json("status web").await["revision"].clone();
     let revision = text_of(&revision);
@@ -650,7 +650,7 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn resume_releases_what_the_guard_stopped_and_says_so() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let annotation = async |name: &str| {
         let set = world.sets().get("web").await.unwrap();
         let annotations = set.metadata.annotations.unwrap_or_default();
@@ -675,7 +675,7 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
 }
 
 /// Says that a controller renewed its Lease so many seconds ago.
-async fn renewed(world: &World, ago: i64) {
+async fn renewed(world: &CtlWorld, ago: i64) {
     let at = world.context.clock.now().as_second() - ago;
     let at = Timestamp::from_second(at).unwrap();
     let lease = json!({
@@ -693,7 +693,7 @@ async fn renewed(world: &World, ago: i64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_without_a_controller_is_not_waited_for() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
     let namespace = serde_json::from_value(json!({ "metadata": { "name": "yurt-ds" } })).unwrap();
     let made = namespaces.create(&PostParams::default(), &namespace).await;
@@ -752,7 +752,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let frozen = world
         .cluster
@@ -793,7 +793,7 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
 /// While a rollout of many nodes goes on, the wait for it is never behind.
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_within_a_second_of_the_end() {
-    let world = World::with_nodes(60).await;
+    let world = CtlWorld::with_nodes(60).await;
     let clock = world.context.clock.clone();
     let client = world
         .cluster
@@ -833,7 +833,7 @@ async fn a_wait_ends_within_a_second_of_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn what_keeps_a_wave_waiting_for_a_person_is_said_while_the_one_before_soaks() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let waves = r#"[{"name":"first","selector":"kubernetes.io/hostname=n1","soak":"1h"},
         {"name":"second","selector":"kubernetes.io/hostname=n2","approve":"manual"}]"#;
     let annotations = json!({ "apps.openyurt.io/waves": waves });
@@ -856,7 +856,7 @@ async fn pause_and_resume_say_what_really_follows() {
         image_error: true,
         ..Behaviour::default()
     };
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     let hold = |partition: Value| json!({ "metadata": { "annotations": { "apps.openyurt.io/partition": partition } } });
     world.patch(hold(json!("4"))).await;
     world.set_image("web:2").await;

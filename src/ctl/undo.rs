@@ -50,7 +50,7 @@ const ABSENT: &str = "(none)";
 /// The answer. Field names are a promise to scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct UndoAnswer {
     /// Namespace of the DaemonSet.
     namespace: String,
     /// Its name.
@@ -58,13 +58,13 @@ struct Answer {
     /// Whether the template was written.
     changed: bool,
     /// The revision that was, or would be, left; `null` while Kubernetes has not made it.
-    from: Option<Which>,
+    from: Option<RevisionRow>,
     /// The revision that it went, or would go, back to.
-    to: Which,
+    to: RevisionRow,
     /// Containers whose image changes.
     images: Vec<ImageChange>,
     /// Newer ones that would have been next, and that the guard stopped.
-    passed_over: Vec<Which>,
+    passed_over: Vec<RevisionRow>,
     /// The revision which the annotation `resume` let go on, and lets no more; `null`: there is no such annotation.
     resume_ended: Option<String>,
     /// What is to be known of the revision that it goes back to: that the guard stopped it, or that another one is advised.
@@ -74,7 +74,7 @@ struct Answer {
 /// A revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct RevisionRow {
     /// Its number; whoever is gone back to gets a new one.
     number: i64,
     /// Its hash, as pods carry it.
@@ -103,7 +103,7 @@ pub(super) async fn undo(
 ) -> Result<(), CliError> {
     let key = lookup::target(context, &args.daemonset)?;
     for _ in 0..ATTEMPTS {
-        let history = History::read(context, &key).await?;
+        let history = RevisionHistory::read(context, &key).await?;
         let chosen = history.choose(args.to_revision)?;
         let is_current = history.current.as_ref() == Some(&chosen.facts.hash);
         let changed = !is_current && !args.dry_run;
@@ -135,11 +135,11 @@ pub(super) async fn undo(
 }
 
 /// A DaemonSet and the revisions that Kubernetes keeps of it.
-struct History {
+struct RevisionHistory {
     key: SetKey,
     seen: ObjectMeta,
     template: Value,
-    revisions: Vec<Kept>,
+    revisions: Vec<KeptRevision>,
     /// The revision that holds its template, once that is known.
     current: Option<Revision>,
     /// The number of the revision to which its conditions advise to go back.
@@ -149,13 +149,13 @@ struct History {
 }
 
 /// A revision that is kept.
-struct Kept {
+struct KeptRevision {
     facts: RevisionFacts,
     /// What its ControllerRevision holds: a patch that brings its template back.
     data: Value,
 }
 
-impl History {
+impl RevisionHistory {
     async fn read(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let access = &context.access;
         // In the words of `status` where there is none, or it is not ours.
@@ -178,10 +178,10 @@ impl History {
             let mut controllers = owners.filter(|owner| owner.controller == Some(true));
             controllers.any(|owner| owner.uid == uid)
         };
-        let mut revisions: Vec<Kept> = revisions
+        let mut revisions: Vec<KeptRevision> = revisions
             .into_iter()
             .filter(own)
-            .map(|revision| Kept::of(revision, &key.name))
+            .map(|revision| KeptRevision::of(revision, &key.name))
             .collect();
         revisions.sort_by_key(|kept| kept.facts.number);
         let template = set.data["spec"]["template"].clone();
@@ -214,12 +214,12 @@ impl History {
         })
     }
 
-    fn is_stopped(&self, kept: &Kept) -> bool {
+    fn is_stopped(&self, kept: &KeptRevision) -> bool {
         self.stopped.contains(&kept.facts.hash)
     }
 
     /// Those that were made before `current`, the newest first.
-    fn earlier(&self, current: &Revision) -> Vec<&Kept> {
+    fn earlier(&self, current: &Revision) -> Vec<&KeptRevision> {
         let facts = facts(&self.revisions);
         let find = |wanted: &RevisionFacts| {
             let mut kept = self.revisions.iter();
@@ -230,16 +230,16 @@ impl History {
     }
 
     /// Those that come before `chosen` on the way back, and that the guard stopped.
-    fn passed_over(&self, chosen: &Kept) -> Vec<Which> {
+    fn passed_over(&self, chosen: &KeptRevision) -> Vec<RevisionRow> {
         let current = self.current.as_ref();
         let earlier = current.map(|current| self.earlier(current));
         let newer = (earlier.into_iter().flatten())
             .take_while(|kept| kept.facts.number != chosen.facts.number);
-        newer.map(Kept::which).collect()
+        newer.map(KeptRevision::which).collect()
     }
 
     /// The revision of that number; without one, the one before that the guard did not stop.
-    fn choose(&self, number: Option<i64>) -> Result<&Kept, CliError> {
+    fn choose(&self, number: Option<i64>) -> Result<&KeptRevision, CliError> {
         match (number, &self.current) {
             (Some(number), _) => {
                 let mut kept = self.revisions.iter();
@@ -301,7 +301,7 @@ impl History {
     }
 
     /// What is to be known of the revision that was `chosen`: by the number that was `typed`, or as the one before.
-    fn note(&self, chosen: &Kept, typed: Option<i64>) -> Option<String> {
+    fn note(&self, chosen: &KeptRevision, typed: Option<i64>) -> Option<String> {
         if let Some(number) = typed {
             let note =
                 format!("the guard stopped revision {number} when it was rolled out before.");
@@ -318,7 +318,7 @@ impl History {
 
     /// The revisions that are kept, one a line, the newest first.
     fn choices(&self) -> String {
-        let line = |kept: &Kept| {
+        let line = |kept: &KeptRevision| {
             let here = match self.current.as_ref() == Some(&kept.facts.hash) {
                 true => " (the present one)",
                 false if self.is_stopped(kept) => " (the guard stopped it)",
@@ -338,7 +338,7 @@ impl History {
     }
 
     /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
-    async fn restore(&self, context: &Context, kept: &Kept) -> Result<bool, CliError> {
+    async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
         let template = &kept.data["spec"]["template"];
         if !template.is_object() {
             let text = format!(
@@ -358,12 +358,12 @@ impl History {
 
     /// The revision that the annotation `resume` names, if it is another one than `kept`: should that come again, nobody would
     /// be charged to it.
-    fn resumed_besides(&self, kept: &Kept) -> Option<&str> {
+    fn resumed_besides(&self, kept: &KeptRevision) -> Option<&str> {
         let named = self.seen.annotations.as_ref()?.get(RESUME)?;
         (named != kept.facts.hash.as_str()).then_some(named.as_str())
     }
 
-    fn answer(&self, chosen: &Kept, typed: Option<i64>, changed: bool) -> Answer {
+    fn answer(&self, chosen: &KeptRevision, typed: Option<i64>, changed: bool) -> UndoAnswer {
         let current = self.current.as_ref();
         let mut kept = self.revisions.iter();
         let from = kept.find(|kept| Some(&kept.facts.hash) == current);
@@ -379,11 +379,11 @@ impl History {
             to: after.get(name).map(|image| (*image).to_owned()),
         };
         let images = names.into_iter().map(change);
-        Answer {
+        UndoAnswer {
             namespace: self.key.namespace.to_string(),
             name: self.key.name.to_string(),
             changed,
-            from: from.map(Kept::which),
+            from: from.map(KeptRevision::which),
             to: chosen.which(),
             images: images.filter(|change| change.from != change.to).collect(),
             passed_over: match typed {
@@ -396,7 +396,7 @@ impl History {
     }
 }
 
-impl Kept {
+impl KeptRevision {
     fn of(revision: ControllerRevision, set: &str) -> Self {
         let meta = revision.metadata;
         let data = revision.data.map(|data| data.0).unwrap_or_default();
@@ -416,8 +416,8 @@ impl Kept {
         Self { facts, data }
     }
 
-    fn which(&self) -> Which {
-        Which {
+    fn which(&self) -> RevisionRow {
+        RevisionRow {
             number: self.facts.number,
             hash: self.facts.hash.to_string(),
             made: self.facts.made.map(instant::words),
@@ -425,7 +425,7 @@ impl Kept {
     }
 }
 
-impl std::fmt::Display for Which {
+impl std::fmt::Display for RevisionRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({}", self.number, self.hash)?;
         if let Some(made) = &self.made {
@@ -435,7 +435,7 @@ impl std::fmt::Display for Which {
     }
 }
 
-impl Answer {
+impl UndoAnswer {
     fn words(&self, now: Timestamp, snapshot: Option<&RolloutSnapshot>) -> String {
         let key = SetKey::new(&self.namespace, &self.name);
         let to = &self.to;
@@ -457,7 +457,7 @@ impl Answer {
             false => self.images.iter().map(line).collect(),
         };
         let follows = snapshot.map_or_else(String::new, |snapshot| follows(snapshot, now));
-        let passed = |which: &Which| {
+        let passed = |which: &RevisionRow| {
             format!(
                 "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
                  --to-revision {}\n",
@@ -507,7 +507,7 @@ fn follows(snapshot: &RolloutSnapshot, now: Timestamp) -> String {
     }
 }
 
-fn facts(revisions: &[Kept]) -> Vec<RevisionFacts> {
+fn facts(revisions: &[KeptRevision]) -> Vec<RevisionFacts> {
     revisions.iter().map(|kept| kept.facts.clone()).collect()
 }
 

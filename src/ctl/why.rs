@@ -24,7 +24,7 @@ use crate::core::{NodeName, Verdict};
 /// The answer. Field names are a promise to scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct WhyAnswer {
     /// Namespace of the DaemonSet.
     pub namespace: String,
     /// Its name.
@@ -71,7 +71,7 @@ pub(super) async fn why(
     })
 }
 
-fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<Answer, CliError> {
+fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<WhyAnswer, CliError> {
     let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
     let rollout = snapshot.rollout();
     let obstacle = || view.index.obstacle(&snapshot.key, &name);
@@ -116,7 +116,7 @@ fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<Answer
         }
     };
     let set = SetRow::of(snapshot, false);
-    Ok(Answer {
+    Ok(WhyAnswer {
         namespace: set.namespace,
         name: set.name,
         phase: set.phase,
@@ -128,7 +128,7 @@ fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<Answer
     })
 }
 
-fn sentences(answer: &Answer, colour: bool) -> String {
+fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let node = &answer.node;
     let since = match (&node.since, &node.age) {
         (Some(since), Some(age)) => format!("{since} ({age})"),

@@ -19,7 +19,7 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// A change that nobody has made yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct PlannedChange {
     /// Annotations of the DaemonSet: their new values, `None` for those that go.
     pub(super) settings: BTreeMap<String, Option<String>>,
     /// Images by container; without a name: of the only one.
@@ -27,7 +27,7 @@ pub(super) struct Change {
     restart: bool,
 }
 
-impl Change {
+impl PlannedChange {
     /// Reads what was typed.
     ///
     /// # Errors
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn settings_may_be_named_in_short_and_slips_are_named() {
-        let typed = Change::typed(&args(
+        let typed = PlannedChange::typed(&args(
             &["max-unavailable=20%", "apps.openyurt.io/selector=a=b,c"],
             &["paused"],
             &[],
@@ -208,7 +208,7 @@ mod tests {
             ("max-unavailable", "write KEY=VALUE"),
             ("example.com/x=1", "there is no such setting"),
         ] {
-            let error = Change::typed(&args(&[set], &[], &[])).unwrap_err();
+            let error = PlannedChange::typed(&args(&[set], &[], &[])).unwrap_err();
             assert_eq!(error.code, Code::Usage);
             assert!(error.text.contains(said), "{error}");
         }
@@ -218,7 +218,7 @@ mod tests {
     fn an_image_is_that_of_the_named_or_the_only_container() {
         let changed = |image: &str| {
             let mut template = template();
-            let change = Change::typed(&args(&[], &[], &[image]))?;
+            let change = PlannedChange::typed(&args(&[], &[], &[image]))?;
             change.to_template(&mut template).map(|()| template)
         };
         let image = |template: &Value, list: &str| template["spec"][list][0]["image"].clone();

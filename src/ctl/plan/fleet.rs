@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::change::Change;
+use super::change::PlannedChange;
 use super::live::Live;
 use super::slim::{self, is_kept};
 use crate::core::names::ANNOTATION_PREFIX;
@@ -29,7 +29,7 @@ const REST: &str = "LEFT_OUT";
 const PLANNED: &str = "planned";
 
 /// Objects to begin with, and the change to be made then.
-pub(super) struct Fleet {
+pub(super) struct PlannedFleet {
     objects: BTreeMap<Storage, Vec<Value>>,
     /// Every node and its pods, small until they are put into a cluster.
     nodes: Vec<slim::Node>,
@@ -41,12 +41,12 @@ pub(super) struct Fleet {
     pub(super) patch: Option<Value>,
 }
 
-impl Fleet {
+impl PlannedFleet {
     /// The fleet, without its nodes and pods as yet, and the change.
     ///
     /// # Errors
     /// When the change does not fit the template.
-    pub(super) fn of(live: &Live, change: &Change) -> Result<Self, CliError> {
+    pub(super) fn of(live: &Live, change: &PlannedChange) -> Result<Self, CliError> {
         let mut template = live.template().clone();
         change.to_template(&mut template)?;
         let planned = live.revision_of(&template);

@@ -38,7 +38,7 @@ const CUT: f64 = 1.0 / 6.0;
 /// What a plan tells of how long pods take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Pace {
+pub(super) struct MeasuredPace {
     /// From its creation until a pod is Ready, on average; seconds.
     pub(super) start_seconds: u64,
     /// Nine of ten are quicker than that; seconds.
@@ -91,7 +91,7 @@ pub(super) struct Measured {
 
 /// How the present revision was rolled out.
 #[derive(Clone, Debug)]
-pub(super) struct Last {
+pub(super) struct LastRollout {
     /// Its hash.
     pub(super) revision: String,
     /// How many nodes were under way at once.
@@ -109,16 +109,16 @@ impl Measured {
         template: &Value,
         ends: Option<Duration>,
         width: usize,
-        last: Option<&Last>,
+        last: Option<&LastRollout>,
     ) -> Self {
         let grace = template["spec"]["terminationGracePeriodSeconds"].as_u64();
         let grace = Duration::from_secs(grace.unwrap_or(GRACE));
         let turn =
-            |seen: fn(&Pod) -> Option<Seen>| last.and_then(|last| turnaround(pods, seen, last));
+            |seen: fn(&Pod) -> Option<PodSpan>| last.and_then(|last| turnaround(pods, seen, last));
         let (replaced, changed) = (turn(start_of), turn(change_of));
         let end = ends.unwrap_or(grace);
         let returns: BTreeMap<&str, Timestamp> = nodes.iter().filter_map(returned).collect();
-        let undisturbed = |seen: fn(&Pod) -> Option<Seen>| {
+        let undisturbed = |seen: fn(&Pod) -> Option<PodSpan>| {
             let seen = pods.iter().filter_map(seen);
             seen.filter(|one| !one.waited_for(returns.get(&*one.node)))
                 .collect()
@@ -133,9 +133,9 @@ impl Measured {
     }
 
     /// What a plan tells of it.
-    pub(super) fn pace(&self) -> Pace {
+    pub(super) fn pace(&self) -> MeasuredPace {
         let starts = self.starts();
-        Pace {
+        MeasuredPace {
             start_seconds: rounded(self.start()),
             slow_start_seconds: rounded(starts.slow().unwrap_or(ASSUMED).max(self.start())),
             measured_pods: starts.all.len(),
@@ -195,13 +195,13 @@ pub(super) fn rounded(time: Duration) -> u64 {
 }
 
 /// Something that was seen to begin and to end on a node.
-struct Seen {
+struct PodSpan {
     node: String,
     began: Timestamp,
     ended: Timestamp,
 }
 
-impl Seen {
+impl PodSpan {
     fn seconds(&self) -> f64 {
         self.ended.duration_since(self.began).as_secs_f64()
     }
@@ -230,9 +230,9 @@ struct Times {
 
 impl Times {
     /// Of what was seen in a crowd of up to `width`, or else in the smallest ones.
-    fn of(seen: Vec<Seen>, width: usize) -> Self {
+    fn of(seen: Vec<PodSpan>, width: usize) -> Self {
         let least = LEAST.max(seen.len() / ONE_IN);
-        let mut crowds: Vec<(usize, Seen)> = crowds(&seen).into_iter().zip(seen).collect();
+        let mut crowds: Vec<(usize, PodSpan)> = crowds(&seen).into_iter().zip(seen).collect();
         crowds.sort_by(|(a, one), (b, other)| (a, &one.node).cmp(&(b, &other.node)));
         let quiet = crowds.partition_point(|(crowd, _)| *crowd < width);
         crowds.truncate(quiet.max(least));
@@ -276,7 +276,7 @@ impl Times {
 }
 
 /// When each began, and when each ended, in order.
-fn sorted(seen: &[Seen]) -> (Vec<Timestamp>, Vec<Timestamp>) {
+fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     let (mut began, mut ended): (Vec<_>, Vec<_>) =
         seen.iter().map(|one| (one.began, one.ended)).unzip();
     began.sort();
@@ -287,11 +287,15 @@ fn sorted(seen: &[Seen]) -> (Vec<Timestamp>, Vec<Timestamp>) {
 /// What passed in the last rollout from one that was available to the beginning of the one that took its place: with `width`
 /// places, the first that is available makes room for the one after these, and so on. Only those near the median count: pauses and
 /// nodes that were away are at the edges.
-fn turnaround(pods: &[Pod], seen: fn(&Pod) -> Option<Seen>, last: &Last) -> Option<Duration> {
+fn turnaround(
+    pods: &[Pod],
+    seen: fn(&Pod) -> Option<PodSpan>,
+    last: &LastRollout,
+) -> Option<Duration> {
     let of_last = pods
         .iter()
         .filter(|pod| pod.revision() == Some(&last.revision));
-    let seen: Vec<Seen> = of_last.filter_map(seen).collect();
+    let seen: Vec<PodSpan> = of_last.filter_map(seen).collect();
     let (began, ended) = sorted(&seen);
     let next = began.iter().skip(last.width.max(1));
     let gap = |(next, free): (&Timestamp, &Timestamp)| next.duration_since(*free).as_secs_f64();
@@ -315,9 +319,9 @@ fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
 }
 
 /// How many others had begun and not ended when each one began. Who ended in that second made room for it.
-fn crowds(seen: &[Seen]) -> Vec<usize> {
+fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     let (began, ended) = sorted(seen);
-    let crowd = |one: &Seen| {
+    let crowd = |one: &PodSpan| {
         let begun = began.partition_point(|time| *time <= one.began);
         let over = ended.partition_point(|time| *time <= one.began);
         (begun - over).saturating_sub(1)
@@ -352,7 +356,7 @@ fn is_in_trouble(pod: &Pod) -> bool {
 }
 
 /// From creation to Ready, of a pod that was not interrupted on the way.
-fn start_of(pod: &Pod) -> Option<Seen> {
+fn start_of(pod: &Pod) -> Option<PodSpan> {
     let ready = pod.ready_since()?;
     let created = pod.metadata.creation_timestamp.as_ref()?.0;
     let statuses = &pod.status.container_statuses;
@@ -365,7 +369,7 @@ fn start_of(pod: &Pod) -> Option<Seen> {
 }
 
 /// From its last change in place to Ready, of a pod that was not interrupted since.
-fn change_of(pod: &Pod) -> Option<Seen> {
+fn change_of(pod: &Pod) -> Option<PodSpan> {
     let ready = pod.ready_since()?;
     let state = pod.in_place()?;
     let mut statuses = pod.status.container_statuses.iter();
@@ -378,9 +382,9 @@ fn change_of(pod: &Pod) -> Option<Seen> {
     seen(pod, state.update_timestamp.0, ran.max(ready)).filter(|_| prompt && !interrupted)
 }
 
-fn seen(pod: &Pod, began: Timestamp, ended: Timestamp) -> Option<Seen> {
+fn seen(pod: &Pod, began: Timestamp, ended: Timestamp) -> Option<PodSpan> {
     let node = pod.spec.node_name.clone()?;
-    (ended >= began).then_some(Seen { node, began, ended })
+    (ended >= began).then_some(PodSpan { node, began, ended })
 }
 
 /// Since when all its containers run.
@@ -440,7 +444,7 @@ mod tests {
             .collect();
         pods.push(pod("restarted", 0, 500, 3, 499));
         pods.push(pod("returned after a day", 0, 86_400, 0, 2));
-        let pace = Pace {
+        let pace = MeasuredPace {
             start_seconds: 6,
             slow_start_seconds: 10,
             measured_pods: 11,
@@ -577,13 +581,13 @@ mod tests {
             })
             .collect();
         pods.iter_mut().for_each(label);
-        let last = |revision: &str, width, min_ready| Last {
+        let last = |revision: &str, width, min_ready| LastRollout {
             revision: revision.to_owned(),
             width,
             min_ready: Duration::from_secs(min_ready),
         };
         let end = Some(Duration::from_secs(2));
-        let reaction = |last: &Last, end| {
+        let reaction = |last: &LastRollout, end| {
             let pace = Measured::of(&pods, &[], &json!({}), end, 3, Some(last)).pace();
             let reaction = pace.reaction;
             reaction.measured.then_some(reaction.milliseconds)
@@ -621,7 +625,7 @@ mod tests {
             pod
         });
         let pods: Vec<Pod> = pods.collect();
-        let last = Last {
+        let last = LastRollout {
             revision: "b".to_owned(),
             width: 20,
             min_ready: Duration::ZERO,

@@ -1,9 +1,9 @@
 //! The plan is played: the real controller on an embedded cluster that begins as the live one is now, in virtual time.
 //!
 //! ```text
-//! Fleet ─restore─► Cluster ◄── native controllers, fake kubelets (measured pace)
+//! PlannedFleet ─restore─► Cluster ◄── native controllers, fake kubelets (measured pace)
 //!                    ▲ ▲
-//!            patch ──┘ └── the controller, once the change is known ──► pods ──watch──► Log ──► steps
+//!            patch ──┘ └── the controller, once the change is known ──► pods ──watch──► ReplacementLog ──► steps
 //! ```
 
 use std::collections::BTreeSet;
@@ -19,10 +19,10 @@ use kube::api::{Patch, PatchParams};
 use tokio::sync::watch;
 use tokio::time::{advance, timeout};
 
-use super::fleet::Fleet;
-use super::log::Log;
+use super::fleet::PlannedFleet;
+use super::log::ReplacementLog;
 use super::measure::Measured;
-use super::played::{Played, Wait};
+use super::played::{Played, RolloutWait};
 use crate::clock::Clock;
 use crate::core::{Phase, Verdict};
 use crate::ctl::budgets::Budgets;
@@ -54,11 +54,11 @@ const JUMP: Duration = Duration::from_secs(180);
 const WAIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is to be played.
-pub(super) struct Question {
+pub(super) struct PlayInput {
     pub(super) key: SetKey,
     /// Which pods are its own, as a query for labels.
     pub(super) selector: String,
-    pub(super) fleet: Fleet,
+    pub(super) fleet: PlannedFleet,
     /// How many nodes it has.
     pub(super) nodes: usize,
     pub(super) measured: Measured,
@@ -81,7 +81,7 @@ pub(super) type Progressed = Option<(usize, usize, Timestamp)>;
 /// # Errors
 /// When the embedded cluster does not do what it should.
 pub(super) async fn play(
-    mut question: Question,
+    mut question: PlayInput,
     told: &watch::Sender<Progressed>,
 ) -> Result<Played> {
     let clock = Clock::starting_at(question.begins);
@@ -114,7 +114,7 @@ pub(super) async fn play(
             &question.selector,
         ),
         events: events(pods, ""),
-        log: Log::default(),
+        log: ReplacementLog::default(),
         woken: None,
         waits: Vec::new(),
         broke: Vec::new(),
@@ -153,15 +153,15 @@ struct Player {
     cluster: Cluster,
     follower: Follower,
     events: Events<Pod>,
-    log: Log,
+    log: ReplacementLog,
     /// When time alone last made something possible: who has waited until then does not stand still.
     woken: Option<Timestamp>,
     /// With the number of steps before each.
-    waits: Vec<(Wait, usize)>,
+    waits: Vec<(RolloutWait, usize)>,
     broke: Vec<String>,
     kubelets: Kubelets,
     clock: Clock,
-    question: Question,
+    question: PlayInput,
 }
 
 impl Player {
@@ -285,7 +285,7 @@ impl Player {
         let phase = snapshot.phase();
         let wake = wake.filter(|_| !phase.needs_a_person());
         if wake.is_none_or(|wake| wake.duration_since(now) > WAIT) {
-            self.wait(Wait {
+            self.wait(RolloutWait {
                 from: now,
                 until: wake,
                 phase,
@@ -295,7 +295,7 @@ impl Player {
     }
 
     /// Notes a wait; what goes on for the same reason is one.
-    fn wait(&mut self, wait: Wait) {
+    fn wait(&mut self, wait: RolloutWait) {
         let steps = self.log.steps.len();
         match self.waits.last_mut() {
             Some((last, before)) if *before == steps && last.phase.word() == wait.phase.word() => {

@@ -11,8 +11,8 @@ use crate::ctl::snapshot::RolloutSnapshot;
 /// What was played.
 pub(super) struct Played {
     pub(super) began: Timestamp,
-    pub(super) steps: Vec<Step>,
-    pub(super) waits: Vec<Wait>,
+    pub(super) steps: Vec<Replacement>,
+    pub(super) waits: Vec<RolloutWait>,
     /// Nodes that broke.
     pub(super) broke: Vec<String>,
     /// When something happened to a pod last.
@@ -27,7 +27,7 @@ pub(super) struct Played {
 
 /// A time in which nothing was replaced although something was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wait {
+pub(super) struct RolloutWait {
     pub(super) from: Timestamp,
     /// When something can change by itself; `None`: never.
     pub(super) until: Option<Timestamp>,
@@ -36,9 +36,9 @@ pub(super) struct Wait {
 
 /// A node that gets the new revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct Replacement {
     pub(super) node: String,
-    pub(super) manner: Manner,
+    pub(super) manner: ReplacementManner,
     pub(super) begins: Timestamp,
     pub(super) ready: Option<Timestamp>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Step {
 /// How a pod is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Manner {
+pub(super) enum ReplacementManner {
     /// The old pod goes first.
     Delete,
     /// The new pod comes first.

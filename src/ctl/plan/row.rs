@@ -3,8 +3,8 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::measure::{Pace, rounded};
-use super::played::{Manner, Played, Step, Wait};
+use super::measure::{MeasuredPace, rounded};
+use super::played::{Played, Replacement, ReplacementManner, RolloutWait};
 use crate::core::instant;
 use crate::core::{Phase, Verdict};
 use crate::ctl::code::Code;
@@ -49,7 +49,7 @@ pub(super) struct PlanRow {
     pub(super) ends: Option<String>,
     pub(super) seconds: u64,
     pub(super) slow_seconds: u64,
-    pub(super) pace: Pace,
+    pub(super) pace: MeasuredPace,
     pub(super) steps: Vec<StepRow>,
     pub(super) waits: Vec<WaitRow>,
     pub(super) broke: Vec<String>,
@@ -69,7 +69,7 @@ pub(super) struct StepRow {
     pub(super) node: String,
     /// Counts from 1.
     pub(super) batch: usize,
-    pub(super) manner: Manner,
+    pub(super) manner: ReplacementManner,
     pub(super) begins: String,
     pub(super) ready: Option<String>,
     /// From the beginning of the plan to the beginning of this step.
@@ -104,12 +104,12 @@ impl PlanRow {
         played: &Played,
         change: Vec<String>,
         (from, to): (String, Option<String>),
-        pace: Pace,
+        pace: MeasuredPace,
     ) -> Self {
         let end = SetRow::of(&played.end, false);
         let since = |at: Timestamp| rounded(at.duration_since(played.began).unsigned_abs());
         let rows = played.steps.iter().zip(batches(&played.steps));
-        let row = |(step, batch): (&Step, usize)| StepRow {
+        let row = |(step, batch): (&Replacement, usize)| StepRow {
             node: step.node.clone(),
             batch,
             manner: step.manner,
@@ -124,7 +124,7 @@ impl PlanRow {
         let last = over(played, complete);
         let seconds = last.map_or(0, since);
         let slower = pace.slow_start_seconds - pace.start_seconds;
-        let wait = |wait: &Wait| WaitRow {
+        let wait = |wait: &RolloutWait| WaitRow {
             from: instant::words(wait.from),
             until: wait.until.map(instant::words),
             phase: wait.phase.word(),
@@ -164,7 +164,7 @@ impl PlanRow {
 
 /// The batch of every step, counted from 1. A batch is what begins before the first of it to begin is Ready: where nodes
 /// follow one another as places become free, that is one filling of these places.
-fn batches(steps: &[Step]) -> Vec<usize> {
+fn batches(steps: &[Replacement]) -> Vec<usize> {
     let mut batches = Vec::with_capacity(steps.len());
     let mut free: Option<Timestamp> = None;
     let mut batch = 1;
@@ -221,9 +221,9 @@ mod tests {
     /// Batches of steps that begin and are Ready at these seconds.
     fn of(steps: &[(i64, Option<i64>)]) -> Vec<usize> {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let step = |(begins, ready): &(i64, Option<i64>)| Step {
+        let step = |(begins, ready): &(i64, Option<i64>)| Replacement {
             node: String::new(),
-            manner: Manner::Delete,
+            manner: ReplacementManner::Delete,
             begins: at(*begins),
             ready: ready.map(at),
         };

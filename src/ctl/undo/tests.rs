@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::ctl::Code;
-use crate::ctl::tests::World;
+use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Behaviour;
@@ -16,17 +16,17 @@ use crate::sim::world::start_controller;
 /// Long enough for controllers and kubelets to do what they do.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-async fn set(world: &World) -> Value {
+async fn set(world: &CtlWorld) -> Value {
     serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap()
 }
 
-async fn image(world: &World) -> Value {
+async fn image(world: &CtlWorld) -> Value {
     set(world).await["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
 /// The three templates that it had, one after the other.
-async fn three_revisions() -> World {
-    let world = World::with_nodes(2).await;
+async fn three_revisions() -> CtlWorld {
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     world.set_image("web:3").await;
     world
@@ -94,7 +94,7 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
 
 #[tokio::test(start_paused = true)]
 async fn there_has_to_be_something_to_go_back_to() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let error = world.error("undo web").await;
     assert_eq!(error.code, Code::Refused);
     assert!(
@@ -123,7 +123,7 @@ async fn there_has_to_be_something_to_go_back_to() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let deaf = world.cluster.faults().add(|request| {
         match request.user_agent == "kube-controller-manager" && request.verb == "create" {
             true => Fault::Hang,
@@ -145,7 +145,7 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
 /// On a large fleet in mid-rollout the status of the DaemonSet changes several times a second.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let left = AtomicUsize::new(6);
     let _conflict = world.cluster.faults().add(move |request| {
@@ -161,12 +161,12 @@ async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
 }
 
 /// Four nodes and a controller that stops a revision at the first node that fails; web:2 crashes.
-async fn web_2_stopped() -> (World, Box<dyn std::any::Any>) {
+async fn web_2_stopped() -> (CtlWorld, Box<dyn std::any::Any>) {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
     };
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
     let running = start_controller(client, clock);
