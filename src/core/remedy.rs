@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 
-use super::fleet::{Fleet, Revision, RevisionState};
-use super::guard::Record;
+use super::fleet::Fleet;
+use super::fleet::record::Record;
+use super::id::{Revision, RevisionState};
 
 /// How a person finds out whether a controller is at work.
 pub const LOOK_FOR_IT: &str = "kubectl get leases -A shows whether one is (but for those without leader election), and its log says what it may not do";

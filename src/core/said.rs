@@ -37,7 +37,8 @@ pub use surging::kept_words;
 
 use reasons::COMPLETE;
 
-use super::fleet::{Fleet, NodeName, Readiness, by_name};
+use super::fleet::{Fleet, Readiness, by_name};
+use super::id::NodeName;
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
@@ -353,8 +354,9 @@ mod tests {
 
     use super::*;
     use crate::core::plan::Counts;
+    use crate::core::strategy::Mode;
     use crate::core::testing::fleet;
-    use crate::core::{Strategy, decide, strategy::Mode};
+    use crate::core::{Strategy, decide};
 
     fn plan(phase: Phase, counts: Counts) -> Plan {
         let strategy = Strategy::of(Mode::AdvancedRollingUpdate);

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::meta::dated;
+use crate::core::fleet::in_place::Shape;
 use crate::core::images::{TemplateImage, of_template};
-use crate::core::in_place::Shape;
 use crate::core::revision::TemplateFingerprint;
 
 /// The part of an `apps/v1` ControllerRevision that is decided upon.

@@ -1,7 +1,7 @@
 //! Pods that are taken back from a revision that the guard stopped.
 
-use yurt_ds::core::in_place::Succession;
-use yurt_ds::core::{Action, Cause, RollbackTarget, Plan, Verdict, RollbackTargets};
+use yurt_ds::core::fleet::in_place::Succession;
+use yurt_ds::core::{Action, Cause, Plan, RollbackTarget, RollbackTargets, Verdict};
 
 use super::rules::Rules;
 use super::state::{Pod, Set, Sheet, State, Stop, Template};

@@ -2,7 +2,7 @@
 
 use super::pods::pod_name;
 use super::rollout::RolloutView;
-use crate::core::eviction::Refusal;
+use crate::core::fleet::evictions::Refusal;
 use crate::core::fleet::{Node, Pod};
 use crate::core::names::DISRUPTION;
 use crate::core::verdict::Obstruction;

@@ -5,10 +5,11 @@ use k8s_openapi::jiff::Timestamp;
 use super::pods::{pod_name, trouble_word, trouble_words};
 use super::rollout::RolloutView;
 use super::slots;
-use crate::core::fleet::{Node, NodeName, Readiness};
+use crate::core::fleet::{Node, Readiness};
+use crate::core::id::NodeName;
 use crate::core::instant;
+use crate::core::plan::Reversal;
 use crate::core::remedy::way_on;
-use crate::core::revert::Reversal;
 use crate::core::verdict::{Cause, Guarded, Offline, Revert, Stopped, Verdict};
 use crate::core::words::plural;
 

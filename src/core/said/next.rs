@@ -9,21 +9,22 @@ use super::reasons::behind_remedy;
 use super::rollout::RolloutView;
 use super::slots::paced_by;
 use super::{budgets, pulls, refused, slots};
-use crate::core::decide::queue as in_order;
 use crate::core::eligibility::Obstacle;
-use crate::core::eviction::BACK_OFF;
-use crate::core::fleet::{Behind, Node, Pod, RevisionState, Targeting};
-use crate::core::in_place::Way;
+use crate::core::engine::deadline::{is_between_crashes, stall_of};
+use crate::core::engine::decide::queue as in_order;
+use crate::core::engine::removal::is_withheld;
+use crate::core::engine::replacement::Way;
+use crate::core::engine::revert::is_due;
+use crate::core::fleet::evictions::BACK_OFF;
+use crate::core::fleet::{Node, Pod, Targeting};
+use crate::core::id::{Behind, RevisionState};
 use crate::core::instant;
 use crate::core::names::{
     HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION,
     PAUSED, SELECTOR, WAVES,
 };
-use crate::core::phase::{is_between_crashes, stall_of};
 use crate::core::plan::{Phase, Stall, WaveState};
 use crate::core::remedy::{LOOK_FOR_IT, nevertheless, way_on};
-use crate::core::removal::is_withheld;
-use crate::core::revert::is_due;
 use crate::core::strategy::{Disruption, Mode};
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Stopped, Verdict, WaveShut};
 

@@ -3,10 +3,9 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::rollout::RolloutView;
-use crate::core::fleet::NodeName;
+use crate::core::id::NodeName;
 use crate::core::instant;
-use crate::core::pause::PauseStand;
-use crate::core::plan::{Phase, Plan};
+use crate::core::plan::{PauseStand, Phase, Plan};
 use crate::core::words::named;
 
 /// What stands before names in the condition.

@@ -1,8 +1,10 @@
 //! The pods of a node in a sentence about it: their names, what ails them, how they are replaced.
 
 use super::rollout::RolloutView;
-use crate::core::fleet::{Node, Pod, PodRevision};
-use crate::core::in_place::{Recreate, Way, way};
+use crate::core::engine::replacement::{Way, way};
+use crate::core::fleet::in_place::Recreate;
+use crate::core::fleet::{Node, Pod};
+use crate::core::id::PodRevision;
 
 /// What becomes of a pod whose budget has changed its mind.
 pub(super) const ASKED_AGAIN: &str = "evicted when its PodDisruptionBudget is asked again: it refused the last time, and allows it now";

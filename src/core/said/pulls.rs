@@ -4,13 +4,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::pods::newest;
 use super::rollout::RolloutView;
+use crate::core::engine::predownload::Predownloading;
 use crate::core::fleet::Node;
 use crate::core::instant;
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD, PULL_IMAGE_FAIL,
 };
 use crate::core::plan::is_about_jobs;
-use crate::core::predownload::Predownloading;
 use crate::core::verdict::PullStage;
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".

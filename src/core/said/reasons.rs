@@ -1,6 +1,6 @@
 //! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
 
-use crate::core::fleet::Behind;
+use crate::core::id::Behind;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 

@@ -2,9 +2,8 @@
 
 use super::rollout::RolloutView;
 use crate::core::fleet::Node;
+use crate::core::fleet::refusals::{BACK_OFF, RefusedWrite, lacks_permission};
 use crate::core::names::{BASE_RBAC, MAX_SURGE_RBAC};
-use crate::core::refusals::RefusedWrite;
-use crate::core::refusals::{BACK_OFF, lacks_permission};
 use crate::core::verdict::Verdict;
 
 /// What is refused on this node, as the condition `Refused` tells.

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-
-use crate::core::fleet::{Fleet, Node, NodeName, PodRevision, Revision, RevisionState};
-use crate::core::pause::{PauseStand, is_paused};
-use crate::core::plan::{Action, Phase, Plan};
+use crate::core::action::Action;
+use crate::core::engine::pause::is_paused;
+use crate::core::fleet::{Fleet, Node};
+use crate::core::id::{NodeName, PodRevision, Revision, RevisionState};
+use crate::core::plan::{PauseStand, Phase, Plan};
 use crate::core::strategy::{Invalid, Strategy};
 use crate::core::verdict::{Guarded, Progress, Verdict};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// The name of a DaemonSet, as it stands in sentences and commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! Since when a node is where it is.
 
-use k8s_openapi::jiff::Timestamp;
-
 use crate::core::fleet::{Leaving, Node};
 use crate::core::verdict::{Offline, Progress, Revert, Verdict};
+use k8s_openapi::jiff::Timestamp;
 
 /// Since when a verdict holds, as far as that can be told.
 pub(super) fn verdict_since(

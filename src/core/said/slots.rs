@@ -2,9 +2,9 @@
 //! `max-surge`; the node before it; another failure domain.
 
 use super::rollout::RolloutView;
+use crate::core::engine::pace::is_awaited;
 use crate::core::fleet::Node;
 use crate::core::names::{MAX_SURGE, MAX_UNAVAILABLE};
-use crate::core::pace::is_awaited;
 use crate::core::plan::WaveStand;
 use crate::core::verdict::Verdict;
 

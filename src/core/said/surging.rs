@@ -2,9 +2,10 @@
 
 use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
 use super::rollout::RolloutView;
-use crate::core::fleet::{Node, NodeName, Pod};
+use crate::core::engine::surge::Release;
+use crate::core::fleet::{Node, Pod};
+use crate::core::id::NodeName;
 use crate::core::instant;
-use crate::core::surge::Release;
 use crate::core::verdict::Progress;
 use crate::core::words::named;
 

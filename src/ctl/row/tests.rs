@@ -1,7 +1,7 @@
 //! Every state of a node has words.
 
 use super::*;
-use crate::core::in_place::{Recreate, Shape, Succession};
+use crate::core::fleet::in_place::{Recreate, Shape, Succession};
 use crate::core::said::next::cure;
 use crate::core::said::reversal_words;
 use crate::core::selector::Selector;
