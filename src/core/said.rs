@@ -1,10 +1,18 @@
-//! What is said of a rollout as a whole, in one word and one sentence: condition, Event and `ctl` take both from here, and
-//! metrics show the same phase.
+//! Every sentence about a rollout: condition, Event and `ctl` take theirs from here, and metrics show the same words.
 //!
-//! No number that moves with every pod stands in a sentence, so nothing is written while a rollout merely moves; `ctl` adds
-//! those to it.
+//! ```text
+//! (fleet, plan)            ─About─► reason and sentence of conditions and Events   (said, stall, groups, blocked)
+//! (RolloutView)            ─message─► the same with the numbers of this moment     (numbers)
+//! (RolloutView, a node)    ─explain─► why it is where it is                        (node and its parts)
+//!                          ─cure─► what would change that, with the commands      (next)
+//! ```
+//!
+//! No number that moves with every pod stands in a sentence of [`About`], so nothing is written while a rollout merely moves;
+//! those for `ctl`, which nobody keeps, have them. What a person can do about a revision that fails: [`remedy`](super::remedy).
 
+mod blocked;
 mod budgets;
+mod groups;
 mod guarded;
 pub mod next;
 pub mod node;
@@ -23,6 +31,7 @@ mod surging;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
+pub use groups::is_about_jobs;
 pub use guarded::{Gone, gone, reversal_words};
 pub use numbers::message;
 pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused};

@@ -12,37 +12,11 @@ use super::table::{Paint, Table};
 use crate::cli::Output;
 use crate::core::Verdict;
 use crate::core::instant;
+use crate::core::said::node::MEANINGS;
 use k8s_openapi::jiff::Timestamp;
 
 /// Nodes that a table names before it refers to `-o wide`.
 const NAMED: usize = 15;
-
-/// What the nodes of each verdict have in common, in the order of [`Verdict::WORDS`].
-const MEANINGS: [&str; Verdict::WORDS.len()] = [
-    "run the current revision",
-    "are being updated, or wait for their pod",
-    "are outdated and wait for a free slot",
-    "are outdated, and another failure domain has its turn (topology-key)",
-    "are NotReady or returned a moment ago; others do not wait for them",
-    "failed soon after their pods were replaced; they keep their slots while they are Ready",
-    "are outdated; the rollout is paused",
-    "keep their outdated pods: partition holds them back",
-    "keep their outdated pods: selector does not select them",
-    "keep their outdated pods: the annotation hold on the Node asks for that, or cannot be read",
-    "are outdated; the guard lets nothing new begin",
-    "run the revision before the one that the guard stopped again, or wait for that",
-    "are outdated; their wave is not open",
-    "are outdated and wait for their maintenance window",
-    "are outdated, and their images are not on the node yet",
-    "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
-    "are to be replaced, and a PodDisruptionBudget does not let their pods go (disruption: evict)",
-    "have their turn, and the API server refuses what is asked for; the condition Refused says why",
-    "are outdated; their owners decide when to upgrade",
-    "wait for the native DaemonSet controller",
-    "are outdated and not touched: the settings cannot be used",
-    "hold a pod where no other would be made; the native controller removes or keeps it",
-    "keep their outdated pods: a NoSchedule taint there would keep the next ones away",
-];
 
 /// A document for programs.
 pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, CliError> {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::groups::is_about_jobs;
 use super::pods::newest;
 use super::rollout::RolloutView;
 use crate::core::engine::predownload::Predownloading;
@@ -10,7 +11,6 @@ use crate::core::instant;
 use crate::core::names::{
     IMAGE_PREDOWNLOAD_PARALLELISM, POD_IMAGE_READY, PRE_PULL_POD, PREDOWNLOAD, PULL_IMAGE_FAIL,
 };
-use crate::core::plan::is_about_jobs;
 use crate::core::verdict::PullStage;
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".

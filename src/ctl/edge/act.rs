@@ -8,7 +8,7 @@ use super::pod::{Images, Pod, Update};
 use super::row::{ActRow, NodePodRow};
 use super::server::CHECK;
 use crate::cli::Output;
-use crate::core::plan::is_about_jobs;
+use crate::core::said::is_about_jobs;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;
