@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
 use super::snapshot::RolloutSnapshot;
-use super::view::{ListScope, View};
+use super::view::{ClusterView, ListScope};
 use crate::core::NodeName;
 use crate::core::names::UPDATE_STRATEGY;
 use crate::core::near::distance;
@@ -63,7 +63,11 @@ pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
 ///
 /// # Errors
 /// When it does not exist or is not managed; says which names are near, and how a DaemonSet becomes managed.
-pub(super) async fn load(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, CliError> {
+pub(super) async fn load(
+    access: &Access,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<ClusterView, CliError> {
     let mut view = find(access, key, now).await?;
     view.load_rest(access, &ListScope::One(key.clone())).await?;
     Ok(view)
@@ -77,7 +81,7 @@ pub(super) async fn snapshot(
     access: &Access,
     key: &SetKey,
     now: Timestamp,
-) -> Result<(View, RolloutSnapshot), CliError> {
+) -> Result<(ClusterView, RolloutSnapshot), CliError> {
     let mut view = load(access, key, now).await?;
     let snapshot = RolloutSnapshot::take(&mut view, key, now);
     let snapshot = snapshot.ok_or_else(|| unmanaged(key))?;
@@ -88,8 +92,12 @@ pub(super) async fn snapshot(
 ///
 /// # Errors
 /// As [`load`].
-pub(super) async fn find(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, CliError> {
-    let view = View::load_settings(access, &ListScope::One(key.clone()), now).await?;
+pub(super) async fn find(
+    access: &Access,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<ClusterView, CliError> {
+    let view = ClusterView::load_settings(access, &ListScope::One(key.clone()), now).await?;
     match view.present.get(key) {
         None => Err(missing(access, key).await),
         Some(present) if present.deleting => Err(CliError::new(
@@ -196,7 +204,7 @@ pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), CliErro
 }
 
 /// What to say of a node that does not exist.
-pub(super) fn missing_node(view: &View, key: &SetKey, typed: &str) -> CliError {
+pub(super) fn missing_node(view: &ClusterView, key: &SetKey, typed: &str) -> CliError {
     let pods = view.index.set(key).into_iter().flat_map(|set| set.pods());
     let on = pods
         .filter(|(_, pod)| pod.name.as_str() == typed)

@@ -11,7 +11,7 @@ use super::error::CliError;
 use super::lookup;
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
-use super::view::View;
+use super::view::ClusterView;
 use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::instant;
@@ -44,7 +44,7 @@ pub(super) async fn pause(
 ///
 /// # Errors
 /// When it does: what to do instead.
-fn native_replaces(view: &View, key: &SetKey) -> Result<(), CliError> {
+fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key) {
         Some(Reading::Invalid(invalid)) if invalid.is_native_update() => Err(CliError::new(
             Code::Invalid,
@@ -100,7 +100,7 @@ pub(super) async fn resume(
 /// Lets a revision go on that the guard stopped; false when somebody did so already, and nothing was written.
 async fn release(
     context: &Context,
-    view: &View,
+    view: &ClusterView,
     key: &SetKey,
     record: &Record,
 ) -> Result<bool, CliError> {
@@ -142,7 +142,7 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> 
 /// Sets or removes the annotation; false when it is so already, and nothing was written.
 async fn write(
     context: &Context,
-    view: &View,
+    view: &ClusterView,
     key: &SetKey,
     value: Option<&str>,
 ) -> Result<bool, CliError> {
@@ -156,14 +156,14 @@ async fn write(
 }
 
 /// The UID of the DaemonSet that was looked at.
-fn uid<'a>(view: &'a View, key: &SetKey) -> Result<&'a str, CliError> {
+fn uid<'a>(view: &'a ClusterView, key: &SetKey) -> Result<&'a str, CliError> {
     let set = view.index.set(key);
     set.map(|set| &*set.uid)
         .ok_or_else(|| lookup::unmanaged(key))
 }
 
 /// The annotation `paused` as it stands.
-fn present<'a>(view: &'a View, key: &SetKey) -> Option<&'a str> {
+fn present<'a>(view: &'a ClusterView, key: &SetKey) -> Option<&'a str> {
     let present = view.present.get(key)?;
     present.paused.as_deref()
 }

@@ -44,7 +44,7 @@ use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
 use change::PlannedChange;
 use fleet::PlannedFleet;
-use live::Live;
+use live::LiveFleet;
 use measure::{LastRollout, Measured, MeasuredPace};
 use play::{PlayInput, Progressed};
 use played::Played;
@@ -103,7 +103,7 @@ async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
         clock,
         args,
     } = asked;
-    let live = Live::read(access, key, || clock.now()).await?;
+    let live = LiveFleet::read(access, key, || clock.now()).await?;
     if live.nodes.len() > LIMIT {
         let text = format!(
             "This cluster has {} nodes; a plan is made for at most {LIMIT}.",
@@ -167,7 +167,7 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
 }
 
 /// How the present revision was rolled out, if it was by yurt-ds.
-fn last(fleet: &PlannedFleet, live: &Live) -> Option<LastRollout> {
+fn last(fleet: &PlannedFleet, live: &LiveFleet) -> Option<LastRollout> {
     let mut set = fleet.settings()?;
     set.metadata.annotations = Some(live.settings_of_last()?.clone());
     let strategy = strategy(Some(set)).ok()?;
@@ -179,7 +179,7 @@ fn last(fleet: &PlannedFleet, live: &Live) -> Option<LastRollout> {
 }
 
 /// How many nodes are under way at once, as long as nothing but the budget holds them back.
-fn width(strategy: &Strategy, live: &Live) -> usize {
+fn width(strategy: &Strategy, live: &LiveFleet) -> usize {
     let shares = [strategy.max_unavailable, strategy.max_surge];
     let widths = shares.map(|share| share.resolve(live.pods.len()));
     widths.into_iter().max().unwrap_or(1)

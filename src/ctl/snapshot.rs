@@ -7,7 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use super::code::Code;
 use super::liveness::ControllerLiveness;
 use super::told::{blocked_since, incomplete_since};
-use super::view::View;
+use super::view::ClusterView;
 use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
@@ -52,7 +52,7 @@ pub(super) struct RolloutSnapshot {
 
 impl RolloutSnapshot {
     /// Judges a managed DaemonSet of the view; `None` when it is not one.
-    pub(super) fn take(view: &mut View, key: &SetKey, now: Timestamp) -> Option<Self> {
+    pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
         let first_look = view.loaded;
         view.weigh(key, now);
         let mut snapshot = Self::of(&mut view.index, key, first_look, now)?;

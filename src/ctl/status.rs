@@ -17,7 +17,7 @@ use super::print;
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
 use super::snapshot::RolloutSnapshot;
-use super::view::{ListScope, View, WatchStep};
+use super::view::{ClusterView, ListScope, WatchStep};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
 use crate::index::{SetKey, Stray};
@@ -91,12 +91,12 @@ struct Show<'a> {
 
 impl Show<'_> {
     /// Everything, and what the Lease tells.
-    async fn load(&self) -> (Result<View, CliError>, ControllerLiveness) {
+    async fn load(&self) -> (Result<ClusterView, CliError>, ControllerLiveness) {
         let (access, now) = (&self.context.access, self.context.clock.now());
         let liveness = liveness_of(access, now);
         match &self.target {
             Some(key) => tokio::join!(lookup::load(access, key, now), liveness),
-            None => tokio::join!(View::load(access, &self.scope, now), liveness),
+            None => tokio::join!(ClusterView::load(access, &self.scope, now), liveness),
         }
     }
 
@@ -105,7 +105,7 @@ impl Show<'_> {
         &self,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<(View, ControllerLiveness), CliError> {
+    ) -> Result<(ClusterView, ControllerLiveness), CliError> {
         let begun = Instant::now();
         let mut loading = pin!(self.load());
         let mut said = false;
@@ -136,13 +136,13 @@ impl Show<'_> {
     }
 
     /// The present; a view that was loaded a moment ago is judged at the moment it was loaded.
-    fn now(&self, view: &View) -> Timestamp {
+    fn now(&self, view: &ClusterView) -> Timestamp {
         view.loaded
     }
 
     fn snapshots(
         &self,
-        view: &mut View,
+        view: &mut ClusterView,
         watch: &LivenessWatch,
         pending: &mut PendingActions,
     ) -> Vec<RolloutSnapshot> {
@@ -158,7 +158,7 @@ impl Show<'_> {
 
     fn snapshots_at(
         &self,
-        view: &mut View,
+        view: &mut ClusterView,
         now: Timestamp,
         liveness: &ControllerLiveness,
     ) -> Vec<RolloutSnapshot> {
@@ -202,7 +202,7 @@ impl Show<'_> {
     }
 
     /// A line for each DaemonSet that is not managed although its annotations look as if it should be.
-    fn strays(&self, view: &View) -> String {
+    fn strays(&self, view: &ClusterView) -> String {
         let line = |(key, stray): (&SetKey, &Stray)| format!("\nNote, on {key}: {}\n", stray.text);
         match self.is_document() {
             true => String::new(),
@@ -385,7 +385,7 @@ impl Show<'_> {
     }
 
     /// Waits for a change, for time to pass, or for the deadline.
-    async fn next(&self, view: &mut View, deadline: Option<Instant>) -> WaitStep {
+    async fn next(&self, view: &mut ClusterView, deadline: Option<Instant>) -> WaitStep {
         let clock = &self.context.clock;
         let far = Instant::now() + REFRESH;
         let step = tokio::select! {
@@ -409,7 +409,7 @@ impl Show<'_> {
         loaded: Instant,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<View, CliError> {
+    ) -> Result<ClusterView, CliError> {
         let mut next = loaded + RELOAD;
         loop {
             sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;

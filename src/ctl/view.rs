@@ -49,8 +49,8 @@ pub(super) enum ListScope {
     Everywhere,
 }
 
-/// What was listed, and kept up to date by [`View::changed`].
-pub(super) struct View {
+/// What was listed, and kept up to date by [`ClusterView::changed`].
+pub(super) struct ClusterView {
     /// Everything that decides.
     pub(super) index: Index,
     /// Every DaemonSet of the scope, managed or not.
@@ -107,7 +107,7 @@ pub(super) enum WatchStep {
     Outdated,
 }
 
-impl View {
+impl ClusterView {
     /// Lists what `scope` needs.
     ///
     /// # Errors

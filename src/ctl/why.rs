@@ -12,7 +12,7 @@ use super::row::{NodeRow, ReversalRow, SetRow, liveness_notes};
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
 use super::table::Paint;
-use super::view::View;
+use super::view::ClusterView;
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
 use crate::core::instant;
@@ -71,7 +71,11 @@ pub(super) async fn why(
     })
 }
 
-fn answer(view: &View, snapshot: &RolloutSnapshot, typed: &str) -> Result<WhyAnswer, CliError> {
+fn answer(
+    view: &ClusterView,
+    snapshot: &RolloutSnapshot,
+    typed: &str,
+) -> Result<WhyAnswer, CliError> {
     let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
     let rollout = snapshot.rollout();
     let obstacle = || view.index.obstacle(&snapshot.key, &name);

@@ -5,8 +5,8 @@ use http::header::ETAG;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 
-use super::pod::Pod;
-use super::server::{CHECK, Server};
+use super::pod::LocalPod;
+use super::server::{CHECK, NodeServer};
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 
@@ -23,18 +23,18 @@ const OLD: u64 = 120;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
     /// All of them, by namespace and name.
-    pub(super) items: Vec<Pod>,
+    pub(super) items: Vec<LocalPod>,
     age: Option<u64>,
     etag: Option<String>,
 }
 
 /// A `PodList` on the wire.
 #[derive(Deserialize)]
-struct Wire {
+struct PodListWire {
     #[serde(default)]
     kind: String,
     // Present, though it may be null: OpenYurt writes an empty list so.
-    items: Option<Vec<Pod>>,
+    items: Option<Vec<LocalPod>>,
 }
 
 impl Pods {
@@ -42,11 +42,11 @@ impl Pods {
     ///
     /// # Errors
     /// When it is anything but pods; says what it is instead.
-    pub(super) fn read(server: &Server, response: &Response<Bytes>) -> Result<Self, CliError> {
+    pub(super) fn read(server: &NodeServer, response: &Response<Bytes>) -> Result<Self, CliError> {
         if response.status() != StatusCode::OK {
             return Err(no_pods(server, response));
         }
-        let wire: Wire = serde_json::from_slice(response.body())
+        let wire: PodListWire = serde_json::from_slice(response.body())
             .map_err(|error| stranger(server, response, &error.to_string()))?;
         if wire.kind != "PodList" {
             let why = format!("its kind is {:?}", one_line(&wire.kind));
@@ -68,7 +68,7 @@ impl Pods {
     /// As [`Pods::read`].
     pub(super) fn renew(
         &mut self,
-        server: &Server,
+        server: &NodeServer,
         response: &Response<Bytes>,
     ) -> Result<(), CliError> {
         if response.status() == StatusCode::NOT_MODIFIED && self.etag.is_some() {
@@ -97,7 +97,7 @@ impl Pods {
 
 /// An answer in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(super) struct ActReply {
     /// The status.
     pub(super) status: StatusCode,
     /// The text, on one line.
@@ -106,7 +106,7 @@ pub(super) struct Reply {
     pub(super) reason: Option<String>,
 }
 
-impl Reply {
+impl ActReply {
     /// Reads an answer to a POST.
     pub(super) fn read(response: &Response<Bytes>) -> Self {
         Self {
@@ -142,7 +142,7 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// Why there are no pods.
-fn no_pods(server: &Server, response: &Response<Bytes>) -> CliError {
+fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
     let (status, text) = (response.status(), text(response));
     let has_none_yet = status == StatusCode::INTERNAL_SERVER_ERROR
         && (text.starts_with("Get pod list failed") || text.starts_with("Get pods key failed"));
@@ -164,7 +164,7 @@ fn no_pods(server: &Server, response: &Response<Bytes>) -> CliError {
 }
 
 /// What to say of a server that seems to be something else.
-pub(super) fn stranger(server: &Server, response: &Response<Bytes>, why: &str) -> CliError {
+pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &str) -> CliError {
     let said = match text(response) {
         text if text.is_empty() => "nothing".to_owned(),
         text => format!("{:?}", text.chars().take(80).collect::<String>()),

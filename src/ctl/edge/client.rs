@@ -5,10 +5,10 @@ use http::header::{ACCEPT, CONNECTION, HOST, IF_NONE_MATCH, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::Empty;
 
-use super::answer::{Pods, Reply};
+use super::answer::{ActReply, Pods};
 use super::connect::{Connector, Silence, exchange, tcp};
-use super::pod::Pod;
-use super::server::{CHECK, Server};
+use super::pod::LocalPod;
+use super::server::{CHECK, NodeServer};
 use super::upgrades::Upgrades;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
@@ -17,7 +17,7 @@ use crate::k8s::client::Role;
 /// The server of a node. Every request has a connection of its own.
 #[derive(Clone)]
 pub struct Edge {
-    pub(super) server: Server,
+    pub(super) server: NodeServer,
     connect: Connector,
     /// The namespace of `-n`.
     pub(super) namespace: Option<String>,
@@ -29,7 +29,7 @@ impl Edge {
     /// # Errors
     /// When it is no address that can be used.
     pub fn to(address: &str) -> Result<Self, CliError> {
-        let server = Server::read(address)?;
+        let server = NodeServer::read(address)?;
         let connect = tcp(server.host.clone(), server.port);
         Ok(Self {
             server,
@@ -61,7 +61,7 @@ impl Edge {
     /// The names of its pods, with their namespaces; `None` when it does not answer.
     pub(in crate::ctl) async fn names(&self) -> Option<Vec<String>> {
         let pods = self.get_pods().await.ok()?;
-        let name = |pod: &Pod| format!("{}/{}", pod.namespace(), pod.name());
+        let name = |pod: &LocalPod| format!("{}/{}", pod.namespace(), pod.name());
         Some(pods.items.iter().map(name).collect())
     }
 
@@ -78,21 +78,21 @@ impl Edge {
     }
 
     /// Asks for a pod to be replaced.
-    pub(super) async fn upgrade(&self, pod: &Pod, force: bool) -> Result<Reply, CliError> {
+    pub(super) async fn upgrade(&self, pod: &LocalPod, force: bool) -> Result<ActReply, CliError> {
         let query = if force { "?force=true" } else { "" };
         self.act(pod, &format!("upgrade{query}")).await
     }
 
     /// Asks for the images of a pod's new version.
-    pub(super) async fn image_pull(&self, pod: &Pod) -> Result<Reply, CliError> {
+    pub(super) async fn image_pull(&self, pod: &LocalPod) -> Result<ActReply, CliError> {
         self.act(pod, "imagepull").await
     }
 
-    async fn act(&self, pod: &Pod, what: &str) -> Result<Reply, CliError> {
+    async fn act(&self, pod: &LocalPod, what: &str) -> Result<ActReply, CliError> {
         let (namespace, name) = (pod.namespace(), pod.name());
         let path = format!("/openyurt.io/v1/namespaces/{namespace}/pods/{name}/{what}");
         let response = self.ask(Method::POST, &path, None).await?;
-        Ok(Reply::read(&response))
+        Ok(ActReply::read(&response))
     }
 
     async fn ask(

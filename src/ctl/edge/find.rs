@@ -2,7 +2,7 @@
 
 use super::answer::Pods;
 use super::client::Edge;
-use super::pod::Pod;
+use super::pod::LocalPod;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::near::{near, suggestion};
@@ -11,14 +11,14 @@ use crate::ctl::near::{near, suggestion};
 ///
 /// # Errors
 /// When there is none, or more than one; names those that may be meant.
-pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a Pod, CliError> {
+pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a LocalPod, CliError> {
     let (namespace, name) = split(edge, typed)?;
-    let within: Vec<&Pod> = pods
+    let within: Vec<&LocalPod> = pods
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
         .collect();
-    let named: Vec<&Pod> = within
+    let named: Vec<&LocalPod> = within
         .iter()
         .copied()
         .filter(|pod| pod.name() == name)
@@ -28,12 +28,12 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a P
         [] => {}
         _ => return Err(ambiguous(name, "is the name of several pods here", &named)),
     }
-    let of_set: Vec<&Pod> = within
+    let of_set: Vec<&LocalPod> = within
         .iter()
         .copied()
         .filter(|pod| pod.daemonset() == Some(name))
         .collect();
-    let staying: Vec<&Pod> = of_set
+    let staying: Vec<&LocalPod> = of_set
         .iter()
         .copied()
         .filter(|pod| !pod.is_deleting())
@@ -71,7 +71,7 @@ fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str
     }
 }
 
-fn ambiguous(name: &str, what: &str, pods: &[&Pod]) -> CliError {
+fn ambiguous(name: &str, what: &str, pods: &[&LocalPod]) -> CliError {
     let keys: Vec<String> = pods.iter().map(|pod| pod.key()).collect();
     let text = format!(
         "{name} {what}: {}. Write NAMESPACE/POD.",
@@ -86,7 +86,7 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
         None => String::new(),
     };
     // Names that look alike in that namespace come before those of others.
-    let inside = |pod: &&Pod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
+    let inside = |pod: &&LocalPod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
     let mut found = alike(name, pods.items.iter().filter(inside));
     if found.is_empty() {
         found = alike(name, pods.items.iter());
@@ -107,12 +107,12 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Cli
 }
 
 /// Pods with near names, or of DaemonSets with near names.
-fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a Pod>) -> Vec<String> {
-    let pods: Vec<&Pod> = pods.collect();
+fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a LocalPod>) -> Vec<String> {
+    let pods: Vec<&LocalPod> = pods.collect();
     let sets = pods.iter().filter_map(|pod| pod.daemonset());
     let names = near(name, pods.iter().map(|pod| pod.name()).chain(sets));
     let of = |name: &&str| {
-        let is = |pod: &&&Pod| pod.name() == *name || pod.daemonset() == Some(*name);
+        let is = |pod: &&&LocalPod| pod.name() == *name || pod.daemonset() == Some(*name);
         Some(pods.iter().find(is)?.key())
     };
     let mut keys: Vec<String> = Vec::new();

@@ -1,6 +1,6 @@
 //! `ctl imagepull`: the images of a pod's new version come to the node while the old one runs.
 
-use super::act::{Act, ActOutcome, accepted};
+use super::act::{ActOutcome, NodeAct, accepted};
 use super::answer::{Pods, one_line};
 use super::client::Edge;
 use super::find::find;
@@ -30,9 +30,9 @@ pub(super) async fn imagepull(
     let pod = find(edge, typed, &pods)?.clone();
     let pull = AwaitedPull::of(&pod);
     let reply = edge.image_pull(&pod).await?;
-    Act::ImagePull.agreed(edge, &pod, &reply)?;
+    NodeAct::ImagePull.agreed(edge, &pod, &reply)?;
     if !args.wait.wait {
-        return accepted(Act::ImagePull, &pod, &reply, output, screen);
+        return accepted(NodeAct::ImagePull, &pod, &reply, output, screen);
     }
     let is_document = matches!(output, Output::Json | Output::Yaml);
     if !is_document {
@@ -42,7 +42,7 @@ pub(super) async fn imagepull(
     let outcome = wait(&mut follow, &pull, &mut pods).await?;
     follow.end(&outcome);
     if is_document {
-        let row = Act::ImagePull.row(&pod, &reply, &outcome);
+        let row = NodeAct::ImagePull.row(&pod, &reply, &outcome);
         let _ = screen.print(&print::document(&row, output)?);
     }
     Ok(outcome.code)

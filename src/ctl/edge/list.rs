@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::answer::{Pods, one_line};
 use super::client::Edge;
-use super::pod::Update;
+use super::pod::AnnouncedUpdate;
 use super::row::NodePodRow;
 use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
@@ -75,7 +75,7 @@ pub(super) async fn upgradable(
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
-        .filter(|pod| pod.update() == Some(Update::Available) && !pod.is_deleting())
+        .filter(|pod| pod.update() == Some(AnnouncedUpdate::Available) && !pod.is_deleting())
         .map(|pod| NodePodRow::of(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match output {

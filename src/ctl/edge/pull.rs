@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::answer::{Pods, one_line};
-use super::pod::{Images, Pod, Update};
+use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
 
 /// A failure that was there before the request counts as its result only after this long: what is told may be a moment
 /// behind, and the next failure may have the very same words.
@@ -15,7 +15,7 @@ pub(super) struct AwaitedPull {
     key: String,
     uid: String,
     /// What was told before the request.
-    before: Option<Images>,
+    before: Option<PulledImages>,
 }
 
 /// How far it is.
@@ -26,9 +26,9 @@ pub(super) enum PullProgress<'a> {
     /// Under way.
     Pulling,
     /// On the node.
-    Pulled(&'a Pod),
+    Pulled(&'a LocalPod),
     /// Could not be pulled; why.
-    Failed(&'a Pod, String),
+    Failed(&'a LocalPod, String),
     /// Nothing newer waits any more.
     Withdrawn,
     /// The pod is no more.
@@ -37,7 +37,7 @@ pub(super) enum PullProgress<'a> {
 
 impl AwaitedPull {
     /// That for a pod.
-    pub(super) fn of(pod: &Pod) -> Self {
+    pub(super) fn of(pod: &LocalPod) -> Self {
         Self {
             key: one_line(&pod.key()),
             uid: pod.uid().to_owned(),
@@ -56,17 +56,17 @@ impl AwaitedPull {
         let Some(pod) = found.next().filter(|pod| !pod.is_deleting()) else {
             return PullProgress::Gone;
         };
-        if pod.update() != Some(Update::Available) {
+        if pod.update() != Some(AnnouncedUpdate::Available) {
             return PullProgress::Withdrawn;
         }
         match pod.images() {
-            Some(Images::Pulled) => PullProgress::Pulled(pod),
-            Some(Images::Pulling) => PullProgress::Pulling,
+            Some(PulledImages::Pulled) => PullProgress::Pulled(pod),
+            Some(PulledImages::Pulling) => PullProgress::Pulling,
             Some(failed) if Some(&failed) == self.before.as_ref() && after < SETTLE => {
                 PullProgress::Asked
             }
-            Some(Images::Failed(why)) => PullProgress::Failed(pod, why),
-            Some(Images::Stale) | None => PullProgress::Asked,
+            Some(PulledImages::Failed(why)) => PullProgress::Failed(pod, why),
+            Some(PulledImages::Stale) | None => PullProgress::Asked,
         }
     }
 

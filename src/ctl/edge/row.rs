@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use super::answer::{Pods, one_line};
-use super::pod::{Images, Pod, Problem};
+use super::pod::{LocalPod, Problem, PulledImages};
 use super::upgrades::{PodUpgrade, Upgrades};
 use crate::core::instant;
 
@@ -100,7 +100,7 @@ pub struct ActRow {
 
 impl NodePodRow {
     /// The row of a pod.
-    pub(super) fn of(pod: &Pod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
+    pub(super) fn of(pod: &LocalPod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
         let (images, upgrade) = (pod.images(), upgrades.and_then(|told| told.of(pod)));
         let (ready, all) = pod.ready_containers();
         let node = pod.node();
@@ -115,13 +115,13 @@ impl NodePodRow {
             terminating: pod.is_deleting(),
             created: pod.created().map(instant::words),
             revision: pod.revision().map(str::to_owned),
-            update: pod.update().map(super::pod::Update::word),
+            update: pod.update().map(super::pod::AnnouncedUpdate::word),
             update_refused: pod.refused(),
             target: pod.target().map(str::to_owned),
             new_revision: upgrade.and_then(|told| told.revision.clone()),
-            image_ready: images.as_ref().map(Images::word),
+            image_ready: images.as_ref().map(PulledImages::word),
             image_ready_message: match images {
-                Some(Images::Failed(message)) => Some(one_line(&message)),
+                Some(PulledImages::Failed(message)) => Some(one_line(&message)),
                 _ => None,
             },
             containers: containers(pod, upgrade),
@@ -135,7 +135,7 @@ impl NodePodRow {
     }
 }
 
-fn containers(pod: &Pod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow> {
+fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow> {
     let told = upgrade.map_or(&[][..], |told| &told.containers);
     let mut rows: Vec<ContainerRow> = pod
         .containers()

@@ -16,7 +16,7 @@ On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_S
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server {
+pub(super) struct NodeServer {
     /// Host and port as in a URL; what the `Host` header says.
     pub(super) authority: String,
     /// What is connected to.
@@ -25,7 +25,7 @@ pub(super) struct Server {
     pub(super) port: u16,
 }
 
-impl Server {
+impl NodeServer {
     /// Reads `--server`.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for NodeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}", self.authority)
     }
@@ -90,7 +90,7 @@ mod tests {
     fn addresses_are_read() {
         #[track_caller]
         fn case(typed: &str, host: &str, port: u16) {
-            let server = Server::read(typed).unwrap();
+            let server = NodeServer::read(typed).unwrap();
             assert_eq!((server.host.as_str(), server.port), (host, port), "{typed}");
         }
         case("http://127.0.0.1:10267", "127.0.0.1", 10267);
@@ -104,7 +104,7 @@ mod tests {
     fn what_is_no_address_is_answered_with_how_it_should_look() {
         #[track_caller]
         fn case(typed: &str, word: &str) {
-            let error = Server::read(typed).unwrap_err();
+            let error = NodeServer::read(typed).unwrap_err();
             assert_eq!(error.code, Code::Usage);
             assert!(error.text.contains(word), "{error}");
             assert!(error.text.contains(SERVER), "{error}");

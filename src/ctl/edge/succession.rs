@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::answer::{Pods, one_line};
-use super::pod::{Pod, Update};
+use super::pod::{AnnouncedUpdate, LocalPod};
 use super::row::told;
 
 /// A pod that is to be replaced, and what tells its successor from others.
@@ -29,9 +29,9 @@ pub(super) enum SuccessionStage<'a> {
     /// The old pod is gone, and there is no new one.
     Gone,
     /// The new pod does not serve yet.
-    Coming(&'a Pod),
+    Coming(&'a LocalPod),
     /// The new pod serves.
-    Ready(&'a Pod),
+    Ready(&'a LocalPod),
 }
 
 /// What a new pod that serves means.
@@ -49,7 +49,7 @@ pub(super) enum SuccessorRevision {
 
 impl PodSuccession {
     /// That of a pod.
-    pub(super) fn of(pod: &Pod, pods: &Pods) -> Self {
+    pub(super) fn of(pod: &LocalPod, pods: &Pods) -> Self {
         let owner = pod.owner().filter(|owner| owner.kind == "DaemonSet");
         Self {
             namespace: pod.namespace().to_owned(),
@@ -87,7 +87,7 @@ impl PodSuccession {
         }
     }
 
-    fn is_succeeded_by(&self, pod: &Pod) -> bool {
+    fn is_succeeded_by(&self, pod: &LocalPod) -> bool {
         let related = match &self.daemonset {
             Some(uid) => pod.owner().is_some_and(|owner| owner.uid == *uid),
             None => pod.name() == self.name,
@@ -99,14 +99,14 @@ impl PodSuccession {
     }
 
     /// What a new pod that serves means.
-    pub(super) fn result(&self, new: &Pod) -> SuccessorRevision {
+    pub(super) fn result(&self, new: &LocalPod) -> SuccessorRevision {
         // Only the label tells: the hash in the announcement of OpenYurt's own controller is another.
         if self.revision().is_none() || new.revision() != self.revision() {
             return SuccessorRevision::New;
         }
         match new.update() {
-            Some(Update::UpToDate) => SuccessorRevision::Back,
-            Some(Update::Available) => SuccessorRevision::Old,
+            Some(AnnouncedUpdate::UpToDate) => SuccessorRevision::Back,
+            Some(AnnouncedUpdate::Available) => SuccessorRevision::Old,
             None => SuccessorRevision::Unknown,
         }
     }

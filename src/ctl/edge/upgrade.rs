@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::act::{Act, ActOutcome, accepted};
+use super::act::{ActOutcome, NodeAct, accepted};
 use super::answer::{Pods, one_line};
 use super::client::Edge;
 use super::find::find;
 use super::follow::{Follow, FollowStep};
 use super::list::{Intent, upgradable};
-use super::pod::Pod;
+use super::pod::LocalPod;
 use super::row::NodePodRow;
 use super::succession::{PodSuccession, SuccessionStage, SuccessorRevision};
 use crate::cli::Output;
@@ -34,7 +34,7 @@ pub(super) async fn upgrade(
     let mut pods = edge.get_pods().await?;
     let pod = find(edge, typed, &pods)?.clone();
     let succession = PodSuccession::of(&pod, &pods);
-    let act = Act::Upgrade(args.force);
+    let act = NodeAct::Upgrade(args.force);
     let reply = edge.upgrade(&pod, args.force).await?;
     act.agreed(edge, &pod, &reply)?;
     if !args.wait.wait {
@@ -95,7 +95,7 @@ async fn wait(
 fn ended(
     succession: &PodSuccession,
     result: SuccessorRevision,
-    new: &Pod,
+    new: &LocalPod,
     pods: &Pods,
     after: &str,
 ) -> ActOutcome {

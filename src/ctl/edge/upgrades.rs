@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 
-use super::pod::Pod;
+use super::pod::LocalPod;
 use crate::k8s::nullable;
 
 /// The answer to `GET /yurt-ds/v1/upgrades`.
@@ -52,7 +52,7 @@ impl Upgrades {
     }
 
     /// What waits for that pod.
-    pub(super) fn of(&self, pod: &Pod) -> Option<&PodUpgrade> {
+    pub(super) fn of(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
         let mut items = self.items.iter();
         items.find(|told| told.namespace == pod.namespace() && told.pod == pod.name())
     }
