@@ -58,22 +58,36 @@ impl Plan {
         let names: BTreeSet<&NodeName> =
             told.map(|(node, _)| &node.name).chain(remembered).collect();
         let failures = self.counts.failures.max(names.len());
+        let nameless = failures - names.len();
+        format!(
+            "{}: {}",
+            self.failures_words(failures),
+            named(names.into_iter().map(NodeName::as_str), nameless)
+        )
+    }
+
+    /// How many nodes failed on the current revision's account, and how many may.
+    pub fn failures_words(&self, failures: usize) -> String {
         let (nodes, they) = match failures {
             1 => ("node", "it"),
             _ => ("nodes", "they"),
         };
-        let nameless = failures - names.len();
-        let is_stopped = self
-            .record
-            .as_ref()
-            .is_some_and(|record| record.stopped.is_some());
+        let record = self.record.as_ref();
+        let is_stopped = record.is_some_and(|record| record.stopped.is_some());
         let may = match is_stopped && failures <= self.counts.threshold {
             true => format!("{} may by now", self.counts.threshold),
             false => format!("{} may", self.counts.threshold),
         };
+        format!("{failures} {nodes} failed after {they} got this revision ({may})")
+    }
+
+    /// Where replacing does not help.
+    pub fn replaced_twice_words(&self) -> String {
+        let record = self.record.iter();
+        let nodes = record.flat_map(|record| &record.replaced_twice);
         format!(
-            "{failures} {nodes} failed after {they} got this revision ({may}): {}",
-            named(names.into_iter().map(NodeName::as_str), nameless)
+            "the pods on {} were replaced twice for this revision and are outdated again",
+            named(nodes.map(NodeName::as_str), 0)
         )
     }
 

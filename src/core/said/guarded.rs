@@ -43,21 +43,20 @@ pub(super) fn guarded_words(
     rollout: &RolloutView<'_>,
     guarded: Guarded,
 ) -> (Option<String>, String) {
-    let counts = &rollout.plan.counts;
+    let plan = rollout.plan;
     match guarded {
         Guarded::Stopped(Stopped::FailedByRevision) => (
             Some(guarded.word().into()),
             format!(
-                "is outdated, and the guard stopped this revision: {} failed after they got it, {} may",
-                counts.failures, counts.threshold
+                "is outdated, and the guard stopped this revision: {}",
+                plan.failures_words(plan.counts.failures)
             ),
         ),
         Guarded::Stopped(Stopped::ReplacedTwice) => (
             Some(guarded.word().into()),
             format!(
-                "is outdated, and the guard stopped this revision: the pods on {} were replaced twice for it and are \
-                 outdated again",
-                replaced_twice(rollout)
+                "is outdated, and the guard stopped this revision: {}",
+                plan.replaced_twice_words()
             ),
         ),
         Guarded::Inconclusive { until } => (
@@ -123,7 +122,6 @@ pub struct Gone {
 pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<Gone> {
     let record = rollout.plan.record.as_ref()?;
     let since = record.judged.get(name).copied();
-    let counts = &rollout.plan.counts;
     if record.failed.contains(name) {
         return Some(Gone {
             verdict: Verdict::FailedByRevision {
@@ -133,8 +131,8 @@ pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<Gone> {
             .word(),
             since,
             because: format!(
-                "failed after it got this revision, and its Node was deleted since: {} failed so, {} may",
-                counts.failures, counts.threshold
+                "failed after it got this revision, and its Node was deleted since: {}",
+                rollout.plan.failures_words(rollout.plan.counts.failures)
             ),
             next: format!(
                 "Nobody waits for it, and it counts until another revision comes. If this revision is bad, {}",
@@ -236,14 +234,4 @@ pub fn reversal_words(rollout: &RolloutView<'_>) -> String {
         (nodes, _) => format!(", {nodes} cannot be: {}", reversal.why_words()),
     };
     back + &stuck
-}
-
-/// The nodes of which the circuit breaker speaks.
-fn replaced_twice(rollout: &RolloutView<'_>) -> String {
-    let record = rollout.plan.record.iter();
-    let nodes = record.flat_map(|record| &record.replaced_twice);
-    nodes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::guarded::{failed, guarded_words, loss_aside, revert_words, reverted_later, reverting};
+use super::pause::paused_words;
 use super::pods::{
     ASKED_AGAIN, awaited, its_pod, living_name, newest, not_in_place, pod_name, terminating_name,
     trouble_word, trouble_words, way_of,
@@ -124,7 +125,10 @@ pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
         Verdict::AwaitingDomain => (None, other_domain(rollout, node)),
         Verdict::Offline(offline) => is_offline(rollout, node, offline),
         Verdict::FailedByRevision { cause, .. } => failed(node, cause),
-        Verdict::Paused { until } => (None, paused(until)),
+        Verdict::Paused { until } => (
+            None,
+            format!("is outdated; the rollout is {}", paused_words(until)),
+        ),
         Verdict::Partition => (
             None,
             format!(
@@ -499,16 +503,6 @@ fn held(node: &Node, until: Option<Timestamp>) -> String {
             instant::words(until)
         ),
         None => format!("keeps its outdated pod{reason}"),
-    }
-}
-
-fn paused(until: Option<Timestamp>) -> String {
-    match until {
-        Some(until) => format!(
-            "is outdated; the rollout is paused until {}",
-            instant::words(until)
-        ),
-        None => "is outdated; the rollout is paused".to_owned(),
     }
 }
 
