@@ -5,6 +5,18 @@
 //! and asks [`decide`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
 //! changed or at [`Plan::next_wake`].
 //!
+//! # Floors
+//! From the ground up; a module reads what stands below it.
+//!
+//! ```text
+//! said, remedy                            sentences: what is told of a plan, and what a person may do
+//! engine                                  the rules: observation, judgement, order, plan
+//! plan (with its parts), verdict          what they answer
+//! fleet (with its parts), action          what is true and known, and what can be written
+//! strategy, revision, eligibility         settings, histories of templates, who runs a pod
+//! id, names, labels, lifecycle, selector, window, instant, near, words
+//! ```
+//!
 //! # Guarantees
 //! - The same arguments give the same plan. Nothing here reads a clock, rolls dice, waits, or talks to anybody.
 //! - At no moment do more than `max-unavailable` of the targeted nodes that are online lack an available pod because of

@@ -22,13 +22,13 @@ use std::time::Duration;
 
 use kube::Client;
 
-use self::engine::Engine;
+use self::engine::DaemonSetsController;
 use crate::clock::Clock;
 use crate::task::Task;
 
 /// How the controller works.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DaemonSetsOptions {
     /// Changes within this time are looked at together.
     pub gather: Duration,
     /// Pods that changed are looked at one every so often, and out of order: as Kubernetes before 1.33 does when it is behind.
@@ -36,7 +36,7 @@ pub struct Options {
     pub backlog: Option<Duration>,
 }
 
-impl Default for Options {
+impl Default for DaemonSetsOptions {
     fn default() -> Self {
         Self {
             gather: Duration::from_millis(2),
@@ -46,6 +46,6 @@ impl Default for Options {
 }
 
 /// Starts the controller; it stops when the returned task is dropped.
-pub fn start(client: Client, clock: Clock, options: Options) -> Task {
-    Task::spawn(Engine::new(client, clock, options).run())
+pub fn start(client: Client, clock: Clock, options: DaemonSetsOptions) -> Task {
+    Task::spawn(DaemonSetsController::new(client, clock, options).run())
 }

@@ -11,25 +11,25 @@ use std::time::Duration;
 
 use kube::Client;
 
-use self::engine::Engine;
+use self::engine::NodeLifecycleController;
 use crate::clock::Clock;
-use crate::sim::pulse::Pulse;
+use crate::sim::pulse::NodePulse;
 use crate::task::Task;
 
 /// How the controller works.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct NodeLifecycleOptions {
     /// How long a node may be silent (the original's `--node-monitor-grace-period`).
     pub grace: Duration,
     /// Where heartbeats come from; `None`: from the Leases in `kube-node-lease`.
-    pub pulse: Option<Pulse>,
+    pub pulse: Option<NodePulse>,
     /// How often Leases are judged (the original's `--node-monitor-period`).
     pub period: Duration,
     /// How long the pods of a node that vanished are left alone.
     pub quarantine: Duration,
 }
 
-impl Default for Options {
+impl Default for NodeLifecycleOptions {
     fn default() -> Self {
         Self {
             grace: Duration::from_secs(40),
@@ -41,6 +41,6 @@ impl Default for Options {
 }
 
 /// Starts the controller; it stops when the returned task is dropped.
-pub fn start(client: Client, clock: Clock, options: Options) -> Task {
-    Task::spawn(Engine::new(client, clock, options).run())
+pub fn start(client: Client, clock: Clock, options: NodeLifecycleOptions) -> Task {
+    Task::spawn(NodeLifecycleController::new(client, clock, options).run())
 }

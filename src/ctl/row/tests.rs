@@ -322,10 +322,7 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     );
     assert!(next.contains("yurt-ds ctl resume default/web"), "{next}");
     let (because, next) = said(Some(stopped), Some(Pause::Indefinite));
-    assert!(
-        because.ends_with("the rollout is paused"),
-        "{because}"
-    );
+    assert!(because.ends_with("the rollout is paused"), "{because}");
     assert!(next.contains("when the pause has ended"), "{next}");
     let (because, _) = said(None, None);
     assert!(!because.contains("guard"), "{because}");
