@@ -16,7 +16,6 @@ use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::instant;
 use crate::core::names::{ON_DELETE, PAUSED, RESUME, UPDATE_STRATEGY_TYPE_FIELD};
-use crate::core::said::message;
 use crate::core::said::next::holders;
 use crate::core::words::plural;
 use crate::core::{Mode, Pause, Phase, Progress, Reading, Record, Stall, Verdict};
@@ -338,10 +337,7 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
             plural(counts.outdated, "node waits", "nodes wait"),
             plural(counts.outdated, "its owner", "their owners")
         ),
-        (Phase::Stalled(_), _) => format!(
-            " But it stands still: {}.",
-            message(&rollout, &snapshot.said())
-        ),
+        (Phase::Stalled(_), _) => format!(" But it stands still: {}.", snapshot.message()),
         _ if rollout.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
             counts.outdated,
@@ -359,7 +355,7 @@ fn after_resume(snapshot: &RolloutSnapshot) -> String {
                  --watch",
                 counts.outdated,
                 plural(counts.outdated, "node is", "nodes are"),
-                message(&rollout, &snapshot.said()),
+                snapshot.message(),
                 snapshot.key
             )
         }

@@ -12,7 +12,7 @@ use crate::core::instant;
 use crate::core::remedy::LOOK_FOR_IT;
 use crate::core::said::node::{explain, urgency};
 use crate::core::said::rollout::RolloutView;
-use crate::core::said::{message, newcomers, quietly_paused, revision_word};
+use crate::core::said::{newcomers, quietly_paused, revision_word};
 use crate::core::{Guarded, NodeName, Phase, Verdict};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -167,7 +167,7 @@ pub struct ReversalRow {
 }
 
 impl ReversalRow {
-    fn of(snapshot: &RolloutSnapshot) -> Option<Self> {
+    pub(super) fn of(snapshot: &RolloutSnapshot) -> Option<Self> {
         let reversal = snapshot.plan.reversal.as_ref()?;
         let stuck = reversal.stuck.len();
         Some(Self {
@@ -238,7 +238,7 @@ impl SetRow {
             max_unavailable: rolls.then(|| snapshot.strategy.max_unavailable.to_string()),
             max_surge: surges.then(|| snapshot.strategy.max_surge.to_string()),
             phase: rollout.phase.word(),
-            message: message(&rollout, &snapshot.said()),
+            message: snapshot.message(),
             since: rollout.phase_since.map(instant::words),
             revision: snapshot.revision().map(ToString::to_string),
             targeted: counts.targeted,

@@ -12,7 +12,7 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::said::rollout::{RolloutView, SetName};
-use crate::core::said::{About, BLOCKED, Said};
+use crate::core::said::{About, BLOCKED, Said, message};
 use crate::core::{
     Disruption, Fleet, Invalid, Mode, Note, Offline, Pause, Phase, Plan, Reading, Revision,
     RevisionState, Stall, Strategy, Verdict, decide,
@@ -189,6 +189,11 @@ impl RolloutSnapshot {
             hook: self.strategy.pre_delete.as_deref(),
         };
         about.said(self.decided_phase())
+    }
+
+    /// A sentence about the phase, with the numbers of this moment.
+    pub(super) fn message(&self) -> String {
+        message(&self.rollout(), &self.said())
     }
 
     /// What the controller says of disruption budgets that let no pod of the present revision go, if it says so.

@@ -8,7 +8,7 @@ use super::error::CliError;
 use super::liveness::liveness_of;
 use super::lookup;
 use super::print;
-use super::row::{NodeRow, ReversalRow, SetRow, liveness_notes};
+use super::row::{NodeRow, ReversalRow, liveness_notes};
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
 use super::table::Paint;
@@ -119,13 +119,12 @@ fn answer(
             return Err(lookup::missing_node(view, &snapshot.key, name.as_str()));
         }
     };
-    let set = SetRow::of(snapshot, false);
     Ok(WhyAnswer {
-        namespace: set.namespace,
-        name: set.name,
-        phase: set.phase,
-        phase_message: set.message,
-        reversal: set.reversal,
+        namespace: snapshot.key.namespace.to_string(),
+        name: snapshot.key.name.to_string(),
+        phase: rollout.phase.word(),
+        phase_message: snapshot.message(),
+        reversal: ReversalRow::of(snapshot),
         node,
         next,
         notes: liveness_notes(snapshot),
