@@ -19,7 +19,7 @@ use crate::core::instant;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::said::{About, BLOCKED, Said, UNDER_WAY, WAVE_NOT_OPEN};
+use crate::core::said::{BLOCKED, RolloutStatus, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN};
 use crate::core::{
     Fleet, Invalid, PauseRecord, Phase, Plan, Reading, Refusals, RevisionState, Stall,
 };
@@ -212,12 +212,12 @@ impl Report {
 }
 
 /// What is said of a rollout, the revision aside.
-fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Said {
+fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let hook = match &set.reading {
         Reading::Strategy { strategy, .. } => strategy.pre_delete.as_deref(),
         _ => None,
     };
-    let about = About {
+    let about = RolloutStatus {
         set: &set.key(),
         fleet,
         plan,

@@ -1,14 +1,15 @@
 //! Every sentence about a rollout: condition, Event and `ctl` take theirs from here, and metrics show the same words.
 //!
 //! ```text
-//! (fleet, plan)            ─About─► reason and sentence of conditions and Events   (said, stall, groups, blocked)
-//! (RolloutView)            ─message─► the same with the numbers of this moment     (numbers)
-//! (RolloutView, a node)    ─explain─► why it is where it is                        (node and its parts)
-//!                          ─cure─► what would change that, with the commands      (next)
+//! (fleet, plan) ─RolloutStatus─► reason and sentence of conditions and Events    (said, stall, groups, blocked)
+//! RolloutView ─message─► the same with the numbers of this moment               (numbers)
+//! RolloutView, a node ─explain─► why it is where it is                          (node and its parts)
+//! RolloutView, a node ─cure─► what would change that, with the commands         (next)
 //! ```
 //!
-//! No number that moves with every pod stands in a sentence of [`About`], so nothing is written while a rollout merely moves;
-//! those for `ctl`, which nobody keeps, have them. What a person can do about a revision that fails: [`remedy`](super::remedy).
+//! No number that moves with every pod stands in a sentence of [`RolloutStatus`], so nothing is written while a rollout merely
+//! moves; those for `ctl`, which nobody keeps, have them. What a person can do about a revision that fails:
+//! [`remedy`](super::remedy).
 
 mod blocked;
 mod budgets;
@@ -38,8 +39,8 @@ pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused
 pub use pods::revision_word;
 pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START};
 pub use reasons::{
-    BLOCKED, NATIVE_BEHIND, Said, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED, behind_remedy,
-    behind_words,
+    BLOCKED, NATIVE_BEHIND, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
+    behind_remedy, behind_words,
 };
 pub use slots::about_to_be;
 pub use surging::kept_words;
@@ -58,7 +59,7 @@ use super::words::named;
 
 /// A rollout of which something is said.
 #[derive(Clone, Copy)]
-pub struct About<'a> {
+pub struct RolloutStatus<'a> {
     /// The DaemonSet, as `NAMESPACE/NAME`.
     pub set: &'a dyn Display,
     /// What is true.
@@ -125,9 +126,9 @@ impl Plan {
     }
 }
 
-impl About<'_> {
+impl RolloutStatus<'_> {
     /// What is said of it in this phase.
-    pub fn said(&self, phase: Phase) -> Said {
+    pub fn said(&self, phase: Phase) -> StatusSentence {
         let state = self.state(phase);
         let plan = self.plan;
         let overdue = match phase {
@@ -145,10 +146,10 @@ impl About<'_> {
             + &self.pause_aside(phase)
             + &self.budgets_aside(phase)
             + &self.windows_aside(phase);
-        Said { asides, ..state }
+        StatusSentence { asides, ..state }
     }
 
-    fn state(&self, phase: Phase) -> Said {
+    fn state(&self, phase: Phase) -> StatusSentence {
         match phase {
             Phase::Complete { offline, kept } => self.complete(offline, kept),
             Phase::Progressing => self.progressing(),
@@ -157,29 +158,29 @@ impl About<'_> {
                     format!("{BEHIND_SINCE}{}", instant::words(since))
                 });
                 let head = format!("waiting{since}: {}", behind_words(behind));
-                Said::of(NATIVE_BEHIND, head)
+                StatusSentence::of(NATIVE_BEHIND, head)
             }
-            Phase::Stalled(stall) => Said::of(stall.reason(), self.stalled(stall)),
-            Phase::Paused { until } => Said {
+            Phase::Stalled(stall) => StatusSentence::of(stall.reason(), self.stalled(stall)),
+            Phase::Paused { until } => StatusSentence {
                 asides: self.stopped_aside(),
-                ..Said::of("Paused", paused_words(until))
+                ..StatusSentence::of("Paused", paused_words(until))
             },
             // The sentence is that of the setting.
-            Phase::Invalid => Said::of(INVALID_SETTINGS, ""),
-            Phase::AwaitingOwners => Said::of(
+            Phase::Invalid => StatusSentence::of(INVALID_SETTINGS, ""),
+            Phase::AwaitingOwners => StatusSentence::of(
                 "AwaitingOwners",
                 "waiting for the owners of nodes to upgrade (OTA)",
             ),
         }
     }
 
-    fn complete(&self, offline: usize, kept: usize) -> Said {
+    fn complete(&self, offline: usize, kept: usize) -> StatusSentence {
         let exceptions = self.plan.exceptions(self.fleet);
         let gone = self.gone_aside();
         match (offline, kept) {
-            _ if !gone.is_empty() => Said {
+            _ if !gone.is_empty() => StatusSentence {
                 asides: gone,
-                ..Said::of(
+                ..StatusSentence::of(
                     "CompleteExceptFailed",
                     match exceptions.is_empty() {
                         true => COMPLETE.to_owned(),
@@ -187,29 +188,29 @@ impl About<'_> {
                     },
                 )
             },
-            _ if self.plan.counts.lost > 0 => Said {
+            _ if self.plan.counts.lost > 0 => StatusSentence {
                 asides: format!("{}; repair them", self.failed_aside()),
-                ..Said::of(
+                ..StatusSentence::of(
                     "CompleteExceptFailed",
                     format!("complete except {exceptions}"),
                 )
             },
             (0, 0) if self.plan.counts.targeted == 0 => {
-                Said::of("Complete", "complete: the template matches no node")
+                StatusSentence::of("Complete", "complete: the template matches no node")
             }
-            (0, 0) => Said::of("Complete", COMPLETE),
-            (offline, 0) => Said::of(
+            (0, 0) => StatusSentence::of("Complete", COMPLETE),
+            (offline, 0) => StatusSentence::of(
                 "CompleteExceptOffline",
                 format!("complete except offline: {offline}; they are updated when they return"),
             ),
-            _ => Said::of(
+            _ => StatusSentence::of(
                 "CompleteExceptKept",
                 format!("complete except {exceptions}"),
             ),
         }
     }
 
-    fn progressing(&self) -> Said {
+    fn progressing(&self) -> StatusSentence {
         let plan = self.plan;
         if let Some(guarded @ Guarded::Inconclusive { until }) = plan.guarded {
             let words = format!(
@@ -217,24 +218,24 @@ impl About<'_> {
                 instant::words(until),
                 plan.judging_words()
             );
-            return Said::of(guarded.word(), words);
+            return StatusSentence::of(guarded.word(), words);
         }
         if let Some(opens) = plan.next_opening().filter(|_| plan.is_out_of_window()) {
             let opens = instant::words(opens);
             let words = format!("waiting for the maintenance window, which opens at {opens}");
-            return Said::of("OutOfWindow", words);
+            return StatusSentence::of("OutOfWindow", words);
         }
         if plan.is_pull_pending() {
             let words = "waiting for nodes to pull its images (predownload: required)";
-            return Said::of("PullPending", words);
+            return StatusSentence::of("PullPending", words);
         }
         if plan.blocked {
             let words = format!("waiting: {}", plan.blocked_words(self.fleet));
-            return Said::of(BLOCKED, words);
+            return StatusSentence::of(BLOCKED, words);
         }
         if let Some(why) = plan.awaited() {
             let words = format!("waiting {}", plan.awaited_words(why));
-            return Said::of(WAVE_NOT_OPEN, words);
+            return StatusSentence::of(WAVE_NOT_OPEN, words);
         }
         let paced = plan
             .opens
@@ -243,9 +244,9 @@ impl About<'_> {
                 let at = instant::words(at);
                 format!("; the next node is replaced at {at} (min-interval)")
             });
-        Said {
+        StatusSentence {
             asides: paced + &self.failed_aside() + &self.hooks_aside(),
-            ..Said::of(PROGRESSING, "being rolled out")
+            ..StatusSentence::of(PROGRESSING, "being rolled out")
         }
     }
 
@@ -385,7 +386,7 @@ mod tests {
             kept: 0,
         };
         let plan = plan(phase, Counts::default());
-        let about = About {
+        let about = RolloutStatus {
             set: &"web/agent",
             fleet: &fleet,
             plan: &plan,

@@ -12,7 +12,7 @@ use crate::core::names::{
     INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
 };
 use crate::core::said::rollout::{RolloutView, SetName};
-use crate::core::said::{About, BLOCKED, Said, message};
+use crate::core::said::{BLOCKED, RolloutStatus, StatusSentence, message};
 use crate::core::{
     Disruption, Fleet, Invalid, Mode, Note, Offline, Pause, Phase, Plan, Reading, Revision,
     RevisionState, Stall, Strategy, Verdict, decide,
@@ -173,16 +173,16 @@ impl RolloutSnapshot {
     }
 
     /// What is said of the rollout, the revision aside: the words of the conditions.
-    pub(super) fn said(&self) -> Said {
+    pub(super) fn said(&self) -> StatusSentence {
         let told = self.told_blocked().filter(|_| self.unread.is_some());
         if let Some(told) = told {
-            return Said {
+            return StatusSentence {
                 reason: BLOCKED,
                 head: told.to_owned(),
                 asides: String::new(),
             };
         }
-        let about = About {
+        let about = RolloutStatus {
             set: &self.key,
             fleet: &self.fleet,
             plan: &self.plan,

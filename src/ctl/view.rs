@@ -64,7 +64,7 @@ pub(super) struct ClusterView {
     unread: BTreeMap<String, String>,
     versions: ListVersions,
     /// Never locked: that only lets other threads look at the rest meanwhile.
-    watches: Mutex<SelectAll<BoxStream<'static, WatchedChange>>>,
+    watches: Mutex<SelectAll<BoxStream<'static, ListedChange>>>,
 }
 
 /// A DaemonSet as it was listed.
@@ -89,7 +89,7 @@ struct ListVersions {
     budgets: Vec<(String, String)>,
 }
 
-enum WatchedChange {
+enum ListedChange {
     Node(WatchEvent<Node>),
     Set(WatchEvent<DaemonSet>),
     Revision(WatchEvent<ControllerRevision>),
@@ -343,7 +343,7 @@ impl ClusterView {
             }
             ListScope::Everywhere => (Api::all(client()), plain.clone()),
         };
-        self.follow(sets, params, versions.sets, WatchedChange::Set);
+        self.follow(sets, params, versions.sets, ListedChange::Set);
         if versions.nodes.is_empty() {
             return; // nothing is managed, so nothing else was listed
         }
@@ -351,23 +351,23 @@ impl ClusterView {
             Api::all(client()),
             plain.clone(),
             versions.nodes,
-            WatchedChange::Node,
+            ListedChange::Node,
         );
         let (api, list) = revisions(access, scope, &self.index);
         let labelled = match list.label_selector {
             Some(selector) => plain.clone().labels(&selector),
             None => plain.clone(),
         };
-        self.follow(api, labelled, versions.revisions, WatchedChange::Revision);
+        self.follow(api, labelled, versions.revisions, ListedChange::Revision);
         for (namespace, version) in versions.budgets {
             let api = Api::namespaced(client(), &namespace);
-            self.follow(api, plain.clone(), version, WatchedChange::Budget);
+            self.follow(api, plain.clone(), version, ListedChange::Budget);
         }
         for (key, selector, version) in versions.pods {
             let api = Api::namespaced(client(), &key.namespace);
             let labelled = plain.clone().labels(&selector);
             self.follow(api, labelled, version, move |event| {
-                WatchedChange::Pod(key.clone(), event)
+                ListedChange::Pod(key.clone(), event)
             });
         }
     }
@@ -377,7 +377,7 @@ impl ClusterView {
         api: Api<K>,
         params: WatchParams,
         version: String,
-        change: impl Fn(WatchEvent<K>) -> WatchedChange + Send + 'static,
+        change: impl Fn(WatchEvent<K>) -> ListedChange + Send + 'static,
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -391,11 +391,11 @@ impl ClusterView {
         let events = stream::unfold(Some(following), |following| async move {
             Some(following?.next().await)
         });
-        let changes = events.map(move |event| event.map_or(WatchedChange::Over, &change));
+        let changes = events.map(move |event| event.map_or(ListedChange::Over, &change));
         self.watches().push(changes.boxed());
     }
 
-    fn watches(&mut self) -> &mut SelectAll<BoxStream<'static, WatchedChange>> {
+    fn watches(&mut self) -> &mut SelectAll<BoxStream<'static, ListedChange>> {
         let watches = self.watches.get_mut();
         watches.unwrap_or_else(PoisonError::into_inner)
     }
@@ -423,19 +423,19 @@ impl ClusterView {
         }
     }
 
-    fn take(&mut self, change: WatchedChange, now: Timestamp) -> WatchStep {
+    fn take(&mut self, change: ListedChange, now: Timestamp) -> WatchStep {
         use WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
         match change {
-            WatchedChange::Node(Added(node) | Modified(node)) => {
+            ListedChange::Node(Added(node) | Modified(node)) => {
                 drop(self.index.apply_node(&node, now))
             }
-            WatchedChange::Node(Deleted(node)) => {
+            ListedChange::Node(Deleted(node)) => {
                 drop(
                     self.index
                         .delete_node(node.metadata.name.as_deref().unwrap_or_default()),
                 );
             }
-            WatchedChange::Set(Added(set) | Modified(set)) => {
+            ListedChange::Set(Added(set) | Modified(set)) => {
                 if !matches!(
                     self.index.apply_set(&set),
                     SetChange::Updated | SetChange::Ignored
@@ -443,36 +443,36 @@ impl ClusterView {
                     return WatchStep::Outdated;
                 }
             }
-            WatchedChange::Set(Deleted(_)) => return WatchStep::Outdated,
-            WatchedChange::Revision(Added(revision) | Modified(revision)) => {
+            ListedChange::Set(Deleted(_)) => return WatchStep::Outdated,
+            ListedChange::Revision(Added(revision) | Modified(revision)) => {
                 drop(self.index.apply_revision(&revision));
             }
-            WatchedChange::Revision(Deleted(revision)) => {
+            ListedChange::Revision(Deleted(revision)) => {
                 drop(self.index.delete_revision(&revision))
             }
-            WatchedChange::Pod(key, Added(pod) | Modified(pod)) => {
+            ListedChange::Pod(key, Added(pod) | Modified(pod)) => {
                 if let Some(set) = self.index.set_mut(&key) {
                     set.apply_pod(&pod, now);
                 }
             }
-            WatchedChange::Pod(key, Deleted(pod)) => {
+            ListedChange::Pod(key, Deleted(pod)) => {
                 if let Some(set) = self.index.set_mut(&key) {
                     set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
                 }
             }
-            WatchedChange::Budget(Added(budget) | Modified(budget)) => self.budgets.apply(budget),
-            WatchedChange::Budget(Deleted(budget)) => self.budgets.delete(&budget),
-            WatchedChange::Node(Bookmark(_))
-            | WatchedChange::Set(Bookmark(_))
-            | WatchedChange::Revision(Bookmark(_))
-            | WatchedChange::Pod(_, Bookmark(_))
-            | WatchedChange::Budget(Bookmark(_)) => {}
-            WatchedChange::Node(Error(_))
-            | WatchedChange::Set(Error(_))
-            | WatchedChange::Revision(Error(_))
-            | WatchedChange::Pod(_, Error(_))
-            | WatchedChange::Budget(Error(_))
-            | WatchedChange::Over => return WatchStep::Outdated,
+            ListedChange::Budget(Added(budget) | Modified(budget)) => self.budgets.apply(budget),
+            ListedChange::Budget(Deleted(budget)) => self.budgets.delete(&budget),
+            ListedChange::Node(Bookmark(_))
+            | ListedChange::Set(Bookmark(_))
+            | ListedChange::Revision(Bookmark(_))
+            | ListedChange::Pod(_, Bookmark(_))
+            | ListedChange::Budget(Bookmark(_)) => {}
+            ListedChange::Node(Error(_))
+            | ListedChange::Set(Error(_))
+            | ListedChange::Revision(Error(_))
+            | ListedChange::Pod(_, Error(_))
+            | ListedChange::Budget(Error(_))
+            | ListedChange::Over => return WatchStep::Outdated,
         }
         WatchStep::Changed
     }

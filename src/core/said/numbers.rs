@@ -1,7 +1,7 @@
 //! The sentence of a phase with the numbers of this moment, which stand in no condition.
 
 use super::guarded::reversal_words;
-use super::reasons::{COMPLETE, Said};
+use super::reasons::{COMPLETE, StatusSentence};
 use super::rollout::RolloutView;
 use super::slots::about_to_be;
 use crate::core::instant;
@@ -35,7 +35,7 @@ fn slots(rollout: &RolloutView<'_>) -> String {
 }
 
 /// A sentence about the phase: that of the conditions, and the numbers of this moment.
-pub fn message(rollout: &RolloutView<'_>, said: &Said) -> String {
+pub fn message(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let counts = &rollout.plan.counts;
     match rollout.phase {
         Phase::Complete { .. } => complete(rollout, said),
@@ -97,7 +97,7 @@ fn share(rollout: &RolloutView<'_>) -> String {
 }
 
 /// What is said of a rollout that goes on, to follow its numbers; that it does is the phase itself.
-fn state_aside(said: &Said) -> String {
+fn state_aside(said: &StatusSentence) -> String {
     match said.reason {
         PROGRESSING => said.asides.clone(),
         _ => format!("; {}", said.sentence()),
@@ -105,7 +105,7 @@ fn state_aside(said: &Said) -> String {
 }
 
 /// What is said of a complete rollout, and that nodes lack a pod nevertheless.
-fn complete(rollout: &RolloutView<'_>, said: &Said) -> String {
+fn complete(rollout: &RolloutView<'_>, said: &StatusSentence) -> String {
     let targeted = rollout.plan.counts.targeted;
     let (lacking, asides) = (rollout.unavailable(), &said.asides);
     let whole = match (said.head.as_str(), lacking) {

@@ -27,7 +27,7 @@ pub(super) const COMPLETE: &str = "complete";
 
 /// What is said of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct StatusSentence {
     /// One word, from a closed list.
     pub reason: &'static str,
     /// The beginning of the sentence, without the revision that it is about.
@@ -36,7 +36,7 @@ pub struct Said {
     pub asides: String,
 }
 
-impl Said {
+impl StatusSentence {
     pub(super) fn of(reason: &'static str, head: impl Into<String>) -> Self {
         Self {
             reason,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::About;
+use super::RolloutStatus;
 use super::reasons::{DO_NOT_START, behind_remedy, behind_words};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::Trouble;
@@ -14,7 +14,7 @@ use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
 
-impl About<'_> {
+impl RolloutStatus<'_> {
     /// Why it stopped.
     pub(super) fn stalled(&self, stall: Stall) -> String {
         let (fleet, plan) = (self.fleet, self.plan);

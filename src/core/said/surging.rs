@@ -9,7 +9,7 @@ use crate::core::instant;
 use crate::core::verdict::Progress;
 use crate::core::words::named;
 
-/// About a node with a second pod that was made beside the old one.
+/// RolloutStatus a node with a second pod that was made beside the old one.
 pub(super) fn surging(
     rollout: &RolloutView<'_>,
     node: &Node,

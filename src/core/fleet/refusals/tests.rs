@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
-use crate::core::said::About;
+use crate::core::said::RolloutStatus;
 use crate::core::strategy::{Mode, Share, Strategy};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
@@ -44,7 +44,7 @@ fn deleted(plan: &Plan) -> Vec<&str> {
 }
 
 fn said(fleet: &Fleet, plan: &Plan) -> String {
-    let about = About {
+    let about = RolloutStatus {
         set: &"default/agent",
         fleet,
         plan,
