@@ -180,7 +180,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         evictions: Default::default(),
         refusals: Default::default(),
         successions: Default::default(),
-        way_back: Default::default(),
+        rollback_targets: Default::default(),
         record: None,
         pause: None,
         not_created: None,

@@ -72,8 +72,8 @@ pub use fleet::in_place::{InPlace, Renewal};
 pub use fleet::record::Record;
 pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
-    Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, Past, PauseRecord, Pod,
-    PodProblem, PullFailure, Readiness, Targeting, WayBack,
+    Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod, PodProblem,
+    PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,
 };
 pub use id::{
     Behind, NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,

@@ -1,7 +1,7 @@
 //! `yurt-ds ctl`: what a person asks about rollouts, and the pause button.
 //!
 //! ```text
-//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► picture ─explain─► rows ─► table, JSON, YAML
+//! typed ─lookup─► view (LIST, WATCH → Index) ─decide─► snapshot ─core::said─► rows ─► table, JSON, YAML
 //! ```
 //!
 //! The verdicts are those of the controller: the same index, the same `decide`. Nothing is written but one annotation,
@@ -10,28 +10,29 @@
 //! On a node, [`edge`] asks the node's own server instead, and needs no cluster.
 
 mod access;
-mod age;
 mod approve;
 mod budgets;
 mod code;
 pub mod command_line;
 mod complete;
+mod context;
 pub mod edge;
 mod eject;
-mod explain;
+mod error;
 mod groups;
 mod list;
 mod lookup;
 mod near;
 mod pause;
-mod picture;
+
+mod liveness;
 mod plan;
 mod print;
-mod pulse;
 mod rights;
 mod row;
 mod screen;
 mod settings;
+mod snapshot;
 mod status;
 mod table;
 #[cfg(test)]
@@ -44,27 +45,19 @@ mod write;
 
 use std::io::Write;
 
-pub use access::{Access, Trouble};
+pub use access::Access;
 pub use code::Code;
+pub use context::Context;
+pub use error::CliError;
 pub use groups::{DomainRow, WaveRow};
 pub use row::{NodeRow, PodRow, SetRow};
 pub use screen::Screen;
-pub use why::Answer;
+pub use why::WhyAnswer;
 
 use crate::cli::ctl::{AccessArgs, CtlArgs, Verb};
 use crate::clock::Clock;
 use crate::k8s::client::Source;
 use edge::Edge;
-
-/// What every verb needs.
-pub struct Context {
-    /// The cluster.
-    pub access: Access,
-    /// The namespace of `-n`.
-    pub namespace: Option<String>,
-    /// The time.
-    pub clock: Clock,
-}
 
 /// Does what was typed, on the terminal; says how it ended.
 pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
@@ -83,14 +76,14 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
             })
         }
         Verb::Edge(verb) => match Edge::to(verb.server()) {
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
             Ok(edge) => {
                 let edge = edge.in_namespace(args.access.namespace.clone());
                 edge::perform_edge(verb, &edge, &mut screen, &clock).await
             }
         },
         verb => match Access::connect(&source(&args.access)).await {
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
             Ok(access) => {
                 let context = Context {
                     access,
@@ -101,10 +94,10 @@ pub async fn run(args: &CtlArgs, clock: Clock) -> Code {
             }
         },
     };
-    ended.unwrap_or_else(|trouble| {
+    ended.unwrap_or_else(|error| {
         // Standard error is the last place to complain.
-        let _ = writeln!(std::io::stderr(), "{trouble}");
-        trouble.code
+        let _ = writeln!(std::io::stderr(), "{error}");
+        error.code
     })
 }
 
@@ -116,7 +109,7 @@ pub async fn perform(
     context: &Context,
     verb: &Verb,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     match verb {
         Verb::Plan(args) => return plan::plan(context, args, screen).await,
         Verb::Status(args) => return status::status(context, args, screen).await,
@@ -146,9 +139,9 @@ fn source(args: &AccessArgs) -> Source {
     }
 }
 
-fn completions(shell: clap_complete::Shell) -> Result<String, Trouble> {
+fn completions(shell: clap_complete::Shell) -> Result<String, CliError> {
     let mut script = Vec::new();
-    let failed = |error: std::io::Error| Trouble::new(Code::Failed, format!("{error}."));
+    let failed = |error: std::io::Error| CliError::new(Code::Failed, format!("{error}."));
     complete::script(shell, &mut script).map_err(failed)?;
     Ok(String::from_utf8_lossy(&script).into_owned())
 }

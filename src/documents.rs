@@ -111,7 +111,8 @@ fn every_event_of_the_table_is_sent() {
         include_str!("controller/report/reverted.rs"),
         include_str!("core/plan/reversal.rs"),
         include_str!("core/said.rs"),
-        include_str!("core/said/stall.rs"),
+        include_str!("core/said/reasons.rs"),
+        include_str!("core/verdict.rs"),
     ];
     let (_, table) = OPERATE.split_once("| Event | tells |").unwrap();
     let cells = table.lines().filter_map(|line| line.split('|').nth(1));

@@ -55,8 +55,9 @@ pub enum Verb {
     /// Go back to the template before, or to that of an older revision
     ///
     /// Writes the template, and takes the annotation resume away where it names another revision: waves, budgets and windows
-    /// apply to the way back as to every rollout. Says which images it restores. Without --to-revision it goes to the newest revision that was made before the present
-    /// one and that the guard did not stop, never to one that was made later; when none is kept, it refuses (exit code 9).
+    /// apply to the way back as to every rollout. Says which images it restores. Without --to-revision it goes to the newest
+    /// revision that was made before the present one and that the guard did not stop, never to one that was made later; when
+    /// none is kept, it refuses (exit code 9).
     Undo(UndoArgs),
     /// Stop a rollout: no pod is replaced until it is resumed
     Pause(PauseArgs),

@@ -29,10 +29,11 @@ use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
 use super::permissions::Lacking;
 use super::prepull::{DesiredPulls, Puller};
-use super::report::{Notice, Report, kept_words};
+use super::report::{Notice, Report};
 use super::surge::{Made, Wanted};
 use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
+use crate::core::said::kept_words;
 use crate::core::{
     Action, Fleet, Note, Plan, Pull, Reading, Refusals, Release, Revision, RevisionState, decide,
     release,

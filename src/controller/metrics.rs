@@ -529,7 +529,7 @@ mod tests {
     fn plan() -> Plan {
         let mut by_word = [0; Verdict::WORDS.len()];
         by_word[0] = 7;
-        by_word[3] = 2;
+        by_word[4] = 2;
         Plan {
             actions: Vec::new(),
             invalid: None,

@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::events::{Events, Severity, Subject};
 use super::metrics::Metrics;
+use crate::core::names::{BASE_RBAC, MAX_SURGE_RBAC};
 use crate::core::{Reading, RollingUpdateType, Strategy};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
@@ -70,7 +71,7 @@ pub const NEEDED_FOR_ELECTION: [Permission; 2] = [
 ];
 
 /// The manifests that grant what is always needed.
-pub const BASE: &str = "manifests/base/rbac";
+pub const BASE: &str = BASE_RBAC;
 
 /// A permission that only some settings need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub struct Extra {
 pub const SURGE: Extra = Extra {
     permission: cluster("", "pods", "create"),
     setting: "max-surge",
-    component: "manifests/components/max-surge",
+    component: MAX_SURGE_RBAC,
 };
 
 /// Image pre-pull: a Job on the node.

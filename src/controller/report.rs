@@ -19,15 +19,12 @@ use self::guarded::{is_stopped, same_stall, sheet, stall_news};
 pub(super) use self::notice::Notice;
 use self::reverted::reversal;
 use super::apply::on_the_wire;
-use crate::core::instant;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, ROLLOUT_COMPLETE, STALLED,
 };
-use crate::core::said::{About, BLOCKED, Said, UNDER_WAY, WAVE_NOT_OPEN};
-use crate::core::words::named;
+use crate::core::said::{BLOCKED, RolloutStatus, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN};
 use crate::core::{
-    Fleet, Invalid, NodeName, PauseRecord, Phase, Plan, Reading, Refusals, Release, RevisionState,
-    Stall,
+    Fleet, Invalid, PauseRecord, Phase, Plan, Reading, Refusals, RevisionState, Stall, instant,
 };
 use crate::index::{OWN_CONDITIONS, SetRecord, was_complete};
 use crate::k8s::Condition;
@@ -135,8 +132,8 @@ impl Report {
     fn of_state(set: &SetRecord, fleet: &Fleet, plan: &Plan, lasting: bool) -> Self {
         let before = find(&set.conditions, ROLLOUT_COMPLETE);
         let revision = about(fleet, before);
-        let Said { reason, sentence } = saying(set, fleet, plan);
-        let note = format!("{revision}: {sentence}");
+        let said = saying(set, fleet, plan);
+        let (reason, note) = (said.reason, format!("{revision}: {}", said.sentence()));
         let complete = matches!(plan.phase, Phase::Complete { .. });
         let stays = |before: &Condition| {
             stays(before, set, &fleet.revision, plan, lasting)
@@ -198,12 +195,12 @@ impl Report {
 }
 
 /// What is said of a rollout, the revision aside.
-fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> Said {
+fn saying(set: &SetRecord, fleet: &Fleet, plan: &Plan) -> StatusSentence {
     let hook = match &set.reading {
         Reading::Strategy { strategy, .. } => strategy.pre_delete.as_deref(),
         _ => None,
     };
-    let about = About {
+    let about = RolloutStatus {
         set: &set.key(),
         fleet,
         plan,
@@ -310,16 +307,6 @@ fn notice(
         news,
         ..Notice::default()
     })
-}
-
-/// Where pods that were made beside others stay for now, and what ends that.
-pub(super) fn kept_words(released: &Release) -> String {
-    let names = released.kept.iter().map(NodeName::as_str);
-    format!(
-        "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \
-         its node is available, and takes its place when that one is deleted",
-        named(names, 0)
-    )
 }
 
 #[cfg(test)]

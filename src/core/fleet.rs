@@ -10,7 +10,7 @@ mod node_window;
 mod pause_record;
 pub mod record;
 pub mod refusals;
-mod way_back;
+mod rollback_targets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use refusals::Refusals;
 pub use hold::{Hold, Holds};
 pub use node_window::NodeWindow;
 pub use pause_record::PauseRecord;
-pub use way_back::{Past, WayBack};
+pub use rollback_targets::{RollbackTarget, RollbackTargets};
 
 /// The fleet of one DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub struct Fleet {
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
     pub successions: Successions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.
-    pub way_back: WayBack,
+    pub rollback_targets: RollbackTargets,
     /// How evictions were answered.
     pub evictions: Evictions,
     /// Which other writes the API server refused.

@@ -1,4 +1,4 @@
-//! Instants: arithmetic that saturates, and how they stand in sentences.
+//! Instants and spans of time: arithmetic that saturates, and how they stand in sentences.
 
 use std::time::Duration;
 
@@ -24,6 +24,24 @@ pub fn words(at: Timestamp) -> String {
         .to_string()
 }
 
+/// `12s`, `5m`, `3h20m`, `4d`: from one instant to a later one, coarse.
+pub fn between(from: Timestamp, to: Timestamp) -> String {
+    let span = to.as_second().saturating_sub(from.as_second());
+    seconds(u64::try_from(span).unwrap_or_default())
+}
+
+/// The same, of a span in seconds.
+pub fn seconds(seconds: u64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0..2) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m"),
+        (0, ..10, _) if minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
+        (..2, _, _) => format!("{hours}h"),
+        _ => format!("{days}d"),
+    }
+}
+
 /// The same sentence without instants, to tell whether it says something else than when.
 pub fn timeless(sentence: &str) -> String {
     let is_instant = |word: &str| {
@@ -44,5 +62,29 @@ mod tests {
         assert_eq!(words(at), "2026-01-03T02:00:00Z");
         let sentence = format!("waiting until {}: wave a has 2 nodes", words(at));
         assert_eq!(timeless(&sentence), "waiting until wave a has 2 nodes");
+    }
+
+    #[test]
+    fn spans_are_coarse() {
+        #[track_caller]
+        fn case(seconds: i64, expected: &str) {
+            let from = Timestamp::UNIX_EPOCH;
+            let to = Timestamp::from_second(seconds).unwrap();
+            assert_eq!(between(from, to), expected);
+        }
+        case(0, "0s");
+        case(119, "119s");
+        case(120, "2m");
+        case(3_599, "59m");
+        case(3_600, "1h");
+        case(12_000, "3h20m");
+        case(86_400, "24h");
+        case(172_800, "2d");
+    }
+
+    #[test]
+    fn what_lies_ahead_is_now() {
+        let later = Timestamp::from_second(5).unwrap();
+        assert_eq!(between(later, Timestamp::UNIX_EPOCH), "0s");
     }
 }

@@ -98,3 +98,8 @@ pub const AUTONOMY: [&str; 3] = [
     "node.beta.openyurt.io/autonomy",
     "node.openyurt.io/autonomy-duration",
 ];
+
+/// The manifests that grant what the controller always needs.
+pub const BASE_RBAC: &str = "manifests/base/rbac";
+/// The manifests that grant what `max-surge` needs besides.
+pub const MAX_SURGE_RBAC: &str = "manifests/components/max-surge";

@@ -263,7 +263,7 @@ fn wild_fleets() -> impl Random<Fleet> {
                 evictions: Default::default(),
                 refusals: Default::default(),
                 successions,
-                way_back: Default::default(),
+                rollback_targets: Default::default(),
                 record,
                 pause: Some(pause),
                 not_created: None,
@@ -857,7 +857,7 @@ proptest! {
         let waiting = |verdict: &Verdict| {
             let waits = matches!(
                 verdict,
-                Verdict::Budget { .. }
+                Verdict::Budget { .. } | Verdict::AwaitingDomain
                     | Verdict::OutOfWindow { .. }
                     | Verdict::PullPending(_)
                     | Verdict::HookPending { .. }
@@ -936,7 +936,7 @@ proptest! {
             let marked = |pod: &&Pod| {
                 !pod.terminating && pod.exit.preparing.is_some() && !renewed.contains(&&pod.uid)
             };
-            let in_motion = matches!(verdict, Verdict::HookPending { .. } | Verdict::Budget { .. });
+            let in_motion = matches!(verdict, Verdict::HookPending { .. } | Verdict::Budget { .. } | Verdict::AwaitingDomain);
             prop_assert!(in_motion || node.pods.iter().find(marked).is_none(), "{verdict:?}");
         }
     }

@@ -6,6 +6,9 @@ use super::fleet::Fleet;
 use super::fleet::record::Record;
 use super::id::{Revision, RevisionState};
 
+/// How a person finds out whether a controller is at work.
+pub const LOOK_FOR_IT: &str = "kubectl get leases -A shows whether one is (but for those without leader election), and its log says what it may not do";
+
 /// The ways on from a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///
 /// After somebody went back to the oldest revision that is kept, going back once more would bring the one that failed

@@ -1,18 +1,54 @@
-//! What is said of a rollout as a whole, in one word and one sentence: condition, Event and `ctl` take both from here, and
-//! metrics show the same phase.
+//! Every sentence about a rollout: condition, Event and `ctl` take theirs from here, and metrics show the same words.
 //!
-//! No number that moves with every pod stands in a sentence, so nothing is written while a rollout merely moves; `ctl` adds
-//! those to it.
+//! ```text
+//! (fleet, plan) ─RolloutStatus─► reason and sentence of conditions and Events    (said, stall, groups, blocked)
+//! RolloutView ─message─► the same with the numbers of this moment               (numbers)
+//! RolloutView, a node ─explain─► why it is where it is                          (node and its parts)
+//! RolloutView, a node ─cure─► what would change that, with the commands         (next)
+//! ```
+//!
+//! No number that moves with every pod stands in a sentence of [`RolloutStatus`], so nothing is written while a rollout merely
+//! moves; those for `ctl`, which nobody keeps, have them. What a person can do about a revision that fails:
+//! [`remedy`](super::remedy).
 
+mod blocked;
+mod budgets;
+mod groups;
+mod guarded;
+pub mod next;
+pub mod node;
+mod numbers;
+mod pause;
+mod pods;
+mod pulls;
+mod reasons;
+mod refused;
+pub mod rollout;
+mod since;
+mod slots;
 mod stall;
+mod surging;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-use k8s_openapi::jiff::Timestamp;
+pub use groups::is_about_jobs;
+pub use guarded::{Gone, gone, reversal_words};
+pub use numbers::message;
+pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused};
+pub use pods::revision_word;
+pub(crate) use reasons::{BEHIND_SINCE, DO_NOT_START};
+pub use reasons::{
+    BLOCKED, NATIVE_BEHIND, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
+    behind_remedy, behind_words,
+};
+pub use slots::about_to_be;
+pub use surging::kept_words;
+
+use reasons::COMPLETE;
 
 use super::fleet::{Fleet, Readiness, by_name};
-use super::id::{Behind, NodeName};
+use super::id::NodeName;
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
@@ -21,39 +57,9 @@ use super::remedy::way_on;
 use super::verdict::{Guarded, Stopped, Verdict};
 use super::words::named;
 
-/// Reason while nothing moves before a wave opens.
-pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
-
-/// Reason while a disruption budget lets no pod go.
-pub const BLOCKED: &str = "BlockedByPDB";
-
-/// Reason while it waits for the native controller.
-pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
-
-/// Before the nodes on which new pods do not start.
-pub(crate) const DO_NOT_START: &str = "the new pods do not start on ";
-
-/// Before the time since when it waits for the native controller.
-pub(crate) const BEHIND_SINCE: &str = " since ";
-
-/// Reason while nothing else is left than what the API server refuses.
-pub const WRITES_REFUSED: &str = "WritesRefused";
-
-/// Reasons of a rollout that has begun and goes on, or will by itself.
-pub const UNDER_WAY: [&str; 8] = [
-    PROGRESSING,
-    "Inconclusive",
-    "OutOfWindow",
-    "PullPending",
-    BLOCKED,
-    WAVE_NOT_OPEN,
-    NATIVE_BEHIND,
-    WRITES_REFUSED,
-];
-
 /// A rollout of which something is said.
 #[derive(Clone, Copy)]
-pub struct About<'a> {
+pub struct RolloutStatus<'a> {
     /// The DaemonSet, as `NAMESPACE/NAME`.
     pub set: &'a dyn Display,
     /// What is true.
@@ -62,15 +68,6 @@ pub struct About<'a> {
     pub plan: &'a Plan,
     /// Its preDelete hook, if it has one.
     pub hook: Option<&'a PreDelete>,
-}
-
-/// What is said of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// One word, from a closed list.
-    pub reason: &'static str,
-    /// One sentence, without the revision that it is about.
-    pub sentence: String,
 }
 
 impl Plan {
@@ -129,10 +126,10 @@ impl Plan {
     }
 }
 
-impl About<'_> {
+impl RolloutStatus<'_> {
     /// What is said of it in this phase.
-    pub fn said(&self, phase: Phase) -> Said {
-        let (reason, sentence) = self.state(phase);
+    pub fn said(&self, phase: Phase) -> StatusSentence {
+        let state = self.state(phase);
         let plan = self.plan;
         let overdue = match phase {
             Phase::Progressing | Phase::AwaitingOwners => plan.overdue_aside(self.fleet),
@@ -143,18 +140,16 @@ impl About<'_> {
             Phase::Stalled(Stall::WritesRefused) => String::new(),
             _ => plan.refused.aside(),
         };
-        Said {
-            reason,
-            sentence: sentence
-                + &overdue
-                + &refused
-                + &self.pause_aside(phase)
-                + &self.budgets_aside(phase)
-                + &self.windows_aside(phase),
-        }
+        let asides = state.asides
+            + &overdue
+            + &refused
+            + &self.pause_aside(phase)
+            + &self.budgets_aside(phase)
+            + &self.windows_aside(phase);
+        StatusSentence { asides, ..state }
     }
 
-    fn state(&self, phase: Phase) -> (&'static str, String) {
+    fn state(&self, phase: Phase) -> StatusSentence {
         match phase {
             Phase::Complete { offline, kept } => self.complete(offline, kept),
             Phase::Progressing => self.progressing(),
@@ -162,87 +157,86 @@ impl About<'_> {
                 let since = self.fleet.behind_since.map_or_else(String::new, |since| {
                     format!("{BEHIND_SINCE}{}", instant::words(since))
                 });
-                (
-                    NATIVE_BEHIND,
-                    format!("waiting{since}: {}", behind_words(behind)),
-                )
+                let head = format!("waiting{since}: {}", behind_words(behind));
+                StatusSentence::of(NATIVE_BEHIND, head)
             }
-            Phase::Stalled(stall) => (stall.reason(), self.stalled(stall)),
-            Phase::Paused { until } => ("Paused", paused_words(until) + &self.stopped_aside()),
+            Phase::Stalled(stall) => StatusSentence::of(stall.reason(), self.stalled(stall)),
+            Phase::Paused { until } => StatusSentence {
+                asides: self.stopped_aside(),
+                ..StatusSentence::of("Paused", paused_words(until))
+            },
             // The sentence is that of the setting.
-            Phase::Invalid => (INVALID_SETTINGS, String::new()),
-            Phase::AwaitingOwners => (
+            Phase::Invalid => StatusSentence::of(INVALID_SETTINGS, ""),
+            Phase::AwaitingOwners => StatusSentence::of(
                 "AwaitingOwners",
-                "waiting for the owners of nodes to upgrade (OTA)".to_owned(),
+                "waiting for the owners of nodes to upgrade (OTA)",
             ),
         }
     }
 
-    fn complete(&self, offline: usize, kept: usize) -> (&'static str, String) {
+    fn complete(&self, offline: usize, kept: usize) -> StatusSentence {
         let exceptions = self.plan.exceptions(self.fleet);
+        let gone = self.gone_aside();
         match (offline, kept) {
-            _ if !self.gone_aside().is_empty() => (
-                "CompleteExceptFailed",
-                match exceptions.is_empty() {
-                    true => format!("complete{}", self.gone_aside()),
-                    false => format!("complete except {exceptions}{}", self.gone_aside()),
-                },
-            ),
-            _ if self.plan.counts.lost > 0 => (
-                "CompleteExceptFailed",
-                format!(
-                    "complete except {exceptions}{}; repair them",
-                    self.failed_aside()
-                ),
-            ),
-            (0, 0) if self.plan.counts.targeted == 0 => (
-                "Complete",
-                "complete: the template matches no node".to_owned(),
-            ),
-            (0, 0) => ("Complete", "complete".to_owned()),
-            (offline, 0) => (
+            _ if !gone.is_empty() => StatusSentence {
+                asides: gone,
+                ..StatusSentence::of(
+                    "CompleteExceptFailed",
+                    match exceptions.is_empty() {
+                        true => COMPLETE.to_owned(),
+                        false => format!("complete except {exceptions}"),
+                    },
+                )
+            },
+            _ if self.plan.counts.lost > 0 => StatusSentence {
+                asides: format!("{}; repair them", self.failed_aside()),
+                ..StatusSentence::of(
+                    "CompleteExceptFailed",
+                    format!("complete except {exceptions}"),
+                )
+            },
+            (0, 0) if self.plan.counts.targeted == 0 => {
+                StatusSentence::of("Complete", "complete: the template matches no node")
+            }
+            (0, 0) => StatusSentence::of("Complete", COMPLETE),
+            (offline, 0) => StatusSentence::of(
                 "CompleteExceptOffline",
                 format!("complete except offline: {offline}; they are updated when they return"),
             ),
-            _ => (
+            _ => StatusSentence::of(
                 "CompleteExceptKept",
                 format!("complete except {exceptions}"),
             ),
         }
     }
 
-    fn progressing(&self) -> (&'static str, String) {
+    fn progressing(&self) -> StatusSentence {
         let plan = self.plan;
-        if let Some(Guarded::Inconclusive { until }) = plan.guarded {
+        if let Some(guarded @ Guarded::Inconclusive { until }) = plan.guarded {
             let words = format!(
                 "nothing new begins before {}: {}",
                 instant::words(until),
                 plan.judging_words()
             );
-            return ("Inconclusive", words);
+            return StatusSentence::of(guarded.word(), words);
         }
         if let Some(opens) = plan.next_opening().filter(|_| plan.is_out_of_window()) {
             let opens = instant::words(opens);
             let words = format!("waiting for the maintenance window, which opens at {opens}");
-            return ("OutOfWindow", words);
+            return StatusSentence::of("OutOfWindow", words);
         }
         if plan.is_pull_pending() {
             let words = "waiting for nodes to pull its images (predownload: required)";
-            return ("PullPending", words.to_owned());
+            return StatusSentence::of("PullPending", words);
         }
         if plan.blocked {
-            return (
-                BLOCKED,
-                format!("waiting: {}", plan.blocked_words(self.fleet)),
-            );
+            let words = format!("waiting: {}", plan.blocked_words(self.fleet));
+            return StatusSentence::of(BLOCKED, words);
         }
         if let Some(why) = plan.awaited() {
-            return (
-                WAVE_NOT_OPEN,
-                format!("waiting {}", plan.awaited_words(why)),
-            );
+            let words = format!("waiting {}", plan.awaited_words(why));
+            return StatusSentence::of(WAVE_NOT_OPEN, words);
         }
-        let (failed, hooks) = (self.failed_aside(), self.hooks_aside());
         let paced = plan
             .opens
             .filter(|_| plan.tells_opening)
@@ -250,10 +244,10 @@ impl About<'_> {
                 let at = instant::words(at);
                 format!("; the next node is replaced at {at} (min-interval)")
             });
-        (
-            PROGRESSING,
-            format!("being rolled out{paced}{failed}{hooks}"),
-        )
+        StatusSentence {
+            asides: paced + &self.failed_aside() + &self.hooks_aside(),
+            ..StatusSentence::of(PROGRESSING, "being rolled out")
+        }
     }
 
     /// That the guard stopped the revision which is paused, and what follows when it is resumed; empty when it did not.
@@ -364,40 +358,10 @@ impl About<'_> {
     }
 }
 
-/// What the native controller has not done yet.
-pub fn behind_words(behind: Behind) -> &'static str {
-    match behind {
-        Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
-        Behind::NoRevision => "the native DaemonSet controller has not made a ControllerRevision",
-        Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
-        Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
-        Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
-    }
-}
-
-/// What ends that, when it lasts.
-pub fn behind_remedy(behind: Behind) -> &'static str {
-    match behind {
-        Behind::UnknownRevision => {
-            "see in the log of the yurt-ds controller why it cannot read that revision"
-        }
-        _ => {
-            "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \
-             controllerrevisions.apps or daemonsets.apps/status)"
-        }
-    }
-}
-
-/// Until when it is paused.
-pub fn paused_words(until: Option<Timestamp>) -> String {
-    match until {
-        None => "paused until somebody resumes it".to_owned(),
-        Some(until) => format!("paused until {}", instant::words(until)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
     use super::*;
     use crate::core::plan::Counts;
     use crate::core::settings::Mode;
@@ -422,14 +386,14 @@ mod tests {
             kept: 0,
         };
         let plan = plan(phase, Counts::default());
-        let about = About {
+        let about = RolloutStatus {
             set: &"web/agent",
             fleet: &fleet,
             plan: &plan,
             hook: None,
         };
         assert_eq!(
-            about.said(phase).sentence,
+            about.said(phase).sentence(),
             "complete: the template matches no node"
         );
     }

@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::fleet::in_place::{Container, Shape, Succession};
 use super::{
-    Fleet, Labels, Node, Past, Pod, PodRevision, Readiness, RevisionState, Targeting, WayBack,
+    Fleet, Labels, Node, Pod, PodRevision, Readiness, RevisionState, RollbackTarget,
+    RollbackTargets, Targeting,
 };
 
 /// So many seconds after the beginning of time.
@@ -26,7 +27,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         earlier: vec![("old".into(), 1)],
         undone: None,
         successions: Default::default(),
-        way_back: Default::default(),
+        rollback_targets: Default::default(),
         evictions: Default::default(),
         refusals: Default::default(),
         record: None,
@@ -98,16 +99,16 @@ fn template(name: &str) -> serde_json::Value {
 }
 
 /// From `new` to these revisions, the oldest first, in place.
-pub(super) fn way_back(to: &[&str]) -> WayBack {
+pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
     let past = |name: &str| {
         let shapes = ["new", name].map(|name| Shape::of(&template(name)));
         Succession::between(&shapes[0], &shapes[1], None)
     };
     let revisions = (1..).zip(to).map(|(number, name)| {
         let succession = past(name);
-        ((*name).into(), Past { number, succession })
+        ((*name).into(), RollbackTarget { number, succession })
     });
-    WayBack {
+    RollbackTargets {
         stands: true,
         revisions: revisions.collect(),
     }

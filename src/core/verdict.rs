@@ -33,6 +33,8 @@ pub enum Verdict {
         /// Its present pod is not available anyway.
         broken: bool,
     },
+    /// Outdated; another failure domain has its turn (`topology-key`).
+    AwaitingDomain,
     /// Cannot be reached, or has not been back for long enough; does not hold up others.
     Offline(Offline),
     /// Failed soon after the rollout touched it: keeps its slot while it is Ready.
@@ -226,6 +228,16 @@ pub enum Guarded {
     },
 }
 
+impl Guarded {
+    /// Its word, the reason of conditions.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Stopped(stopped) => stopped.word(),
+            Self::Inconclusive { .. } => "Inconclusive",
+        }
+    }
+}
+
 /// Why a revision was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
@@ -328,10 +340,11 @@ pub enum Offline {
 
 impl Verdict {
     /// Every word, in the order of tables.
-    pub const WORDS: [&'static str; 22] = [
+    pub const WORDS: [&'static str; 23] = [
         "Done",
         "InProgress",
         "Budget",
+        "AwaitingDomain",
         "Offline",
         "FailedByRevision",
         "Paused",
@@ -359,25 +372,26 @@ impl Verdict {
             Self::Done => 0,
             Self::InProgress(_) => 1,
             Self::Budget { .. } => 2,
-            Self::Offline(_) => 3,
-            Self::FailedByRevision { .. } => 4,
-            Self::Paused { .. } => 5,
-            Self::Partition => 6,
-            Self::NotSelected => 7,
-            Self::Held { .. } => 8,
-            Self::Guarded(_) => 9,
-            Self::Revert(_) => 10,
-            Self::WaveNotOpen { .. } => 11,
-            Self::OutOfWindow { .. } => 12,
-            Self::PullPending(_) => 13,
-            Self::HookPending { .. } => 14,
-            Self::BlockedByPdb { .. } => 15,
-            Self::Refused { .. } => 16,
-            Self::AwaitingOwner => 17,
-            Self::NativeControllerBehind => 18,
-            Self::Invalid => 19,
-            Self::NotTargeted => 20,
-            Self::UntoleratedTaint => 21,
+            Self::AwaitingDomain => 3,
+            Self::Offline(_) => 4,
+            Self::FailedByRevision { .. } => 5,
+            Self::Paused { .. } => 6,
+            Self::Partition => 7,
+            Self::NotSelected => 8,
+            Self::Held { .. } => 9,
+            Self::Guarded(_) => 10,
+            Self::Revert(_) => 11,
+            Self::WaveNotOpen { .. } => 12,
+            Self::OutOfWindow { .. } => 13,
+            Self::PullPending(_) => 14,
+            Self::HookPending { .. } => 15,
+            Self::BlockedByPdb { .. } => 16,
+            Self::Refused { .. } => 17,
+            Self::AwaitingOwner => 18,
+            Self::NativeControllerBehind => 19,
+            Self::Invalid => 20,
+            Self::NotTargeted => 21,
+            Self::UntoleratedTaint => 22,
         }
     }
 
@@ -388,6 +402,11 @@ impl Verdict {
             Self::FailedByRevision { cause, .. } => cause.holds_slot(),
             _ => false,
         }
+    }
+
+    /// Whether nothing keeps the node back but that others go first: in its queue, or in its order of failure domains.
+    pub fn awaits_turn(&self) -> bool {
+        matches!(self, Self::Budget { .. } | Self::AwaitingDomain)
     }
 
     /// Whether the node keeps its outdated pod because the settings say so.

@@ -14,6 +14,11 @@ pub fn named<'a>(names: impl IntoIterator<Item = &'a str>, more: usize) -> Strin
     }
 }
 
+/// `one` of a single thing, else `many`.
+pub fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
+    if count == 1 { one } else { many }
+}
+
 /// The longest that is kept of what others say, in characters: registries say much.
 const LONGEST: usize = 240;
 

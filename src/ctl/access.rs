@@ -1,6 +1,5 @@
 //! The cluster that a person talks to, and what to tell them when it does not answer as hoped.
 
-use std::fmt;
 use std::future::Future;
 use std::io::Write as _;
 use std::pin::pin;
@@ -8,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::age;
 use super::code::Code;
+use super::error::CliError;
+use crate::core::instant;
 use crate::k8s::client::{self, CallError, Failure, Role, Source};
 
 /// A person waits for it; a server that needs longer is in trouble.
@@ -32,37 +32,12 @@ pub struct Access {
     pub told: Arc<AtomicBool>,
 }
 
-/// Why there is no answer: a sentence or two for a person, and an exit code for a script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// The exit code.
-    pub code: Code,
-    /// What was tried, what happened, and what to do.
-    pub text: String,
-}
-
-impl Trouble {
-    /// Trouble with that code.
-    pub fn new(code: Code, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { code, text }
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Trouble {}
-
 impl Access {
     /// Reads the kubeconfig; does not talk to the server yet.
     ///
     /// # Errors
     /// Names the file that is missing or cannot be used.
-    pub async fn connect(source: &Source) -> Result<Self, Trouble> {
+    pub async fn connect(source: &Source) -> Result<Self, CliError> {
         let origin = origin(source);
         let unusable = |error: anyhow::Error| {
             let text = format!(
@@ -70,7 +45,7 @@ impl Access {
                  its contexts by --context.",
                 cause(&error)
             );
-            Trouble::new(Code::Unreachable, text)
+            CliError::new(Code::Unreachable, text)
         };
         let config = client::config(source).await.map_err(unusable)?;
         let server = config.cluster_url.to_string();
@@ -90,7 +65,7 @@ impl Access {
         format!(
             "The API server {} has not answered for {}.",
             self.server,
-            age::seconds(passed.as_secs())
+            instant::seconds(passed.as_secs())
         )
     }
 
@@ -120,7 +95,7 @@ impl Access {
         &self,
         doing: &str,
         call: impl Future<Output = kube::Result<T>>,
-    ) -> Result<Option<T>, Trouble> {
+    ) -> Result<Option<T>, CliError> {
         match self.wait(call).await {
             Ok(found) => Ok(Some(found)),
             Err(error) if error.failure() == Failure::Gone => Ok(None),
@@ -136,14 +111,14 @@ impl Access {
         &self,
         doing: &str,
         call: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, CliError> {
         self.wait(call)
             .await
             .map_err(|error| self.explain(doing, &error))
     }
 
     /// An error of the API, in the words of whoever typed the command.
-    pub(super) fn explain(&self, doing: &str, error: &CallError) -> Trouble {
+    pub(super) fn explain(&self, doing: &str, error: &CallError) -> CliError {
         let (server, origin) = (&self.server, &self.origin);
         let unauthorized =
             matches!(error, CallError::Kube(kube::Error::Api(status)) if status.code == 401);
@@ -174,7 +149,7 @@ impl Access {
                 format!("Cannot {doing}: the API server {server} refuses: {error}."),
             ),
         };
-        Trouble::new(code, text)
+        CliError::new(code, text)
     }
 }
 
@@ -227,13 +202,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn troubles_name_server_kubeconfig_and_cure() {
+    async fn errors_name_server_kubeconfig_and_cure() {
         #[track_caller]
         fn case(error: CallError, code: Code, words: &[&str]) {
-            let trouble = access().explain("list nodes", &error);
-            assert_eq!(trouble.code, code, "{trouble}");
+            let error = access().explain("list nodes", &error);
+            assert_eq!(error.code, code, "{error}");
             for word in words {
-                assert!(trouble.text.contains(word), "{word}: {trouble}");
+                assert!(error.text.contains(word), "{word}: {error}");
             }
         }
         fn status(code: u16) -> CallError {

@@ -4,12 +4,13 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::json;
 
-use super::access::Trouble;
 use super::code::Code;
+use super::context::Context;
+use super::error::CliError;
 use super::near::{near, suggestion};
-use super::picture::Picture;
 use super::screen::Screen;
-use super::{Context, lookup, write};
+use super::snapshot::RolloutSnapshot;
+use super::{lookup, write};
 use crate::cli::ctl::ApproveArgs;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::waves::WAVES;
@@ -25,21 +26,17 @@ pub(super) async fn approve(
     context: &Context,
     args: &ApproveArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let access = &context.access;
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+    let key = lookup::target(context, &args.daemonset)?;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
     for _ in 0..ATTEMPTS {
         // The object before everything else: whatever is newer than it makes the write fail.
         let doing = format!("read DaemonSet {key}");
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let mut view = lookup::load(access, &key, context.clock.now()).await?;
-        let now = view.loaded;
-        let Some(picture) = Picture::take(&mut view, &key, now) else {
-            return Err(lookup::unmanaged(&key));
-        };
-        let (waves, revision) = judge(&picture, &args.wave)?;
+        let (_, snapshot) = lookup::snapshot(access, &key, context.clock.now()).await?;
+        let (waves, revision) = judge(&snapshot, &args.wave)?;
         if waves
             .position(&args.wave)
             .is_some_and(|position| waves.is_approved(position, revision))
@@ -57,27 +54,30 @@ pub(super) async fn approve(
         )];
         let doing = format!("annotate DaemonSet {key}");
         if write::write_if_unchanged(context, &doing, &key, &set.metadata, changes).await? {
-            let _ = screen.print(&said(&picture, &args.wave, revision));
+            let _ = screen.print(&said(&snapshot, &args.wave, revision));
             return Ok(());
         }
     }
-    Err(Trouble::new(
+    Err(CliError::new(
         Code::Failed,
         format!("{key} kept changing while it was looked at; nothing was approved. Try again."),
     ))
 }
 
 /// The waves and the revision that an approval is about.
-fn judge<'a>(picture: &'a Picture, typed: &str) -> Result<(&'a Waves, &'a Revision), Trouble> {
-    let key = &picture.key;
-    if let Some(invalid) = &picture.invalid {
-        return Err(Trouble::new(
+fn judge<'a>(
+    snapshot: &'a RolloutSnapshot,
+    typed: &str,
+) -> Result<(&'a Waves, &'a Revision), CliError> {
+    let key = &snapshot.key;
+    if let Some(invalid) = &snapshot.invalid {
+        return Err(CliError::new(
             Code::Invalid,
             format!("The settings of {key} cannot be used: {invalid}. Correct that first."),
         ));
     }
-    let waves = match &picture.strategy.waves {
-        Some(waves) if picture.strategy.mode == Mode::AdvancedRollingUpdate => waves,
+    let waves = match &snapshot.strategy.waves {
+        Some(waves) if snapshot.strategy.mode == Mode::AdvancedRollingUpdate => waves,
         _ => return Err(refused(no_waves(key))),
     };
     let needs_approval = waves.list.iter().filter(|wave| wave.approve);
@@ -97,7 +97,7 @@ fn judge<'a>(picture: &'a Picture, typed: &str) -> Result<(&'a Waves, &'a Revisi
             )));
         }
         let known = waves.list.iter().map(|wave| &*wave.name);
-        return Err(Trouble::new(
+        return Err(CliError::new(
             Code::NotFound,
             format!(
                 "{key} has no wave {typed}.{} {list}",
@@ -105,7 +105,7 @@ fn judge<'a>(picture: &'a Picture, typed: &str) -> Result<(&'a Waves, &'a Revisi
             ),
         ));
     }
-    let revision = picture.revision().ok_or_else(|| {
+    let revision = snapshot.revision().ok_or_else(|| {
         refused(format!(
             "The native DaemonSet controller has not handled the latest change of {key} yet, so it is not known what \
              would be approved. Try again in a few seconds."
@@ -120,8 +120,8 @@ fn no_waves(key: &SetKey) -> String {
     )
 }
 
-fn refused(text: String) -> Trouble {
-    Trouble::new(Code::Refused, text)
+fn refused(text: String) -> CliError {
+    CliError::new(Code::Refused, text)
 }
 
 /// What `approved-waves` says then: approvals of other revisions approve nothing any more and go.
@@ -136,8 +136,8 @@ fn value(waves: &Waves, wave: &str, revision: &Revision) -> String {
     all.join(",")
 }
 
-fn said(picture: &Picture, wave: &str, revision: &Revision) -> String {
-    let waves = picture.plan.waves.iter();
+fn said(snapshot: &RolloutSnapshot, wave: &str, revision: &Revision) -> String {
+    let waves = snapshot.plan.waves.iter();
     let position = waves.clone().position(|stand| stand.name == wave);
     let earlier = waves.take(position.unwrap_or(0));
     let open: Vec<&str> = earlier
@@ -153,7 +153,7 @@ fn said(picture: &Picture, wave: &str, revision: &Revision) -> String {
     };
     format!(
         "Wave {wave} of {} is approved for revision {revision}. {follows}\nFollow it: yurt-ds ctl status {} --watch\n",
-        picture.key, picture.key
+        snapshot.key, snapshot.key
     )
 }
 
@@ -161,29 +161,29 @@ fn said(picture: &Picture, wave: &str, revision: &Revision) -> String {
 mod tests {
     use serde_json::json;
 
-    use crate::ctl::tests::World;
-    use crate::ctl::{Code, Trouble};
+    use crate::ctl::tests::CtlWorld;
+    use crate::ctl::{CliError, Code};
 
     /// Nobody in the wave `canary`, the rest waits for an approval of the wave `field`.
     const WAVES: &str = "[{name: canary, selector: pool=canary, allowEmpty: true}, {name: field, selector: {}, approve: manual}]";
 
     #[tokio::test(start_paused = true)]
     async fn an_approval_is_one_write_for_one_revision_and_refusals_say_the_way_on() {
-        let world = World::with_nodes(2).await;
-        let Trouble { text, code, .. } = world.trouble("approve web field").await;
+        let world = CtlWorld::with_nodes(2).await;
+        let CliError { text, code, .. } = world.error("approve web field").await;
         assert_eq!(code, Code::Refused);
         assert!(text.contains("has no waves"), "{text}");
         world
             .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/waves": WAVES } } }))
             .await;
         let before = world.writes();
-        let Trouble { text, code, .. } = world.trouble("approve web feild").await;
+        let CliError { text, code, .. } = world.error("approve web feild").await;
         assert_eq!(code, Code::NotFound);
         assert!(
             text.contains("Did you mean field? These do: field."),
             "{text}"
         );
-        let Trouble { text, code, .. } = world.trouble("approve web canary").await;
+        let CliError { text, code, .. } = world.error("approve web canary").await;
         assert_eq!(code, Code::Refused);
         assert!(
             text.contains("opens by itself; it needs no approval"),

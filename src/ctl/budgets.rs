@@ -11,7 +11,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Api;
 use kube::api::ListParams;
 
-use super::access::{Access, Trouble};
+use super::access::Access;
+use super::error::CliError;
 use super::list::list;
 use crate::core::engine::patience::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
@@ -32,7 +33,7 @@ const A_MOMENT: SignedDuration = SignedDuration::from_secs(1);
 pub(super) async fn list_of(
     access: &Access,
     namespace: &str,
-) -> Result<(Vec<PodDisruptionBudget>, String), Trouble> {
+) -> Result<(Vec<PodDisruptionBudget>, String), CliError> {
     let api = Api::namespaced(access.client.clone(), namespace);
     let doing = format!("list the PodDisruptionBudgets of namespace {namespace}");
     list(access, &doing, &api, ListParams::default()).await
@@ -40,11 +41,11 @@ pub(super) async fn list_of(
 
 /// The budgets of some namespaces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Budgets(BTreeMap<(String, String), Known>);
+pub(super) struct Budgets(BTreeMap<(String, String), KnownBudget>);
 
 /// A budget, and which pods it is about; `None`: none.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownBudget {
     budget: PodDisruptionBudget,
     selector: Option<Selector>,
 }
@@ -53,7 +54,8 @@ impl Budgets {
     /// Takes in a budget.
     pub(super) fn apply(&mut self, budget: PodDisruptionBudget) {
         let selector = selector(&budget);
-        self.0.insert(key(&budget), Known { budget, selector });
+        self.0
+            .insert(key(&budget), KnownBudget { budget, selector });
     }
 
     /// Forgets it.
@@ -87,7 +89,7 @@ impl Budgets {
 
     /// Why a pod of a namespace would not be evicted now, and since when, as far as known.
     fn refusal(&self, namespace: &str, pod: &Pod) -> Option<(Refusal, Option<Timestamp>)> {
-        let selects = |known: &&Known| {
+        let selects = |known: &&KnownBudget| {
             let selector = known.selector.as_ref();
             known.budget.metadata.namespace.as_deref() == Some(namespace)
                 && selector.is_some_and(|selector| selector.matches(|key| pod.exit.labels.get(key)))

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::core::Phase;
+
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -50,6 +52,18 @@ impl Code {
         Self::PullFailed,
         Self::Silent,
     ];
+
+    /// That of a rollout in this phase. `strict`: offline nodes that are left count as progress to be made.
+    pub(super) fn of(phase: Phase, strict: bool) -> Self {
+        match phase {
+            Phase::Complete { offline, .. } if strict && offline > 0 => Self::Progressing,
+            Phase::Complete { .. } => Self::Complete,
+            Phase::Progressing | Phase::AwaitingOwners | Phase::Behind(_) => Self::Progressing,
+            Phase::Stalled(_) => Self::Stalled,
+            Phase::Paused { .. } => Self::Paused,
+            Phase::Invalid => Self::Invalid,
+        }
+    }
 
     /// The number that the process exits with.
     pub fn number(self) -> u8 {

@@ -5,8 +5,9 @@ use clap::{Arg, Command, CommandFactory as _};
 use clap_complete::engine::ArgValueCompleter;
 use clap_complete::env::CompleteEnv;
 
+use super::code::Code;
 use super::edge::help;
-use super::{Code, complete, plan, rights, row, settings};
+use super::{complete, plan, rights, row, settings};
 use crate::cli::Cli;
 
 /// All that can be typed, described.

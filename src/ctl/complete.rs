@@ -44,7 +44,7 @@ pub(super) fn script(shell: Shell, out: &mut dyn Write) -> std::io::Result<()> {
 
 /// DaemonSets that are managed.
 pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
-    let typed = Typed::read();
+    let typed = TypedLine::read();
     offer(current, async move {
         let access = Access::connect(&typed.source()).await.ok()?;
         let home = typed.namespace.as_deref().unwrap_or(&access.namespace);
@@ -75,7 +75,7 @@ pub(super) fn daemonsets(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Nodes of the cluster.
 pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
-    let typed = Typed::read();
+    let typed = TypedLine::read();
     offer(current, async move {
         let access = Access::connect(&typed.source()).await.ok()?;
         let nodes: Api<Node> = Api::all(access.client);
@@ -95,7 +95,7 @@ pub(super) fn nodes(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Pods of the node that this is typed on.
 pub(super) fn pods(current: &OsStr) -> Vec<CompletionCandidate> {
-    let typed = Typed::read();
+    let typed = TypedLine::read();
     offer(current, async move {
         let server = typed.server.as_deref().unwrap_or(SERVER);
         Edge::to(server).ok()?.names().await
@@ -125,14 +125,14 @@ fn offer(
 
 /// What stands on the line already and says which cluster, or which node, is meant.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Typed {
+struct TypedLine {
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
     namespace: Option<String>,
     server: Option<String>,
 }
 
-impl Typed {
+impl TypedLine {
     /// The line is what this process was called with.
     fn read() -> Self {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
@@ -178,8 +178,8 @@ mod tests {
         let words = |line: &str| -> Vec<String> { line.split(' ').map(str::to_owned).collect() };
         let line = words("yurt-ds -- yurt-ds ctl --context=edge -n shop status we");
         let variable = |name: &str| (name == "YURT_DS_SERVER").then(|| "http://x".to_owned());
-        let typed = Typed::of(&line, variable);
-        let expected = Typed {
+        let typed = TypedLine::of(&line, variable);
+        let expected = TypedLine {
             kubeconfig: None,
             context: Some("edge".into()),
             namespace: Some("shop".into()),

@@ -12,6 +12,7 @@
 
 mod act;
 mod answer;
+mod client;
 mod connect;
 mod find;
 mod follow;
@@ -28,23 +29,15 @@ mod tests;
 mod upgrade;
 mod upgrades;
 
-use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, HOST, IF_NONE_MATCH, USER_AGENT};
-use http::{Method, Request, Response};
-use http_body_util::Empty;
-
+pub use client::Edge;
 pub use connect::{Connector, Stream};
-pub use row::{ActRow, ContainerRow, PodRow};
+pub use row::{ActRow, ContainerRow, NodePodRow};
 
-use self::answer::{Pods, Reply};
-use self::connect::{Silence, exchange, tcp};
-use self::pod::Pod;
-use self::server::Server;
-use self::upgrades::Upgrades;
-use super::{Code, Screen, Trouble};
+use super::code::Code;
+use super::error::CliError;
+use super::screen::Screen;
 use crate::cli::edge::EdgeVerb;
 use crate::clock::Clock;
-use crate::k8s::client::Role;
 
 /// Performs a verb of the node.
 ///
@@ -55,133 +48,10 @@ pub async fn perform_edge(
     edge: &Edge,
     screen: &mut Screen<'_>,
     clock: &Clock,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     match verb {
         EdgeVerb::Pods(args) => list::pods(edge, args, screen, clock).await,
         EdgeVerb::Upgrade(args) => upgrade::upgrade(edge, args, screen).await,
         EdgeVerb::Imagepull(args) => imagepull::imagepull(edge, args, screen).await,
-    }
-}
-
-/// The server of a node. Every request has a connection of its own.
-#[derive(Clone)]
-pub struct Edge {
-    server: Server,
-    connect: Connector,
-    /// The namespace of `-n`.
-    namespace: Option<String>,
-}
-
-impl Edge {
-    /// The server at that address, as typed after `--server`.
-    ///
-    /// # Errors
-    /// When it is no address that can be used.
-    pub fn to(address: &str) -> Result<Self, Trouble> {
-        let server = Server::read(address)?;
-        let connect = tcp(server.host.clone(), server.port);
-        Ok(Self {
-            server,
-            connect,
-            namespace: None,
-        })
-    }
-
-    /// The same, over connections made by somebody else.
-    ///
-    /// # Errors
-    /// As [`Edge::to`].
-    pub fn through(address: &str, connect: Connector) -> Result<Self, Trouble> {
-        let edge = Self::to(address)?;
-        Ok(Self { connect, ..edge })
-    }
-
-    /// The same, with the namespace of `-n`.
-    pub fn in_namespace(self, namespace: Option<String>) -> Self {
-        Self { namespace, ..self }
-    }
-
-    /// The pods of the node.
-    async fn get_pods(&self) -> Result<Pods, Trouble> {
-        let response = self.ask(Method::GET, "/pods", None).await?;
-        Pods::read(&self.server, &response)
-    }
-
-    /// The names of its pods, with their namespaces; `None` when it does not answer.
-    pub(super) async fn names(&self) -> Option<Vec<String>> {
-        let pods = self.get_pods().await.ok()?;
-        let name = |pod: &Pod| format!("{}/{}", pod.namespace(), pod.name());
-        Some(pods.items.iter().map(name).collect())
-    }
-
-    /// The pods of the node, if they changed since.
-    async fn look_again(&self, pods: &mut Pods) -> Result<(), Trouble> {
-        let response = self.ask(Method::GET, "/pods", pods.etag()).await?;
-        pods.renew(&self.server, &response)
-    }
-
-    /// What an upgrade would bring; `None` when this server does not tell.
-    async fn get_upgrades(&self) -> Option<Upgrades> {
-        let response = self.ask(Method::GET, "/yurt-ds/v1/upgrades", None).await;
-        Upgrades::read(&response.ok()?)
-    }
-
-    /// Asks for a pod to be replaced.
-    async fn upgrade(&self, pod: &Pod, force: bool) -> Result<Reply, Trouble> {
-        let query = if force { "?force=true" } else { "" };
-        self.act(pod, &format!("upgrade{query}")).await
-    }
-
-    /// Asks for the images of a pod's new version.
-    async fn image_pull(&self, pod: &Pod) -> Result<Reply, Trouble> {
-        self.act(pod, "imagepull").await
-    }
-
-    async fn act(&self, pod: &Pod, what: &str) -> Result<Reply, Trouble> {
-        let (namespace, name) = (pod.namespace(), pod.name());
-        let path = format!("/openyurt.io/v1/namespaces/{namespace}/pods/{name}/{what}");
-        let response = self.ask(Method::POST, &path, None).await?;
-        Ok(Reply::read(&response))
-    }
-
-    async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        etag: Option<&str>,
-    ) -> Result<Response<Bytes>, Trouble> {
-        let is_write = method == Method::POST;
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, &self.server.authority)
-            .header(USER_AGENT, Role::Ctl.user_agent())
-            .header(ACCEPT, "application/json")
-            .header(CONNECTION, "close");
-        if let Some(etag) = etag {
-            request = request.header(IF_NONE_MATCH, etag);
-        }
-        let request = request.body(Empty::new()).map_err(|error| {
-            let text = format!("{path:?} cannot be asked for: {error}.");
-            Trouble::new(Code::Failed, text)
-        })?;
-        let answer = exchange(&self.connect, request).await;
-        answer.map_err(|silence| self.unreachable(&silence, is_write))
-    }
-
-    /// What was tried, what happened, and what to check.
-    fn unreachable(&self, silence: &Silence, is_write: bool) -> Trouble {
-        let server = &self.server;
-        let heard = match is_write && silence.may_have_been_heard() {
-            true => {
-                " It may have heard the request all the same: yurt-ds ctl pods shows whether something changed."
-            }
-            false => "",
-        };
-        let text = format!(
-            "No answer from the server of this node, {server}: {silence}.{heard}{}",
-            help::CHECK
-        );
-        Trouble::new(Code::Unreachable, text)
     }
 }

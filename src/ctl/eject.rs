@@ -10,9 +10,9 @@
 //! it only the native one. It holds only for the specification and the annotations that were looked at, so nothing else was
 //! decided meanwhile. The pause before it needs no such care: it is right whatever else was written.
 
+mod standing;
 mod words;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use json_patch::PatchOperation;
@@ -20,21 +20,22 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::{Value, json};
 
-use super::access::Trouble;
+use self::standing::{OldNodes, Standing, native};
 use super::code::Code;
+use super::context::Context;
+use super::error::CliError;
+use super::liveness::{ControllerLiveness, liveness_of};
+use super::lookup;
 use super::pause::annotate;
-use super::picture::{Picture, State};
-use super::pulse::{Heard, listen};
 use super::screen::Screen;
 use super::write::{FIELD_MANAGER, remove, set, write_if_unchanged};
-use super::{Context, lookup};
 use crate::cli::ctl::EjectArgs;
 use crate::core::names::{
-    ON_DELETE, PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
+    PAUSED_CONDITION, POD_IMAGE_READY, POD_NEED_UPGRADE, REFUSED, ROLLOUT_COMPLETE,
 };
+use crate::core::settings::is_setting;
 use crate::core::settings::paused::PAUSED;
-use crate::core::settings::{Share, Strategy, is_setting};
-use crate::core::{Mode, Node, PodRevision, RevisionState, Verdict, is_paused};
+use crate::core::{Mode, Phase, is_paused};
 use crate::index::{OWN_CONDITIONS, SetKey};
 use crate::k8s::client::conditions::{patch_conditions, removal};
 use crate::k8s::client::{Failure, within};
@@ -47,39 +48,13 @@ const GLANCE: Duration = Duration::from_millis(500);
 /// One call to the API server; a person waits for it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A DaemonSet as it stands, and what follows from that.
-struct Standing {
-    key: SetKey,
-    set: DaemonSet,
-    picture: Picture,
-    /// Our annotations on it.
-    settings: BTreeMap<String, String>,
-    old: Old,
-}
-
-/// Nodes whose pods the native RollingUpdate would replace at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Old {
-    /// All of them.
-    nodes: usize,
-    /// Those that are offline.
-    offline: usize,
-    /// Those that keep their revision because the settings say so.
-    kept: usize,
-    /// Not among them: nodes whose outdated pods are ending already.
-    ending: usize,
-    /// Whether the present revision is known.
-    known: bool,
-}
-
 /// Hands a DaemonSet back.
 pub(super) async fn eject(
     context: &Context,
     args: &EjectArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
-    let access = &context.access;
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+) -> Result<(), CliError> {
+    let key = lookup::target(context, &args.daemonset)?;
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
         let standing = Standing::look(context, &key).await?;
@@ -108,7 +83,7 @@ pub(super) async fn eject(
         true => format!(" It stays paused until then, or until yurt-ds ctl resume {key}."),
         false => String::new(),
     };
-    Err(Trouble::new(
+    Err(CliError::new(
         Code::Failed,
         format!(
             "{key} kept changing while it was looked at; nothing was handed over. Try again.{paused}"
@@ -118,27 +93,24 @@ pub(super) async fn eject(
 
 impl Standing {
     /// Looks at the object before everything else: whatever is newer than it makes the write fail.
-    async fn look(context: &Context, key: &SetKey) -> Result<Self, Trouble> {
+    async fn look(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let (access, now) = (&context.access, context.clock.now());
         let doing = format!("read DaemonSet {key}");
         let api = sets(context, key);
         let set = access.find(&doing, api.get(&key.name)).await?;
         let set = set.unwrap_or_default(); // where there is none, the next call says so
-        let mut view = lookup::load(access, key, now).await?;
-        let Some(picture) = Picture::take(&mut view, key, now) else {
-            return Err(lookup::unmanaged(key));
-        };
+        let (_, snapshot) = lookup::snapshot(access, key, now).await?;
         let settings = set.metadata.annotations.iter().flatten();
         let settings = settings.filter(|(key, _)| is_setting(key));
         let standing = Self {
             key: key.clone(),
             settings: settings.map(|(k, v)| (k.clone(), v.clone())).collect(),
-            old: old(&picture),
+            old: OldNodes::of(&snapshot),
             set,
-            picture,
+            snapshot,
         };
-        match &standing.picture.invalid {
-            Some(invalid) if standing.is_on_delete() => Err(Trouble::new(
+        match &standing.snapshot.invalid {
+            Some(invalid) if standing.is_on_delete() => Err(CliError::new(
                 Code::Invalid,
                 format!(
                     "{key} is not handed back: what its settings mean is not clear: {invalid}. Correct that, or remove \
@@ -149,54 +121,48 @@ impl Standing {
         }
     }
 
-    fn is_on_delete(&self) -> bool {
-        let spec = self.set.spec.as_ref();
-        let strategy = spec.and_then(|spec| spec.update_strategy.as_ref());
-        strategy.and_then(|strategy| strategy.type_.as_deref()) == Some(ON_DELETE)
-    }
-
     /// Under RollingUpdate the native controller replaces whatever is outdated, wherever it is.
-    fn refuse_unfinished(&self) -> Result<(), Trouble> {
+    fn refuse_unfinished(&self) -> Result<(), CliError> {
         // It acts on them already.
         let is_over = self.old.known && self.old.nodes + self.old.ending == 0;
         if !self.is_on_delete() || is_over {
             return Ok(());
         }
-        Err(Trouble::new(Code::Refused, self.refusal()))
+        Err(CliError::new(Code::Refused, self.refusal()))
     }
 
     /// Whether this controller may be about to replace a pod.
     fn is_replacing(&self) -> bool {
         self.is_on_delete()
-            && self.picture.strategy.mode == Mode::AdvancedRollingUpdate
-            && self.picture.is_reported()
-            && !is_paused(&self.picture.strategy, self.picture.now)
+            && self.snapshot.strategy.mode == Mode::AdvancedRollingUpdate
+            && self.snapshot.is_reported()
+            && !is_paused(&self.snapshot.strategy, self.snapshot.now)
             && matches!(
-                self.picture.state(),
-                State::Progressing | State::Behind(_) | State::Stalled(_)
+                self.snapshot.phase(),
+                Phase::Progressing | Phase::Behind(_) | Phase::Stalled(_)
             )
             && self.old.nodes > 0
     }
 
     /// Whatever else was written meanwhile, a pause is right: only that it is the same DaemonSet matters.
-    async fn pause(&self, context: &Context) -> Result<(), Trouble> {
+    async fn pause(&self, context: &Context) -> Result<(), CliError> {
         let uid = self.set.metadata.uid.as_deref().unwrap_or_default();
         annotate(context, &self.key, uid, PAUSED, Some("true")).await
     }
 
     /// Waits until the controller says that it is paused; one that is not there says nothing, and replaces nothing.
-    async fn await_pause(&self, context: &Context) -> Result<(), Trouble> {
+    async fn await_pause(&self, context: &Context) -> Result<(), CliError> {
         let paused = |set: &DaemonSet| holds(set, PAUSED_CONDITION);
         self.await_until(context, paused).await.map(drop)
     }
 
     /// The one write; false when somebody else wrote meanwhile.
-    async fn hand_over(&self, context: &Context) -> Result<bool, Trouble> {
+    async fn hand_over(&self, context: &Context) -> Result<bool, CliError> {
         let settings = self.settings.keys();
         let removed = settings.map(|key| remove(&["metadata", "annotations", key]));
         let mut changes: Vec<PatchOperation> = removed.collect();
         if self.is_on_delete() {
-            let native = native(&self.picture.strategy);
+            let native = native(&self.snapshot.strategy);
             let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": native });
             changes.push(set(&["spec", "updateStrategy"], strategy));
         }
@@ -209,7 +175,7 @@ impl Standing {
         &self,
         context: &Context,
         is: impl Fn(&DaemonSet) -> bool,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, CliError> {
         let end = tokio::time::Instant::now() + PATIENCE;
         loop {
             if self.read(context).await?.as_ref().is_none_or(&is) {
@@ -223,31 +189,31 @@ impl Standing {
     }
 
     /// The DaemonSet as it is now; `None`: it is gone.
-    async fn read(&self, context: &Context) -> Result<Option<DaemonSet>, Trouble> {
+    async fn read(&self, context: &Context) -> Result<Option<DaemonSet>, CliError> {
         let doing = format!("read DaemonSet {}", self.key);
         let sets = sets(context, &self.key);
         context.access.find(&doing, sets.get(&self.key.name)).await
     }
 
     /// Sees that our conditions go: a running controller removes them; without one, it is done here.
-    async fn clean(&self, context: &Context) -> Result<String, Trouble> {
+    async fn clean(&self, context: &Context) -> Result<String, CliError> {
         let announced = self.announced().count();
-        if announced == 0 && !self.picture.is_reported() {
+        if announced == 0 && !self.snapshot.is_reported() {
             return Ok(String::new());
         }
         let is_told = |set: &DaemonSet| is_clean(set) || is_withheld(set);
-        if self.picture.is_reported() && self.await_until(context, is_told).await? {
+        if self.snapshot.is_reported() && self.await_until(context, is_told).await? {
             let set = self.read(context).await?;
             return Ok(match set.is_some_and(|set| is_withheld(&set)) {
                 true => words::at_work(&self.key),
                 false => words::released(announced, true),
             });
         }
-        if listen(&context.access, context.clock.now()).await == Heard::Lately {
+        if liveness_of(&context.access, context.clock.now()).await == ControllerLiveness::Lately {
             return Ok(words::at_work(&self.key));
         }
         let missing = |error: &dyn std::fmt::Display| {
-            Trouble::new(
+            CliError::new(
                 Code::Failed,
                 format!(
                     "DaemonSet {} is handed back, but what is left of yurt-ds on it could not be removed: {error}. It \
@@ -274,14 +240,14 @@ impl Standing {
 
     /// Pods that still invite the owners of their nodes to upgrade (OTA).
     fn announced(&self) -> impl Iterator<Item = &crate::core::Pod> {
-        let pods = self.picture.fleet.nodes.iter().flat_map(|node| &node.pods);
+        let pods = self.snapshot.fleet.nodes.iter().flat_map(|node| &node.pods);
         pods.filter(|pod| pod.need_upgrade.is_some() || pod.image_ready.is_some())
     }
 
     /// Every object with conditions of ours: its collection, name, UID and the types.
     fn leftovers(&self) -> Vec<(String, String, String, Vec<&'static str>)> {
         let namespace = &self.key.namespace;
-        let of_set = self.picture.is_reported().then(|| {
+        let of_set = self.snapshot.is_reported().then(|| {
             (
                 format!("/apis/apps/v1/namespaces/{namespace}/daemonsets"),
                 self.key.name.to_string(),
@@ -299,48 +265,6 @@ impl Standing {
         });
         of_set.into_iter().chain(of_pods).collect()
     }
-}
-
-/// The settings of the native RollingUpdate that mean the same. It refuses both values above zero; then surge is
-/// what is kept.
-fn native(strategy: &Strategy) -> Value {
-    match strategy.max_surge.is_zero() {
-        true => json!({ "maxUnavailable": native_share(strategy.max_unavailable) }),
-        false => json!({ "maxSurge": native_share(strategy.max_surge), "maxUnavailable": 0 }),
-    }
-}
-
-/// The API server takes no more than 100 %.
-fn native_share(share: Share) -> Value {
-    match share {
-        Share::Number(nodes) => json!(nodes.min(i32::MAX.unsigned_abs())),
-        Share::Percent(percent) => json!(format!("{}%", percent.min(100))),
-    }
-}
-
-/// Counts what the native controller would replace.
-fn old(picture: &Picture) -> Old {
-    let has_old = |node: &Node, ending: bool| {
-        let mut pods = node.pods.iter();
-        pods.any(|pod| pod.terminating == ending && pod.revision != PodRevision::Current)
-    };
-    let mut old = Old {
-        known: matches!(picture.fleet.revision, RevisionState::Current(_)),
-        ..Old::default()
-    };
-    for (node, verdict) in picture.fleet.nodes.iter().zip(&picture.plan.verdicts) {
-        if has_old(node, false) {
-            old.nodes += 1;
-            old.offline += usize::from(matches!(verdict, Verdict::Offline(_)));
-            old.kept += usize::from(matches!(
-                verdict,
-                Verdict::Held { .. } | Verdict::NotSelected | Verdict::Partition
-            ));
-        } else if has_old(node, true) {
-            old.ending += 1;
-        }
-    }
-    old
 }
 
 fn sets(context: &Context, key: &SetKey) -> Api<DaemonSet> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::picture::Picture;
+use super::snapshot::RolloutSnapshot;
 use super::table::{Paint, Table};
 use crate::core::{Verdict, WaveState};
 
@@ -29,13 +29,13 @@ pub struct WaveRow {
 }
 
 /// The waves of a rollout; none without `waves`.
-pub(super) fn waves(picture: &Picture) -> Vec<WaveRow> {
-    let stands = picture.plan.waves.iter();
+pub(super) fn waves(snapshot: &RolloutSnapshot) -> Vec<WaveRow> {
+    let stands = snapshot.plan.waves.iter();
     let row = |stand: &crate::core::WaveStand| {
         let (state, next) = match stand.state {
             WaveState::Complete => ("Complete", None),
             WaveState::Open => ("Open", None),
-            WaveState::NotOpen(why) => ("NotOpen", Some(picture.plan.awaited_words(why))),
+            WaveState::NotOpen(why) => ("NotOpen", Some(snapshot.plan.awaited_words(why))),
         };
         WaveRow {
             wave: stand.name.clone(),
@@ -93,12 +93,12 @@ pub struct DomainRow {
 }
 
 /// The domains of a rollout in their order; none without `topology-key`.
-pub(super) fn domains(picture: &Picture) -> Vec<DomainRow> {
-    let Some(topology) = &picture.strategy.topology else {
+pub(super) fn domains(snapshot: &RolloutSnapshot) -> Vec<DomainRow> {
+    let Some(topology) = &snapshot.strategy.topology else {
         return Vec::new();
     };
     let mut rows: BTreeMap<&str, DomainRow> = BTreeMap::new();
-    for (node, verdict) in picture.fleet.nodes.iter().zip(&picture.plan.verdicts) {
+    for (node, verdict) in snapshot.fleet.nodes.iter().zip(&snapshot.plan.verdicts) {
         if matches!(verdict, Verdict::NotTargeted | Verdict::UntoleratedTaint) {
             continue;
         }
@@ -109,7 +109,7 @@ pub(super) fn domains(picture: &Picture) -> Vec<DomainRow> {
     }
     let named = rows.into_iter().map(|(domain, row)| DomainRow {
         domain: domain.to_owned(),
-        has_turn: picture.plan.domains.iter().any(|turn| turn == domain),
+        has_turn: snapshot.plan.domains.iter().any(|turn| turn == domain),
         ..row
     });
     named.collect()

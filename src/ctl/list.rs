@@ -6,7 +6,8 @@ use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::access::{Access, Trouble};
+use super::access::Access;
+use super::error::CliError;
 
 /// Objects per page of a list; the API server's own clients use it.
 const PAGE: u32 = 500;
@@ -17,7 +18,7 @@ pub(super) async fn list<K>(
     doing: &str,
     api: &Api<K>,
     params: ListParams,
-) -> Result<(Vec<K>, String), Trouble>
+) -> Result<(Vec<K>, String), CliError>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {

@@ -5,11 +5,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::access::{Access, Trouble};
+use super::access::Access;
 use super::code::Code;
+use super::context::Context;
+use super::error::CliError;
 use super::list::list;
 use super::near::{OFFERED, likeness, near, suggestion};
-use super::view::{Scope, View};
+use super::snapshot::RolloutSnapshot;
+use super::view::{ClusterView, ListScope};
 use crate::core::NodeName;
 use crate::core::near::distance;
 use crate::core::settings::update_strategy::UPDATE_STRATEGY;
@@ -17,21 +20,18 @@ use crate::index::SetKey;
 use crate::k8s::DaemonSet;
 
 /// The DaemonSet that `typed` means: `NAMESPACE/NAME`, or a name in the namespace of `-n` or of the context.
-pub(super) fn target(
-    access: &Access,
-    namespace: Option<&str>,
-    typed: &str,
-) -> Result<SetKey, Trouble> {
+pub(super) fn target(context: &Context, typed: &str) -> Result<SetKey, CliError> {
+    let (access, namespace) = (&context.access, context.namespace.as_deref());
     let key = match typed.contains('/') || typed.is_empty() {
         false => SetKey::new(namespace.unwrap_or(&access.namespace), typed),
         true => typed
             .parse()
-            .map_err(|error: String| Trouble::new(Code::Usage, format!("{error}.")))?,
+            .map_err(|error: String| CliError::new(Code::Usage, format!("{error}.")))?,
     };
     may_be_a_name("namespace", &key.namespace)?;
     may_be_a_name("DaemonSet", &key.name)?;
     match namespace {
-        Some(other) if other != &*key.namespace => Err(Trouble::new(
+        Some(other) if other != &*key.namespace => Err(CliError::new(
             Code::Usage,
             format!(
                 "{typed} is in namespace {}, but -n says {other}: drop one of them.",
@@ -46,11 +46,11 @@ pub(super) fn target(
 ///
 /// # Errors
 /// With such a character.
-pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), Trouble> {
+pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), CliError> {
     let odd = |one: char| one.is_ascii() && !one.is_ascii_alphanumeric() && !"-._".contains(one);
     match typed.chars().find(|one| odd(*one)) {
         None => Ok(()),
-        Some(odd) => Err(Trouble::new(
+        Some(odd) => Err(CliError::new(
             Code::Usage,
             format!(
                 "{typed:?} is not the name of a {kind}: there is no {odd:?} in names, only letters, digits, \"-\" and \".\"."
@@ -63,41 +63,64 @@ pub(super) fn may_be_a_name(kind: &str, typed: &str) -> Result<(), Trouble> {
 ///
 /// # Errors
 /// When it does not exist or is not managed; says which names are near, and how a DaemonSet becomes managed.
-pub(super) async fn load(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, Trouble> {
+pub(super) async fn load(
+    access: &Access,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<ClusterView, CliError> {
     let mut view = find(access, key, now).await?;
-    view.load_rest(access, &Scope::One(key.clone())).await?;
+    view.load_rest(access, &ListScope::One(key.clone())).await?;
     Ok(view)
+}
+
+/// Loads one managed DaemonSet, and judges it as of that moment.
+///
+/// # Errors
+/// As [`load`].
+pub(super) async fn snapshot(
+    access: &Access,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<(ClusterView, RolloutSnapshot), CliError> {
+    let mut view = load(access, key, now).await?;
+    let snapshot = RolloutSnapshot::take(&mut view, key, now);
+    let snapshot = snapshot.ok_or_else(|| unmanaged(key))?;
+    Ok((view, snapshot))
 }
 
 /// Reads the settings of one managed DaemonSet, and nothing else.
 ///
 /// # Errors
 /// As [`load`].
-pub(super) async fn find(access: &Access, key: &SetKey, now: Timestamp) -> Result<View, Trouble> {
-    let view = View::load_settings(access, &Scope::One(key.clone()), now).await?;
+pub(super) async fn find(
+    access: &Access,
+    key: &SetKey,
+    now: Timestamp,
+) -> Result<ClusterView, CliError> {
+    let view = ClusterView::load_settings(access, &ListScope::One(key.clone()), now).await?;
     match view.present.get(key) {
         None => Err(missing(access, key).await),
-        Some(present) if present.deleting => Err(Trouble::new(
+        Some(present) if present.deleting => Err(CliError::new(
             Code::NotFound,
             format!("DaemonSet {key} is being deleted: nothing is rolled out any more."),
         )),
         Some(present) if view.managed().next().is_none() => {
-            let mut trouble = to_hand_over(key, present.on_delete);
+            let mut error = to_hand_over(key, present.on_delete);
             if let Some((_, stray)) = view.index.strays().next() {
-                trouble.text = format!("{}. ({})", trouble.text, stray.text);
+                error.text = format!("{}. ({})", error.text, stray.text);
             }
-            Err(trouble)
+            Err(error)
         }
         Some(_) => Ok(view),
     }
 }
 
 /// What to say of a DaemonSet without the annotation.
-pub(super) fn unmanaged(key: &SetKey) -> Trouble {
+pub(super) fn unmanaged(key: &SetKey) -> CliError {
     to_hand_over(key, false)
 }
 
-fn to_hand_over(key: &SetKey, on_delete: bool) -> Trouble {
+fn to_hand_over(key: &SetKey, on_delete: bool) -> CliError {
     let first = match on_delete {
         true => "",
         false => " set its spec.updateStrategy.type to OnDelete and:",
@@ -107,11 +130,11 @@ fn to_hand_over(key: &SetKey, on_delete: bool) -> Trouble {
          annotate daemonset {} {UPDATE_STRATEGY}=AdvancedRollingUpdate",
         key.namespace, key.name
     );
-    Trouble::new(Code::NotFound, text)
+    CliError::new(Code::NotFound, text)
 }
 
 /// What to say of a DaemonSet that does not exist.
-async fn missing(access: &Access, key: &SetKey) -> Trouble {
+async fn missing(access: &Access, key: &SetKey) -> CliError {
     let api: Api<DaemonSet> = Api::all(access.client.clone());
     let everywhere = list(access, "list DaemonSets", &api, ListParams::default()).await;
     let everywhere = match everywhere {
@@ -127,7 +150,7 @@ async fn missing(access: &Access, key: &SetKey) -> Trouble {
         .iter()
         .filter_map(|set| SetKey::of(&set.metadata))
         .collect();
-    Trouble::new(
+    CliError::new(
         Code::NotFound,
         format!(
             "There is no DaemonSet {} in namespace {}.{}",
@@ -159,7 +182,7 @@ const ELSEWHERE: usize = 4;
 ///
 /// # Errors
 /// When it certainly does not; says which names are near.
-pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), Trouble> {
+pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), CliError> {
     let api: Api<Namespace> = Api::all(access.client.clone());
     // Not everybody may read namespaces, and then there is no reason to complain.
     let Ok(None) = access
@@ -177,11 +200,11 @@ pub(super) async fn namespace(access: &Access, name: &str) -> Result<(), Trouble
         "There is no namespace {name}.{}",
         suggestion(&near(name, names))
     );
-    Err(Trouble::new(Code::NotFound, text))
+    Err(CliError::new(Code::NotFound, text))
 }
 
 /// What to say of a node that does not exist.
-pub(super) fn missing_node(view: &View, key: &SetKey, typed: &str) -> Trouble {
+pub(super) fn missing_node(view: &ClusterView, key: &SetKey, typed: &str) -> CliError {
     let pods = view.index.set(key).into_iter().flat_map(|set| set.pods());
     let on = pods
         .filter(|(_, pod)| pod.name.as_str() == typed)
@@ -193,7 +216,7 @@ pub(super) fn missing_node(view: &View, key: &SetKey, typed: &str) -> Trouble {
         }
         None => suggestion(&near(typed, view.index.node_names().map(NodeName::as_str))),
     };
-    Trouble::new(Code::NotFound, format!("There is no node {typed}.{help}"))
+    CliError::new(Code::NotFound, format!("There is no node {typed}.{help}"))
 }
 
 #[cfg(test)]

@@ -5,20 +5,21 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::access::Trouble;
 use super::code::Code;
-use super::explain::holders;
-use super::picture::{Picture, State};
-use super::row::{message, plural};
+use super::context::Context;
+use super::error::CliError;
+use super::lookup;
 use super::screen::Screen;
-use super::view::View;
+use super::snapshot::RolloutSnapshot;
+use super::view::ClusterView;
 use super::write::FIELD_MANAGER;
-use super::{Context, age, lookup};
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
+use crate::core::said::next::holders;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::resume::RESUME;
-use crate::core::{Mode, Pause, Reading, Record, Stall};
+use crate::core::words::plural;
+use crate::core::{Mode, Pause, Phase, Progress, Reading, Record, Stall, Verdict, instant};
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::DaemonSet;
 
@@ -27,19 +28,15 @@ pub(super) async fn pause(
     context: &Context,
     args: &PauseArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let until = end(args, context.clock.now())?;
-    let key = lookup::target(
-        &context.access,
-        context.namespace.as_deref(),
-        &args.daemonset,
-    )?;
+    let key = lookup::target(context, &args.daemonset)?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     native_replaces(&view, &key)?;
-    let wanted = until.map_or_else(|| "true".to_owned(), age::instant);
+    let wanted = until.map_or_else(|| "true".to_owned(), instant::words);
     let changed = write(context, &view, &key, Some(&wanted)).await?;
-    let picture = look_again(context, &key).await;
-    let _ = screen.print(&paused(&key, until, changed, picture.as_ref()));
+    let snapshot = look_again(context, &key).await;
+    let _ = screen.print(&paused(&key, until, changed, snapshot.as_ref()));
     Ok(())
 }
 
@@ -47,9 +44,9 @@ pub(super) async fn pause(
 ///
 /// # Errors
 /// When it does: what to do instead.
-fn native_replaces(view: &View, key: &SetKey) -> Result<(), Trouble> {
+fn native_replaces(view: &ClusterView, key: &SetKey) -> Result<(), CliError> {
     match view.index.reading(key) {
-        Some(Reading::Invalid(invalid)) if invalid.is_native_update() => Err(Trouble::new(
+        Some(Reading::Invalid(invalid)) if invalid.is_native_update() => Err(CliError::new(
             Code::Invalid,
             format!(
                 "{key} is not paused, and nothing was changed: its {UPDATE_STRATEGY_TYPE_FIELD} is {}, so Kubernetes \
@@ -69,12 +66,8 @@ pub(super) async fn resume(
     context: &Context,
     args: &ResumeArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
-    let key = lookup::target(
-        &context.access,
-        context.namespace.as_deref(),
-        &args.daemonset,
-    )?;
+) -> Result<(), CliError> {
+    let key = lookup::target(context, &args.daemonset)?;
     let view = lookup::find(&context.access, &key, context.clock.now()).await?;
     let set = view.index.set(&key);
     let paused = !is_off(present(&view, &key), view.loaded);
@@ -84,9 +77,9 @@ pub(super) async fn resume(
         Some(record) if record.stopped.is_some() => true,
         // Its waves alone may hold it.
         Some(record) if record.failures() > 0 => {
-            let picture = look_again(context, &key).await;
-            let state = picture.map(|picture| picture.state());
-            matches!(state, Some(State::Stalled(Stall::FailedByRevision)))
+            let snapshot = look_again(context, &key).await;
+            let phase = snapshot.as_ref().map(RolloutSnapshot::phase);
+            matches!(phase, Some(Phase::Stalled(Stall::FailedByRevision)))
         }
         _ => false,
     };
@@ -107,10 +100,10 @@ pub(super) async fn resume(
 /// Lets a revision go on that the guard stopped; false when somebody did so already, and nothing was written.
 async fn release(
     context: &Context,
-    view: &View,
+    view: &ClusterView,
     key: &SetKey,
     record: &Record,
-) -> Result<bool, Trouble> {
+) -> Result<bool, CliError> {
     if let Some(Reading::Strategy { strategy, .. }) = view.index.reading(key)
         && strategy.resume.as_ref() == Some(&record.revision)
     {
@@ -122,8 +115,8 @@ async fn release(
 }
 
 /// When the pause ends by itself.
-fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
-    let usage = |text: String| Trouble::new(Code::Usage, text);
+fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, CliError> {
+    let usage = |text: String| CliError::new(Code::Usage, text);
     match (args.for_, args.until) {
         (Some(span), _) => {
             let end = SignedDuration::try_from(span)
@@ -139,8 +132,8 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
         }
         (None, Some(until)) if until <= now => Err(usage(format!(
             "--until {} has passed (it is {}): nothing would be paused.",
-            age::instant(until),
-            age::instant(now)
+            instant::words(until),
+            instant::words(now)
         ))),
         (None, until) => Ok(until),
     }
@@ -149,10 +142,10 @@ fn end(args: &PauseArgs, now: Timestamp) -> Result<Option<Timestamp>, Trouble> {
 /// Sets or removes the annotation; false when it is so already, and nothing was written.
 async fn write(
     context: &Context,
-    view: &View,
+    view: &ClusterView,
     key: &SetKey,
     value: Option<&str>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, CliError> {
     let uid = uid(view, key)?;
     let present = present(view, key);
     if present == value || (value.is_none() && is_off(present, view.loaded)) {
@@ -163,14 +156,14 @@ async fn write(
 }
 
 /// The UID of the DaemonSet that was looked at.
-fn uid<'a>(view: &'a View, key: &SetKey) -> Result<&'a str, Trouble> {
+fn uid<'a>(view: &'a ClusterView, key: &SetKey) -> Result<&'a str, CliError> {
     let set = view.index.set(key);
     set.map(|set| &*set.uid)
         .ok_or_else(|| lookup::unmanaged(key))
 }
 
 /// The annotation `paused` as it stands.
-fn present<'a>(view: &'a View, key: &SetKey) -> Option<&'a str> {
+fn present<'a>(view: &'a ClusterView, key: &SetKey) -> Option<&'a str> {
     let present = view.present.get(key)?;
     present.paused.as_deref()
 }
@@ -182,7 +175,7 @@ pub(super) async fn annotate(
     uid: &str,
     name: &str,
     value: Option<&str>,
-) -> Result<(), Trouble> {
+) -> Result<(), CliError> {
     let access = &context.access;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
     let patch = Patch::Merge(patch(uid, name, value));
@@ -212,50 +205,50 @@ fn patch(uid: &str, name: &str, value: Option<&str>) -> Value {
 }
 
 /// How it stands after the change; what cannot be said is not said.
-pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<Picture> {
+pub(super) async fn look_again(context: &Context, key: &SetKey) -> Option<RolloutSnapshot> {
     let now = context.clock.now();
-    let mut view = lookup::load(&context.access, key, now).await.ok()?;
-    Picture::take(&mut view, key, now)
+    let (_, snapshot) = lookup::snapshot(&context.access, key, now).await.ok()?;
+    Some(snapshot)
 }
 
 fn paused(
     key: &SetKey,
     until: Option<Timestamp>,
     changed: bool,
-    picture: Option<&Picture>,
+    snapshot: Option<&RolloutSnapshot>,
 ) -> String {
     let head = match (changed, until) {
         (false, None) => format!("{key} is paused already; nothing was changed."),
         (false, Some(until)) => format!(
             "{key} is paused until {} already; nothing was changed.",
-            age::instant(until)
+            instant::words(until)
         ),
         (true, None) => format!("{key} is paused."),
         (true, Some(until)) => {
             format!(
                 "{key} is paused until {} and goes on by itself then.",
-                age::instant(until)
+                instant::words(until)
             )
         }
     };
-    let follows = picture.map_or_else(String::new, after_pause);
+    let follows = snapshot.map_or_else(String::new, after_pause);
     format!("{head}{follows}\nTo go on: yurt-ds ctl resume {key}\n")
 }
 
-fn after_pause(picture: &Picture) -> String {
-    if let Some(invalid) = &picture.invalid {
+fn after_pause(snapshot: &RolloutSnapshot) -> String {
+    if let Some(invalid) = &snapshot.invalid {
         return format!(" Its settings cannot be used, whether paused or not: {invalid}.");
     }
-    if picture.strategy.mode == Mode::Ota {
+    if snapshot.strategy.mode == Mode::Ota {
         return " Under OTA newer revisions are not announced, and owners are refused until it goes on."
             .to_owned();
     }
-    let counts = &picture.plan.counts;
-    let under_way = counts.by_word[1];
+    let counts = &snapshot.plan.counts;
+    let under_way = counts.by_word[Verdict::InProgress(Progress::Replacing).index()];
     let mut text = match counts.outdated {
         0 if counts.kept > 0 => format!(
             " No node would be replaced now ({}); a new revision will wait.",
-            picture.plan.exceptions(&picture.fleet)
+            snapshot.plan.exceptions(&snapshot.fleet)
         ),
         0 => " No node that is online is outdated now; a new revision will wait.".to_owned(),
         left => format!(
@@ -282,16 +275,16 @@ fn after_pause(picture: &Picture) -> String {
     text
 }
 
-fn resumed(key: &SetKey, changed: bool, picture: Option<&Picture>) -> String {
+fn resumed(key: &SetKey, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
     let head = match changed {
         true => format!("{key} is resumed."),
         false => format!("{key} is not paused; nothing was changed."),
     };
-    let follows = picture.map_or_else(String::new, after_resume);
+    let follows = snapshot.map_or_else(String::new, after_resume);
     format!("{head}{follows}\n")
 }
 
-fn released(record: &Record, changed: bool, picture: Option<&Picture>) -> String {
+fn released(record: &Record, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
     let revision = &record.revision;
     let head = match changed {
         true => format!(
@@ -304,34 +297,36 @@ fn released(record: &Record, changed: bool, picture: Option<&Picture>) -> String
         1 => " 1 node failed after it got it.".to_owned(),
         nodes => format!(" {nodes} nodes failed after they got it."),
     };
-    let follows = picture.map_or_else(String::new, after_resume);
+    let follows = snapshot.map_or_else(String::new, after_resume);
     format!("{head}{failed}{follows}\n")
 }
 
-fn after_resume(picture: &Picture) -> String {
-    let counts = &picture.plan.counts;
-    if picture.is_stopped() {
+fn after_resume(snapshot: &RolloutSnapshot) -> String {
+    let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
+    if rollout.is_stopped() {
         return format!(
             " But the guard stopped this revision: see yurt-ds ctl status {key}; to go on with it nevertheless, type \
              yurt-ds ctl resume {key} again.",
-            key = picture.key
+            key = snapshot.key
         );
     }
-    match (picture.state(), picture.strategy.mode) {
-        (State::Invalid, _) => picture
+    match (rollout.phase, snapshot.strategy.mode) {
+        (Phase::Invalid, _) => snapshot
             .invalid
             .as_ref()
             .map_or_else(String::new, |invalid| {
                 format!(" But its settings cannot be used: {invalid}.")
             }),
-        (State::Complete(_), _) if counts.kept + counts.repelled > 0 => {
+        (Phase::Complete { .. }, _) if counts.kept + counts.repelled > 0 => {
             format!(
                 " Complete except {}.",
-                picture.plan.exceptions(&picture.fleet)
+                snapshot.plan.exceptions(&snapshot.fleet)
             )
         }
-        (State::Complete(0), _) => " Every node runs the current revision.".to_owned(),
-        (State::Complete(offline), _) => {
+        (Phase::Complete { offline: 0, .. }, _) => {
+            " Every node runs the current revision.".to_owned()
+        }
+        (Phase::Complete { offline, .. }, _) => {
             format!(
                 " Only offline nodes are left ({offline}); {} when back.",
                 plural(offline, "it follows", "they follow")
@@ -343,16 +338,16 @@ fn after_resume(picture: &Picture) -> String {
             plural(counts.outdated, "node waits", "nodes wait"),
             plural(counts.outdated, "its owner", "their owners")
         ),
-        (State::Stalled(_), _) => format!(" But it stands still: {}.", message(picture)),
-        _ if picture.next() > 0 => format!(
+        (Phase::Stalled(_), _) => format!(" But it stands still: {}.", snapshot.message()),
+        _ if rollout.next() > 0 => format!(
             " {} outdated {}, at most {} at a time. Follow it: yurt-ds ctl status {} --watch",
             counts.outdated,
             plural(counts.outdated, "node follows", "nodes follow"),
             counts.allowed + counts.surge_allowed,
-            picture.key
+            snapshot.key
         ),
         _ => {
-            let holders = match holders(picture, None, false) {
+            let holders = match holders(&rollout, None, false) {
                 none if none.is_empty() => none,
                 some => format!("; slots are held by {some}"),
             };
@@ -361,8 +356,8 @@ fn after_resume(picture: &Picture) -> String {
                  --watch",
                 counts.outdated,
                 plural(counts.outdated, "node is", "nodes are"),
-                message(picture),
-                picture.key
+                snapshot.message(),
+                snapshot.key
             )
         }
     }
@@ -388,12 +383,12 @@ mod tests {
         assert_eq!(end(&args(None, None), now), Ok(None));
         let two_hours = end(&args(Some(Duration::from_secs(7200)), None), now);
         assert_eq!(
-            two_hours.unwrap().map(age::instant).as_deref(),
+            two_hours.unwrap().map(instant::words).as_deref(),
             Some("2026-01-01T02:00:00Z")
         );
         let later = end(&args(None, Some("2026-01-02T00:00:00+02:00")), now);
         assert_eq!(
-            later.unwrap().map(age::instant).as_deref(),
+            later.unwrap().map(instant::words).as_deref(),
             Some("2026-01-01T22:00:00Z")
         );
         let past = end(&args(None, Some("2025-01-01T00:00:00Z")), now).unwrap_err();

@@ -16,6 +16,7 @@ mod live;
 mod log;
 mod measure;
 mod play;
+mod played;
 mod print;
 mod row;
 mod slim;
@@ -28,22 +29,24 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use super::Context;
-use super::access::{Access, Trouble};
+use super::access::Access;
 use super::code::Code;
+use super::context::Context;
+use super::error::CliError;
 use super::lookup;
 use super::screen::Screen;
 use crate::cli::Output;
 use crate::cli::ctl::PlanArgs;
 use crate::clock::Clock;
-use crate::core::{Disruption, Reading, Strategy};
+use crate::core::{Disruption, Reading, Strategy, instant};
 use crate::index::{Index, SetKey};
 use crate::k8s::DaemonSet;
-use change::Change;
-use fleet::Fleet;
-use live::Live;
-use measure::{Last, Measured, Pace};
-use play::{Played, Progressed, Question};
+use change::PlannedChange;
+use fleet::PlannedFleet;
+use live::LiveFleet;
+use measure::{LastRollout, Measured, MeasuredPace};
+use play::{PlayInput, Progressed};
+use played::Played;
 use row::PlanRow;
 
 pub(crate) use row::FIELDS;
@@ -56,11 +59,11 @@ pub(super) async fn plan(
     context: &Context,
     args: &PlanArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let access = &context.access;
-    let asked = Asked {
-        key: lookup::target(access, context.namespace.as_deref(), &args.daemonset)?,
-        change: Change::typed(args)?,
+    let asked = PlanRequest {
+        key: lookup::target(context, &args.daemonset)?,
+        change: PlannedChange::typed(args)?,
         access: access.clone(),
         clock: context.clock.clone(),
         args: args.clone(),
@@ -75,39 +78,39 @@ pub(super) async fn plan(
 }
 
 /// What was typed, and where.
-struct Asked {
+struct PlanRequest {
     key: SetKey,
-    change: Change,
+    change: PlannedChange,
     access: Access,
     clock: Clock,
     args: PlanArgs,
 }
 
 /// What is to be played, and what is told of it besides.
-struct Prepared {
-    question: Question,
+struct PreparedPlan {
+    question: PlayInput,
     revisions: (String, Option<String>),
-    pace: Pace,
+    pace: MeasuredPace,
 }
 
 /// Reads the fleet as it is now.
-async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
-    let Asked {
+async fn prepare(asked: &PlanRequest) -> Result<PreparedPlan, CliError> {
+    let PlanRequest {
         key,
         change,
         access,
         clock,
         args,
     } = asked;
-    let live = Live::read(access, key, || clock.now()).await?;
+    let live = LiveFleet::read(access, key, || clock.now()).await?;
     if live.nodes.len() > LIMIT {
         let text = format!(
             "This cluster has {} nodes; a plan is made for at most {LIMIT}.",
             live.nodes.len()
         );
-        return Err(Trouble::new(Code::Failed, text));
+        return Err(CliError::new(Code::Failed, text));
     }
-    let mut fleet = Fleet::of(&live, change)?;
+    let mut fleet = PlannedFleet::of(&live, change)?;
     let strategy = strategy(fleet.settings())?;
     if strategy.disruption == Disruption::Evict {
         fleet.guarded_by(live::budgets(access, key).await?);
@@ -124,7 +127,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
     let broken = measured.broken(&live.pods, live.at);
     let nodes = live.nodes.len();
     fleet.inhabited_by(live.nodes, live.pods);
-    let question = Question {
+    let question = PlayInput {
         key: key.clone(),
         selector: live.selector,
         broken,
@@ -136,7 +139,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
         begins: live.at,
         horizon: live.at.saturating_add(horizon).unwrap_or(Timestamp::MAX),
     };
-    Ok(Prepared {
+    Ok(PreparedPlan {
         question,
         revisions,
         pace,
@@ -144,7 +147,7 @@ async fn prepare(asked: &Asked) -> Result<Prepared, Trouble> {
 }
 
 /// How it will be rolled out; if not at all, in the same sentence as the controller's.
-fn strategy(set: Option<DaemonSet>) -> Result<Strategy, Trouble> {
+fn strategy(set: Option<DaemonSet>) -> Result<Strategy, CliError> {
     let mut index = Index::default();
     let key = set
         .as_ref()
@@ -154,8 +157,8 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, Trouble> {
     }
     match key.as_ref().and_then(|key| index.reading(key)) {
         Some(Reading::Strategy { strategy, .. }) => Ok(strategy.clone()),
-        Some(Reading::Invalid(invalid)) => Err(Trouble::new(Code::Invalid, format!("{invalid}."))),
-        Some(Reading::NotOurs) | None => Err(Trouble::new(
+        Some(Reading::Invalid(invalid)) => Err(CliError::new(Code::Invalid, format!("{invalid}."))),
+        Some(Reading::NotOurs) | None => Err(CliError::new(
             Code::NotFound,
             "Without the annotation update-strategy it would not be managed by yurt-ds: there is nothing to plan.",
         )),
@@ -163,11 +166,11 @@ fn strategy(set: Option<DaemonSet>) -> Result<Strategy, Trouble> {
 }
 
 /// How the present revision was rolled out, if it was by yurt-ds.
-fn last(fleet: &Fleet, live: &Live) -> Option<Last> {
+fn last(fleet: &PlannedFleet, live: &LiveFleet) -> Option<LastRollout> {
     let mut set = fleet.settings()?;
     set.metadata.annotations = Some(live.settings_of_last()?.clone());
     let strategy = strategy(Some(set)).ok()?;
-    Some(Last {
+    Some(LastRollout {
         revision: live.current.to_string(),
         width: width(&strategy, live),
         min_ready: strategy.min_ready,
@@ -175,14 +178,14 @@ fn last(fleet: &Fleet, live: &Live) -> Option<Last> {
 }
 
 /// How many nodes are under way at once, as long as nothing but the budget holds them back.
-fn width(strategy: &Strategy, live: &Live) -> usize {
+fn width(strategy: &Strategy, live: &LiveFleet) -> usize {
     let shares = [strategy.max_unavailable, strategy.max_surge];
     let widths = shares.map(|share| share.resolve(live.pods.len()));
     widths.into_iter().max().unwrap_or(1)
 }
 
 /// Answers on a thread of its own, where time is virtual; tells a terminal how far it is.
-async fn answered(asked: Asked) -> Result<(PlanRow, Code), Trouble> {
+async fn answered(asked: PlanRequest) -> Result<(PlanRow, Code), CliError> {
     let (told, mut tells) = watch::channel(None);
     let reading = Handle::current();
     let mut answering = tokio::task::spawn_blocking(move || answer(&asked, &reading, &told));
@@ -202,10 +205,10 @@ async fn answered(asked: Asked) -> Result<(PlanRow, Code), Trouble> {
 /// Reads and plays on this thread, both: an allocator gives memory back to the thread that had it, and what was read
 /// is not needed any more when most is played.
 fn answer(
-    asked: &Asked,
+    asked: &PlanRequest,
     reading: &Handle,
     told: &watch::Sender<Progressed>,
-) -> Result<(PlanRow, Code), Trouble> {
+) -> Result<(PlanRow, Code), CliError> {
     let prepared = reading.block_on(async {
         tokio::select! {
             biased;
@@ -220,20 +223,20 @@ fn answer(
 }
 
 /// Plays in virtual time.
-fn play_now(question: Question, told: &watch::Sender<Progressed>) -> anyhow::Result<Played> {
+fn play_now(question: PlayInput, told: &watch::Sender<Progressed>) -> anyhow::Result<Played> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build()?;
     runtime.block_on(play::play(question, told))
 }
 
-fn unplayed(error: &anyhow::Error) -> Trouble {
+fn unplayed(error: &anyhow::Error) -> CliError {
     let text = format!("The plan could not be played to its end: {error:#}.");
-    Trouble::new(Code::Failed, text)
+    CliError::new(Code::Failed, text)
 }
 
 fn tell(progressed: Progressed) {
     if let Some((steps, nodes, at)) = progressed {
-        let at = super::age::instant(at);
+        let at = instant::words(at);
         let _ = write!(
             std::io::stderr(),
             "\rPlanning: {steps} of {nodes} nodes, {at}\x1b[K"

@@ -4,48 +4,22 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::access::Trouble;
-use super::age;
 use super::code::Code;
+use super::error::CliError;
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
 use super::table::{Paint, Table};
 use crate::cli::Output;
-use crate::core::Verdict;
+use crate::core::said::node::MEANINGS;
+use crate::core::{Verdict, instant};
 use k8s_openapi::jiff::Timestamp;
 
 /// Nodes that a table names before it refers to `-o wide`.
 const NAMED: usize = 15;
 
-/// What the nodes of each verdict have in common, in the order of [`Verdict::WORDS`].
-const MEANINGS: [&str; Verdict::WORDS.len()] = [
-    "run the current revision",
-    "are being updated, or wait for their pod",
-    "are outdated and wait for a free slot",
-    "are NotReady or returned a moment ago; others do not wait for them",
-    "failed soon after their pods were replaced; they keep their slots while they are Ready",
-    "are outdated; the rollout is paused",
-    "keep their outdated pods: partition holds them back",
-    "keep their outdated pods: selector does not select them",
-    "keep their outdated pods: the annotation hold on the Node asks for that, or cannot be read",
-    "are outdated; the guard lets nothing new begin",
-    "run the revision before the one that the guard stopped again, or wait for that",
-    "are outdated; their wave is not open",
-    "are outdated and wait for their maintenance window",
-    "are outdated, and their images are not on the node yet",
-    "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
-    "are to be replaced, and a PodDisruptionBudget does not let their pods go (disruption: evict)",
-    "have their turn, and the API server refuses what is asked for; the condition Refused says why",
-    "are outdated; their owners decide when to upgrade",
-    "wait for the native DaemonSet controller",
-    "are outdated and not touched: the settings cannot be used",
-    "hold a pod where no other would be made; the native controller removes or keeps it",
-    "keep their outdated pods: a NoSchedule taint there would keep the next ones away",
-];
-
 /// A document for programs.
-pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, Trouble> {
-    let failed = |error: String| Trouble::new(Code::Failed, error);
+pub(super) fn document<T: Serialize>(rows: &T, output: Output) -> Result<String, CliError> {
+    let failed = |error: String| CliError::new(Code::Failed, error);
     match output {
         Output::Yaml => serde_saphyr::to_string(rows).map_err(|error| failed(error.to_string())),
         _ => serde_json::to_string_pretty(rows)
@@ -122,7 +96,7 @@ pub(super) fn warnings(rows: &[SetRow]) -> String {
 
 fn since(row: &SetRow, now: Timestamp) -> Option<String> {
     let since: Timestamp = row.since.as_ref()?.parse().ok()?;
-    Some(age::between(since, now))
+    Some(instant::between(since, now))
 }
 
 /// One DaemonSet: how it stands, how its nodes stand, and those that somebody should look at.

@@ -20,7 +20,7 @@ mod tests {
     use serde::Deserialize;
     use serde_json::json;
 
-    use crate::ctl::tests::World;
+    use crate::ctl::tests::CtlWorld;
 
     /// A role of the manifests.
     #[derive(Deserialize)]
@@ -61,7 +61,7 @@ mod tests {
     }
 
     /// What the commands asked for so far.
-    fn asked(world: &World) -> Granted {
+    fn asked(world: &CtlWorld) -> Granted {
         let counts = world.cluster.requests().into_iter();
         let of_ctl = counts.filter(|count| count.user_agent == "ctl" && !count.resource.is_empty());
         of_ctl
@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_roles_for_people_grant_what_the_commands_ask_for() {
-        let world = World::with_nodes(2).await;
+        let world = CtlWorld::with_nodes(2).await;
         let waves =
             r#"[{"name":"first","selector":"kubernetes.io/hostname=n1","approve":"manual"}]"#;
         let annotations =

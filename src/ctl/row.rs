@@ -5,13 +5,14 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-use super::age;
-use super::explain::{explain, reversal_words, revision_word, urgency};
 use super::groups::{self, DomainRow, WaveRow};
-use super::picture::{Picture, State};
-use super::pulse::{Heard, LOOK_FOR_IT};
-use crate::core::words::named;
-use crate::core::{Guarded, NodeName, Verdict};
+use super::liveness::ControllerLiveness;
+use super::snapshot::RolloutSnapshot;
+use crate::core::remedy::LOOK_FOR_IT;
+use crate::core::said::node::{explain, urgency};
+use crate::core::said::rollout::RolloutView;
+use crate::core::said::{newcomers, quietly_paused, revision_word};
+use crate::core::{Guarded, NodeName, Phase, Verdict, instant};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
@@ -39,9 +40,10 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
   of a pod        name, revision (current, outdated or unknown), ready, terminating
   of why          those of a node, and namespace, name, phase, phaseMessage, reversal, next, notes
   phase           Complete, Progressing, AwaitingOwners, NativeControllerBehind, Stalled, Paused, Invalid
-  verdict         Done, InProgress, Budget, Offline, FailedByRevision, Paused, Partition, NotSelected,
-                  Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending, BlockedByPDB,
-                  Refused, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted, UntoleratedTaint";
+  verdict         Done, InProgress, Budget, AwaitingDomain, Offline, FailedByRevision, Paused, Partition,
+                  NotSelected, Held, Guarded, Revert, WaveNotOpen, OutOfWindow, PullPending, HookPending,
+                  BlockedByPDB, Refused, AwaitingOwner, NativeControllerBehind, Invalid, NotTargeted,
+                  UntoleratedTaint";
 
 /// One DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -135,13 +137,13 @@ pub struct PauseRow {
 }
 
 impl PauseRow {
-    fn of(picture: &Picture) -> Option<Self> {
-        let stand = picture.pause()?;
-        let since = picture.fleet.pause.map(|told| told.since);
+    fn of(rollout: &RolloutView<'_>) -> Option<Self> {
+        let stand = rollout.pause()?;
+        let since = rollout.fleet.pause.map(|told| told.since);
         let names = stand.newcomers.iter().map(ToString::to_string);
         Some(Self {
-            since: since.map(age::instant),
-            until: stand.until.map(age::instant),
+            since: since.map(instant::words),
+            until: stand.until.map(instant::words),
             updated_meanwhile: names.collect(),
         })
     }
@@ -164,8 +166,8 @@ pub struct ReversalRow {
 }
 
 impl ReversalRow {
-    fn of(picture: &Picture) -> Option<Self> {
-        let reversal = picture.plan.reversal.as_ref()?;
+    pub(super) fn of(snapshot: &RolloutSnapshot) -> Option<Self> {
+        let reversal = snapshot.plan.reversal.as_ref()?;
         let stuck = reversal.stuck.len();
         Some(Self {
             to: reversal.to.as_ref().map(ToString::to_string),
@@ -218,57 +220,54 @@ pub struct PodRow {
 }
 
 impl SetRow {
-    /// The row of a picture; `nodes` adds every node.
-    pub(super) fn of(picture: &Picture, nodes: bool) -> Self {
-        let counts = &picture.plan.counts;
-        let usable = picture.invalid.is_none();
-        let rolls = usable && picture.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
-        let surges = rolls && !picture.strategy.max_surge.is_zero();
+    /// The row of a snapshot; `nodes` adds every node.
+    pub(super) fn of(snapshot: &RolloutSnapshot, nodes: bool) -> Self {
+        let (rollout, counts) = (snapshot.rollout(), &snapshot.plan.counts);
+        let usable = snapshot.invalid.is_none();
+        let rolls = usable && snapshot.strategy.mode == crate::core::Mode::AdvancedRollingUpdate;
+        let surges = rolls && !snapshot.strategy.max_surge.is_zero();
         let verdicts = Verdict::WORDS
             .into_iter()
             .zip(counts.by_word)
             .filter(|(_, nodes)| *nodes > 0);
         Self {
-            namespace: picture.key.namespace.to_string(),
-            name: picture.key.name.to_string(),
-            strategy: usable.then(|| picture.strategy.mode.to_string()),
-            max_unavailable: rolls.then(|| picture.strategy.max_unavailable.to_string()),
-            max_surge: surges.then(|| picture.strategy.max_surge.to_string()),
-            phase: picture.state().word(),
-            message: message(picture),
-            since: picture.state_since().map(age::instant),
-            revision: picture.revision().map(ToString::to_string),
+            namespace: snapshot.key.namespace.to_string(),
+            name: snapshot.key.name.to_string(),
+            strategy: usable.then(|| snapshot.strategy.mode.to_string()),
+            max_unavailable: rolls.then(|| snapshot.strategy.max_unavailable.to_string()),
+            max_surge: surges.then(|| snapshot.strategy.max_surge.to_string()),
+            phase: rollout.phase.word(),
+            message: snapshot.message(),
+            since: rollout.phase_since.map(instant::words),
+            revision: snapshot.revision().map(ToString::to_string),
             targeted: counts.targeted,
             base: counts.base,
-            updated: picture.plan.running(),
+            updated: snapshot.plan.running(),
             outdated: counts.outdated,
-            unavailable: picture.unavailable(),
+            unavailable: rollout.unavailable(),
             allowed: counts.allowed,
-            surging: picture.surging(),
+            surging: rollout.surging(),
             surge_allowed: counts.surge_allowed,
             offline: counts.offline,
             offline_outdated: counts.offline_outdated,
-            in_progress: counts.in_progress.saturating_sub(picture.next()),
+            in_progress: counts.in_progress.saturating_sub(rollout.next()),
             failed: counts.failed,
             broken_before: counts.broken_before,
             failures: counts.failures,
             failure_threshold: rolls.then_some(counts.threshold),
-            guarded: picture.plan.guarded.map(|guarded| match guarded {
-                Guarded::Stopped(stopped) => stopped.word(),
-                Guarded::Inconclusive { .. } => "Inconclusive",
-            }),
+            guarded: snapshot.plan.guarded.map(Guarded::word),
             verdicts: verdicts.collect(),
-            notes: notes(picture),
-            warnings: warnings(picture),
-            waves: groups::waves(picture),
-            domains: groups::domains(picture),
-            next_wake: picture.plan.next_wake.map(age::instant),
-            pause: PauseRow::of(picture),
-            reversal: ReversalRow::of(picture),
-            silent_since: picture.heard.silent_since().map(age::instant),
+            notes: notes(snapshot),
+            warnings: warnings(snapshot),
+            waves: groups::waves(snapshot),
+            domains: groups::domains(snapshot),
+            next_wake: snapshot.plan.next_wake.map(instant::words),
+            pause: PauseRow::of(&rollout),
+            reversal: ReversalRow::of(snapshot),
+            silent_since: snapshot.liveness.silent_since().map(instant::words),
             nodes: nodes.then(|| {
-                (0..picture.fleet.nodes.len())
-                    .map(|position| NodeRow::of(picture, position))
+                (0..snapshot.fleet.nodes.len())
+                    .map(|position| NodeRow::of(&rollout, position))
                     .collect()
             }),
         }
@@ -293,11 +292,26 @@ impl SetRow {
 }
 
 impl NodeRow {
+    /// The row of a node that is not in the fleet.
+    pub(super) fn outside(node: &NodeName, verdict: &'static str, message: String) -> Self {
+        Self {
+            node: node.to_string(),
+            verdict,
+            reason: None,
+            since: None,
+            message,
+            pods: Vec::new(),
+            needs_attention: false,
+            age: None,
+            urgency: None,
+        }
+    }
+
     /// The row of the node at `position` of the fleet.
-    pub(super) fn of(picture: &Picture, position: usize) -> Self {
-        let node = &picture.fleet.nodes[position];
-        let explanation = explain(picture, position);
-        let urgency = urgency(picture, position);
+    pub(super) fn of(rollout: &RolloutView<'_>, position: usize) -> Self {
+        let node = &rollout.fleet.nodes[position];
+        let explanation = explain(rollout, position);
+        let urgency = urgency(rollout, position);
         let pods = node.pods.iter().map(|pod| PodRow {
             name: pod.name.to_string(),
             revision: revision_word(pod),
@@ -309,176 +323,42 @@ impl NodeRow {
                 "" => "(none)".to_owned(),
                 name => name.to_owned(),
             },
-            verdict: picture.plan.verdicts[position].word(),
+            verdict: rollout.plan.verdicts[position].word(),
             reason: explanation.reason,
-            since: explanation.since.map(age::instant),
+            since: explanation.since.map(instant::words),
             message: explanation.because,
             pods: pods.collect(),
             needs_attention: urgency.is_some(),
             age: explanation
                 .since
-                .map(|since| age::between(since, picture.now)),
+                .map(|since| instant::between(since, rollout.now)),
             urgency,
         }
     }
 }
 
-/// When the next maintenance window opens, for nodes that wait for it.
-fn opening(picture: &Picture) -> String {
-    let opens = picture.plan.next_opening();
-    opens.map_or_else(String::new, |at| {
-        format!(", the next window opens at {}", age::instant(at))
-    })
-}
-
-/// How many slots are taken: of `max-unavailable`, of `max-surge`, or of both.
-fn slots(picture: &Picture) -> String {
-    let counts = &picture.plan.counts;
-    let down = format!(
-        "{} of {} slots taken",
-        picture.unavailable(),
-        counts.allowed
-    );
-    let beside = format!(
-        "{} of {} slots of max-surge taken",
-        picture.surge_taken(),
-        counts.surge_allowed
-    );
-    picture.limits(down, beside)
-}
-
-/// A sentence about the phase: that of the conditions, and the numbers of this moment.
-pub(super) fn message(picture: &Picture) -> String {
-    let said = picture.said().sentence;
-    let counts = &picture.plan.counts;
-    match picture.state() {
-        State::Complete(_) => complete(picture, said),
-        State::Progressing => format!(
-            "{}, {}{}{}{}{}",
-            share(picture),
-            slots(picture),
-            super::explain::about_to_be(picture),
-            offline(counts.offline_outdated),
-            opening(picture),
-            state_aside(&said)
-        ),
-        State::AwaitingOwners => format!(
-            "{}{}{}",
-            share(picture),
-            state_aside(&said),
-            offline_owners(counts.offline_outdated)
-        ),
-        State::Behind(_) => said,
-        State::Stalled(_) => {
-            format!("{said}; {}{}", slots(picture), reversal_words(picture))
-        }
-        State::Paused(until) => {
-            let left = counts.outdated;
-            let ends = match (until, picture.is_stopped()) {
-                (None, true) => format!("the pause ends with: yurt-ds ctl resume {}", picture.key),
-                (None, false) => format!("goes on after: yurt-ds ctl resume {}", picture.key),
-                (Some(until), true) => {
-                    format!("the pause ends in {}", age::between(picture.now, until))
-                }
-                (Some(until), false) => {
-                    format!("goes on by itself in {}", age::between(picture.now, until))
-                }
-            };
-            format!(
-                "{said}; {left} {} left; {ends}",
-                plural(left, "node", "nodes")
-            )
-        }
-        State::Invalid => picture
-            .invalid
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string),
-    }
-}
-
-/// How many nodes run it.
-fn share(picture: &Picture) -> String {
-    let targeted = picture.plan.counts.targeted;
-    format!("{} of {targeted} nodes run it", picture.plan.running())
-}
-
-/// What is said of a rollout that goes on, to follow its numbers; that it does is the phase itself.
-fn state_aside(said: &str) -> String {
-    match said.strip_prefix("being rolled out") {
-        Some(aside) => aside.to_owned(),
-        None => format!("; {said}"),
-    }
-}
-
-/// What is said of a complete rollout, and that nodes lack a pod nevertheless.
-fn complete(picture: &Picture, said: String) -> String {
-    let targeted = picture.plan.counts.targeted;
-    let lacking = picture.unavailable();
-    let whole = match said.strip_prefix("complete") {
-        Some(aside) if aside.is_empty() || aside.starts_with(';') => match lacking {
-            0 => format!(
-                "{} {} it{aside}",
-                all(targeted),
-                plural(targeted, "runs", "run")
-            ),
-            _ => format!("it was rolled out to {}{aside}", all(targeted)),
-        },
-        _ => said,
-    };
-    match lacking {
-        0 => whole,
-        1 => format!("{whole}; 1 node has no available pod at the moment"),
-        lacking => format!("{whole}; {lacking} nodes have no available pod at the moment"),
-    }
-}
-
-fn offline(nodes: usize) -> String {
-    match nodes {
-        0 => String::new(),
-        1 => "; 1 is offline and follows when it returns".to_owned(),
-        _ => format!("; {nodes} are offline and follow when they return"),
-    }
-}
-
-/// The same under OTA, where nobody follows by itself.
-fn offline_owners(nodes: usize) -> String {
-    match nodes {
-        0 => String::new(),
-        1 => "; 1 is offline, and its owner can upgrade it when it is back".to_owned(),
-        _ => format!("; {nodes} are offline, and their owners can upgrade them when they are back"),
-    }
-}
-
-/// Every one of so many nodes.
-fn all(nodes: usize) -> String {
-    match nodes {
-        1 => "the one node".to_owned(),
-        nodes => format!("all {nodes} nodes"),
-    }
-}
-
-pub(super) fn plural(count: usize, one: &'static str, many: &'static str) -> &'static str {
-    if count == 1 { one } else { many }
-}
-
-fn warnings(picture: &Picture) -> Vec<String> {
-    let mistakes = picture.notes.iter().filter(|note| note.warning);
+fn warnings(snapshot: &RolloutSnapshot) -> Vec<String> {
+    let mistakes = snapshot.notes.iter().filter(|note| note.warning);
     let mistakes = mistakes.map(|note| note.text.clone());
-    mistakes.chain(unheard(picture)).collect()
+    mistakes.chain(liveness_notes(snapshot)).collect()
 }
 
-fn notes(picture: &Picture) -> Vec<String> {
-    let mut notes: Vec<String> = picture.notes.iter().map(|note| note.text.clone()).collect();
-    notes.extend(quietly_paused(picture));
-    notes.extend(newcomers(picture));
-    notes.extend(unheard(picture));
+fn notes(snapshot: &RolloutSnapshot) -> Vec<String> {
+    let mut notes: Vec<String> = snapshot
+        .notes
+        .iter()
+        .map(|note| note.text.clone())
+        .collect();
+    notes.extend(quietly_paused(&snapshot.rollout()));
+    notes.extend(newcomers(&snapshot.rollout()));
+    notes.extend(liveness_notes(snapshot));
     notes
 }
 
 /// That its conditions are about another revision than the present one.
-fn outpaced(picture: &Picture) -> Option<String> {
-    let told = picture.told_revision()?;
-    let present = picture.revision()?;
+fn outpaced(snapshot: &RolloutSnapshot) -> Option<String> {
+    let told = snapshot.told_revision()?;
+    let present = snapshot.revision()?;
     (told != present.as_str()).then(|| {
         format!(
             "its conditions still tell of revision {told}; if that lasts, no controller is at work, or it cannot write them (its \
@@ -488,49 +368,23 @@ fn outpaced(picture: &Picture) -> Option<String> {
 }
 
 /// What is not known, or stands still, for want of a controller or of a right.
-pub(super) fn unheard(picture: &Picture) -> Vec<String> {
-    let unreported = (!picture.is_reported()).then(|| UNREPORTED.to_owned());
-    let is_forbidden = picture.heard == Heard::Forbidden;
-    let matters = !is_forbidden || !matches!(picture.state(), State::Complete(_));
-    let unheard = picture.heard.words().filter(|_| matters);
+pub(super) fn liveness_notes(snapshot: &RolloutSnapshot) -> Vec<String> {
+    let unreported = (!snapshot.is_reported()).then(|| UNREPORTED.to_owned());
+    let is_forbidden = snapshot.liveness == ControllerLiveness::Forbidden;
+    let matters = !is_forbidden || !matches!(snapshot.phase(), Phase::Complete { .. });
+    let liveness_notes = snapshot.liveness.words().filter(|_| matters);
     let notes = [
-        picture.unread.clone(),
-        unheard,
+        snapshot.unread.clone(),
+        liveness_notes,
         unreported,
-        outpaced(picture),
+        outpaced(snapshot),
     ];
     notes.into_iter().flatten().collect()
-}
-
-/// That it is paused, where its phase does not say so.
-fn quietly_paused(picture: &Picture) -> Option<String> {
-    let stand = picture.pause()?;
-    if matches!(picture.state(), State::Paused(_)) {
-        return None;
-    }
-    let since = picture.fleet.pause.map(|told| told.since);
-    let since = since.map(|since| format!(" for {}", age::between(since, picture.now)));
-    let end = match stand.until {
-        Some(until) => format!("until {}", age::instant(until)),
-        None => format!("until yurt-ds ctl resume {}", picture.key),
-    };
-    Some(format!(
-        "it is paused{}: nothing that is outdated is replaced {end}",
-        since.unwrap_or_default()
-    ))
-}
-
-/// Who got the revision in spite of a pause.
-fn newcomers(picture: &Picture) -> Option<String> {
-    let newcomers = &picture.pause()?.newcomers;
-    (!newcomers.is_empty()).then(|| {
-        format!(
-            "got the revision although it is paused: {} (a new pod is always made of the present template)",
-            named(newcomers.iter().map(NodeName::as_str), 0)
-        )
-    })
 }
 
 /// Said of a DaemonSet on which no condition of ours stands.
 pub(super) const UNREPORTED: &str =
     "no controller has reported yet; if that lasts, none is running (yurt-ds controller)";
+
+#[cfg(test)]
+mod tests;

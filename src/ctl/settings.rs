@@ -3,8 +3,8 @@
 use kube::Api;
 use serde::Serialize;
 
-use super::access::Trouble;
 use super::code::Code;
+use super::error::CliError;
 use super::screen::Screen;
 use super::table::{Paint, Table};
 use super::{Context, lookup, print};
@@ -67,7 +67,7 @@ struct SettingsAnswer {
 ///
 /// # Errors
 /// When they cannot be written in that form.
-pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, Trouble> {
+pub(super) fn list(args: &SettingsArgs, colour: bool) -> Result<String, CliError> {
     let rows: Vec<SettingRow> = SETTINGS.iter().map(SettingRow::of).collect();
     match args.output {
         Output::Json | Output::Yaml => print::document(&rows, args.output),
@@ -80,13 +80,13 @@ pub(super) async fn settings(
     context: &Context,
     args: &SettingsArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let Some(typed) = &args.daemonset else {
         // A reader that went away has read enough.
         let _ = screen.print(&list(args, screen.colour)?);
         return Ok(Code::Complete);
     };
-    let key = lookup::target(&context.access, context.namespace.as_deref(), typed)?;
+    let key = lookup::target(context, typed)?;
     let answer = answer(&key, &managed(context, &key).await?);
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
@@ -104,7 +104,7 @@ pub(super) async fn settings(
 ///
 /// # Errors
 /// When there is none, or it is not managed.
-async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, Trouble> {
+async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, CliError> {
     let access = &context.access;
     lookup::find(access, key, context.clock.now()).await?;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
@@ -112,7 +112,7 @@ async fn managed(context: &Context, key: &SetKey) -> Result<DaemonSet, Trouble> 
     let set = access.find(&doing, api.get(&key.name)).await?;
     set.ok_or_else(|| {
         let text = format!("There is no DaemonSet {key} any more.");
-        Trouble::new(Code::NotFound, text)
+        CliError::new(Code::NotFound, text)
     })
 }
 

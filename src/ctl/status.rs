@@ -7,14 +7,16 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 
-use super::access::{LONG, Trouble};
+use super::access::LONG;
 use super::code::Code;
-use super::picture::Picture;
-use super::pulse::{Heard, Pulse, ToDo, listen};
+use super::context::Context;
+use super::error::CliError;
+use super::liveness::{ControllerLiveness, LivenessWatch, PendingActions, liveness_of};
 use super::row::SetRow;
 use super::screen::{Closed, Screen};
-use super::view::{Scope, Step, View};
-use super::{Context, lookup, print};
+use super::snapshot::RolloutSnapshot;
+use super::view::{ClusterView, ListScope, WatchStep};
+use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::StatusArgs;
 use crate::index::{SetKey, Stray};
@@ -39,24 +41,20 @@ pub(super) async fn status(
     context: &Context,
     args: &StatusArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     // It says that by itself, below what it has drawn.
     context.access.told.store(true, Ordering::Relaxed);
-    let target = match &args.daemonset {
-        Some(typed) => Some(lookup::target(
-            &context.access,
-            context.namespace.as_deref(),
-            typed,
-        )?),
-        None => None,
-    };
+    let typed = args.daemonset.as_deref();
+    let target = typed
+        .map(|typed| lookup::target(context, typed))
+        .transpose()?;
     let scope = match (&target, &context.namespace) {
-        (Some(key), _) => Scope::One(key.clone()),
+        (Some(key), _) => ListScope::One(key.clone()),
         (None, Some(namespace)) => {
             lookup::may_be_a_name("namespace", namespace)?;
-            Scope::Namespace(namespace.clone())
+            ListScope::Namespace(namespace.clone())
         }
-        (None, None) => Scope::Everywhere,
+        (None, None) => ListScope::Everywhere,
     };
     let show = Show {
         context,
@@ -69,16 +67,16 @@ pub(super) async fn status(
     } else if args.wait {
         show.wait(screen).await
     } else {
-        let (view, heard) = show.load().await;
+        let (view, liveness) = show.load().await;
         let mut view = view?;
         let now = show.now(&view);
-        let pictures = show.pictures_at(&mut view, now, &heard);
-        if let (Scope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
+        let snapshots = show.snapshots_at(&mut view, now, &liveness);
+        if let (ListScope::Namespace(namespace), true) = (&show.scope, view.present.is_empty()) {
             lookup::namespace(&context.access, namespace).await?;
         }
         // A reader that went away is no reason to hide the outcome.
-        let _ = screen.print(&(show.text(&pictures, screen.colour)? + &show.strays(&view)));
-        Ok(show.code(&pictures))
+        let _ = screen.print(&(show.text(&snapshots, screen.colour)? + &show.strays(&view)));
+        Ok(show.code(&snapshots))
     }
 }
 
@@ -87,17 +85,17 @@ struct Show<'a> {
     context: &'a Context,
     args: &'a StatusArgs,
     target: Option<SetKey>,
-    scope: Scope,
+    scope: ListScope,
 }
 
 impl Show<'_> {
     /// Everything, and what the Lease tells.
-    async fn load(&self) -> (Result<View, Trouble>, Heard) {
+    async fn load(&self) -> (Result<ClusterView, CliError>, ControllerLiveness) {
         let (access, now) = (&self.context.access, self.context.clock.now());
-        let heard = listen(access, now);
+        let liveness = liveness_of(access, now);
         match &self.target {
-            Some(key) => tokio::join!(lookup::load(access, key, now), heard),
-            None => tokio::join!(View::load(access, &self.scope, now), heard),
+            Some(key) => tokio::join!(lookup::load(access, key, now), liveness),
+            None => tokio::join!(ClusterView::load(access, &self.scope, now), liveness),
         }
     }
 
@@ -106,14 +104,14 @@ impl Show<'_> {
         &self,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<(View, Heard), Trouble> {
+    ) -> Result<(ClusterView, ControllerLiveness), CliError> {
         let begun = Instant::now();
         let mut loading = pin!(self.load());
         let mut said = false;
         loop {
             let far = begun + FAR;
             tokio::select! {
-                (view, heard) = &mut loading => return Ok((view?, heard)),
+                (view, liveness) = &mut loading => return Ok((view?, liveness)),
                 () = sleep_until(begun + LONG), if !said => {
                     said = true;
                     screen.warn(&format!("{} Waiting for it.", self.context.access.unanswered(LONG)));
@@ -126,59 +124,69 @@ impl Show<'_> {
     }
 
     /// What is said when the time is up and the API server does not answer.
-    fn too_late(&self, passed: Duration) -> Trouble {
+    fn too_late(&self, passed: Duration) -> CliError {
         let waited = self.args.timeout.unwrap_or(passed);
         let text = format!(
             "Not over after {}. {}",
             humantime::format_duration(waited),
             self.context.access.unanswered(passed)
         );
-        Trouble::new(Code::Unreachable, text)
+        CliError::new(Code::Unreachable, text)
     }
 
     /// The present; a view that was loaded a moment ago is judged at the moment it was loaded.
-    fn now(&self, view: &View) -> Timestamp {
+    fn now(&self, view: &ClusterView) -> Timestamp {
         view.loaded
     }
 
-    fn pictures(&self, view: &mut View, pulse: &Pulse, todo: &mut ToDo) -> Vec<Picture> {
+    fn snapshots(
+        &self,
+        view: &mut ClusterView,
+        watch: &LivenessWatch,
+        pending: &mut PendingActions,
+    ) -> Vec<RolloutSnapshot> {
         let now = self.context.clock.now();
-        let mut pictures = self.pictures_at(view, now, &pulse.heard());
+        let mut snapshots = self.snapshots_at(view, now, &watch.liveness());
         // What may not be read may be why nothing is done.
-        for picture in pictures.iter_mut().filter(|one| one.unread.is_none()) {
-            let (heard, actions) = (picture.heard.clone(), &picture.plan.actions);
-            picture.heard = todo.hear(heard, &picture.key, actions, now);
+        for snapshot in snapshots.iter_mut().filter(|one| one.unread.is_none()) {
+            let (liveness, actions) = (snapshot.liveness.clone(), &snapshot.plan.actions);
+            snapshot.liveness = pending.judge(liveness, &snapshot.key, actions, now);
         }
-        pictures
+        snapshots
     }
 
-    fn pictures_at(&self, view: &mut View, now: Timestamp, heard: &Heard) -> Vec<Picture> {
+    fn snapshots_at(
+        &self,
+        view: &mut ClusterView,
+        now: Timestamp,
+        liveness: &ControllerLiveness,
+    ) -> Vec<RolloutSnapshot> {
         let keys: Vec<SetKey> = view.managed().cloned().collect();
         let take = |key: &SetKey| {
-            let mut picture = Picture::take(view, key, now)?;
-            picture.hear(heard.clone());
-            Some(picture)
+            let mut snapshot = RolloutSnapshot::take(view, key, now)?;
+            snapshot.note_liveness(liveness.clone());
+            Some(snapshot)
         };
         keys.iter().filter_map(take).collect()
     }
 
-    fn rows(&self, pictures: &[Picture], nodes: bool) -> Vec<SetRow> {
+    fn rows(&self, snapshots: &[RolloutSnapshot], nodes: bool) -> Vec<SetRow> {
         let nodes = nodes && self.target.is_some();
-        pictures
+        snapshots
             .iter()
-            .map(|picture| SetRow::of(picture, nodes))
+            .map(|snapshot| SetRow::of(snapshot, nodes))
             .collect()
     }
 
-    fn code(&self, pictures: &[Picture]) -> Code {
+    fn code(&self, snapshots: &[RolloutSnapshot]) -> Code {
         let strict = self.args.strict;
-        Code::worst(pictures.iter().map(|picture| picture.code(strict)))
+        Code::worst(snapshots.iter().map(|snapshot| snapshot.code(strict)))
     }
 
     /// The answer as asked for.
-    fn text(&self, pictures: &[Picture], colour: bool) -> Result<String, Trouble> {
+    fn text(&self, snapshots: &[RolloutSnapshot], colour: bool) -> Result<String, CliError> {
         // Every node in every document would be megabytes in a minute.
-        let rows = self.rows(pictures, !(self.args.watch && self.is_document()));
+        let rows = self.rows(snapshots, !(self.args.watch && self.is_document()));
         let now = self.context.clock.now();
         let wide = self.args.output == Output::Wide;
         match (self.args.output, &self.target, rows.first()) {
@@ -193,7 +201,7 @@ impl Show<'_> {
     }
 
     /// A line for each DaemonSet that is not managed although its annotations look as if it should be.
-    fn strays(&self, view: &View) -> String {
+    fn strays(&self, view: &ClusterView) -> String {
         let line = |(key, stray): (&SetKey, &Stray)| format!("\nNote, on {key}: {}\n", stray.text);
         match self.is_document() {
             true => String::new(),
@@ -203,7 +211,7 @@ impl Show<'_> {
 
     fn nothing(&self) -> String {
         let place = match &self.scope {
-            Scope::Namespace(namespace) => format!(" in namespace {namespace}"),
+            ListScope::Namespace(namespace) => format!(" in namespace {namespace}"),
             _ => String::new(),
         };
         format!(
@@ -222,24 +230,24 @@ impl Show<'_> {
     }
 
     /// Shows every change until nobody reads any more.
-    async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
-        let (mut view, heard) = self.load_within(None, screen).await?;
-        let pulse = self.pulse(heard);
-        let (mut told, mut todo) = (Told::default(), ToDo::default());
+    async fn watch(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
+        let (mut view, liveness) = self.load_within(None, screen).await?;
+        let watch = self.watch_liveness(liveness);
+        let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view, &pulse, &mut todo);
+                let snapshots = self.snapshots(&mut view, &watch, &mut pending);
                 let shown = if screen.live || self.is_document() {
-                    self.draw(&pictures, screen, &mut told)?
+                    self.draw(&snapshots, screen, &mut told)?
                 } else {
-                    told.lines(&self.rows(&pictures, false), screen)
+                    told.lines(&self.rows(&snapshots, false), screen)
                 };
                 if shown == Err(Closed) {
-                    return Ok(self.code(&pictures));
+                    return Ok(self.code(&snapshots));
                 }
-                self.warn(&pulse, &mut told, screen);
-                if self.next(&mut view, None).await == Next::Outdated {
+                self.warn(&watch, &mut told, screen);
+                if self.next(&mut view, None).await == WaitStep::Outdated {
                     break;
                 }
             }
@@ -247,14 +255,14 @@ impl Show<'_> {
         }
     }
 
-    fn pulse(&self, heard: Heard) -> Pulse {
+    fn watch_liveness(&self, liveness: ControllerLiveness) -> LivenessWatch {
         let context = self.context;
-        Pulse::start(context.access.clone(), context.clock.clone(), heard)
+        LivenessWatch::start(context.access.clone(), context.clock.clone(), liveness)
     }
 
     /// Says that the API server does not answer, once each time.
-    fn warn(&self, pulse: &Pulse, told: &mut Told, screen: &mut Screen<'_>) {
-        let unanswered = pulse.unanswered();
+    fn warn(&self, watch: &LivenessWatch, told: &mut PrintedLines, screen: &mut Screen<'_>) {
+        let unanswered = watch.unanswered();
         if let (Some(passed), false) = (unanswered, told.unanswered) {
             screen.warn(&format!(
                 "{} What is shown may be older than that.",
@@ -266,51 +274,51 @@ impl Show<'_> {
 
     fn draw(
         &self,
-        pictures: &[Picture],
+        snapshots: &[RolloutSnapshot],
         screen: &mut Screen<'_>,
-        told: &mut Told,
-    ) -> Result<Result<(), Closed>, Trouble> {
+        told: &mut PrintedLines,
+    ) -> Result<Result<(), Closed>, CliError> {
         if self.is_document() {
-            let rows = self.rows(pictures, false);
+            let rows = self.rows(snapshots, false);
             let summary: Vec<SetRow> = rows.iter().map(SetRow::summary).collect();
             if told.summary.as_ref() == Some(&summary) {
                 return Ok(Ok(()));
             }
             told.summary = Some(summary);
-            return Ok(screen.print(&self.text(pictures, false)?));
+            return Ok(screen.print(&self.text(snapshots, false)?));
         }
-        Ok(screen.redraw(&self.text(pictures, screen.colour)?))
+        Ok(screen.redraw(&self.text(snapshots, screen.colour)?))
     }
 
     /// Waits until everything is complete, or something needs a person.
-    async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, Trouble> {
+    async fn wait(&self, screen: &mut Screen<'_>) -> Result<Code, CliError> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout);
         let first = deadline.map(|deadline| deadline.max(Instant::now() + ONE_LOOK));
-        let (mut view, heard) = self.load_within(first, screen).await?;
-        let pulse = self.pulse(heard);
-        let (mut told, mut todo) = (Told::default(), ToDo::default());
+        let (mut view, liveness) = self.load_within(first, screen).await?;
+        let watch = self.watch_liveness(liveness);
+        let (mut told, mut pending) = (PrintedLines::default(), PendingActions::default());
         loop {
             view.watch(&self.context.access, &self.scope);
             loop {
-                let pictures = self.pictures(&mut view, &pulse, &mut todo);
-                if self.is_over(&pictures) {
-                    return self.conclude(&pictures, screen, None);
+                let snapshots = self.snapshots(&mut view, &watch, &mut pending);
+                if self.is_over(&snapshots) {
+                    return self.conclude(&snapshots, screen, None);
                 }
                 let _ = match (self.is_document(), screen.live) {
                     (true, _) => Ok(()),
-                    (false, true) => screen.redraw(&self.lines(&pictures, screen.colour)),
-                    (false, false) => told.lines(&self.rows(&pictures, false), screen),
+                    (false, true) => screen.redraw(&self.lines(&snapshots, screen.colour)),
+                    (false, false) => told.lines(&self.rows(&snapshots, false), screen),
                 };
-                self.warn(&pulse, &mut told, screen);
+                self.warn(&watch, &mut told, screen);
                 match self.next(&mut view, deadline).await {
-                    Next::Look => {}
-                    Next::Outdated => break,
-                    Next::TooLate => {
-                        if let Some(passed) = pulse.unanswered() {
+                    WaitStep::Look => {}
+                    WaitStep::Outdated => break,
+                    WaitStep::TooLate => {
+                        if let Some(passed) = watch.unanswered() {
                             return Err(self.too_late(passed));
                         }
-                        let pictures = self.pictures(&mut view, &pulse, &mut todo);
-                        return self.conclude(&pictures, screen, self.args.timeout);
+                        let snapshots = self.snapshots(&mut view, &watch, &mut pending);
+                        return self.conclude(&snapshots, screen, self.args.timeout);
                     }
                 }
             }
@@ -319,32 +327,33 @@ impl Show<'_> {
     }
 
     /// A rollout that was complete stays so while pods restart; whoever waits wants them to be there.
-    fn is_over(&self, pictures: &[Picture]) -> bool {
+    fn is_over(&self, snapshots: &[RolloutSnapshot]) -> bool {
         let strict = self.args.strict;
-        let complete =
-            |picture: &Picture| picture.code(strict) == Code::Complete && !picture.is_recovering();
-        pictures.iter().all(complete)
-            || pictures
+        let complete = |snapshot: &RolloutSnapshot| {
+            snapshot.code(strict) == Code::Complete && !snapshot.is_recovering()
+        };
+        snapshots.iter().all(complete)
+            || snapshots
                 .iter()
-                .any(|picture| picture.needs_a_person(strict))
+                .any(|snapshot| snapshot.needs_a_person(strict))
     }
 
-    fn lines(&self, pictures: &[Picture], colour: bool) -> String {
-        let rows = self.rows(pictures, false);
+    fn lines(&self, snapshots: &[RolloutSnapshot], colour: bool) -> String {
+        let rows = self.rows(snapshots, false);
         rows.iter().map(|row| print::line(row, colour)).collect()
     }
 
     fn conclude(
         &self,
-        pictures: &[Picture],
+        snapshots: &[RolloutSnapshot],
         screen: &mut Screen<'_>,
         waited: Option<Duration>,
-    ) -> Result<Code, Trouble> {
+    ) -> Result<Code, CliError> {
         let mut text = match self.is_document() {
-            true => self.text(pictures, false)?,
-            false => self.lines(pictures, screen.colour),
+            true => self.text(snapshots, false)?,
+            false => self.lines(snapshots, screen.colour),
         };
-        if pictures.is_empty() && !self.is_document() {
+        if snapshots.is_empty() && !self.is_document() {
             text = self.nothing();
         }
         let _ = match self.is_document() {
@@ -352,7 +361,7 @@ impl Show<'_> {
             false => screen.redraw(&text),
         };
         let recovering: Vec<String> = match waited {
-            Some(_) => pictures.iter().filter_map(recovering).collect(),
+            Some(_) => snapshots.iter().filter_map(recovering).collect(),
             None => Vec::new(),
         };
         if let (Some(waited), false) = (waited, self.is_document()) {
@@ -363,9 +372,9 @@ impl Show<'_> {
             };
             let _ = screen.print(&format!("Not over after {waited}{recovering}.\n"));
         }
-        let code = self.code(pictures);
+        let code = self.code(snapshots);
         if code == Code::Silent && !self.is_document() {
-            let _ = screen.print(&print::warnings(&self.rows(pictures, false)));
+            let _ = screen.print(&print::warnings(&self.rows(snapshots, false)));
         }
         Ok(match code {
             // What was waited for did not come.
@@ -375,21 +384,21 @@ impl Show<'_> {
     }
 
     /// Waits for a change, for time to pass, or for the deadline.
-    async fn next(&self, view: &mut View, deadline: Option<Instant>) -> Next {
+    async fn next(&self, view: &mut ClusterView, deadline: Option<Instant>) -> WaitStep {
         let clock = &self.context.clock;
         let far = Instant::now() + REFRESH;
         let step = tokio::select! {
             step = view.changed(GATHER, || clock.now()) => step,
             () = sleep_until(deadline.map_or(far, |deadline| deadline.min(far))) => {
                 return match deadline {
-                    Some(deadline) if deadline <= Instant::now() => Next::TooLate,
-                    _ => Next::Look,
+                    Some(deadline) if deadline <= Instant::now() => WaitStep::TooLate,
+                    _ => WaitStep::Look,
                 };
             }
         };
         match step {
-            Step::Changed => Next::Look,
-            Step::Outdated => Next::Outdated,
+            WatchStep::Changed => WaitStep::Look,
+            WatchStep::Outdated => WaitStep::Outdated,
         }
     }
 
@@ -399,17 +408,17 @@ impl Show<'_> {
         loaded: Instant,
         deadline: Option<Instant>,
         screen: &mut Screen<'_>,
-    ) -> Result<View, Trouble> {
+    ) -> Result<ClusterView, CliError> {
         let mut next = loaded + RELOAD;
         loop {
             sleep_until(deadline.map_or(next, |deadline| deadline.min(next))).await;
             match self.load_within(deadline, screen).await {
                 Ok((view, _)) => return Ok(view),
-                Err(trouble) if trouble.code != Code::Unreachable => return Err(trouble),
-                Err(trouble) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
-                    return Err(trouble);
+                Err(error) if error.code != Code::Unreachable => return Err(error),
+                Err(error) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                    return Err(error);
                 }
-                Err(trouble) => screen.warn(&format!("{trouble} Trying again.")),
+                Err(error) => screen.warn(&format!("{error} Trying again.")),
             }
             next = Instant::now() + RELOAD;
         }
@@ -417,7 +426,7 @@ impl Show<'_> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum WaitStep {
     Look,
     Outdated,
     TooLate,
@@ -425,13 +434,13 @@ enum Next {
 
 /// What was said already, where nothing can be drawn over.
 #[derive(Default)]
-struct Told {
+struct PrintedLines {
     rows: Vec<(String, String, &'static str, Instant)>,
     summary: Option<Vec<SetRow>>,
     unanswered: bool,
 }
 
-impl Told {
+impl PrintedLines {
     /// Prints the lines that are new; a change of phase at once, numbers now and then.
     fn lines(&mut self, rows: &[SetRow], screen: &mut Screen<'_>) -> Result<(), Closed> {
         let now = Instant::now();
@@ -455,13 +464,13 @@ impl Told {
 }
 
 /// That a rollout which is complete lacks pods at the moment; `None`: it does not.
-fn recovering(picture: &Picture) -> Option<String> {
-    let is_so = picture.code(false) == Code::Complete && picture.is_recovering();
+fn recovering(snapshot: &RolloutSnapshot) -> Option<String> {
+    let is_so = snapshot.code(false) == Code::Complete && snapshot.is_recovering();
     is_so.then(|| {
-        let nodes = match picture.unavailable() {
+        let nodes = match snapshot.rollout().unavailable() {
             1 => "1 node has".to_owned(),
             nodes => format!("{nodes} nodes have"),
         };
-        format!("{} is complete, and {nodes} no available pod", picture.key)
+        format!("{} is complete, and {nodes} no available pod", snapshot.key)
     })
 }

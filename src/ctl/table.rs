@@ -28,6 +28,7 @@ impl Paint {
             "Progressing"
             | "InProgress"
             | "Budget"
+            | "AwaitingDomain"
             | "AwaitingOwners"
             | "AwaitingOwner"
             | "Paused"

@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{Access, Code, Context, Screen, Trouble, perform};
+use super::{Access, CliError, Code, Context, Screen, perform};
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::sim::cluster::faults::Fault;
@@ -21,7 +21,7 @@ use crate::task::Task;
 /// Long enough for native controllers and kubelets to do what they do.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-pub(super) struct World {
+pub(super) struct CtlWorld {
     pub(super) cluster: Cluster,
     pub(super) client: Client,
     pub(super) kubelets: Kubelets,
@@ -29,7 +29,7 @@ pub(super) struct World {
     _tasks: Vec<Task>,
 }
 
-impl World {
+impl CtlWorld {
     /// A cluster with nodes n1, n2, … and the managed DaemonSet `default/web` on them.
     pub(super) async fn with_nodes(count: usize) -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// What a command prints, and how it ends.
-    pub(super) async fn run(&self, line: &str) -> (String, Result<Code, Trouble>) {
+    pub(super) async fn run(&self, line: &str) -> (String, Result<Code, CliError>) {
         let words = format!("yurt-ds ctl {line}");
         let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
             panic!("not ctl")
@@ -147,7 +147,7 @@ impl World {
         self.run(line).await.1.unwrap()
     }
 
-    pub(super) async fn trouble(&self, line: &str) -> Trouble {
+    pub(super) async fn error(&self, line: &str) -> CliError {
         let (text, ended) = self.run(line).await;
         assert_eq!(text, "", "nothing is printed before a failure");
         ended.unwrap_err()
@@ -170,7 +170,7 @@ impl World {
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_rollout_is_complete_in_every_form() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     world.create("plain", json!({})).await;
     let list = world.text("status").await;
     let lines: Vec<&str> = list.lines().collect();
@@ -193,7 +193,7 @@ async fn a_finished_rollout_is_complete_in_every_form() {
 
 #[tokio::test(start_paused = true)]
 async fn help_lists_exactly_the_fields_that_answers_have() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let listed = |line: &str| -> Vec<String> {
         let help = super::row::FIELDS.split("\n  of ");
         let found = help.filter_map(|part| part.strip_prefix(line)).next();
@@ -230,7 +230,7 @@ async fn help_lists_exactly_the_fields_that_answers_have() {
 
 #[tokio::test(start_paused = true)]
 async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
     offline.unwrap();
     world.set_image("web:2").await;
@@ -256,7 +256,7 @@ async fn why_tells_verdict_holders_and_cure() {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
     };
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     world.kubelets.behaviour("web:2", crashing).await.unwrap();
     world
         .kubelets
@@ -297,7 +297,7 @@ fn text_of(value: &Value) -> &str {
 
 #[tokio::test(start_paused = true)]
 async fn why_names_what_keeps_a_pod_off_a_node() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let template = json!({ "spec": { "nodeSelector": { "role": "edge" } } });
     world
         .patch(json!({ "spec": { "template": template } }))
@@ -312,7 +312,7 @@ async fn why_names_what_keeps_a_pod_off_a_node() {
 
 #[tokio::test(start_paused = true)]
 async fn pause_and_resume_write_once_and_only_when_something_changes() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     world.set_image("web:2").await;
     let text = world.text("pause web").await;
     assert!(
@@ -361,7 +361,7 @@ async fn pause_and_resume_write_once_and_only_when_something_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     world.create("plain", json!({})).await;
     for line in [
         "pause plain",
@@ -369,13 +369,13 @@ async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
         "status plain",
         "why plain n1",
     ] {
-        let trouble = world.trouble(line).await;
-        assert_eq!(trouble.code, Code::NotFound, "{line}");
+        let error = world.error(line).await;
+        assert_eq!(error.code, Code::NotFound, "{line}");
         assert!(
-            trouble
+            error
                 .text
                 .contains("kubectl -n default annotate daemonset plain"),
-            "{trouble}"
+            "{error}"
         );
     }
     assert_eq!(world.writes(), 0);
@@ -383,27 +383,27 @@ async fn what_is_not_managed_is_refused_with_the_way_to_change_that() {
 
 #[tokio::test(start_paused = true)]
 async fn what_kubernetes_replaces_itself_cannot_be_paused() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     world
         .patch(json!({ "spec": { "updateStrategy": { "type": "RollingUpdate" } } }))
         .await;
-    let trouble = world.trouble("pause web").await;
-    assert_eq!(trouble.code, Code::Invalid);
+    let error = world.error("pause web").await;
+    assert_eq!(error.code, Code::Invalid);
     let said = "default/web is not paused, and nothing was changed: its spec.updateStrategy.type is RollingUpdate, so \
                 Kubernetes replaces its pods itself";
-    assert!(trouble.text.starts_with(said), "{trouble}");
+    assert!(error.text.starts_with(said), "{error}");
     assert!(
-        trouble
+        error
             .text
             .contains("kubectl -n default patch daemonset web"),
-        "{trouble}"
+        "{error}"
     );
     assert_eq!(world.writes(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_daemonset_that_is_nearly_managed_is_told_of() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     world
         .create("slip", json!({ "apps.openyurt.io/update-stategy": "auto" }))
         .await;
@@ -411,16 +411,16 @@ async fn a_daemonset_that_is_nearly_managed_is_told_of() {
     let note = "\nNote, on default/slip: apps.openyurt.io/update-stategy has no effect; apps.openyurt.io/update-strategy may be \
                 meant";
     assert!(list.contains(note), "{list}");
-    let trouble = world.trouble("status slip").await;
+    let error = world.error("status slip").await;
     assert!(
-        trouble.text.contains("update-stategy has no effect"),
-        "{trouble}"
+        error.text.contains("update-stategy has no effect"),
+        "{error}"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let selector = |value: Option<&str>| json!({ "metadata": { "annotations": { "apps.openyurt.io/selector": value } } });
     world.patch(selector(Some("pool=nope"))).await;
@@ -462,11 +462,11 @@ async fn a_selector_of_nobody_and_a_taint_are_told_and_end_as_they_should() {
 
 #[tokio::test(start_paused = true)]
 async fn names_that_do_not_exist_suggest_near_ones() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let case = async |line: &str, words: &str| {
-        let trouble = world.trouble(line).await;
-        assert_eq!(trouble.code, Code::NotFound, "{line}");
-        assert!(trouble.text.contains(words), "{trouble}");
+        let error = world.error(line).await;
+        assert_eq!(error.code, Code::NotFound, "{line}");
+        assert!(error.text.contains(words), "{error}");
     };
     case(
         "status weeb",
@@ -480,16 +480,16 @@ async fn names_that_do_not_exist_suggest_near_ones() {
         "There is no namespace defualt. Did you mean default?",
     )
     .await;
-    assert_eq!(world.trouble("status a/b/c").await.code, Code::Usage);
+    assert_eq!(world.error("status a/b/c").await.code, Code::Usage);
     assert_eq!(
-        world.trouble("status -n other default/web").await.code,
+        world.error("status -n other default/web").await.code,
         Code::Usage
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn settings_that_cannot_be_used_are_named_with_the_cure() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world
         .patch(
             json!({ "metadata": { "annotations": { "apps.openyurt.io/max-unavailable": "abc" } } }),
@@ -507,7 +507,7 @@ async fn settings_that_cannot_be_used_are_named_with_the_cure() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let (text, ended) = world.run("status web --wait --timeout 30s").await;
     assert_eq!(ended, Ok(Code::Progressing));
@@ -524,7 +524,7 @@ async fn waiting_ends_when_the_last_pod_is_available_or_at_its_timeout() {
 /// The condition may be older than the pods: then it speaks of the same revision, and they are still starting.
 #[tokio::test(start_paused = true)]
 async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complete() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let revision = text_of(&world.json("status web").await["revision"]).to_owned();
     let complete = json!({
         "type": "RolloutComplete", "status": "True", "reason": "Complete",
@@ -563,7 +563,7 @@ async fn waiting_goes_on_while_nodes_lack_a_pod_also_where_it_was_called_complet
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_is_told_how_to_upgrade() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world
         .patch(
             json!({ "metadata": { "annotations": { "apps.openyurt.io/update-strategy": "OTA" } } }),
@@ -582,38 +582,38 @@ async fn an_owner_is_told_how_to_upgrade() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_or_says_no_is_told_apart() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let refusing = world.cluster.faults().add(|_| Fault::Status(403, None));
-    let trouble = world.trouble("status").await;
-    assert_eq!(trouble.code, Code::Unreachable);
+    let error = world.error("status").await;
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble
+        error
             .text
             .starts_with("Not allowed to list the DaemonSets of all namespaces"),
-        "{trouble}"
+        "{error}"
     );
     drop(refusing);
     let silent = world.cluster.faults().add(|_| Fault::Hang);
-    let trouble = world.trouble("status web").await;
-    assert_eq!(trouble.code, Code::Unreachable);
+    let error = world.error("status web").await;
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble
+        error
             .text
             .contains("https://sim (kubeconfig sim) gives no answer"),
-        "{trouble}"
+        "{error}"
     );
     drop(silent);
     assert_eq!(world.code("status web").await, Code::Complete);
 }
 
 /// The guard stopped that revision.
-async fn stop(world: &World, revision: &str) {
+async fn stop(world: &CtlWorld, revision: &str) {
     let message = format!("revision {revision}: failed: n1, n2");
     guard(world, "True", "FailedByRevision", &message).await;
 }
 
 /// The guard remembers that.
-async fn guard(world: &World, status: &str, reason: &str, message: &str) {
+async fn guard(world: &CtlWorld, status: &str, reason: &str, message: &str) {
     let guard = json!({ "type": "Guard", "status": status, "reason": reason, "message": message });
     let patch = Patch::Merge(json!({ "status": { "conditions": [guard] } }));
     let params = PatchParams::default();
@@ -623,7 +623,7 @@ async fn guard(world: &World, status: &str, reason: &str, message: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let revision = world.json("status web").await["revision"].clone();
     let revision = text_of(&revision);
@@ -648,13 +648,13 @@ async fn why_knows_nodes_that_were_lost_and_whose_node_objects_are_gone() {
     assert!(waits.contains(named), "{waits}");
     let said = &world.json("status web").await["message"];
     assert!(text_of(said).contains(named), "{said}");
-    let unknown = world.trouble("why web n9").await;
+    let unknown = world.error("why web n9").await;
     assert_eq!(unknown.code, Code::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
 async fn resume_releases_what_the_guard_stopped_and_says_so() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let annotation = async |name: &str| {
         let set = world.sets().get("web").await.unwrap();
         let annotations = set.metadata.annotations.unwrap_or_default();
@@ -679,7 +679,7 @@ async fn resume_releases_what_the_guard_stopped_and_says_so() {
 }
 
 /// Says that a controller renewed its Lease so many seconds ago.
-async fn renewed(world: &World, ago: i64) {
+async fn renewed(world: &CtlWorld, ago: i64) {
     let at = world.context.clock.now().as_second() - ago;
     let at = Timestamp::from_second(at).unwrap();
     let lease = json!({
@@ -697,7 +697,7 @@ async fn renewed(world: &World, ago: i64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_without_a_controller_is_not_waited_for() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
     let namespace = serde_json::from_value(json!({ "metadata": { "name": "yurt-ds" } })).unwrap();
     let made = namespaces.create(&PostParams::default(), &namespace).await;
@@ -756,7 +756,7 @@ async fn a_rollout_without_a_controller_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let frozen = world
         .cluster
@@ -766,11 +766,11 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
             _ => Fault::Pass,
         });
     let begun = tokio::time::Instant::now();
-    let trouble = world.trouble("status web --wait --timeout 10s").await;
+    let error = world.error("status web --wait --timeout 10s").await;
     assert_eq!(begun.elapsed().as_secs(), 10);
-    assert_eq!(trouble.code, Code::Unreachable);
+    assert_eq!(error.code, Code::Unreachable);
     let words = "Not over after 10s. The API server https://sim has not answered for 10s.";
-    assert_eq!(trouble.text, words);
+    assert_eq!(error.text, words);
     drop(frozen);
     // In the middle of the wait, too.
     let begun = tokio::time::Instant::now();
@@ -785,21 +785,19 @@ async fn a_wait_ends_when_its_time_is_up_also_while_the_api_server_is_frozen() {
             })
     };
     let ((_, ended), _frozen) = tokio::join!(world.run("status web --wait --timeout 20s"), freeze);
-    let trouble = ended.unwrap_err();
+    let error = ended.unwrap_err();
     assert_eq!(begun.elapsed().as_secs(), 20);
-    assert_eq!(trouble.code, Code::Unreachable);
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble
-            .text
-            .starts_with("Not over after 20s. The API server"),
-        "{trouble}"
+        error.text.starts_with("Not over after 20s. The API server"),
+        "{error}"
     );
 }
 
 /// While a rollout of many nodes goes on, the wait for it is never behind.
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_within_a_second_of_the_end() {
-    let world = World::with_nodes(60).await;
+    let world = CtlWorld::with_nodes(60).await;
     let clock = world.context.clock.clone();
     let client = world
         .cluster
@@ -839,7 +837,7 @@ async fn a_wait_ends_within_a_second_of_the_end() {
 
 #[tokio::test(start_paused = true)]
 async fn what_keeps_a_wave_waiting_for_a_person_is_said_while_the_one_before_soaks() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let waves = r#"[{"name":"first","selector":"kubernetes.io/hostname=n1","soak":"1h"},
         {"name":"second","selector":"kubernetes.io/hostname=n2","approve":"manual"}]"#;
     let annotations = json!({ "apps.openyurt.io/waves": waves });
@@ -862,7 +860,7 @@ async fn pause_and_resume_say_what_really_follows() {
         image_error: true,
         ..Behaviour::default()
     };
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     let hold = |partition: Value| json!({ "metadata": { "annotations": { "apps.openyurt.io/partition": partition } } });
     world.patch(hold(json!("4"))).await;
     world.set_image("web:2").await;

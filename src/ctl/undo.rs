@@ -20,15 +20,16 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::access::Trouble;
 use super::code::Code;
+use super::context::Context;
+use super::error::CliError;
 use super::list::list;
+use super::lookup;
 use super::pause::look_again;
-use super::picture::{Picture, State};
 use super::print::document;
 use super::screen::Screen;
+use super::snapshot::RolloutSnapshot;
 use super::write::{remove, set, write_if_unchanged};
-use super::{Context, age, lookup};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
 use crate::core::fleet::in_place::Shape;
@@ -38,7 +39,7 @@ use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
 use crate::core::settings::resume::RESUME;
-use crate::core::{Mode, Record, Revision, RevisionState};
+use crate::core::{Mode, Phase, Record, Revision, RevisionState, instant};
 use crate::index::{SetKey, SetRecord};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
@@ -49,7 +50,7 @@ const ABSENT: &str = "(none)";
 /// The answer. Field names are a promise to scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct UndoAnswer {
     /// Namespace of the DaemonSet.
     namespace: String,
     /// Its name.
@@ -57,21 +58,23 @@ struct Answer {
     /// Whether the template was written.
     changed: bool,
     /// The revision that was, or would be, left; `null` while Kubernetes has not made it.
-    from: Option<Which>,
+    from: Option<RevisionRow>,
     /// The revision that it went, or would go, back to.
-    to: Which,
+    to: RevisionRow,
     /// Containers whose image changes.
     images: Vec<ImageChange>,
     /// Newer ones that would have been next, and that the guard stopped.
-    passed_over: Vec<Which>,
+    passed_over: Vec<RevisionRow>,
     /// The revision which the annotation `resume` let go on, and lets no more; `null`: there is no such annotation.
     resume_ended: Option<String>,
+    /// What is to be known of the revision that it goes back to: that the guard stopped it, or that another one is advised.
+    notes: Vec<String>,
 }
 
 /// A revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct RevisionRow {
     /// Its number; whoever is gone back to gets a new one.
     number: i64,
     /// Its hash, as pods carry it.
@@ -97,22 +100,17 @@ pub(super) async fn undo(
     context: &Context,
     args: &UndoArgs,
     screen: &mut Screen<'_>,
-) -> Result<(), Trouble> {
-    let access = &context.access;
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
+) -> Result<(), CliError> {
+    let key = lookup::target(context, &args.daemonset)?;
     for _ in 0..ATTEMPTS {
-        let history = History::read(context, &key).await?;
+        let history = RevisionHistory::read(context, &key).await?;
         let chosen = history.choose(args.to_revision)?;
         let is_current = history.current.as_ref() == Some(&chosen.facts.hash);
         let changed = !is_current && !args.dry_run;
         if changed && !history.restore(context, chosen).await? {
             continue;
         }
-        let passed_over = match args.to_revision {
-            None => history.passed_over(chosen),
-            Some(_) => Vec::new(),
-        };
-        let answer = history.answer(chosen, changed, passed_over);
+        let answer = history.answer(chosen, args.to_revision, changed);
         let text = match args.output {
             Output::Json | Output::Yaml => document(&answer, args.output)?,
             Output::Table | Output::Wide if is_current => format!(
@@ -120,36 +118,28 @@ pub(super) async fn undo(
                 answer.to
             ),
             Output::Table | Output::Wide => {
-                let picture = match changed {
+                let snapshot = match changed {
                     true => look_again(context, &key).await,
                     false => None,
                 };
-                let further = match args.to_revision {
-                    None => history.further(chosen),
-                    Some(_) if history.is_stopped(chosen) => format!(
-                        "Note: the guard stopped revision {} when it was rolled out before.\n",
-                        answer.to.number
-                    ),
-                    Some(_) => String::new(),
-                };
-                answer.words(context.clock.now(), picture.as_ref()) + &further
+                answer.words(context.clock.now(), snapshot.as_ref())
             }
         };
         let _ = screen.print(&text);
         return Ok(());
     }
-    Err(Trouble::new(
+    Err(CliError::new(
         Code::Failed,
         format!("{key} kept changing while it was looked at; nothing was undone. Try again."),
     ))
 }
 
 /// A DaemonSet and the revisions that Kubernetes keeps of it.
-struct History {
+struct RevisionHistory {
     key: SetKey,
     seen: ObjectMeta,
     template: Value,
-    revisions: Vec<Kept>,
+    revisions: Vec<KeptRevision>,
     /// The revision that holds its template, once that is known.
     current: Option<Revision>,
     /// The number of the revision to which its conditions advise to go back.
@@ -159,14 +149,14 @@ struct History {
 }
 
 /// A revision that is kept.
-struct Kept {
+struct KeptRevision {
     facts: RevisionFacts,
     /// What its ControllerRevision holds: a patch that brings its template back.
     data: Value,
 }
 
-impl History {
-    async fn read(context: &Context, key: &SetKey) -> Result<Self, Trouble> {
+impl RevisionHistory {
+    async fn read(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let access = &context.access;
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, context.clock.now()).await?;
@@ -188,10 +178,10 @@ impl History {
             let mut controllers = owners.filter(|owner| owner.controller == Some(true));
             controllers.any(|owner| owner.uid == uid)
         };
-        let mut revisions: Vec<Kept> = revisions
+        let mut revisions: Vec<KeptRevision> = revisions
             .into_iter()
             .filter(own)
-            .map(|revision| Kept::of(revision, &key.name))
+            .map(|revision| KeptRevision::of(revision, &key.name))
             .collect();
         revisions.sort_by_key(|kept| kept.facts.number);
         let template = set.data["spec"]["template"].clone();
@@ -224,12 +214,12 @@ impl History {
         })
     }
 
-    fn is_stopped(&self, kept: &Kept) -> bool {
+    fn is_stopped(&self, kept: &KeptRevision) -> bool {
         self.stopped.contains(&kept.facts.hash)
     }
 
     /// Those that were made before `current`, the newest first.
-    fn earlier(&self, current: &Revision) -> Vec<&Kept> {
+    fn earlier(&self, current: &Revision) -> Vec<&KeptRevision> {
         let facts = facts(&self.revisions);
         let find = |wanted: &RevisionFacts| {
             let mut kept = self.revisions.iter();
@@ -240,26 +230,26 @@ impl History {
     }
 
     /// Those that come before `chosen` on the way back, and that the guard stopped.
-    fn passed_over(&self, chosen: &Kept) -> Vec<Which> {
+    fn passed_over(&self, chosen: &KeptRevision) -> Vec<RevisionRow> {
         let current = self.current.as_ref();
         let earlier = current.map(|current| self.earlier(current));
         let newer = (earlier.into_iter().flatten())
             .take_while(|kept| kept.facts.number != chosen.facts.number);
-        newer.map(Kept::which).collect()
+        newer.map(KeptRevision::which).collect()
     }
 
     /// The revision of that number; without one, the one before that the guard did not stop.
-    fn choose(&self, number: Option<i64>) -> Result<&Kept, Trouble> {
+    fn choose(&self, number: Option<i64>) -> Result<&KeptRevision, CliError> {
         match (number, &self.current) {
             (Some(number), _) => {
                 let mut kept = self.revisions.iter();
                 let found = kept.find(|kept| kept.facts.number == number);
                 found.ok_or_else(|| {
                     let text = format!("{} has no revision {number}.{}", self.key, self.choices());
-                    Trouble::new(Code::NotFound, text)
+                    CliError::new(Code::NotFound, text)
                 })
             }
-            (None, None) => Err(Trouble::new(
+            (None, None) => Err(CliError::new(
                 Code::Refused,
                 format!(
                     "{} is not taken back: Kubernetes' DaemonSet controller has not handled its latest change, so it is \
@@ -276,7 +266,7 @@ impl History {
                         true => self.nothing_earlier(current),
                         false => self.nothing_good(current),
                     };
-                    Trouble::new(Code::Refused, text)
+                    CliError::new(Code::Refused, text)
                 })
             }
         }
@@ -310,12 +300,17 @@ impl History {
         )
     }
 
-    /// That its conditions advise to go back to another revision than `chosen`.
-    fn further(&self, chosen: &Kept) -> String {
+    /// What is to be known of the revision that was `chosen`: by the number that was `typed`, or as the one before.
+    fn note(&self, chosen: &KeptRevision, typed: Option<i64>) -> Option<String> {
+        if let Some(number) = typed {
+            let note =
+                format!("the guard stopped revision {number} when it was rolled out before.");
+            return self.is_stopped(chosen).then_some(note);
+        }
         let advised = self.advised.filter(|number| *number != chosen.facts.number);
-        advised.map_or_else(String::new, |number| {
+        advised.map(|number| {
             format!(
-                "Note: its condition Stalled advises revision {number} instead: yurt-ds ctl undo {} --to-revision {number}\n",
+                "its condition Stalled advises revision {number} instead: yurt-ds ctl undo {} --to-revision {number}",
                 self.key
             )
         })
@@ -323,7 +318,7 @@ impl History {
 
     /// The revisions that are kept, one a line, the newest first.
     fn choices(&self) -> String {
-        let line = |kept: &Kept| {
+        let line = |kept: &KeptRevision| {
             let here = match self.current.as_ref() == Some(&kept.facts.hash) {
                 true => " (the present one)",
                 false if self.is_stopped(kept) => " (the guard stopped it)",
@@ -343,7 +338,7 @@ impl History {
     }
 
     /// Writes the template of a revision; false when somebody changed the DaemonSet meanwhile.
-    async fn restore(&self, context: &Context, kept: &Kept) -> Result<bool, Trouble> {
+    async fn restore(&self, context: &Context, kept: &KeptRevision) -> Result<bool, CliError> {
         let template = &kept.data["spec"]["template"];
         if !template.is_object() {
             let text = format!(
@@ -351,7 +346,7 @@ impl History {
                 kept.which(),
                 self.key
             );
-            return Err(Trouble::new(Code::Failed, text));
+            return Err(CliError::new(Code::Failed, text));
         }
         let doing = format!("take back the template of DaemonSet {}", self.key);
         let mut changes = vec![set(&["spec", "template"], template.clone())];
@@ -363,12 +358,12 @@ impl History {
 
     /// The revision that the annotation `resume` names, if it is another one than `kept`: should that come again, nobody would
     /// be charged to it.
-    fn resumed_besides(&self, kept: &Kept) -> Option<&str> {
+    fn resumed_besides(&self, kept: &KeptRevision) -> Option<&str> {
         let named = self.seen.annotations.as_ref()?.get(RESUME)?;
         (named != kept.facts.hash.as_str()).then_some(named.as_str())
     }
 
-    fn answer(&self, chosen: &Kept, changed: bool, passed_over: Vec<Which>) -> Answer {
+    fn answer(&self, chosen: &KeptRevision, typed: Option<i64>, changed: bool) -> UndoAnswer {
         let current = self.current.as_ref();
         let mut kept = self.revisions.iter();
         let from = kept.find(|kept| Some(&kept.facts.hash) == current);
@@ -384,20 +379,24 @@ impl History {
             to: after.get(name).map(|image| (*image).to_owned()),
         };
         let images = names.into_iter().map(change);
-        Answer {
+        UndoAnswer {
             namespace: self.key.namespace.to_string(),
             name: self.key.name.to_string(),
             changed,
-            from: from.map(Kept::which),
+            from: from.map(KeptRevision::which),
             to: chosen.which(),
             images: images.filter(|change| change.from != change.to).collect(),
-            passed_over,
+            passed_over: match typed {
+                Some(_) => Vec::new(),
+                None => self.passed_over(chosen),
+            },
+            notes: self.note(chosen, typed).into_iter().collect(),
             resume_ended: self.resumed_besides(chosen).map(str::to_owned),
         }
     }
 }
 
-impl Kept {
+impl KeptRevision {
     fn of(revision: ControllerRevision, set: &str) -> Self {
         let meta = revision.metadata;
         let data = revision.data.map(|data| data.0).unwrap_or_default();
@@ -417,16 +416,16 @@ impl Kept {
         Self { facts, data }
     }
 
-    fn which(&self) -> Which {
-        Which {
+    fn which(&self) -> RevisionRow {
+        RevisionRow {
             number: self.facts.number,
             hash: self.facts.hash.to_string(),
-            made: self.facts.made.map(age::instant),
+            made: self.facts.made.map(instant::words),
         }
     }
 }
 
-impl std::fmt::Display for Which {
+impl std::fmt::Display for RevisionRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({}", self.number, self.hash)?;
         if let Some(made) = &self.made {
@@ -436,8 +435,8 @@ impl std::fmt::Display for Which {
     }
 }
 
-impl Answer {
-    fn words(&self, now: Timestamp, picture: Option<&Picture>) -> String {
+impl UndoAnswer {
+    fn words(&self, now: Timestamp, snapshot: Option<&RolloutSnapshot>) -> String {
         let key = SetKey::new(&self.namespace, &self.name);
         let to = &self.to;
         let from = self.from.as_ref();
@@ -457,8 +456,8 @@ impl Answer {
             true => "No image changes; other parts of the template do.\n".to_owned(),
             false => self.images.iter().map(line).collect(),
         };
-        let follows = picture.map_or_else(String::new, |picture| follows(picture, now));
-        let passed = |which: &Which| {
+        let follows = snapshot.map_or_else(String::new, |snapshot| follows(snapshot, now));
+        let passed = |which: &RevisionRow| {
             format!(
                 "Revision {which} is passed over, because the guard stopped it; to go there nevertheless: yurt-ds ctl undo {key} \
                  --to-revision {}\n",
@@ -472,29 +471,34 @@ impl Answer {
             let goes = if self.changed { "is" } else { "would be" };
             format!("The annotation {RESUME}, which names revision {revision}, {goes} taken away: it may not go on unguarded.\n")
         });
-        format!("{head}{images}{passed}{resumed}{follows}{manifest}")
+        let notes = self.notes.iter().map(|note| format!("Note: {note}\n"));
+        let notes: String = notes.collect();
+        format!("{head}{images}{passed}{resumed}{follows}{manifest}{notes}")
     }
 }
 
 /// What keeps the way back from beginning, or how to follow it.
-fn follows(picture: &Picture, now: Timestamp) -> String {
-    let key = &picture.key;
-    match (picture.pause().map(|pause| pause.until), picture.state()) {
+fn follows(snapshot: &RolloutSnapshot, now: Timestamp) -> String {
+    let key = &snapshot.key;
+    match (
+        snapshot.rollout().pause().map(|pause| pause.until),
+        snapshot.phase(),
+    ) {
         (Some(None), _) => {
             format!("It is paused, so no pod is replaced before: yurt-ds ctl resume {key}\n")
         }
         (Some(Some(until)), _) => format!(
             "It is paused, so no pod is replaced for {}; earlier with: yurt-ds ctl resume {key}\n",
-            age::between(now, until)
+            instant::between(now, until)
         ),
-        (None, State::Invalid) => format!(
+        (None, Phase::Invalid) => format!(
             "But no pod is replaced, because its settings cannot be used: {}.\n",
-            picture
+            snapshot
                 .invalid
                 .as_ref()
                 .map_or_else(String::new, ToString::to_string)
         ),
-        _ if picture.strategy.mode == Mode::Ota => {
+        _ if snapshot.strategy.mode == Mode::Ota => {
             format!(
                 "No pod is replaced before its owner upgrades it: yurt-ds ctl status {key} --watch\n"
             )
@@ -503,7 +507,7 @@ fn follows(picture: &Picture, now: Timestamp) -> String {
     }
 }
 
-fn facts(revisions: &[Kept]) -> Vec<RevisionFacts> {
+fn facts(revisions: &[KeptRevision]) -> Vec<RevisionFacts> {
     revisions.iter().map(|kept| kept.facts.clone()).collect()
 }
 

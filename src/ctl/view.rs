@@ -21,8 +21,9 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};
 
-use super::access::{Access, Trouble};
+use super::access::Access;
 use super::budgets::{self, Budgets};
+use super::error::CliError;
 use super::list::list;
 use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
@@ -40,7 +41,7 @@ const SHORTEST: Duration = Duration::from_secs(30);
 
 /// Which DaemonSets are looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(super) enum ListScope {
     /// One.
     One(SetKey),
     /// Those of a namespace.
@@ -49,12 +50,12 @@ pub(super) enum Scope {
     Everywhere,
 }
 
-/// What was listed, and kept up to date by [`View::changed`].
-pub(super) struct View {
+/// What was listed, and kept up to date by [`ClusterView::changed`].
+pub(super) struct ClusterView {
     /// Everything that decides.
     pub(super) index: Index,
     /// Every DaemonSet of the scope, managed or not.
-    pub(super) present: BTreeMap<SetKey, Present>,
+    pub(super) present: BTreeMap<SetKey, ListedDaemonSet>,
     /// When it was loaded: whatever is dated so was found so, and may be older.
     pub(super) loaded: Timestamp,
     /// The same on the clock that waits.
@@ -62,14 +63,14 @@ pub(super) struct View {
     budgets: Budgets,
     /// Why the budgets of a namespace are not known.
     unread: BTreeMap<String, String>,
-    versions: Versions,
+    versions: ListVersions,
     /// Never locked: that only lets other threads look at the rest meanwhile.
-    watches: Mutex<SelectAll<BoxStream<'static, Change>>>,
+    watches: Mutex<SelectAll<BoxStream<'static, ListedChange>>>,
 }
 
 /// A DaemonSet as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Present {
+pub(super) struct ListedDaemonSet {
     /// Whether it is being deleted.
     pub(super) deleting: bool,
     /// Its annotation `paused`.
@@ -80,7 +81,7 @@ pub(super) struct Present {
 
 /// Where watches have to begin.
 #[derive(Default)]
-struct Versions {
+struct ListVersions {
     nodes: String,
     sets: String,
     revisions: String,
@@ -89,7 +90,7 @@ struct Versions {
     budgets: Vec<(String, String)>,
 }
 
-enum Change {
+enum ListedChange {
     Node(WatchEvent<Node>),
     Set(WatchEvent<DaemonSet>),
     Revision(WatchEvent<ControllerRevision>),
@@ -100,23 +101,23 @@ enum Change {
 
 /// What became of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum WatchStep {
     /// It is up to date again.
     Changed,
     /// It has to be loaded again.
     Outdated,
 }
 
-impl View {
+impl ClusterView {
     /// Lists what `scope` needs.
     ///
     /// # Errors
     /// What could not be listed. A DaemonSet that does not exist is none: it is not in the index then.
     pub(super) async fn load(
         access: &Access,
-        scope: &Scope,
+        scope: &ListScope,
         now: Timestamp,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         let mut view = Self::load_settings(access, scope, now).await?;
         view.load_rest(access, scope).await?;
         Ok(view)
@@ -128,9 +129,9 @@ impl View {
     /// When they cannot be listed.
     pub(super) async fn load_settings(
         access: &Access,
-        scope: &Scope,
+        scope: &ListScope,
         now: Timestamp,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         let mut view = Self {
             index: Index::default(),
             present: BTreeMap::new(),
@@ -138,7 +139,7 @@ impl View {
             loaded_at: Instant::now(),
             budgets: Budgets::default(),
             unread: BTreeMap::new(),
-            versions: Versions::default(),
+            versions: ListVersions::default(),
             watches: Mutex::default(),
         };
         view.load_sets(access, scope).await?;
@@ -152,8 +153,8 @@ impl View {
     pub(super) async fn load_rest(
         &mut self,
         access: &Access,
-        scope: &Scope,
-    ) -> Result<(), Trouble> {
+        scope: &ListScope,
+    ) -> Result<(), CliError> {
         let keys: Vec<SetKey> = self.managed().cloned().collect();
         if keys.is_empty() {
             return Ok(());
@@ -177,19 +178,19 @@ impl View {
             .filter(|key| !matches!(index.reading(key), None | Some(Reading::NotOurs)))
     }
 
-    async fn load_sets(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {
+    async fn load_sets(&mut self, access: &Access, scope: &ListScope) -> Result<(), CliError> {
         let (sets, version) = match scope {
-            Scope::One(key) => {
+            ListScope::One(key) => {
                 let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
                 let only = ListParams::default().fields(&format!("metadata.name={}", key.name));
                 list(access, &format!("read DaemonSet {key}"), &api, only).await?
             }
-            Scope::Namespace(namespace) => {
+            ListScope::Namespace(namespace) => {
                 let api = Api::namespaced(access.client.clone(), namespace);
                 let doing = format!("list the DaemonSets of namespace {namespace}");
                 list(access, &doing, &api, ListParams::default()).await?
             }
-            Scope::Everywhere => {
+            ListScope::Everywhere => {
                 let api = Api::all(access.client.clone());
                 let doing = "list the DaemonSets of all namespaces (one namespace: -n NAMESPACE)";
                 list(access, doing, &api, ListParams::default()).await?
@@ -199,7 +200,7 @@ impl View {
         for set in &sets {
             self.index.apply_set(set);
             let annotations = set.metadata.annotations.as_ref();
-            let present = Present {
+            let present = ListedDaemonSet {
                 deleting: set.metadata.deletion_timestamp.is_some(),
                 paused: annotations.and_then(|all| all.get(PAUSED).cloned()),
                 on_delete: set.spec.update_strategy.kind.as_deref() == Some(ON_DELETE),
@@ -210,7 +211,7 @@ impl View {
         Ok(())
     }
 
-    async fn load_nodes(&mut self, access: &Access) -> Result<(), Trouble> {
+    async fn load_nodes(&mut self, access: &Access) -> Result<(), CliError> {
         let api: Api<Node> = Api::all(access.client.clone());
         let (nodes, version) = list(access, "list nodes", &api, ListParams::default()).await?;
         for node in &nodes {
@@ -220,7 +221,7 @@ impl View {
         Ok(())
     }
 
-    async fn load_pods(&mut self, access: &Access, keys: &[SetKey]) -> Result<(), Trouble> {
+    async fn load_pods(&mut self, access: &Access, keys: &[SetKey]) -> Result<(), CliError> {
         let selector = |key: &SetKey| self.index.set(key).map(|set| set.selector.clone());
         let wanted: Vec<(SetKey, String)> = keys
             .iter()
@@ -231,7 +232,7 @@ impl View {
             let params = ListParams::default().labels(&selector);
             let (pods, version) =
                 list(access, &format!("list the pods of {key}"), &api, params).await?;
-            Ok::<_, Trouble>((key, selector, version, pods))
+            Ok::<_, CliError>((key, selector, version, pods))
         });
         let mut lists = lists.buffer_unordered(PARALLEL);
         while let Some((key, selector, version, pods)) = lists.try_next().await? {
@@ -264,7 +265,7 @@ impl View {
                         .for_each(|budget| self.budgets.apply(budget));
                     self.versions.budgets.push((namespace, version));
                 }
-                Err(trouble) => drop(self.unread.insert(namespace, trouble.text)),
+                Err(error) => drop(self.unread.insert(namespace, error.text)),
             }
         }
     }
@@ -291,7 +292,7 @@ impl View {
         }
     }
 
-    async fn load_revisions(&mut self, access: &Access, scope: &Scope) -> Result<(), Trouble> {
+    async fn load_revisions(&mut self, access: &Access, scope: &ListScope) -> Result<(), CliError> {
         let (api, params) = revisions(access, scope, &self.index);
         let (revisions, version) = list(access, "list ControllerRevisions", &api, params).await?;
         for revision in &revisions {
@@ -302,7 +303,7 @@ impl View {
     }
 
     /// Clears up what a list at the wrong moment leaves open about revisions.
-    async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), Trouble> {
+    async fn confirm(&mut self, access: &Access, key: &SetKey) -> Result<(), CliError> {
         for hash in self.index.unknown_hashes(key) {
             // Revisions were listed after the pods: one that is not there was deleted, and is an old one.
             if let Some(set) = self.index.set_mut(key) {
@@ -312,7 +313,7 @@ impl View {
         if !self.mismatches(key) {
             return Ok(());
         }
-        let scope = Scope::One(key.clone());
+        let scope = ListScope::One(key.clone());
         self.load_sets(access, &scope).await?;
         self.load_revisions(access, &scope).await?;
         if self.mismatches(key)
@@ -329,19 +330,21 @@ impl View {
     }
 
     /// Watches from where the lists ended.
-    pub(super) fn watch(&mut self, access: &Access, scope: &Scope) {
+    pub(super) fn watch(&mut self, access: &Access, scope: &ListScope) {
         let client = || access.client.clone();
         let versions = std::mem::take(&mut self.versions);
         let plain = WatchParams::default().timeout(WATCH_SECONDS);
         let (sets, params) = match scope {
-            Scope::One(key) => (
+            ListScope::One(key) => (
                 Api::namespaced(client(), &key.namespace),
                 plain.clone().fields(&format!("metadata.name={}", key.name)),
             ),
-            Scope::Namespace(namespace) => (Api::namespaced(client(), namespace), plain.clone()),
-            Scope::Everywhere => (Api::all(client()), plain.clone()),
+            ListScope::Namespace(namespace) => {
+                (Api::namespaced(client(), namespace), plain.clone())
+            }
+            ListScope::Everywhere => (Api::all(client()), plain.clone()),
         };
-        self.follow(sets, params, versions.sets, Change::Set);
+        self.follow(sets, params, versions.sets, ListedChange::Set);
         if versions.nodes.is_empty() {
             return; // nothing is managed, so nothing else was listed
         }
@@ -349,23 +352,23 @@ impl View {
             Api::all(client()),
             plain.clone(),
             versions.nodes,
-            Change::Node,
+            ListedChange::Node,
         );
         let (api, list) = revisions(access, scope, &self.index);
         let labelled = match list.label_selector {
             Some(selector) => plain.clone().labels(&selector),
             None => plain.clone(),
         };
-        self.follow(api, labelled, versions.revisions, Change::Revision);
+        self.follow(api, labelled, versions.revisions, ListedChange::Revision);
         for (namespace, version) in versions.budgets {
             let api = Api::namespaced(client(), &namespace);
-            self.follow(api, plain.clone(), version, Change::Budget);
+            self.follow(api, plain.clone(), version, ListedChange::Budget);
         }
         for (key, selector, version) in versions.pods {
             let api = Api::namespaced(client(), &key.namespace);
             let labelled = plain.clone().labels(&selector);
             self.follow(api, labelled, version, move |event| {
-                Change::Pod(key.clone(), event)
+                ListedChange::Pod(key.clone(), event)
             });
         }
     }
@@ -375,7 +378,7 @@ impl View {
         api: Api<K>,
         params: WatchParams,
         version: String,
-        change: impl Fn(WatchEvent<K>) -> Change + Send + 'static,
+        change: impl Fn(WatchEvent<K>) -> ListedChange + Send + 'static,
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
@@ -389,11 +392,11 @@ impl View {
         let events = stream::unfold(Some(following), |following| async move {
             Some(following?.next().await)
         });
-        let changes = events.map(move |event| event.map_or(Change::Over, &change));
+        let changes = events.map(move |event| event.map_or(ListedChange::Over, &change));
         self.watches().push(changes.boxed());
     }
 
-    fn watches(&mut self) -> &mut SelectAll<BoxStream<'static, Change>> {
+    fn watches(&mut self) -> &mut SelectAll<BoxStream<'static, ListedChange>> {
         let watches = self.watches.get_mut();
         watches.unwrap_or_else(PoisonError::into_inner)
     }
@@ -402,69 +405,77 @@ impl View {
     ///
     /// Taking in is all that happens meanwhile: on a large fleet hundreds of changes come in that time, and whoever took in
     /// one of them per look would be minutes behind.
-    pub(super) async fn changed(&mut self, gather: Duration, now: impl Fn() -> Timestamp) -> Step {
+    pub(super) async fn changed(
+        &mut self,
+        gather: Duration,
+        now: impl Fn() -> Timestamp,
+    ) -> WatchStep {
         let mut next = self.watches().next().await;
         let end = Instant::now() + gather;
         loop {
-            let step = next.map_or(Step::Outdated, |change| self.take(change, now()));
-            if step == Step::Outdated {
+            let step = next.map_or(WatchStep::Outdated, |change| self.take(change, now()));
+            if step == WatchStep::Outdated {
                 return step;
             }
             match timeout_at(end, self.watches().next()).await {
                 Ok(more) => next = more,
-                Err(_) => return Step::Changed,
+                Err(_) => return WatchStep::Changed,
             }
         }
     }
 
-    fn take(&mut self, change: Change, now: Timestamp) -> Step {
+    fn take(&mut self, change: ListedChange, now: Timestamp) -> WatchStep {
         use WatchEvent::{Added, Bookmark, Deleted, Error, Modified};
         match change {
-            Change::Node(Added(node) | Modified(node)) => drop(self.index.apply_node(&node, now)),
-            Change::Node(Deleted(node)) => {
+            ListedChange::Node(Added(node) | Modified(node)) => {
+                drop(self.index.apply_node(&node, now))
+            }
+            ListedChange::Node(Deleted(node)) => {
                 drop(
                     self.index
                         .delete_node(node.metadata.name.as_deref().unwrap_or_default()),
                 );
             }
-            Change::Set(Added(set) | Modified(set)) => {
+            ListedChange::Set(Added(set) | Modified(set)) => {
                 if !matches!(
                     self.index.apply_set(&set),
                     SetChange::Updated | SetChange::Ignored
                 ) {
-                    return Step::Outdated;
+                    return WatchStep::Outdated;
                 }
             }
-            Change::Set(Deleted(_)) => return Step::Outdated,
-            Change::Revision(Added(revision) | Modified(revision)) => {
+            ListedChange::Set(Deleted(_)) => return WatchStep::Outdated,
+            ListedChange::Revision(Added(revision) | Modified(revision)) => {
                 drop(self.index.apply_revision(&revision));
             }
-            Change::Revision(Deleted(revision)) => drop(self.index.delete_revision(&revision)),
-            Change::Pod(key, Added(pod) | Modified(pod)) => {
+            ListedChange::Revision(Deleted(revision)) => {
+                drop(self.index.delete_revision(&revision))
+            }
+            ListedChange::Pod(key, Added(pod) | Modified(pod)) => {
                 if let Some(set) = self.index.set_mut(&key) {
                     set.apply_pod(&pod, now);
                 }
             }
-            Change::Pod(key, Deleted(pod)) => {
+            ListedChange::Pod(key, Deleted(pod)) => {
                 if let Some(set) = self.index.set_mut(&key) {
                     set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
                 }
             }
-            Change::Budget(Added(budget) | Modified(budget)) => self.budgets.apply(budget),
-            Change::Budget(Deleted(budget)) => self.budgets.delete(&budget),
-            Change::Node(Bookmark(_))
-            | Change::Set(Bookmark(_))
-            | Change::Revision(Bookmark(_))
-            | Change::Pod(_, Bookmark(_))
-            | Change::Budget(Bookmark(_)) => {}
-            Change::Node(Error(_))
-            | Change::Set(Error(_))
-            | Change::Revision(Error(_))
-            | Change::Pod(_, Error(_))
-            | Change::Budget(Error(_))
-            | Change::Over => return Step::Outdated,
+            ListedChange::Budget(Added(budget) | Modified(budget)) => self.budgets.apply(budget),
+            ListedChange::Budget(Deleted(budget)) => self.budgets.delete(&budget),
+            ListedChange::Node(Bookmark(_))
+            | ListedChange::Set(Bookmark(_))
+            | ListedChange::Revision(Bookmark(_))
+            | ListedChange::Pod(_, Bookmark(_))
+            | ListedChange::Budget(Bookmark(_)) => {}
+            ListedChange::Node(Error(_))
+            | ListedChange::Set(Error(_))
+            | ListedChange::Revision(Error(_))
+            | ListedChange::Pod(_, Error(_))
+            | ListedChange::Budget(Error(_))
+            | ListedChange::Over => return WatchStep::Outdated,
         }
-        Step::Changed
+        WatchStep::Changed
     }
 }
 
@@ -524,20 +535,20 @@ fn version<K: Resource>(event: &WatchEvent<K>) -> Option<String> {
 /// Where the revisions of a scope are found. They carry the labels of the template.
 fn revisions(
     access: &Access,
-    scope: &Scope,
+    scope: &ListScope,
     index: &Index,
 ) -> (Api<ControllerRevision>, ListParams) {
     let client = access.client.clone();
     let all = ListParams::default();
     match scope {
-        Scope::One(key) => {
+        ListScope::One(key) => {
             let selector = index.set(key).map(|set| set.selector.as_str());
             (
                 Api::namespaced(client, &key.namespace),
                 all.labels(selector.unwrap_or_default()),
             )
         }
-        Scope::Namespace(namespace) => (Api::namespaced(client, namespace), all),
-        Scope::Everywhere => (Api::all(client), all),
+        ListScope::Namespace(namespace) => (Api::namespaced(client, namespace), all),
+        ListScope::Everywhere => (Api::all(client), all),
     }
 }

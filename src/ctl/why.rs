@@ -2,27 +2,27 @@
 
 use serde::Serialize;
 
-use super::Context;
-use super::access::Trouble;
-use super::age;
 use super::code::Code;
-use super::explain::{cure, cure_repelled, gone, not_targeted, repelled};
-use super::lookup;
-use super::picture::Picture;
-use super::print;
-use super::pulse::listen;
-use super::row::{NodeRow, ReversalRow, SetRow, unheard};
+use super::context::Context;
+use super::error::CliError;
+use super::liveness::liveness_of;
+use super::row::{NodeRow, ReversalRow, liveness_notes};
 use super::screen::Screen;
+use super::snapshot::RolloutSnapshot;
 use super::table::Paint;
-use super::view::View;
+use super::view::ClusterView;
+use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
-use crate::core::{NodeName, Verdict};
+use crate::core::said::gone;
+use crate::core::said::next::{cure, cure_repelled, not_targeted};
+use crate::core::said::node::repelled;
+use crate::core::{NodeName, Verdict, instant};
 
 /// The answer. Field names are a promise to scripts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct WhyAnswer {
     /// Namespace of the DaemonSet.
     pub namespace: String,
     /// Its name.
@@ -47,97 +47,89 @@ pub(super) async fn why(
     context: &Context,
     args: &WhyArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let (access, now) = (&context.access, context.clock.now());
-    let key = lookup::target(access, context.namespace.as_deref(), &args.daemonset)?;
-    let (view, heard) = tokio::join!(lookup::load(access, &key, now), listen(access, now));
-    let mut view = view?;
-    let Some(mut picture) = Picture::take(&mut view, &key, now) else {
-        return Err(lookup::unmanaged(&key));
-    };
-    picture.hear(heard);
-    let answer = answer(&view, &picture, &args.node)?;
+    let key = lookup::target(context, &args.daemonset)?;
+    let (judged, liveness) = tokio::join!(
+        lookup::snapshot(access, &key, now),
+        liveness_of(access, now)
+    );
+    let (view, mut snapshot) = judged?;
+    snapshot.note_liveness(liveness);
+    let answer = answer(&view, &snapshot, &args.node)?;
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&answer, args.output)?,
         Output::Table | Output::Wide => sentences(&answer, screen.colour),
     };
     // A reader that went away has read enough.
     let _ = screen.print(&text);
-    Ok(match picture.code(false) {
+    Ok(match snapshot.code(false) {
         Code::Silent => Code::Silent,
         _ => Code::Complete,
     })
 }
 
-fn answer(view: &View, picture: &Picture, typed: &str) -> Result<Answer, Trouble> {
+fn answer(
+    view: &ClusterView,
+    snapshot: &RolloutSnapshot,
+    typed: &str,
+) -> Result<WhyAnswer, CliError> {
     let name = NodeName::from(typed.strip_prefix("node/").unwrap_or(typed));
-    let obstacle = || view.index.obstacle(&picture.key, &name);
-    let position = picture
+    let rollout = snapshot.rollout();
+    let obstacle = || view.index.obstacle(&snapshot.key, &name);
+    let position = snapshot
         .fleet
         .nodes
         .iter()
         .position(|node| node.name == name);
     let (node, next) = match position {
-        Some(position) if picture.plan.verdicts[position] == Verdict::NotTargeted => {
-            let mut row = NodeRow::of(picture, position);
+        Some(position) if snapshot.plan.verdicts[position] == Verdict::NotTargeted => {
+            let mut row = NodeRow::of(&rollout, position);
             let (because, next) = not_targeted(obstacle().as_ref());
             row.message =
                 format!("{because}; its pod is the native controller's to remove or keep");
             (row, next)
         }
-        Some(position) if picture.plan.verdicts[position] == Verdict::UntoleratedTaint => {
-            let (mut row, obstacle) = (NodeRow::of(picture, position), obstacle());
-            row.message = repelled(&picture.fleet.nodes[position], obstacle.as_ref());
-            (row, cure_repelled(picture, position, obstacle.as_ref()))
+        Some(position) if snapshot.plan.verdicts[position] == Verdict::UntoleratedTaint => {
+            let (mut row, obstacle) = (NodeRow::of(&rollout, position), obstacle());
+            row.message = repelled(&snapshot.fleet.nodes[position], obstacle.as_ref());
+            (row, cure_repelled(&rollout, position, obstacle.as_ref()))
         }
-        Some(position) => (NodeRow::of(picture, position), cure(picture, position)),
+        Some(position) => (NodeRow::of(&rollout, position), cure(&rollout, position)),
         None if view.index.node_names().any(|known| *known == name) => {
             let (message, next) = not_targeted(obstacle().as_ref());
-            let row = NodeRow {
-                node: name.to_string(),
-                verdict: Verdict::NotTargeted.word(),
-                reason: None,
-                since: None,
-                message,
-                pods: Vec::new(),
-                needs_attention: false,
-                age: None,
-                urgency: None,
-            };
+            let row = NodeRow::outside(&name, Verdict::NotTargeted.word(), message);
             (row, next)
         }
-        None if let Some(gone) = gone(picture, &name) => {
+        None if let Some(gone) = gone(&rollout, &name) => {
             let row = NodeRow {
-                node: name.to_string(),
-                verdict: gone.verdict,
                 reason: Some("NoNode".into()),
-                since: gone.since.map(age::instant),
-                message: gone.because,
-                pods: Vec::new(),
+                since: gone.since.map(instant::words),
                 needs_attention: true,
-                age: gone.since.map(|since| age::between(since, picture.now)),
-                urgency: None,
+                age: gone
+                    .since
+                    .map(|since| instant::between(since, snapshot.now)),
+                ..NodeRow::outside(&name, gone.verdict, gone.because)
             };
             (row, gone.next)
         }
         None => {
-            return Err(lookup::missing_node(view, &picture.key, name.as_str()));
+            return Err(lookup::missing_node(view, &snapshot.key, name.as_str()));
         }
     };
-    let set = SetRow::of(picture, false);
-    Ok(Answer {
-        namespace: set.namespace,
-        name: set.name,
-        phase: set.phase,
-        phase_message: set.message,
-        reversal: set.reversal,
+    Ok(WhyAnswer {
+        namespace: snapshot.key.namespace.to_string(),
+        name: snapshot.key.name.to_string(),
+        phase: rollout.phase.word(),
+        phase_message: snapshot.message(),
+        reversal: ReversalRow::of(snapshot),
         node,
         next,
-        notes: unheard(picture),
+        notes: liveness_notes(snapshot),
     })
 }
 
-fn sentences(answer: &Answer, colour: bool) -> String {
+fn sentences(answer: &WhyAnswer, colour: bool) -> String {
     let node = &answer.node;
     let since = match (&node.since, &node.age) {
         (Some(since), Some(age)) => format!("{since} ({age})"),

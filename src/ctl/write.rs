@@ -10,8 +10,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::Context;
-use super::access::Trouble;
+use super::context::Context;
+use super::error::CliError;
 use crate::index::SetKey;
 use crate::k8s::client::{Failure, within};
 
@@ -58,7 +58,7 @@ pub(super) async fn write_if_unchanged(
     key: &SetKey,
     seen: &ObjectMeta,
     changes: Vec<PatchOperation>,
-) -> Result<bool, Trouble> {
+) -> Result<bool, CliError> {
     let access = &context.access;
     let api: Api<DaemonSet> = Api::namespaced(access.client.clone(), &key.namespace);
     let params = PatchParams {
@@ -108,11 +108,11 @@ fn is_same(seen: &ObjectMeta, now: &ObjectMeta) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ctl::tests::World;
+    use crate::ctl::tests::CtlWorld;
 
     #[tokio::test(start_paused = true)]
     async fn it_holds_whatever_became_of_the_status_and_not_after_another_change() {
-        let world = World::with_nodes(1).await;
+        let world = CtlWorld::with_nodes(1).await;
         let key: SetKey = "default/web".parse().unwrap();
         let seen = world.sets().get("web").await.unwrap().metadata;
         let write = async |value: &str| {
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_api_server_finds_wrong_is_said() {
-        let world = World::with_nodes(1).await;
+        let world = CtlWorld::with_nodes(1).await;
         let key: SetKey = "default/web".parse().unwrap();
         let seen = world.sets().get("web").await.unwrap().metadata;
         let changes = vec![remove(&["spec", "nothing"])];

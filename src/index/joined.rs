@@ -17,7 +17,7 @@ use crate::core::fleet::position_of;
 use crate::core::revision::{RevisionFacts, earlier, undone};
 use crate::core::{
     Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Record, Refusals,
-    RevisionState, Targeting, WayBack,
+    RevisionState, RollbackTargets, Targeting,
 };
 
 /// The fleet of `set` as it is now.
@@ -55,7 +55,7 @@ pub(super) fn fleet(
             evictions: Evictions::default(),
             refusals: Refusals::default(),
             successions: Successions::new(),
-            way_back: WayBack::default(),
+            rollback_targets: RollbackTargets::default(),
             record: None,
             pause: None,
             not_created: None,
@@ -87,7 +87,7 @@ pub(super) fn fleet(
     kept.evictions = set.evictions.clone();
     kept.refusals = set.refusals(target, &kept.nodes);
     kept.successions = set.successions(&present.state, revisions);
-    kept.way_back = set.way_back(&present.state, revisions);
+    kept.rollback_targets = set.rollback_targets(&present.state, revisions);
     kept.record = record;
     kept.pause = set.last_pause();
     kept.not_created = set.not_created();

@@ -21,7 +21,6 @@ use crate::core::engine::not_ready;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::fleet::in_place::{Succession, Successions};
 use crate::core::images::TemplateImage;
-use crate::core::instant;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
@@ -34,9 +33,9 @@ use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
-    Action, Evictions, Node, NodeName, OnFailure, Past, PauseRecord, Pod, PodName, PodRevision,
-    PodUid, Predownloading, Reading, Record, Refusal, Refusals, Revision, RevisionState,
-    RollingUpdateType, WayBack, not_created,
+    Action, Evictions, Node, NodeName, OnFailure, PauseRecord, Pod, PodName, PodRevision, PodUid,
+    Predownloading, Reading, Record, Refusal, Refusals, Revision, RevisionState, RollbackTarget,
+    RollbackTargets, RollingUpdateType, instant, not_created,
 };
 use crate::k8s;
 
@@ -738,26 +737,30 @@ impl SetRecord {
     }
 
     /// How pods of the current revision get back to older ones, where somebody asked for that.
-    pub(super) fn way_back(&self, state: &RevisionState, revisions: &[RevisionFacts]) -> WayBack {
+    pub(super) fn rollback_targets(
+        &self,
+        state: &RevisionState,
+        revisions: &[RevisionFacts],
+    ) -> RollbackTargets {
         let asked = match &self.reading {
             Reading::Strategy { strategy, .. } => strategy.on_failure == OnFailure::RevertInPlace,
             Reading::NotOurs | Reading::Invalid(_) => false,
         };
         let RevisionState::Current(current) = state else {
-            return WayBack::default();
+            return RollbackTargets::default();
         };
         let current = revisions.iter().find(|known| known.hash == *current);
         let Some(current) = current.filter(|_| asked) else {
-            return WayBack::default();
+            return RollbackTargets::default();
         };
         // Never one that somebody went back from: it is newer than the current one.
         let older = earlier(revisions, &current.hash).into_iter();
         // Nobody knows the generation of an older template any more, and the present one would be a lie.
-        let past = |old: &RevisionFacts| Past {
+        let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
             succession: Succession::between(&current.shape, &old.shape, None),
         };
-        WayBack {
+        RollbackTargets {
             stands: self.guard.stands(&self.conditions),
             revisions: older.map(|old| (old.hash.clone(), past(old))).collect(),
         }

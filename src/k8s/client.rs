@@ -224,7 +224,7 @@ impl fmt::Display for CallError {
             Self::Kube(kube::Error::Api(status)) => {
                 write!(f, "{} (HTTP {})", status.message, status.code)
             }
-            Self::Kube(error) => chain(f, error),
+            Self::Kube(error) => f.write_str(&chain(error)),
         }
     }
 }
@@ -237,31 +237,26 @@ impl From<kube::Error> for CallError {
     }
 }
 
-/// An error and everything below it; `kube` says many causes twice.
+/// The same error with everything below it, on one line.
 fn in_one_line(error: impl std::error::Error) -> anyhow::Error {
-    struct Chain<E>(E);
-    impl<E: std::error::Error> fmt::Display for Chain<E> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            chain(f, &self.0)
-        }
-    }
-    anyhow::anyhow!("{}", Chain(error))
+    anyhow::Error::msg(chain(&error))
 }
 
-/// Writes an error and everything below it; `kube` says of a refused TLS handshake only "client error (Connect)".
-fn chain(f: &mut fmt::Formatter<'_>, error: &dyn std::error::Error) -> fmt::Result {
+/// An error and everything below it: `kube` says of a refused TLS handshake only "client error (Connect)", and many causes
+/// twice.
+fn chain(error: &dyn std::error::Error) -> String {
     let mut last = error.to_string();
-    write!(f, "{last}")?;
+    let mut told = last.clone();
     let mut next = error.source();
     while let Some(source) = next {
         let text = source.to_string();
         if !last.contains(&text) {
-            write!(f, ": {text}")?;
+            told = format!("{told}: {text}");
         }
         last = text;
         next = source.source();
     }
-    Ok(())
+    told
 }
 
 /// Waits for a call at most that long.

@@ -1,7 +1,7 @@
 //! Pods that are taken back from a revision that the guard stopped.
 
 use yurt_ds::core::fleet::in_place::Succession;
-use yurt_ds::core::{Action, Cause, Past, Plan, Verdict, WayBack};
+use yurt_ds::core::{Action, Cause, Plan, RollbackTarget, RollbackTargets, Verdict};
 
 use super::rules::Rules;
 use super::state::{Pod, Set, Sheet, State, Stop, Template};
@@ -42,16 +42,16 @@ impl Sheet {
 
 impl State {
     /// How pods get back, as the index would tell.
-    pub(crate) fn way_back(&self, set: &Set, rules: &Rules) -> WayBack {
+    pub(crate) fn rollback_targets(&self, set: &Set, rules: &Rules) -> RollbackTargets {
         if !rules.reverts() || set.observed != set.wanted {
-            return WayBack::default();
+            return RollbackTargets::default();
         }
         let older = (0..3).filter(|template| *template != set.wanted && set.knows(*template));
-        let past = |old: Template| Past {
+        let past = |old: Template| RollbackTarget {
             number: set.numbers[usize::from(old)].into(),
             succession: Succession::between(&shape(set.wanted), &shape(old), None),
         };
-        WayBack {
+        RollbackTargets {
             stands: self.telling.is_none(),
             revisions: older.map(|old| (hash(old), past(old))).collect(),
         }

@@ -98,7 +98,7 @@ impl State {
             evictions: self.evictions(rules),
             refusals: self.refusals(),
             successions: successions(&set, rules),
-            way_back: self.way_back(&set, rules),
+            rollback_targets: self.rollback_targets(&set, rules),
             record: record_of(&self.sheet),
             pause: None,
             not_created: None,

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use clap::Parser as _;
 use yurt_ds::cli::{Cli, Command};
-use yurt_ds::ctl::{Access, Code, Context, Screen, Trouble, perform};
+use yurt_ds::ctl::{Access, CliError, Code, Context, Screen, perform};
 
 use super::player::Stage;
 
@@ -14,7 +14,7 @@ use super::player::Stage;
 pub(crate) async fn ctl(
     stage: &Stage,
     line: &str,
-) -> anyhow::Result<(String, Result<Code, Trouble>)> {
+) -> anyhow::Result<(String, Result<Code, CliError>)> {
     let words = ["yurt-ds", "ctl"].into_iter().chain(line.split(' '));
     let Command::Ctl(args) = Cli::try_parse_from(words)?.command else {
         anyhow::bail!("not a verb of ctl: {line}");

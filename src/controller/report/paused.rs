@@ -3,17 +3,14 @@
 use super::conditions::condition;
 use super::notice::Notice;
 use crate::core::names::PAUSED_CONDITION;
-use crate::core::said::paused_words;
-use crate::core::words::{NAMED, named};
+use crate::core::said::{MEANWHILE, paused_words, still_paused};
+use crate::core::words::NAMED;
 use crate::core::{NodeName, Plan, RevisionState};
 use crate::k8s::Condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Reason of the Event that reminds.
 const REMINDER: &str = "StillPaused";
-
-/// What stands before names in the condition.
-const MEANWHILE: &str = "; nodes that got it meanwhile: ";
 
 /// Stands for those who are not named there.
 const OTHERS: &str = " and others";
@@ -67,26 +64,8 @@ pub(super) fn sheet(
 /// The reminder, when one is due.
 pub(super) fn reminder(plan: &Plan, revision: &str) -> Option<Notice> {
     let stand = plan.pause.as_ref().filter(|stand| stand.reminds)?;
-    let left = plan.counts.outdated + plan.counts.offline_outdated;
-    let left = match left {
-        0 => "no node is outdated now, and the next change will wait".to_owned(),
-        1 => "1 node is outdated".to_owned(),
-        nodes => format!("{nodes} nodes are outdated"),
-    };
-    let newcomers = match stand.newcomers.is_empty() {
-        true => String::new(),
-        false => format!(
-            "{MEANWHILE}{}",
-            named(stand.newcomers.iter().map(NodeName::as_str), 0)
-        ),
-    };
     let days = stand.record.reminded;
-    let day = if days == 1 { "day" } else { "days" };
-    let note = format!(
-        "{revision}: still {}, for {days} {day} now (since {}); {left}; go on with: yurt-ds ctl resume{newcomers}",
-        paused_words(stand.until),
-        stand.record.since,
-    );
+    let note = format!("{revision}: {}", still_paused(plan, stand));
     Some(Notice {
         // One that ends by itself needs nobody.
         warning: stand.until.is_none(),

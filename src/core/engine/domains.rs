@@ -74,6 +74,12 @@ impl<'a> Domains<'a> {
     }
 }
 
+/// Whether the node has to wait because other domains are `at_work`: held, or with their turn.
+pub(super) fn is_others_turn(topology: &Topology, node: &Node, at_work: &[String]) -> bool {
+    let own = topology.domain_of(&node.labels);
+    !at_work.is_empty() && at_work.iter().all(|domain| domain != own)
+}
+
 /// The first `count` of the values.
 fn least<'a>(values: impl Iterator<Item = &'a str>, count: usize) -> BTreeSet<&'a str> {
     let mut least = BTreeSet::new();
@@ -90,7 +96,7 @@ fn least<'a>(values: impl Iterator<Item = &'a str>, count: usize) -> BTreeSet<&'
 mod tests {
     use super::*;
     use crate::core::testing::{at, current, fleet, node, old};
-    use crate::core::{Action, Mode, Share, decide};
+    use crate::core::{Action, Mode, Pause, Share, Verdict, decide};
 
     /// The nodes that are replaced now, and the domains that are held or have their turn.
     fn chosen(at_once: usize, nodes: Vec<Node>) -> (Vec<String>, Vec<String>) {
@@ -128,6 +134,39 @@ mod tests {
             (nodes_, domains),
             (names(&["n1", "n2", "n4"]), names(&["a", "b"]))
         );
+    }
+
+    #[test]
+    fn who_waits_for_another_domain_has_a_verdict_of_its_own() {
+        let strategy = Strategy {
+            topology: Some(Topology {
+                key: "zone".into(),
+                at_once: 1,
+            }),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let nodes = vec![
+            zone("n1", "a", old(1)),
+            zone("n2", "a", old(1)),
+            zone("n3", "b", old(1)),
+            zone("n4", "b", current(2)),
+        ];
+        let words = |plan: crate::core::Plan| -> Vec<&str> {
+            plan.verdicts.iter().map(|verdict| verdict.word()).collect()
+        };
+        let plan = decide(&strategy, &fleet(nodes.clone()), at(1_000));
+        assert_eq!(plan.counts.by_word[Verdict::AwaitingDomain.index()], 1);
+        assert_eq!(
+            words(plan),
+            ["InProgress", "Budget", "AwaitingDomain", "Done"]
+        );
+        // Nothing is at work while it is paused.
+        let paused = Strategy {
+            pause: Some(Pause::Indefinite),
+            ..strategy
+        };
+        let plan = decide(&paused, &fleet(nodes), at(1_000));
+        assert_eq!(words(plan), ["Paused", "Paused", "Paused", "Done"]);
     }
 
     #[test]

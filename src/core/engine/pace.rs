@@ -42,23 +42,17 @@ impl Pace {
         if strategy.min_interval.is_zero() {
             return vec![free; wave_progress.count()];
         }
-        // Its new pod is about to begin a new interval. A marked pod that waits for a slot is not about to go: the slot may be
-        // that of a node which waits for the interval.
-        let is_awaited = |class: &Class, verdict: &Verdict| match class {
-            Class::InProgress(progress) => matches!(
-                progress,
-                Progress::Terminating | Progress::Replacing | Progress::Missing { .. }
-            ),
-            Class::Preparing { .. } => !matches!(verdict, Verdict::Budget { .. }),
-            _ => false,
-        };
         let mut newest = vec![None; wave_progress.count()];
         let mut awaits = vec![false; wave_progress.count()];
         for (position, (class, verdict)) in classes.iter().zip(verdicts).enumerate() {
             let wave = wave_progress.of_node(position);
             let began = [summary.got_current(position), summary.removed_at(position)];
             newest[wave] = began.into_iter().fold(newest[wave], Ord::max);
-            awaits[wave] |= is_awaited(class, verdict);
+            awaits[wave] |= match class {
+                Class::InProgress(_) => is_awaited(verdict, false),
+                Class::Preparing { .. } => is_awaited(verdict, true),
+                _ => false,
+            };
         }
         let pace = |(newest, awaits): (Option<Timestamp>, bool)| {
             let opens = newest.map(|created| later(created, strategy.min_interval));
@@ -69,6 +63,23 @@ impl Pace {
             }
         };
         newest.into_iter().zip(awaits).map(pace).collect()
+    }
+}
+
+/// Whether the others of its wave wait for a node because its new pod is about to begin a new interval. `is_leaving`: its pod
+/// is marked to go.
+///
+/// A marked pod that waits for a slot is not about to go: the slot may be that of a node which waits for the interval.
+pub(in crate::core) fn is_awaited(verdict: &Verdict, is_leaving: bool) -> bool {
+    match verdict {
+        Verdict::Budget { .. } => false,
+        _ if is_leaving => true,
+        Verdict::InProgress(progress) => matches!(
+            progress,
+            Progress::Terminating | Progress::Replacing | Progress::Missing { .. }
+        ),
+        Verdict::HookPending { .. } => true,
+        _ => false,
     }
 }
 

@@ -30,7 +30,7 @@ use super::classify::settling;
 use super::scope::RolloutScope;
 use crate::core::fleet::in_place::{self, Recreate, Renewal};
 use crate::core::fleet::record::Record;
-use crate::core::fleet::{Fleet, Node, Past, Pod, Readiness, Targeting};
+use crate::core::fleet::{Fleet, Node, Pod, Readiness, RollbackTarget, Targeting};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::plan::Reversal;
 use crate::core::settings::{Mode, OnFailure, Strategy};
@@ -51,7 +51,7 @@ pub(super) fn before(fleet: &Fleet, record: &Record) -> Option<Revision> {
             *votes.entry(revision).or_default() += 1;
         }
     }
-    let known = fleet.way_back.revisions.iter();
+    let known = fleet.rollback_targets.revisions.iter();
     let best = known.max_by_key(|(revision, past)| {
         (
             !record.stopped_before.contains(revision),
@@ -223,14 +223,14 @@ pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
 
 /// The record of a revision from which pods are taken back.
 fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a Record> {
-    let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.way_back.stands;
+    let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.rollback_targets.stands;
     stop(strategy, fleet).filter(|_| asked)
 }
 
 /// The revision that pods are taken back to, and how they get there; `None`: it is not known.
-fn past<'a>(record: &'a Record, fleet: &'a Fleet) -> Option<(&'a Revision, &'a Past)> {
+fn past<'a>(record: &'a Record, fleet: &'a Fleet) -> Option<(&'a Revision, &'a RollbackTarget)> {
     let before = record.before.as_ref()?;
-    Some((before, fleet.way_back.revisions.get(before)?))
+    Some((before, fleet.rollback_targets.revisions.get(before)?))
 }
 
 /// In which order a node with the current revision has its turn; `None`: not at all.
@@ -266,7 +266,7 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 /// Why it keeps that; `None`: it was taken back once, and somebody gave it the stopped revision again.
 fn renewal(
     record: &Record,
-    past: Option<(&Revision, &Past)>,
+    past: Option<(&Revision, &RollbackTarget)>,
     pod: &Pod,
 ) -> Result<Renewal, Option<Recreate>> {
     if pod.in_place.reverted_from.as_ref() == Some(&record.revision) {

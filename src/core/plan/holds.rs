@@ -8,7 +8,7 @@ use crate::core::words::named;
 
 impl Plan {
     /// The nodes that are kept because their annotation cannot be read.
-    pub(super) fn unreadable_holds<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Node> {
+    pub(in crate::core) fn unreadable_holds<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Node> {
         if self.counts.by_word[Verdict::Held { until: None }.index()] == 0 {
             return Vec::new(); // looking at every node takes longer than all the rest
         }

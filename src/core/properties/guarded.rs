@@ -127,7 +127,7 @@ proptest! {
         if let Some(Guarded::Stopped(_)) = plan.guarded {
             prop_assert!(resume.is_none());
             prop_assert_eq!(plan.actions.iter().find(|action| action.begins()), None);
-            let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
+            let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain);
             prop_assert!(!plan.verdicts.iter().any(waits));
         }
         if resume.is_some() {

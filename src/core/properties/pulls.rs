@@ -71,7 +71,7 @@ proptest! {
             prop_assert!(fleet.nodes[place].is_ready());
             let waits = matches!(
                 plan.verdicts[place],
-                Verdict::Budget { .. } | Verdict::PullPending(_) | Verdict::OutOfWindow { .. }
+                Verdict::Budget { .. } | Verdict::AwaitingDomain | Verdict::PullPending(_) | Verdict::OutOfWindow { .. }
             );
             prop_assert!(waits, "{:?}", plan.verdicts[place]);
         }
@@ -87,7 +87,7 @@ proptest! {
         for (node, _) in asked(&then) {
             let goes_on = matches!(
                 verdict(node),
-                Verdict::Budget { .. }
+                Verdict::Budget { .. } | Verdict::AwaitingDomain
                     | Verdict::PullPending(_)
                     | Verdict::OutOfWindow { .. }
                     | Verdict::Guarded(_)

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, carry_out, config, fleets, is_available, lacking, now, strategies};
-use crate::core::testing::way_back;
+use crate::core::testing::rollback_targets;
 use crate::core::{Strategy, *};
 
 fn reverting() -> impl Random<Strategy> {
@@ -31,9 +31,9 @@ fn stopped() -> impl Random<Fleet> {
         let mut fleet = Fleet {
             revision: RevisionState::Current("new".into()),
             replaces: true,
-            way_back: WayBack {
+            rollback_targets: RollbackTargets {
                 stands,
-                ..way_back(&["older", "old"])
+                ..rollback_targets(&["older", "old"])
             },
             record: Some(Record {
                 stopped: Some(Stopped::FailedByRevision),
@@ -113,7 +113,7 @@ proptest! {
             other => other.begins(),
         };
         prop_assert_eq!(plan.actions.iter().find(advances), None);
-        let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.way_back.stands;
+        let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.rollback_targets.stands;
         prop_assert!(taken.is_empty() || asked && !is_paused(&strategy, now()));
         for (node, pod) in taken {
             prop_assert!(node.is_ready() && node.targeting == Targeting::Run);

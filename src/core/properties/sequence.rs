@@ -87,7 +87,7 @@ proptest! {
         let takes = |(node, verdict): &(&Node, &Verdict)| {
             in_flight(verdict) && !is_beside(verdict)
                 || lacks(node, verdict, &plan, &strategy, now())
-                || matches!(verdict, Verdict::Budget { .. }) && is_marked(node)
+                || matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node)
         };
         let used = |wave: usize, waves: &Waves| {
             told().filter(|(node, _)| waves.of(&node.labels) == wave).filter(takes).count()
@@ -115,12 +115,12 @@ proptest! {
         }
         // Nobody waits for a turn that does not come: something is under way, or takes the whole budget.
         let waits = told().any(|(node, verdict)| {
-            matches!(verdict, Verdict::Budget { .. }) && is_free(node)
+            matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_free(node)
         });
         // Who is on its way out keeps the turn of its domain while a pod of its wave takes the slot that was made a moment ago.
         let keeps_turn = plan.next_wake.is_some()
             && told().any(|(node, verdict)| {
-                matches!(verdict, Verdict::Budget { .. }) && is_marked(node) && !is_free(node)
+                matches!(verdict, Verdict::Budget { .. } | Verdict::AwaitingDomain) && is_marked(node) && !is_free(node)
             });
         let is_taken = plan.counts.unavailable >= plan.counts.allowed;
         prop_assert!(!waits || !held.is_empty() || is_taken || keeps_turn, "{plan:?}");
@@ -156,7 +156,7 @@ proptest! {
                 let held = other.hold.as_ref().is_some_and(|hold| hold.holds(now()));
                 let begins = matches!(
                     verdict,
-                    Verdict::Budget { .. } | Verdict::OutOfWindow { .. } | Verdict::PullPending(_)
+                    Verdict::Budget { .. } | Verdict::AwaitingDomain | Verdict::OutOfWindow { .. } | Verdict::PullPending(_)
                         | Verdict::HookPending { .. } | Verdict::InProgress(_)
                 );
                 let Readiness::Ready { since } = other.readiness else {
@@ -281,7 +281,7 @@ proptest! {
             let waiting = told.filter(|(node, verdict)| {
                 let waits = matches!(
                     verdict,
-                    Verdict::HookPending { .. } | Verdict::Budget { .. } | Verdict::BlockedByPdb { .. }
+                    Verdict::HookPending { .. } | Verdict::Budget { .. } | Verdict::AwaitingDomain | Verdict::BlockedByPdb { .. }
                 );
                 let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
                 let only = alive.next().filter(|_| alive.next().is_none());

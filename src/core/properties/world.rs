@@ -199,7 +199,7 @@ impl World {
             evictions: Default::default(),
             refusals: Default::default(),
             successions: Default::default(),
-            way_back: Default::default(),
+            rollback_targets: Default::default(),
             record: self.record.clone(),
             pause: self.pause,
             not_created: None,

@@ -2,41 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{
-    About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
-};
+use super::RolloutStatus;
+use super::reasons::{DO_NOT_START, behind_remedy, behind_words};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
 
 use crate::core::fleet::record::Record;
-use crate::core::id::{Behind, NodeName, RevisionState};
+use crate::core::id::{Behind, RevisionState};
 use crate::core::lifecycle::PreDelete;
 use crate::core::not_created;
 use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};
-use crate::core::words::named;
 
-impl Stall {
-    /// Its word.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::FailedByRevision => "FailedByRevision",
-            Self::ReplacedTwice => "ReplacedTwice",
-            Self::PodsDoNotStart => "PodsDoNotStart",
-            Self::ImagesNotPulled => "ImagesNotPulled",
-            Self::WindowNeverOpens => "WindowNeverOpens",
-            Self::PodsNotCreated => "PodsNotCreated",
-            Self::WritesRefused => WRITES_REFUSED,
-            Self::NoProgress => "NoProgress",
-            Self::HookPending => "HookPending",
-            Self::BlockedByPdb => BLOCKED,
-            Self::NativeControllerBehind => NATIVE_BEHIND,
-        }
-    }
-}
-
-impl About<'_> {
+impl RolloutStatus<'_> {
     /// Why it stopped.
     pub(super) fn stalled(&self, stall: Stall) -> String {
         let (fleet, plan) = (self.fleet, self.plan);
@@ -128,9 +107,8 @@ impl About<'_> {
         };
         let stopped = match stall {
             Stall::ReplacedTwice => format!(
-                "stopped by the guard: the pods on {} were replaced twice for this revision and are outdated again; \
-                 something else makes pods of another revision there. Find it; then {ways_on}",
-                named(record.replaced_twice.iter().map(NodeName::as_str), 0)
+                "stopped by the guard: {}; something else makes pods of another revision there. Find it; then {ways_on}",
+                self.plan.replaced_twice_words()
             ),
             _ => format!(
                 "stopped by the guard: {}; {ways_on}",

@@ -2,18 +2,21 @@
 
 use http::StatusCode;
 
-use super::Edge;
-use super::answer::{Reply, one_line};
-use super::help;
-use super::pod::{Images, Pod, Update};
-use super::row::{ActRow, PodRow};
+use super::answer::{ActReply, one_line};
+use super::client::Edge;
+use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
+use super::row::{ActRow, NodePodRow};
+use super::server::CHECK;
 use crate::cli::Output;
-use crate::core::plan::is_about_jobs;
-use crate::ctl::{Code, Screen, Trouble, print};
+use crate::core::said::is_about_jobs;
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 
 /// What is asked of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum NodeAct {
     /// Replace a pod; whether it was forced.
     Upgrade(bool),
     /// Pull ahead.
@@ -22,7 +25,7 @@ pub(super) enum Act {
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct ActOutcome {
     /// For scripts.
     pub(super) code: Code,
     /// One word.
@@ -30,10 +33,10 @@ pub(super) struct Outcome {
     /// For people.
     pub(super) message: String,
     /// The pod that it is about in the end.
-    pub(super) pod: Option<PodRow>,
+    pub(super) pod: Option<NodePodRow>,
 }
 
-impl Act {
+impl NodeAct {
     fn word(self) -> &'static str {
         match self {
             Self::Upgrade(_) => "upgrade",
@@ -42,7 +45,7 @@ impl Act {
     }
 
     /// The row of a request that ended like that.
-    pub(super) fn row(self, pod: &Pod, reply: &Reply, outcome: &Outcome) -> ActRow {
+    pub(super) fn row(self, pod: &LocalPod, reply: &ActReply, outcome: &ActOutcome) -> ActRow {
         ActRow {
             namespace: pod.namespace().to_owned(),
             name: pod.name().to_owned(),
@@ -58,8 +61,13 @@ impl Act {
     ///
     /// # Errors
     /// When it did not: what it said, and the way on.
-    pub(super) fn agreed(self, edge: &Edge, pod: &Pod, reply: &Reply) -> Result<(), Trouble> {
-        let Reply { status, text, .. } = reply;
+    pub(super) fn agreed(
+        self,
+        edge: &Edge,
+        pod: &LocalPod,
+        reply: &ActReply,
+    ) -> Result<(), CliError> {
+        let ActReply { status, text, .. } = reply;
         let said = match text.trim_end_matches('.') {
             "" => format!("HTTP {}", status.as_u16()),
             text => format!("{text} (HTTP {})", status.as_u16()),
@@ -83,7 +91,7 @@ impl Act {
                 format!(
                     "{server} does not know the request {}: {said}. Is something else behind that port?{}",
                     self.word(),
-                    help::CHECK
+                    CHECK
                 ),
             ),
             status if status.is_client_error() => (
@@ -98,11 +106,11 @@ impl Act {
                 format!("The server of this node, {server}, could not do it: {said}."),
             ),
         };
-        Err(Trouble::new(code, sentence))
+        Err(CliError::new(code, sentence))
     }
 
     /// What to do after a refusal, as far as the server or the pod tell why.
-    fn way_on(self, pod: &Pod, reply: &Reply) -> String {
+    fn way_on(self, pod: &LocalPod, reply: &ActReply) -> String {
         if let Some(told) = reply.reason.as_deref().and_then(told) {
             return format!(" {told}");
         }
@@ -110,21 +118,21 @@ impl Act {
         if pod.is_deleting() {
             return " It is being replaced already; yurt-ds ctl pods shows how far it is.".into();
         }
-        if pod.update() != Some(Update::Available) {
+        if pod.update() != Some(AnnouncedUpdate::Available) {
             return " Nothing newer is announced for it; yurt-ds ctl upgrade shows what is.".into();
         }
         let pull = format!("yurt-ds ctl imagepull {key} --wait");
         match (self, pod.images()) {
-            (Self::ImagePull, _) | (_, None | Some(Images::Pulled)) => String::new(),
+            (Self::ImagePull, _) | (_, None | Some(PulledImages::Pulled)) => String::new(),
             (Self::Upgrade(true), Some(_)) => {
                 format!(" If this server does not know --force, pull once more: {pull}")
             }
-            (Self::Upgrade(false), Some(Images::Pulling)) => {
+            (Self::Upgrade(false), Some(PulledImages::Pulling)) => {
                 format!(
                     " Its images are being pulled. Wait for them: {pull}; or do without: --force"
                 )
             }
-            (Self::Upgrade(false), Some(Images::Failed(why))) if is_about_jobs(&why) => {
+            (Self::Upgrade(false), Some(PulledImages::Failed(why))) if is_about_jobs(&why) => {
                 " That is mended in the cluster, not here; to do without the pull: --force"
                     .to_owned()
             }
@@ -158,7 +166,7 @@ fn told(reason: &str) -> Option<&'static str> {
 }
 
 /// Whether the server means that there is no such pod.
-fn is_missing(reply: &Reply) -> bool {
+fn is_missing(reply: &ActReply) -> bool {
     let missing = |reason: &String| reason.eq_ignore_ascii_case("NotFound");
     reply.status == StatusCode::INTERNAL_SERVER_ERROR
         && (reply.reason.as_ref().is_some_and(missing)
@@ -170,13 +178,13 @@ fn is_missing(reply: &Reply) -> bool {
 /// # Errors
 /// When a row cannot be written as a document.
 pub(super) fn accepted(
-    act: Act,
-    pod: &Pod,
-    reply: &Reply,
+    act: NodeAct,
+    pod: &LocalPod,
+    reply: &ActReply,
     output: Output,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
-    let outcome = Outcome {
+) -> Result<Code, CliError> {
+    let outcome = ActOutcome {
         code: Code::Complete,
         word: "Accepted",
         message: reply.text.clone(),

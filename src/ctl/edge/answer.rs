@@ -5,10 +5,10 @@ use http::header::ETAG;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 
-use super::help;
-use super::pod::Pod;
-use super::server::Server;
-use crate::ctl::{Code, Trouble};
+use super::pod::LocalPod;
+use super::server::{CHECK, NodeServer};
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 
 /// How old the answer is, in seconds.
 const AGE: &str = "x-cache-age";
@@ -23,18 +23,18 @@ const OLD: u64 = 120;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
     /// All of them, by namespace and name.
-    pub(super) items: Vec<Pod>,
+    pub(super) items: Vec<LocalPod>,
     age: Option<u64>,
     etag: Option<String>,
 }
 
 /// A `PodList` on the wire.
 #[derive(Deserialize)]
-struct Wire {
+struct PodListWire {
     #[serde(default)]
     kind: String,
     // Present, though it may be null: OpenYurt writes an empty list so.
-    items: Option<Vec<Pod>>,
+    items: Option<Vec<LocalPod>>,
 }
 
 impl Pods {
@@ -42,11 +42,11 @@ impl Pods {
     ///
     /// # Errors
     /// When it is anything but pods; says what it is instead.
-    pub(super) fn read(server: &Server, response: &Response<Bytes>) -> Result<Self, Trouble> {
+    pub(super) fn read(server: &NodeServer, response: &Response<Bytes>) -> Result<Self, CliError> {
         if response.status() != StatusCode::OK {
             return Err(no_pods(server, response));
         }
-        let wire: Wire = serde_json::from_slice(response.body())
+        let wire: PodListWire = serde_json::from_slice(response.body())
             .map_err(|error| stranger(server, response, &error.to_string()))?;
         if wire.kind != "PodList" {
             let why = format!("its kind is {:?}", one_line(&wire.kind));
@@ -68,9 +68,9 @@ impl Pods {
     /// As [`Pods::read`].
     pub(super) fn renew(
         &mut self,
-        server: &Server,
+        server: &NodeServer,
         response: &Response<Bytes>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CliError> {
         if response.status() == StatusCode::NOT_MODIFIED && self.etag.is_some() {
             self.age = header(response, AGE).and_then(|age| age.trim().parse().ok());
         } else {
@@ -97,7 +97,7 @@ impl Pods {
 
 /// An answer in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(super) struct ActReply {
     /// The status.
     pub(super) status: StatusCode,
     /// The text, on one line.
@@ -106,7 +106,7 @@ pub(super) struct Reply {
     pub(super) reason: Option<String>,
 }
 
-impl Reply {
+impl ActReply {
     /// Reads an answer to a POST.
     pub(super) fn read(response: &Response<Bytes>) -> Self {
         Self {
@@ -142,12 +142,12 @@ pub(super) fn one_line(text: &str) -> String {
 }
 
 /// Why there are no pods.
-fn no_pods(server: &Server, response: &Response<Bytes>) -> Trouble {
+fn no_pods(server: &NodeServer, response: &Response<Bytes>) -> CliError {
     let (status, text) = (response.status(), text(response));
     let has_none_yet = status == StatusCode::INTERNAL_SERVER_ERROR
         && (text.starts_with("Get pod list failed") || text.starts_with("Get pods key failed"));
     if has_none_yet {
-        return Trouble::new(
+        return CliError::new(
             Code::Unreachable,
             format!(
                 "The server of this node, {server}, knows no pods yet: {text} (HTTP 500). It has to reach the cloud \
@@ -158,24 +158,24 @@ fn no_pods(server: &Server, response: &Response<Bytes>) -> Trouble {
     if header(response, REASON).is_some() && status.is_client_error() {
         // One of ours, and it says what it wants.
         let text = format!("The server of this node, {server}, refuses: {text} (HTTP {status}).");
-        return Trouble::new(Code::Refused, text);
+        return CliError::new(Code::Refused, text);
     }
     stranger(server, response, &format!("HTTP {status}"))
 }
 
 /// What to say of a server that seems to be something else.
-pub(super) fn stranger(server: &Server, response: &Response<Bytes>, why: &str) -> Trouble {
+pub(super) fn stranger(server: &NodeServer, response: &Response<Bytes>, why: &str) -> CliError {
     let said = match text(response) {
         text if text.is_empty() => "nothing".to_owned(),
         text => format!("{:?}", text.chars().take(80).collect::<String>()),
     };
-    Trouble::new(
+    CliError::new(
         Code::Unreachable,
         format!(
             "{server} answers, but GET /pods there gives no PodList ({}); it says {said}. Is something else behind \
              that port?{}",
             one_line(why),
-            help::CHECK
+            CHECK
         ),
     )
 }

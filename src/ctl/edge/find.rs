@@ -1,23 +1,24 @@
 //! From what was typed to a pod of this node; where there is none, to a sentence that helps.
 
-use super::Edge;
 use super::answer::Pods;
-use super::pod::Pod;
+use super::client::Edge;
+use super::pod::LocalPod;
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::near::{near, suggestion};
-use crate::ctl::{Code, Trouble};
 
 /// The pod that `typed` means: `NAMESPACE/POD`, a pod, or a DaemonSet that has one pod here.
 ///
 /// # Errors
 /// When there is none, or more than one; names those that may be meant.
-pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a Pod, Trouble> {
+pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a LocalPod, CliError> {
     let (namespace, name) = split(edge, typed)?;
-    let within: Vec<&Pod> = pods
+    let within: Vec<&LocalPod> = pods
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
         .collect();
-    let named: Vec<&Pod> = within
+    let named: Vec<&LocalPod> = within
         .iter()
         .copied()
         .filter(|pod| pod.name() == name)
@@ -27,12 +28,12 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a P
         [] => {}
         _ => return Err(ambiguous(name, "is the name of several pods here", &named)),
     }
-    let of_set: Vec<&Pod> = within
+    let of_set: Vec<&LocalPod> = within
         .iter()
         .copied()
         .filter(|pod| pod.daemonset() == Some(name))
         .collect();
-    let staying: Vec<&Pod> = of_set
+    let staying: Vec<&LocalPod> = of_set
         .iter()
         .copied()
         .filter(|pod| !pod.is_deleting())
@@ -49,8 +50,8 @@ pub(super) fn find<'a>(edge: &Edge, typed: &str, pods: &'a Pods) -> Result<&'a P
 }
 
 /// Namespace and name of what was typed.
-fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), Trouble> {
-    let usage = |text: String| Err(Trouble::new(Code::Usage, text));
+fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str), CliError> {
+    let usage = |text: String| Err(CliError::new(Code::Usage, text));
     let wanted = edge.namespace.as_deref();
     match typed.split_once('/') {
         None if typed.is_empty() => usage("The name of the pod is empty.".into()),
@@ -70,22 +71,22 @@ fn split<'a>(edge: &'a Edge, typed: &'a str) -> Result<(Option<&'a str>, &'a str
     }
 }
 
-fn ambiguous(name: &str, what: &str, pods: &[&Pod]) -> Trouble {
+fn ambiguous(name: &str, what: &str, pods: &[&LocalPod]) -> CliError {
     let keys: Vec<String> = pods.iter().map(|pod| pod.key()).collect();
     let text = format!(
         "{name} {what}: {}. Write NAMESPACE/POD.",
         keys.join(" and ")
     );
-    Trouble::new(Code::Usage, text)
+    CliError::new(Code::Usage, text)
 }
 
-fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Trouble {
+fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> CliError {
     let place = match namespace {
         Some(namespace) => format!(" in namespace {namespace}"),
         None => String::new(),
     };
     // Names that look alike in that namespace come before those of others.
-    let inside = |pod: &&Pod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
+    let inside = |pod: &&LocalPod| namespace.is_none_or(|namespace| pod.namespace() == namespace);
     let mut found = alike(name, pods.items.iter().filter(inside));
     if found.is_empty() {
         found = alike(name, pods.items.iter());
@@ -102,16 +103,16 @@ fn missing(typed: &str, namespace: Option<&str>, name: &str, pods: &Pods) -> Tro
     };
     let name = if namespace.is_some() { name } else { typed };
     let text = format!("There is no pod {name}{place} on this node.{help}{stale}");
-    Trouble::new(Code::NotFound, text)
+    CliError::new(Code::NotFound, text)
 }
 
 /// Pods with near names, or of DaemonSets with near names.
-fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a Pod>) -> Vec<String> {
-    let pods: Vec<&Pod> = pods.collect();
+fn alike<'a>(name: &str, pods: impl Iterator<Item = &'a LocalPod>) -> Vec<String> {
+    let pods: Vec<&LocalPod> = pods.collect();
     let sets = pods.iter().filter_map(|pod| pod.daemonset());
     let names = near(name, pods.iter().map(|pod| pod.name()).chain(sets));
     let of = |name: &&str| {
-        let is = |pod: &&&Pod| pod.name() == *name || pod.daemonset() == Some(*name);
+        let is = |pod: &&&LocalPod| pod.name() == *name || pod.daemonset() == Some(*name);
         Some(pods.iter().find(is)?.key())
     };
     let mut keys: Vec<String> = Vec::new();

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::Edge;
-use super::act::Outcome;
+use super::act::ActOutcome;
 use super::answer::Pods;
+use super::client::Edge;
 use crate::cli::Output;
 use crate::cli::edge::WaitArgs;
+use crate::core::instant;
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+use crate::ctl::screen::Screen;
 use crate::ctl::table::Paint;
-use crate::ctl::{Code, Screen, Trouble, age};
 
 /// An unchanged answer costs the server next to nothing; and whoever waits hears of the end within a second.
 const EVERY: Duration = Duration::from_secs(1);
@@ -33,7 +36,7 @@ pub(super) struct Follow<'a, 'b> {
 
 /// What comes after a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum FollowStep {
     /// Look at the pods.
     Look,
     /// The time is up.
@@ -61,21 +64,21 @@ impl<'a, 'b> Follow<'a, 'b> {
 
     /// The same for people.
     pub(super) fn after(&self) -> String {
-        age::seconds(self.passed().as_secs())
+        instant::seconds(self.passed().as_secs())
     }
 
     /// Waits a moment, then looks again.
     ///
     /// # Errors
     /// When the server is silent for too long, or is not what it was.
-    pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<Next, Trouble> {
+    pub(super) async fn next(&mut self, pods: &mut Pods) -> Result<FollowStep, CliError> {
         let end = self
             .timeout
             .and_then(|timeout| self.begun.checked_add(timeout));
         let soon = Instant::now() + EVERY;
         sleep_until(end.map_or(soon, |end| end.min(soon))).await;
         if end.is_some_and(|end| end <= Instant::now()) {
-            return Ok(Next::TooLate);
+            return Ok(FollowStep::TooLate);
         }
         let look = self.edge.look_again(pods);
         let looked = match end {
@@ -83,16 +86,16 @@ impl<'a, 'b> Follow<'a, 'b> {
             None => Ok(look.await),
         };
         match looked {
-            Err(_) => return Ok(Next::TooLate),
+            Err(_) => return Ok(FollowStep::TooLate),
             Ok(Ok(())) => self.silent = None,
-            Ok(Err(trouble)) => {
+            Ok(Err(error)) => {
                 let since = *self.silent.get_or_insert_with(Instant::now);
-                if trouble.code != Code::Unreachable || since.elapsed() > PATIENCE {
-                    return Err(trouble);
+                if error.code != Code::Unreachable || since.elapsed() > PATIENCE {
+                    return Err(error);
                 }
             }
         }
-        Ok(Next::Look)
+        Ok(FollowStep::Look)
     }
 
     /// Shows how far it is.
@@ -120,7 +123,7 @@ impl<'a, 'b> Follow<'a, 'b> {
     }
 
     /// Shows how it ended, in the place of how far it was.
-    pub(super) fn end(self, outcome: &Outcome) {
+    pub(super) fn end(self, outcome: &ActOutcome) {
         if self.quiet {
             return;
         }
@@ -138,11 +141,11 @@ impl<'a, 'b> Follow<'a, 'b> {
     }
 
     /// What to say when the time is up.
-    pub(super) fn too_late(&self, step: &str) -> Outcome {
+    pub(super) fn too_late(&self, step: &str) -> ActOutcome {
         let waited = self
             .timeout
             .map(|timeout| humantime::format_duration(timeout).to_string());
-        Outcome {
+        ActOutcome {
             code: Code::Progressing,
             word: "TimedOut",
             message: format!(

@@ -3,13 +3,7 @@
 use std::fmt::Write as _;
 
 use super::row::FIELDS;
-use crate::ctl::Code;
-
-/// What to check when nothing, or something strange, answers.
-pub(super) const CHECK: &str = "
-This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
-it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
-On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
+use crate::ctl::code::Code;
 
 /// Examples of `ctl pods`.
 pub(in crate::ctl) const PODS: &str = "\

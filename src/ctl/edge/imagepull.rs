@@ -1,35 +1,38 @@
 //! `ctl imagepull`: the images of a pod's new version come to the node while the old one runs.
 
-use super::Edge;
-use super::act::{Act, Outcome, accepted};
+use super::act::{ActOutcome, NodeAct, accepted};
 use super::answer::{Pods, one_line};
+use super::client::Edge;
 use super::find::find;
-use super::follow::{Follow, Next};
+use super::follow::{Follow, FollowStep};
 use super::list::{Intent, upgradable};
-use super::pull::{Pull, Stage};
-use super::row::PodRow;
+use super::pull::{AwaitedPull, PullProgress};
+use super::row::NodePodRow;
 use crate::cli::Output;
 use crate::cli::edge::ImagepullArgs;
-use crate::core::plan::is_about_jobs;
-use crate::ctl::{Code, Screen, Trouble, print};
+use crate::core::said::is_about_jobs;
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 
 /// Pulls ahead for a pod, or shows for which.
 pub(super) async fn imagepull(
     edge: &Edge,
     args: &ImagepullArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let output = args.wait.output;
     let Some(typed) = &args.pod else {
         return upgradable(edge, Intent::Pull, output, screen).await;
     };
     let mut pods = edge.get_pods().await?;
     let pod = find(edge, typed, &pods)?.clone();
-    let pull = Pull::of(&pod);
+    let pull = AwaitedPull::of(&pod);
     let reply = edge.image_pull(&pod).await?;
-    Act::ImagePull.agreed(edge, &pod, &reply)?;
+    NodeAct::ImagePull.agreed(edge, &pod, &reply)?;
     if !args.wait.wait {
-        return accepted(Act::ImagePull, &pod, &reply, output, screen);
+        return accepted(NodeAct::ImagePull, &pod, &reply, output, screen);
     }
     let is_document = matches!(output, Output::Json | Output::Yaml);
     if !is_document {
@@ -39,7 +42,7 @@ pub(super) async fn imagepull(
     let outcome = wait(&mut follow, &pull, &mut pods).await?;
     follow.end(&outcome);
     if is_document {
-        let row = Act::ImagePull.row(&pod, &reply, &outcome);
+        let row = NodeAct::ImagePull.row(&pod, &reply, &outcome);
         let _ = screen.print(&print::document(&row, output)?);
     }
     Ok(outcome.code)
@@ -48,13 +51,13 @@ pub(super) async fn imagepull(
 /// Waits until the images are there, or will not be.
 async fn wait(
     follow: &mut Follow<'_, '_>,
-    pull: &Pull,
+    pull: &AwaitedPull,
     pods: &mut Pods,
-) -> Result<Outcome, Trouble> {
+) -> Result<ActOutcome, CliError> {
     let stage = pull.stage(pods, follow.passed());
     follow.show(&pull.told(&stage), pods);
     loop {
-        if follow.next(pods).await? == Next::TooLate {
+        if follow.next(pods).await? == FollowStep::TooLate {
             let stage = pull.stage(pods, follow.passed());
             return Ok(follow.too_late(&pull.told(&stage)));
         }
@@ -66,11 +69,16 @@ async fn wait(
     }
 }
 
-fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Outcome> {
+fn ended(
+    pull: &AwaitedPull,
+    stage: &PullProgress<'_>,
+    pods: &Pods,
+    after: &str,
+) -> Option<ActOutcome> {
     let key = pull.key();
     let (code, word, message, pod) = match stage {
-        Stage::Asked | Stage::Pulling => return None,
-        Stage::Pulled(pod) => (
+        PullProgress::Asked | PullProgress::Pulling => return None,
+        PullProgress::Pulled(pod) => (
             Code::Complete,
             "Pulled",
             format!(
@@ -79,7 +87,7 @@ fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Out
             ),
             Some(*pod),
         ),
-        Stage::Failed(pod, why) => (
+        PullProgress::Failed(pod, why) => (
             Code::PullFailed,
             "PullFailed",
             format!(
@@ -94,13 +102,13 @@ fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Out
             ),
             Some(*pod),
         ),
-        Stage::Withdrawn => (
+        PullProgress::Withdrawn => (
             Code::Failed,
             "Withdrawn",
             format!("Nothing newer waits for {key} any more: the new version was taken back."),
             None,
         ),
-        Stage::Gone => (
+        PullProgress::Gone => (
             Code::Failed,
             "Gone",
             format!(
@@ -110,10 +118,10 @@ fn ended(pull: &Pull, stage: &Stage<'_>, pods: &Pods, after: &str) -> Option<Out
             None,
         ),
     };
-    Some(Outcome {
+    Some(ActOutcome {
         code,
         word,
         message,
-        pod: pod.map(|pod| PodRow::of(pod, pods, None)),
+        pod: pod.map(|pod| NodePodRow::of(pod, pods, None)),
     })
 }

@@ -2,15 +2,19 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::Edge;
 use super::answer::{Pods, one_line};
-use super::pod::Update;
-use super::row::PodRow;
+use super::client::Edge;
+use super::pod::AnnouncedUpdate;
+use super::row::NodePodRow;
 use crate::cli::Output;
 use crate::cli::edge::PodsArgs;
 use crate::clock::Clock;
+use crate::core::instant;
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 use crate::ctl::table::{Paint, Table};
-use crate::ctl::{Code, Screen, Trouble, age, print};
 
 /// Shows the pods of the node.
 pub(super) async fn pods(
@@ -18,7 +22,7 @@ pub(super) async fn pods(
     args: &PodsArgs,
     screen: &mut Screen<'_>,
     clock: &Clock,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let pods = edge.get_pods().await?;
     let namespace = edge.namespace.as_deref().filter(|_| !args.all_namespaces);
     // Only those who look at images are told about new ones.
@@ -26,11 +30,11 @@ pub(super) async fn pods(
         Output::Table => None,
         _ => edge.get_upgrades().await,
     };
-    let rows: Vec<PodRow> = pods
+    let rows: Vec<NodePodRow> = pods
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
-        .map(|pod| PodRow::of(pod, &pods, upgrades.as_ref()))
+        .map(|pod| NodePodRow::of(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match args.output {
         Output::Json | Output::Yaml => print::document(&rows, args.output)?,
@@ -63,16 +67,16 @@ pub(super) async fn upgradable(
     intent: Intent,
     output: Output,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let pods = edge.get_pods().await?;
     let upgrades = edge.get_upgrades().await;
     let namespace = edge.namespace.as_deref();
-    let rows: Vec<PodRow> = pods
+    let rows: Vec<NodePodRow> = pods
         .items
         .iter()
         .filter(|pod| namespace.is_none_or(|namespace| pod.namespace() == namespace))
-        .filter(|pod| pod.update() == Some(Update::Available) && !pod.is_deleting())
-        .map(|pod| PodRow::of(pod, &pods, upgrades.as_ref()))
+        .filter(|pod| pod.update() == Some(AnnouncedUpdate::Available) && !pod.is_deleting())
+        .map(|pod| NodePodRow::of(pod, &pods, upgrades.as_ref()))
         .collect();
     let text = match output {
         Output::Json | Output::Yaml => print::document(&rows, output)?,
@@ -93,7 +97,7 @@ fn old(pods: &Pods) -> String {
         None => String::new(),
         Some(seconds) => format!(
             "As of {} ago: the node has no contact with the cloud.\n\n",
-            age::seconds(seconds)
+            instant::seconds(seconds)
         ),
     }
 }
@@ -124,7 +128,7 @@ fn up_to_date(namespace: Option<&str>, pods: &Pods) -> String {
 }
 
 /// Which pods would have no successor.
-fn refused(rows: &[PodRow]) -> String {
+fn refused(rows: &[NodePodRow]) -> String {
     let refused = rows.iter().filter(|row| row.update_refused.is_some());
     let keys: Vec<String> = refused.map(|row| one_line(&row.key())).collect();
     match keys.is_empty() {
@@ -137,12 +141,12 @@ fn refused(rows: &[PodRow]) -> String {
     }
 }
 
-fn how(intent: Intent, rows: &[PodRow]) -> String {
+fn how(intent: Intent, rows: &[NodePodRow]) -> String {
     let pod = match rows {
         [row] => one_line(&row.key()),
         _ => "NAMESPACE/POD".to_owned(),
     };
-    let is_refused = |row: &PodRow| row.update_refused.is_some();
+    let is_refused = |row: &NodePodRow| row.update_refused.is_some();
     match intent {
         Intent::Upgrade if rows.iter().all(is_refused) => format!(
             "To replace a pod nevertheless, although the node has none then: yurt-ds ctl upgrade {pod} --force\n\
@@ -160,7 +164,7 @@ fn how(intent: Intent, rows: &[PodRow]) -> String {
     }
 }
 
-fn table(rows: &[PodRow], wide: bool, colour: bool, now: Timestamp) -> String {
+fn table(rows: &[NodePodRow], wide: bool, colour: bool, now: Timestamp) -> String {
     let mut heading = vec![
         "NAMESPACE",
         "POD",
@@ -199,7 +203,7 @@ fn table(rows: &[PodRow], wide: bool, colour: bool, now: Timestamp) -> String {
     table.print(colour)
 }
 
-fn changes(rows: &[PodRow], wide: bool, colour: bool) -> String {
+fn changes(rows: &[NodePodRow], wide: bool, colour: bool) -> String {
     let mut heading = vec![
         "NAMESPACE",
         "POD",
@@ -234,7 +238,7 @@ fn plain(text: &str) -> (String, Paint) {
 }
 
 /// `1/1`, and what is wrong where something is.
-fn ready(row: &PodRow) -> (String, Paint) {
+fn ready(row: &NodePodRow) -> (String, Paint) {
     let counted = &row.ready_containers;
     match &row.problem {
         _ if row.terminating => (format!("{counted} Terminating"), Paint::Busy),
@@ -244,12 +248,12 @@ fn ready(row: &PodRow) -> (String, Paint) {
     }
 }
 
-fn since(row: &PodRow, now: Timestamp) -> String {
+fn since(row: &NodePodRow, now: Timestamp) -> String {
     let created = row.created.as_deref().and_then(|text| text.parse().ok());
-    created.map_or_else(|| "-".to_owned(), |created| age::between(created, now))
+    created.map_or_else(|| "-".to_owned(), |created| instant::between(created, now))
 }
 
-fn update(row: &PodRow) -> (String, Paint) {
+fn update(row: &NodePodRow) -> (String, Paint) {
     match (row.update, row.update_refused) {
         (Some("available"), Some(why)) => (format!("refused: {why}"), Paint::Bad),
         (Some("available"), None) => ("available".to_owned(), Paint::Busy),
@@ -258,7 +262,7 @@ fn update(row: &PodRow) -> (String, Paint) {
     }
 }
 
-fn image_ready(row: &PodRow) -> (String, Paint) {
+fn image_ready(row: &NodePodRow) -> (String, Paint) {
     match (row.image_ready, &row.image_ready_message) {
         (None, _) => ("-".to_owned(), Paint::Plain),
         (Some("failed"), Some(why)) if !why.is_empty() => (format!("failed: {why}"), Paint::Bad),
@@ -270,14 +274,14 @@ fn image_ready(row: &PodRow) -> (String, Paint) {
 }
 
 /// From which revision to which.
-fn revisions(row: &PodRow) -> String {
+fn revisions(row: &NodePodRow) -> String {
     let old = row.revision.as_deref().unwrap_or("?");
     let new = row.new_revision.as_ref().or(row.target.as_ref());
     format!("{old} → {}", new.map_or("?", String::as_str))
 }
 
 /// From which images to which, as far as they change.
-fn images(row: &PodRow) -> String {
+fn images(row: &NodePodRow) -> String {
     let told = row.containers.iter().any(|found| found.new_image.is_some());
     if !told {
         return joined(row.containers.iter().map(|found| found.image.as_deref()));

@@ -13,18 +13,18 @@ use crate::k8s::{Condition, nullable};
 /// The part of a pod that is shown or followed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Pod {
+pub(super) struct LocalPod {
     #[serde(deserialize_with = "nullable")]
-    metadata: Meta,
+    metadata: LocalPodMeta,
     #[serde(deserialize_with = "nullable")]
-    spec: Spec,
+    spec: LocalPodSpec,
     #[serde(deserialize_with = "nullable")]
-    status: Status,
+    status: LocalPodStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Meta {
+struct LocalPodMeta {
     #[serde(deserialize_with = "nullable")]
     name: String,
     #[serde(deserialize_with = "nullable")]
@@ -41,19 +41,19 @@ struct Meta {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
+struct LocalPodSpec {
     #[serde(deserialize_with = "nullable")]
     node_name: String,
     #[serde(deserialize_with = "nullable")]
-    init_containers: Vec<Container>,
+    init_containers: Vec<LocalContainer>,
     #[serde(deserialize_with = "nullable")]
-    containers: Vec<Container>,
+    containers: Vec<LocalContainer>,
 }
 
 /// A container, or an init container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Container {
+pub(super) struct LocalContainer {
     /// Its name.
     #[serde(deserialize_with = "nullable")]
     pub(super) name: String,
@@ -64,18 +64,18 @@ pub(super) struct Container {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+struct LocalPodStatus {
     #[serde(deserialize_with = "nullable")]
     conditions: Vec<Condition>,
     #[serde(deserialize_with = "nullable")]
-    init_container_statuses: Vec<ContainerStatus>,
+    init_container_statuses: Vec<LocalContainerStatus>,
     #[serde(deserialize_with = "nullable")]
-    container_statuses: Vec<ContainerStatus>,
+    container_statuses: Vec<LocalContainerStatus>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ContainerStatus {
+struct LocalContainerStatus {
     #[serde(deserialize_with = "nullable")]
     ready: bool,
     #[serde(deserialize_with = "nullable")]
@@ -83,12 +83,12 @@ struct ContainerStatus {
     #[serde(rename = "imageID", deserialize_with = "nullable")]
     image_id: String,
     #[serde(deserialize_with = "nullable")]
-    state: State,
+    state: LocalContainerState,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct State {
+struct LocalContainerState {
     waiting: Option<Detail>,
     terminated: Option<Detail>,
 }
@@ -118,14 +118,14 @@ pub(super) struct Problem {
 
 /// Whether something newer waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Update {
+pub(super) enum AnnouncedUpdate {
     /// Its owner may upgrade it.
     Available,
     /// It runs what it should.
     UpToDate,
 }
 
-impl Update {
+impl AnnouncedUpdate {
     /// Its word for programs.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -137,7 +137,7 @@ impl Update {
 
 /// How it stands with pulling ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Images {
+pub(super) enum PulledImages {
     /// On the node.
     Pulled,
     /// Asked for.
@@ -148,7 +148,7 @@ pub(super) enum Images {
     Stale,
 }
 
-impl Images {
+impl PulledImages {
     /// Its word for programs.
     pub(super) fn word(&self) -> &'static str {
         match self {
@@ -160,7 +160,7 @@ impl Images {
     }
 }
 
-impl Pod {
+impl LocalPod {
     /// Its name.
     pub(super) fn name(&self) -> &str {
         &self.metadata.name
@@ -216,7 +216,7 @@ impl Pod {
     }
 
     /// All containers, and whether they are init containers.
-    pub(super) fn containers(&self) -> impl Iterator<Item = (&Container, bool)> {
+    pub(super) fn containers(&self) -> impl Iterator<Item = (&LocalContainer, bool)> {
         let first = self.spec.init_containers.iter().map(|found| (found, true));
         first.chain(self.spec.containers.iter().map(|found| (found, false)))
     }
@@ -244,7 +244,7 @@ impl Pod {
         let init = self.status.init_container_statuses.iter();
         let mut found = init
             .chain(&self.status.container_statuses)
-            .filter_map(ContainerStatus::problem);
+            .filter_map(LocalContainerStatus::problem);
         found.next().or_else(|| {
             let scheduled = self.condition("PodScheduled")?;
             (scheduled.status == "False").then(|| Problem {
@@ -255,10 +255,10 @@ impl Pod {
     }
 
     /// Whether something newer waits; `None` when nobody said.
-    pub(super) fn update(&self) -> Option<Update> {
+    pub(super) fn update(&self) -> Option<AnnouncedUpdate> {
         match self.condition(POD_NEED_UPGRADE)?.status.as_str() {
-            "True" => Some(Update::Available),
-            "False" => Some(Update::UpToDate),
+            "True" => Some(AnnouncedUpdate::Available),
+            "False" => Some(AnnouncedUpdate::UpToDate),
             _ => None,
         }
     }
@@ -276,14 +276,16 @@ impl Pod {
     }
 
     /// How it stands with pulling ahead; `None` when nobody asked for it.
-    pub(super) fn images(&self) -> Option<Images> {
+    pub(super) fn images(&self) -> Option<PulledImages> {
         let condition = self.condition(POD_IMAGE_READY)?;
         let other = hash(condition).is_some_and(|hash| self.target().is_some_and(|it| it != hash));
         Some(match condition.status.as_str() {
-            _ if other => Images::Stale,
-            "True" => Images::Pulled,
-            _ if condition.reason == PULL_IMAGE_FAIL => Images::Failed(condition.message.clone()),
-            _ => Images::Pulling,
+            _ if other => PulledImages::Stale,
+            "True" => PulledImages::Pulled,
+            _ if condition.reason == PULL_IMAGE_FAIL => {
+                PulledImages::Failed(condition.message.clone())
+            }
+            _ => PulledImages::Pulling,
         })
     }
 
@@ -293,7 +295,7 @@ impl Pod {
     }
 }
 
-impl ContainerStatus {
+impl LocalContainerStatus {
     fn problem(&self) -> Option<Problem> {
         let waiting = self.state.waiting.as_ref();
         let waiting = waiting.filter(|waiting| !PATIENCE.contains(&waiting.reason.as_str()));

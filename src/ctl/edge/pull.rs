@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::answer::{Pods, one_line};
-use super::pod::{Images, Pod, Update};
+use super::pod::{AnnouncedUpdate, LocalPod, PulledImages};
 
 /// A failure that was there before the request counts as its result only after this long: what is told may be a moment
 /// behind, and the next failure may have the very same words.
@@ -11,33 +11,33 @@ const SETTLE: Duration = Duration::from_secs(10);
 
 /// A pod whose images are to be pulled.
 #[derive(Clone, Debug)]
-pub(super) struct Pull {
+pub(super) struct AwaitedPull {
     key: String,
     uid: String,
     /// What was told before the request.
-    before: Option<Images>,
+    before: Option<PulledImages>,
 }
 
 /// How far it is.
 #[derive(Clone, Debug)]
-pub(super) enum Stage<'a> {
+pub(super) enum PullProgress<'a> {
     /// Asked for.
     Asked,
     /// Under way.
     Pulling,
     /// On the node.
-    Pulled(&'a Pod),
+    Pulled(&'a LocalPod),
     /// Could not be pulled; why.
-    Failed(&'a Pod, String),
+    Failed(&'a LocalPod, String),
     /// Nothing newer waits any more.
     Withdrawn,
     /// The pod is no more.
     Gone,
 }
 
-impl Pull {
+impl AwaitedPull {
     /// That for a pod.
-    pub(super) fn of(pod: &Pod) -> Self {
+    pub(super) fn of(pod: &LocalPod) -> Self {
         Self {
             key: one_line(&pod.key()),
             uid: pod.uid().to_owned(),
@@ -51,33 +51,35 @@ impl Pull {
     }
 
     /// How far it is, that long after the request.
-    pub(super) fn stage<'a>(&self, pods: &'a Pods, after: Duration) -> Stage<'a> {
+    pub(super) fn stage<'a>(&self, pods: &'a Pods, after: Duration) -> PullProgress<'a> {
         let mut found = pods.items.iter().filter(|pod| pod.uid() == self.uid);
         let Some(pod) = found.next().filter(|pod| !pod.is_deleting()) else {
-            return Stage::Gone;
+            return PullProgress::Gone;
         };
-        if pod.update() != Some(Update::Available) {
-            return Stage::Withdrawn;
+        if pod.update() != Some(AnnouncedUpdate::Available) {
+            return PullProgress::Withdrawn;
         }
         match pod.images() {
-            Some(Images::Pulled) => Stage::Pulled(pod),
-            Some(Images::Pulling) => Stage::Pulling,
-            Some(failed) if Some(&failed) == self.before.as_ref() && after < SETTLE => Stage::Asked,
-            Some(Images::Failed(why)) => Stage::Failed(pod, why),
-            Some(Images::Stale) | None => Stage::Asked,
+            Some(PulledImages::Pulled) => PullProgress::Pulled(pod),
+            Some(PulledImages::Pulling) => PullProgress::Pulling,
+            Some(failed) if Some(&failed) == self.before.as_ref() && after < SETTLE => {
+                PullProgress::Asked
+            }
+            Some(PulledImages::Failed(why)) => PullProgress::Failed(pod, why),
+            Some(PulledImages::Stale) | None => PullProgress::Asked,
         }
     }
 
     /// How far it is, for people.
-    pub(super) fn told(&self, stage: &Stage<'_>) -> String {
+    pub(super) fn told(&self, stage: &PullProgress<'_>) -> String {
         let key = &self.key;
         match stage {
-            Stage::Asked => format!("{key}: waiting for the pull to begin"),
-            Stage::Pulling => format!("{key}: pulling images"),
-            Stage::Pulled(_) => format!("{key}: images pulled"),
-            Stage::Failed(_, why) => format!("{key}: pulling failed: {}", one_line(why)),
-            Stage::Withdrawn => format!("{key}: nothing newer waits any more"),
-            Stage::Gone => format!("{key}: gone"),
+            PullProgress::Asked => format!("{key}: waiting for the pull to begin"),
+            PullProgress::Pulling => format!("{key}: pulling images"),
+            PullProgress::Pulled(_) => format!("{key}: images pulled"),
+            PullProgress::Failed(_, why) => format!("{key}: pulling failed: {}", one_line(why)),
+            PullProgress::Withdrawn => format!("{key}: nothing newer waits any more"),
+            PullProgress::Gone => format!("{key}: gone"),
         }
     }
 }

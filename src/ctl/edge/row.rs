@@ -5,9 +5,9 @@
 use serde::Serialize;
 
 use super::answer::{Pods, one_line};
-use super::pod::{Images, Pod, Problem};
-use super::upgrades::{Upgrade, Upgrades};
-use crate::ctl::age;
+use super::pod::{LocalPod, Problem, PulledImages};
+use super::upgrades::{PodUpgrade, Upgrades};
+use crate::core::instant;
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
 pub(crate) const FIELDS: &str = "\
@@ -25,7 +25,7 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
 /// A pod of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodRow {
+pub struct NodePodRow {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -95,12 +95,12 @@ pub struct ActRow {
     /// The same as a sentence.
     pub message: String,
     /// The pod that came, or whose images were pulled.
-    pub pod: Option<PodRow>,
+    pub pod: Option<NodePodRow>,
 }
 
-impl PodRow {
+impl NodePodRow {
     /// The row of a pod.
-    pub(super) fn of(pod: &Pod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
+    pub(super) fn of(pod: &LocalPod, pods: &Pods, upgrades: Option<&Upgrades>) -> Self {
         let (images, upgrade) = (pod.images(), upgrades.and_then(|told| told.of(pod)));
         let (ready, all) = pod.ready_containers();
         let node = pod.node();
@@ -113,15 +113,15 @@ impl PodRow {
             ready_containers: format!("{ready}/{all}"),
             problem: pod.problem().map(|problem| problem.word),
             terminating: pod.is_deleting(),
-            created: pod.created().map(age::instant),
+            created: pod.created().map(instant::words),
             revision: pod.revision().map(str::to_owned),
-            update: pod.update().map(super::pod::Update::word),
+            update: pod.update().map(super::pod::AnnouncedUpdate::word),
             update_refused: pod.refused(),
             target: pod.target().map(str::to_owned),
             new_revision: upgrade.and_then(|told| told.revision.clone()),
-            image_ready: images.as_ref().map(Images::word),
+            image_ready: images.as_ref().map(PulledImages::word),
             image_ready_message: match images {
-                Some(Images::Failed(message)) => Some(one_line(&message)),
+                Some(PulledImages::Failed(message)) => Some(one_line(&message)),
                 _ => None,
             },
             containers: containers(pod, upgrade),
@@ -135,7 +135,7 @@ impl PodRow {
     }
 }
 
-fn containers(pod: &Pod, upgrade: Option<&Upgrade>) -> Vec<ContainerRow> {
+fn containers(pod: &LocalPod, upgrade: Option<&PodUpgrade>) -> Vec<ContainerRow> {
     let told = upgrade.map_or(&[][..], |told| &told.containers);
     let mut rows: Vec<ContainerRow> = pod
         .containers()

@@ -5,11 +5,18 @@ use std::fmt;
 use http::Uri;
 
 use crate::cli::edge::SERVER;
-use crate::ctl::{Code, Trouble};
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+
+/// What to check when nothing, or something strange, answers.
+pub(super) const CHECK: &str = "
+This command asks the node that it runs on: check that this is the node, and that yurt-ds ota-server runs on it. Where
+it runs: kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server
+On another port, as YurtHub may (--serve-port): name it by --server or YURT_DS_SERVER.";
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Server {
+pub(super) struct NodeServer {
     /// Host and port as in a URL; what the `Host` header says.
     pub(super) authority: String,
     /// What is connected to.
@@ -18,17 +25,17 @@ pub(super) struct Server {
     pub(super) port: u16,
 }
 
-impl Server {
+impl NodeServer {
     /// Reads `--server`.
     ///
     /// # Errors
     /// Says what is wrong with it, and how it should look.
-    pub(super) fn read(typed: &str) -> Result<Self, Trouble> {
+    pub(super) fn read(typed: &str) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let text = format!(
                 "{typed:?} is no server (--server, YURT_DS_SERVER): {why}, such as {SERVER}."
             );
-            Trouble::new(Code::Usage, text)
+            CliError::new(Code::Usage, text)
         };
         let uri: Uri = typed
             .parse()
@@ -69,7 +76,7 @@ impl Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for NodeServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}", self.authority)
     }
@@ -83,7 +90,7 @@ mod tests {
     fn addresses_are_read() {
         #[track_caller]
         fn case(typed: &str, host: &str, port: u16) {
-            let server = Server::read(typed).unwrap();
+            let server = NodeServer::read(typed).unwrap();
             assert_eq!((server.host.as_str(), server.port), (host, port), "{typed}");
         }
         case("http://127.0.0.1:10267", "127.0.0.1", 10267);
@@ -97,10 +104,10 @@ mod tests {
     fn what_is_no_address_is_answered_with_how_it_should_look() {
         #[track_caller]
         fn case(typed: &str, word: &str) {
-            let trouble = Server::read(typed).unwrap_err();
-            assert_eq!(trouble.code, Code::Usage);
-            assert!(trouble.text.contains(word), "{trouble}");
-            assert!(trouble.text.contains(SERVER), "{trouble}");
+            let error = NodeServer::read(typed).unwrap_err();
+            assert_eq!(error.code, Code::Usage);
+            assert!(error.text.contains(word), "{error}");
+            assert!(error.text.contains(SERVER), "{error}");
         }
         case("", "scheme, host and port");
         case("127.0.0.1:10267", "http:// in front");

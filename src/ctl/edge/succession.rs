@@ -3,12 +3,12 @@
 use std::fmt;
 
 use super::answer::{Pods, one_line};
-use super::pod::{Pod, Update};
+use super::pod::{AnnouncedUpdate, LocalPod};
 use super::row::told;
 
 /// A pod that is to be replaced, and what tells its successor from others.
 #[derive(Clone, Debug)]
-pub(super) struct Succession {
+pub(super) struct PodSuccession {
     namespace: String,
     name: String,
     uid: String,
@@ -21,7 +21,7 @@ pub(super) struct Succession {
 
 /// How far it is.
 #[derive(Clone, Debug)]
-pub(super) enum Stage<'a> {
+pub(super) enum SuccessionStage<'a> {
     /// The old pod runs.
     Running,
     /// The old pod ends.
@@ -29,14 +29,14 @@ pub(super) enum Stage<'a> {
     /// The old pod is gone, and there is no new one.
     Gone,
     /// The new pod does not serve yet.
-    Coming(&'a Pod),
+    Coming(&'a LocalPod),
     /// The new pod serves.
-    Ready(&'a Pod),
+    Ready(&'a LocalPod),
 }
 
 /// What a new pod that serves means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Result {
+pub(super) enum SuccessorRevision {
     /// It runs another revision than its predecessor.
     New,
     /// It runs that of its predecessor, which is the one it should run.
@@ -47,9 +47,9 @@ pub(super) enum Result {
     Unknown,
 }
 
-impl Succession {
+impl PodSuccession {
     /// That of a pod.
-    pub(super) fn of(pod: &Pod, pods: &Pods) -> Self {
+    pub(super) fn of(pod: &LocalPod, pods: &Pods) -> Self {
         let owner = pod.owner().filter(|owner| owner.kind == "DaemonSet");
         Self {
             namespace: pod.namespace().to_owned(),
@@ -72,22 +72,22 @@ impl Succession {
     }
 
     /// How far it is.
-    pub(super) fn stage<'a>(&self, pods: &'a Pods) -> Stage<'a> {
+    pub(super) fn stage<'a>(&self, pods: &'a Pods) -> SuccessionStage<'a> {
         let new = pods.items.iter().filter(|pod| self.is_succeeded_by(pod));
         if let Some(new) = new.max_by_key(|pod| (pod.created(), pod.name())) {
             return match new.is_ready() {
-                true => Stage::Ready(new),
-                false => Stage::Coming(new),
+                true => SuccessionStage::Ready(new),
+                false => SuccessionStage::Coming(new),
             };
         }
         match pods.items.iter().find(|pod| pod.uid() == self.uid) {
-            None => Stage::Gone,
-            Some(old) if old.is_deleting() => Stage::Stopping,
-            Some(_) => Stage::Running,
+            None => SuccessionStage::Gone,
+            Some(old) if old.is_deleting() => SuccessionStage::Stopping,
+            Some(_) => SuccessionStage::Running,
         }
     }
 
-    fn is_succeeded_by(&self, pod: &Pod) -> bool {
+    fn is_succeeded_by(&self, pod: &LocalPod) -> bool {
         let related = match &self.daemonset {
             Some(uid) => pod.owner().is_some_and(|owner| owner.uid == *uid),
             None => pod.name() == self.name,
@@ -99,35 +99,39 @@ impl Succession {
     }
 
     /// What a new pod that serves means.
-    pub(super) fn result(&self, new: &Pod) -> Result {
+    pub(super) fn result(&self, new: &LocalPod) -> SuccessorRevision {
         // Only the label tells: the hash in the announcement of OpenYurt's own controller is another.
         if self.revision().is_none() || new.revision() != self.revision() {
-            return Result::New;
+            return SuccessorRevision::New;
         }
         match new.update() {
-            Some(Update::UpToDate) => Result::Back,
-            Some(Update::Available) => Result::Old,
-            None => Result::Unknown,
+            Some(AnnouncedUpdate::UpToDate) => SuccessorRevision::Back,
+            Some(AnnouncedUpdate::Available) => SuccessorRevision::Old,
+            None => SuccessorRevision::Unknown,
         }
     }
 
     /// How far it is, for people.
-    pub(super) fn told<'a>(&'a self, stage: &'a Stage<'a>) -> impl fmt::Display + 'a {
-        Told(self, stage)
+    pub(super) fn told<'a>(&'a self, stage: &'a SuccessionStage<'a>) -> impl fmt::Display + 'a {
+        StageText(self, stage)
     }
 }
 
-struct Told<'a>(&'a Succession, &'a Stage<'a>);
+struct StageText<'a>(&'a PodSuccession, &'a SuccessionStage<'a>);
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for StageText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let old = self.0.key();
         let new = match self.1 {
-            Stage::Running => return write!(f, "[1/4] {old}: waiting for its deletion"),
-            Stage::Stopping => return write!(f, "[1/4] {old}: stopping"),
-            Stage::Gone => return write!(f, "[2/4] {old}: gone, waiting for the new pod"),
-            Stage::Coming(new) => new,
-            Stage::Ready(new) => return write!(f, "[4/4] {}: Ready", one_line(&new.key())),
+            SuccessionStage::Running => return write!(f, "[1/4] {old}: waiting for its deletion"),
+            SuccessionStage::Stopping => return write!(f, "[1/4] {old}: stopping"),
+            SuccessionStage::Gone => {
+                return write!(f, "[2/4] {old}: gone, waiting for the new pod");
+            }
+            SuccessionStage::Coming(new) => new,
+            SuccessionStage::Ready(new) => {
+                return write!(f, "[4/4] {}: Ready", one_line(&new.key()));
+            }
         };
         let key = one_line(&new.key());
         match new.has_images() {

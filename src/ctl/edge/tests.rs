@@ -242,10 +242,10 @@ async fn a_request_prints_what_the_server_says() {
 #[tokio::test(start_paused = true)]
 async fn names_that_do_not_exist_are_answered_with_those_that_do() {
     #[track_caller]
-    fn case(trouble: &crate::ctl::Trouble, code: Code, words: &[&str]) {
-        assert_eq!(trouble.code, code, "{trouble}");
+    fn case(error: &crate::ctl::CliError, code: Code, words: &[&str]) {
+        assert_eq!(error.code, code, "{error}");
         for word in words {
-            assert!(trouble.text.contains(word), "{word}: {trouble}");
+            assert!(error.text.contains(word), "{word}: {error}");
         }
     }
     let mut twin = of_namespace(outdated("web-1"), "edge");
@@ -255,35 +255,35 @@ async fn names_that_do_not_exist_are_answered_with_those_that_do() {
         twin,
         of_namespace(outdated("proxy-xk2zb"), "edge"),
     ]);
-    let trouble = node.trouble("upgrade default/wbe-1").await;
+    let error = node.error("upgrade default/wbe-1").await;
     case(
-        &trouble,
+        &error,
         Code::NotFound,
         &["no pod wbe-1 in namespace default", "mean default/web-1?"],
     );
-    let trouble = node.trouble("upgrade proxy-xk2bz").await;
-    case(&trouble, Code::NotFound, &["mean edge/proxy-xk2zb?"]);
-    let trouble = node.trouble("upgrade default/proxy-xk2zb").await;
-    case(&trouble, Code::NotFound, &["mean edge/proxy-xk2zb?"]);
-    let trouble = node.trouble("upgrade postgres").await;
-    case(&trouble, Code::NotFound, &["yurt-ds ctl pods"]);
-    let trouble = node.trouble("upgrade web-1").await;
+    let error = node.error("upgrade proxy-xk2bz").await;
+    case(&error, Code::NotFound, &["mean edge/proxy-xk2zb?"]);
+    let error = node.error("upgrade default/proxy-xk2zb").await;
+    case(&error, Code::NotFound, &["mean edge/proxy-xk2zb?"]);
+    let error = node.error("upgrade postgres").await;
+    case(&error, Code::NotFound, &["yurt-ds ctl pods"]);
+    let error = node.error("upgrade web-1").await;
     case(
-        &trouble,
+        &error,
         Code::Usage,
         &["default/web-1 and edge/web-1", "NAMESPACE/POD"],
     );
-    let trouble = node.trouble("upgrade default/web-1 -n edge").await;
-    case(&trouble, Code::Usage, &["drop one of them"]);
+    let error = node.error("upgrade default/web-1 -n edge").await;
+    case(&error, Code::Usage, &["drop one of them"]);
     for typed in ["/x", "x/", "a/b/c"] {
-        let trouble = node.trouble(&format!("upgrade {typed}")).await;
-        case(&trouble, Code::Usage, &["NAMESPACE/POD"]);
+        let error = node.error(&format!("upgrade {typed}")).await;
+        case(&error, Code::Usage, &["NAMESPACE/POD"]);
     }
     node.text("upgrade web-1 -n edge").await;
     node.text("upgrade web -n default").await;
     node.state().pods.push(outdated("web-9"));
-    let trouble = node.trouble("upgrade default/web").await;
-    case(&trouble, Code::Usage, &["default/web-1 and default/web-9"]);
+    let error = node.error("upgrade default/web").await;
+    case(&error, Code::Usage, &["default/web-1 and default/web-9"]);
     node.state().pods[0] = deleting(outdated("web-1"));
     node.text("upgrade default/web").await;
     assert!(
@@ -293,8 +293,8 @@ async fn names_that_do_not_exist_are_answered_with_those_that_do() {
             .any(|request| request.ends_with("web-9/upgrade"))
     );
     node.state().age = Some(600);
-    let trouble = node.trouble("upgrade postgres").await;
-    case(&trouble, Code::NotFound, &["is old"]);
+    let error = node.error("upgrade postgres").await;
+    case(&error, Code::NotFound, &["is old"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,22 +374,22 @@ async fn refusals_have_codes_and_a_way_on() {
     for (pod, status, text, code, word) in cases {
         let node = Node::with([pod]);
         node.state().reply = (status, text);
-        let trouble = node.trouble("upgrade default/web-1").await;
-        assert_eq!(trouble.code, code, "{trouble}");
+        let error = node.error("upgrade default/web-1").await;
+        assert_eq!(error.code, code, "{error}");
         assert!(
-            trouble.text.contains(text) && trouble.text.contains(word),
-            "{trouble}"
+            error.text.contains(text) && error.text.contains(word),
+            "{error}"
         );
         assert_eq!(node.seen().requests.len(), 2);
     }
     let node = Node::with([pulling("web-1")]);
     node.state().reply = (403, NO);
-    let trouble = node.trouble("upgrade default/web-1 --force --wait").await;
-    assert!(trouble.text.contains("does not know --force"), "{trouble}");
+    let error = node.error("upgrade default/web-1 --force --wait").await;
+    assert!(error.text.contains("does not know --force"), "{error}");
     node.state().reply = (500, "whatever");
     node.state().reason = Some("NotFound");
-    let trouble = node.trouble("imagepull default/web-1").await;
-    assert_eq!(trouble.code, Code::NotFound);
+    let error = node.error("imagepull default/web-1").await;
+    assert_eq!(error.code, Code::NotFound);
 }
 
 #[tokio::test(start_paused = true)]

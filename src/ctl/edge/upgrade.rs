@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use super::Edge;
-use super::act::{Act, Outcome, accepted};
+use super::act::{ActOutcome, NodeAct, accepted};
 use super::answer::{Pods, one_line};
+use super::client::Edge;
 use super::find::find;
-use super::follow::{Follow, Next};
+use super::follow::{Follow, FollowStep};
 use super::list::{Intent, upgradable};
-use super::pod::Pod;
-use super::row::PodRow;
-use super::succession::{Result as Successor, Stage, Succession};
+use super::pod::LocalPod;
+use super::row::NodePodRow;
+use super::succession::{PodSuccession, SuccessionStage, SuccessorRevision};
 use crate::cli::Output;
 use crate::cli::edge::UpgradeArgs;
-use crate::ctl::{Code, Screen, Trouble, print};
+use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
+use crate::ctl::print;
+use crate::ctl::screen::Screen;
 
 /// A new pod is told soon whether it runs what it should; after this long nobody is there to tell.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -23,15 +26,15 @@ pub(super) async fn upgrade(
     edge: &Edge,
     args: &UpgradeArgs,
     screen: &mut Screen<'_>,
-) -> Result<Code, Trouble> {
+) -> Result<Code, CliError> {
     let output = args.wait.output;
     let Some(typed) = &args.pod else {
         return upgradable(edge, Intent::Upgrade, output, screen).await;
     };
     let mut pods = edge.get_pods().await?;
     let pod = find(edge, typed, &pods)?.clone();
-    let succession = Succession::of(&pod, &pods);
-    let act = Act::Upgrade(args.force);
+    let succession = PodSuccession::of(&pod, &pods);
+    let act = NodeAct::Upgrade(args.force);
     let reply = edge.upgrade(&pod, args.force).await?;
     act.agreed(edge, &pod, &reply)?;
     if !args.wait.wait {
@@ -54,34 +57,34 @@ pub(super) async fn upgrade(
 /// Waits until the successor is there and serves.
 async fn wait(
     follow: &mut Follow<'_, '_>,
-    succession: &Succession,
+    succession: &PodSuccession,
     pods: &mut Pods,
-) -> Result<Outcome, Trouble> {
+) -> Result<ActOutcome, CliError> {
     let mut ready_for = Duration::ZERO;
     let mut looked = Duration::ZERO;
     follow.show(&succession.told(&succession.stage(pods)).to_string(), pods);
     loop {
-        if follow.next(pods).await? == Next::TooLate {
+        if follow.next(pods).await? == FollowStep::TooLate {
             let stage = succession.stage(pods);
             let mut outcome = follow.too_late(&succession.told(&stage).to_string());
-            if let Stage::Coming(new) | Stage::Ready(new) = stage {
-                outcome.pod = Some(PodRow::of(new, pods, None));
+            if let SuccessionStage::Coming(new) | SuccessionStage::Ready(new) = stage {
+                outcome.pod = Some(NodePodRow::of(new, pods, None));
             }
             return Ok(outcome);
         }
         let stage = succession.stage(pods);
         let passed = follow.passed();
         ready_for = match stage {
-            Stage::Ready(_) => ready_for + (passed - looked),
+            SuccessionStage::Ready(_) => ready_for + (passed - looked),
             _ => Duration::ZERO,
         };
         looked = passed;
-        if let Stage::Ready(new) = stage {
+        if let SuccessionStage::Ready(new) = stage {
             let result = match succession.result(new) {
-                Successor::Unknown if ready_for >= SETTLE => Successor::Old,
+                SuccessorRevision::Unknown if ready_for >= SETTLE => SuccessorRevision::Old,
                 result => result,
             };
-            if result != Successor::Unknown {
+            if result != SuccessorRevision::Unknown {
                 return Ok(ended(succession, result, new, pods, &follow.after()));
             }
         }
@@ -90,24 +93,24 @@ async fn wait(
 }
 
 fn ended(
-    succession: &Succession,
-    result: Successor,
-    new: &Pod,
+    succession: &PodSuccession,
+    result: SuccessorRevision,
+    new: &LocalPod,
     pods: &Pods,
     after: &str,
-) -> Outcome {
+) -> ActOutcome {
     let key = one_line(&new.key());
     let now = one_line(new.revision().unwrap_or("unknown"));
     let before = one_line(succession.revision().unwrap_or("unknown"));
     let (code, word, message) = match result {
-        Successor::New => (
+        SuccessorRevision::New => (
             Code::Complete,
             "Upgraded",
             format!(
                 "{key} is Ready with revision {now} (before: {before}), {after} after the request."
             ),
         ),
-        Successor::Back => (
+        SuccessorRevision::Back => (
             Code::Complete,
             "Upgraded",
             format!(
@@ -115,7 +118,7 @@ fn ended(
                  one it should run: the newer one was taken back meanwhile."
             ),
         ),
-        Successor::Old | Successor::Unknown => (
+        SuccessorRevision::Old | SuccessorRevision::Unknown => (
             Code::Failed,
             "OldRevision",
             format!(
@@ -124,10 +127,10 @@ fn ended(
             ),
         ),
     };
-    Outcome {
+    ActOutcome {
         code,
         word,
         message,
-        pod: Some(PodRow::of(new, pods, None)),
+        pod: Some(NodePodRow::of(new, pods, None)),
     }
 }

@@ -4,20 +4,20 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 
-use super::pod::Pod;
+use super::pod::LocalPod;
 use crate::k8s::nullable;
 
 /// The answer to `GET /yurt-ds/v1/upgrades`.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Upgrades {
     #[serde(deserialize_with = "nullable")]
-    items: Vec<Upgrade>,
+    items: Vec<PodUpgrade>,
 }
 
 /// What waits for one pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Upgrade {
+pub(super) struct PodUpgrade {
     #[serde(deserialize_with = "nullable")]
     namespace: String,
     #[serde(deserialize_with = "nullable")]
@@ -26,13 +26,13 @@ pub(super) struct Upgrade {
     pub(super) revision: Option<String>,
     /// Its containers.
     #[serde(deserialize_with = "nullable")]
-    pub(super) containers: Vec<Change>,
+    pub(super) containers: Vec<ContainerUpgrade>,
 }
 
 /// What becomes of one container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Change {
+pub(super) struct ContainerUpgrade {
     /// Its name.
     #[serde(deserialize_with = "nullable")]
     pub(super) name: String,
@@ -52,7 +52,7 @@ impl Upgrades {
     }
 
     /// What waits for that pod.
-    pub(super) fn of(&self, pod: &Pod) -> Option<&Upgrade> {
+    pub(super) fn of(&self, pod: &LocalPod) -> Option<&PodUpgrade> {
         let mut items = self.items.iter();
         items.find(|told| told.namespace == pod.namespace() && told.pod == pod.name())
     }

@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::ctl::Code;
-use crate::ctl::tests::World;
+use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Offline;
@@ -18,7 +18,7 @@ use crate::sim::world::start_controller;
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// The UID of every pod, and what its conditions are.
-async fn pods(world: &World) -> BTreeMap<String, Vec<String>> {
+async fn pods(world: &CtlWorld) -> BTreeMap<String, Vec<String>> {
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
     let pods = pods.list(&Default::default()).await.unwrap();
     let conditions = |pod: &Pod| {
@@ -33,7 +33,7 @@ async fn pods(world: &World) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-async fn set(world: &World) -> Value {
+async fn set(world: &CtlWorld) -> Value {
     serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn uids(pods: &BTreeMap<String, Vec<String>>) -> Vec<&String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock);
@@ -86,12 +86,12 @@ async fn a_finished_rollout_is_handed_back_by_one_write_and_nobody_is_restarted(
     tokio::time::sleep(A_MOMENT).await;
     let pods = pods(&world).await;
     assert!(pods.keys().all(|uid| !before.contains_key(uid)));
-    assert_eq!(world.trouble("eject web").await.code, Code::NotFound);
+    assert_eq!(world.error("eject web").await.code, Code::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_surge_is_handed_back_as_one() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let case = async |unavailable: Option<&str>, surge: &str, native: Value, words: &str| {
         let annotations = json!({
             "apps.openyurt.io/update-strategy": "AdvancedRollingUpdate",
@@ -123,29 +123,29 @@ async fn a_surge_is_handed_back_as_one() {
 
 #[tokio::test(start_paused = true)]
 async fn outdated_nodes_are_a_reason_to_refuse() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
     offline.unwrap();
     world.set_image("web:2").await;
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Refused);
     for words in [
         "3 of 3 nodes run an old revision (1 offline)",
         "replace their pods at once, 10% of the nodes at a time",
         "yurt-ds ctl status default/web --wait --strict",
         "--now",
     ] {
-        assert!(trouble.text.contains(words), "{words}: {trouble}");
+        assert!(error.text.contains(words), "{words}: {error}");
     }
     assert_eq!(world.writes(), 0);
     world.replace("n1").await;
     world.replace("n2").await;
-    let trouble = world.trouble("eject web").await;
+    let error = world.error("eject web").await;
     assert!(
-        trouble
+        error
             .text
             .contains("1 of 3 nodes runs an old revision (1 offline)"),
-        "{trouble}"
+        "{error}"
     );
     world.kubelets.set_online("n3").await.unwrap();
     world.replace("n3").await;
@@ -156,7 +156,7 @@ async fn outdated_nodes_are_a_reason_to_refuse() {
 /// Found on a real cluster, in the moment between the last deletion and its end.
 #[tokio::test(start_paused = true)]
 async fn old_pods_that_are_ending_are_a_reason_too() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
     for pod in pods.list(&Default::default()).await.unwrap() {
@@ -164,17 +164,17 @@ async fn old_pods_that_are_ending_are_a_reason_too() {
             .await
             .unwrap();
     }
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Refused);
     let words = "the old pods of 2 nodes are still ending";
-    assert!(trouble.text.contains(words), "{trouble}");
+    assert!(error.text.contains(words), "{error}");
     let said = world.text("eject web --now").await;
     assert!(said.contains("No other pod is restarted"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn now_pauses_the_controller_before_the_native_one_begins() {
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock);
@@ -207,7 +207,7 @@ async fn now_pauses_the_controller_before_the_native_one_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_controller_its_conditions_are_removed_too() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (end, controller) = start_controller(client, clock);
@@ -243,7 +243,7 @@ async fn without_a_controller_its_conditions_are_removed_too() {
 
 #[tokio::test(start_paused = true)]
 async fn what_changed_since_the_look_is_looked_at_again() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     let conflict = world
         .cluster
         .faults()
@@ -251,12 +251,9 @@ async fn what_changed_since_the_look_is_looked_at_again() {
             "patch" => Fault::Status(409, None),
             _ => Fault::Pass,
         });
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Failed);
-    assert!(
-        trouble.text.contains("nothing was handed over"),
-        "{trouble}"
-    );
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Failed);
+    assert!(error.text.contains("nothing was handed over"), "{error}");
     drop(conflict);
     world.text("eject web").await;
     assert_eq!(
@@ -267,18 +264,18 @@ async fn what_changed_since_the_look_is_looked_at_again() {
 
 #[tokio::test(start_paused = true)]
 async fn settings_that_cannot_be_read_are_not_guessed() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let annotations = json!({ "apps.openyurt.io/max-unavailable": "lots" });
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))
         .await;
-    let trouble = world.trouble("eject web").await;
-    assert_eq!(trouble.code, Code::Invalid);
+    let error = world.error("eject web").await;
+    assert_eq!(error.code, Code::Invalid);
     assert!(
-        trouble
+        error
             .text
             .contains("apps.openyurt.io/max-unavailable is \"lots\""),
-        "{trouble}"
+        "{error}"
     );
     // Kubernetes acts already: there is nothing to decide.
     world

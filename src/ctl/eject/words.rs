@@ -1,10 +1,10 @@
 //! What `ctl eject` says: why not, what would be, what was done.
 
-use super::{Standing, native};
+use super::standing::{Standing, native};
 use crate::core::names::ANNOTATION_PREFIX;
 use crate::core::settings::setting;
+use crate::core::words::plural;
 use crate::core::{Mode, Share};
-use crate::ctl::row::plural;
 use crate::index::SetKey;
 
 impl Standing {
@@ -17,7 +17,7 @@ impl Standing {
                  not known yet which nodes are outdated, and these would be restarted. Try again in a moment."
             );
         }
-        let targeted = self.picture.plan.counts.targeted;
+        let targeted = self.snapshot.plan.counts.targeted;
         if self.old.nodes == 0 {
             return format!(
                 "{key} is not handed back: the old {} still ending.\nLet that end first (yurt-ds ctl status {key} --wait \
@@ -25,7 +25,7 @@ impl Standing {
                 self.ending(),
             );
         }
-        let wait = match self.picture.strategy.mode {
+        let wait = match self.snapshot.strategy.mode {
             Mode::AdvancedRollingUpdate => {
                 format!("Let the rollout end first (yurt-ds ctl status {key} --wait --strict)")
             }
@@ -43,7 +43,7 @@ impl Standing {
 
     /// What the native controller does with outdated pods.
     fn consequence(&self) -> String {
-        let asking = match self.picture.strategy.mode {
+        let asking = match self.snapshot.strategy.mode {
             Mode::AdvancedRollingUpdate => "",
             Mode::Ota => " without asking their owners",
         };
@@ -81,7 +81,7 @@ impl Standing {
     }
 
     fn budget(&self) -> String {
-        let strategy = &self.picture.strategy;
+        let strategy = &self.snapshot.strategy;
         let share = match strategy.max_surge.is_zero() {
             true => strategy.max_unavailable,
             false => strategy.max_surge,
@@ -111,7 +111,7 @@ impl Standing {
     }
 
     fn what(&self, is: &str) -> String {
-        let counts = &self.picture.plan.counts;
+        let counts = &self.snapshot.plan.counts;
         let pods = match self.old.nodes {
             0 if self.old.ending > 0 => format!(
                 "No other pod {is} restarted: the old {} ending already, and wherever none is, the present revision runs.",
@@ -137,7 +137,7 @@ impl Standing {
         let strategy = match self.is_on_delete() {
             true => format!(
                 "updateStrategy {is} RollingUpdate with {}.",
-                native(&self.picture.strategy)
+                native(&self.snapshot.strategy)
                     .to_string()
                     .replace(['{', '}', '"'], "")
                     .replace(':', " ")

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::cli::ctl::PlanArgs;
 use crate::core::names::ANNOTATION_PREFIX;
 use crate::core::settings::{is_setting, keys};
-use crate::ctl::access::Trouble;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::near::{near, suggestion};
 
 /// What stands before a setting that would be taken away.
@@ -19,7 +19,7 @@ const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// A change that nobody has made yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct PlannedChange {
     /// Annotations of the DaemonSet: their new values, `None` for those that go.
     pub(super) settings: BTreeMap<String, Option<String>>,
     /// Images by container; without a name: of the only one.
@@ -27,12 +27,12 @@ pub(super) struct Change {
     restart: bool,
 }
 
-impl Change {
+impl PlannedChange {
     /// Reads what was typed.
     ///
     /// # Errors
     /// What cannot be meant.
-    pub(super) fn typed(args: &PlanArgs) -> Result<Self, Trouble> {
+    pub(super) fn typed(args: &PlanArgs) -> Result<Self, CliError> {
         let mut change = Self {
             restart: args.restart,
             ..Self::default()
@@ -63,7 +63,7 @@ impl Change {
         Ok(change)
     }
 
-    fn setting(&mut self, flag: &str, key: &str, value: Option<String>) -> Result<(), Trouble> {
+    fn setting(&mut self, flag: &str, key: &str, value: Option<String>) -> Result<(), CliError> {
         let full = match key.contains('/') {
             true => key.to_owned(),
             false => format!("{ANNOTATION_PREFIX}{key}"),
@@ -87,7 +87,7 @@ impl Change {
     ///
     /// # Errors
     /// When there is no such container.
-    pub(super) fn to_template(&self, template: &mut Value) -> Result<(), Trouble> {
+    pub(super) fn to_template(&self, template: &mut Value) -> Result<(), CliError> {
         for (name, image) in &self.images {
             let mut names = Vec::new();
             let mut all = Vec::new();
@@ -157,8 +157,8 @@ impl Change {
     }
 }
 
-fn usage(text: String) -> Trouble {
-    Trouble::new(Code::Usage, text)
+fn usage(text: String) -> CliError {
+    CliError::new(Code::Usage, text)
 }
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn settings_may_be_named_in_short_and_slips_are_named() {
-        let typed = Change::typed(&args(
+        let typed = PlannedChange::typed(&args(
             &["max-unavailable=20%", "apps.openyurt.io/selector=a=b,c"],
             &["paused"],
             &[],
@@ -208,9 +208,9 @@ mod tests {
             ("max-unavailable", "write KEY=VALUE"),
             ("example.com/x=1", "there is no such setting"),
         ] {
-            let trouble = Change::typed(&args(&[set], &[], &[])).unwrap_err();
-            assert_eq!(trouble.code, Code::Usage);
-            assert!(trouble.text.contains(said), "{trouble}");
+            let error = PlannedChange::typed(&args(&[set], &[], &[])).unwrap_err();
+            assert_eq!(error.code, Code::Usage);
+            assert!(error.text.contains(said), "{error}");
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
     fn an_image_is_that_of_the_named_or_the_only_container() {
         let changed = |image: &str| {
             let mut template = template();
-            let change = Change::typed(&args(&[], &[], &[image]))?;
+            let change = PlannedChange::typed(&args(&[], &[], &[image]))?;
             change.to_template(&mut template).map(|()| template)
         };
         let image = |template: &Value, list: &str| template["spec"][list][0]["image"].clone();
@@ -226,12 +226,12 @@ mod tests {
         let named = changed("first=first:2").unwrap();
         assert_eq!(image(&named, "initContainers"), "first:2");
         assert_eq!(image(&named, "containers"), "web:1");
-        let trouble = changed("wbe=web:2").unwrap_err();
+        let error = changed("wbe=web:2").unwrap_err();
         assert!(
-            trouble.text.contains("only web, first") || trouble.text.contains("only first, web"),
-            "{trouble}"
+            error.text.contains("only web, first") || error.text.contains("only first, web"),
+            "{error}"
         );
-        assert!(trouble.text.contains("Did you mean web?"), "{trouble}");
+        assert!(error.text.contains("Did you mean web?"), "{error}");
         assert_eq!(changed("web=").unwrap_err().code, Code::Usage);
     }
 }

@@ -11,12 +11,12 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::change::Change;
-use super::live::Live;
+use super::change::PlannedChange;
+use super::live::LiveFleet;
 use super::slim::{self, is_kept};
 use crate::core::names::ANNOTATION_PREFIX;
 use crate::core::revision::TemplateFingerprint;
-use crate::ctl::access::Trouble;
+use crate::ctl::error::CliError;
 use crate::sim::cluster::Cluster;
 use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::NodeSpec;
@@ -29,11 +29,11 @@ const REST: &str = "LEFT_OUT";
 const PLANNED: &str = "planned";
 
 /// Objects to begin with, and the change to be made then.
-pub(super) struct Fleet {
+pub(super) struct PlannedFleet {
     objects: BTreeMap<Storage, Vec<Value>>,
     /// Every node and its pods, small until they are put into a cluster.
-    nodes: Vec<slim::Node>,
-    pods: Vec<slim::Pod>,
+    nodes: Vec<slim::SlimNode>,
+    pods: Vec<slim::SlimPod>,
     /// Nodes whose kubelets answer, and those that are silent.
     pub(super) online: Vec<NodeSpec>,
     pub(super) offline: Vec<NodeSpec>,
@@ -41,12 +41,12 @@ pub(super) struct Fleet {
     pub(super) patch: Option<Value>,
 }
 
-impl Fleet {
+impl PlannedFleet {
     /// The fleet, without its nodes and pods as yet, and the change.
     ///
     /// # Errors
     /// When the change does not fit the template.
-    pub(super) fn of(live: &Live, change: &Change) -> Result<Self, Trouble> {
+    pub(super) fn of(live: &LiveFleet, change: &PlannedChange) -> Result<Self, CliError> {
         let mut template = live.template().clone();
         change.to_template(&mut template)?;
         let planned = live.revision_of(&template);
@@ -59,7 +59,7 @@ impl Fleet {
             patch["metadata"]["annotations"] = json!(change.settings);
         }
         let (online, offline) = live.nodes.iter().partition(|node| node.is_ready());
-        let named = |nodes: Vec<&slim::Node>| -> Vec<NodeSpec> {
+        let named = |nodes: Vec<&slim::SlimNode>| -> Vec<NodeSpec> {
             let names = nodes.iter().filter_map(|node| node.metadata.name.clone());
             names.map(NodeSpec::named).collect()
         };
@@ -90,8 +90,12 @@ impl Fleet {
     }
 
     /// With these nodes and pods.
-    pub(super) fn inhabited_by(&mut self, nodes: Vec<slim::Node>, mut pods: Vec<slim::Pod>) {
-        pods.iter_mut().for_each(slim::Pod::name_old_images);
+    pub(super) fn inhabited_by(
+        &mut self,
+        nodes: Vec<slim::SlimNode>,
+        mut pods: Vec<slim::SlimPod>,
+    ) {
+        pods.iter_mut().for_each(slim::SlimPod::name_old_images);
         (self.nodes, self.pods) = (nodes, pods);
     }
 
@@ -114,14 +118,14 @@ fn of(version: &str, kind: &str, object: &impl serde::Serialize) -> Value {
     value
 }
 
-fn pod(pod: &slim::Pod) -> Value {
+fn pod(pod: &slim::SlimPod) -> Value {
     let mut value = of("v1", "Pod", pod);
     value["spec"]["restartPolicy"] = json!("Always");
     value
 }
 
 /// One that admits whatever the live one let in.
-fn namespace(live: &Live) -> Value {
+fn namespace(live: &LiveFleet) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -134,7 +138,7 @@ fn namespace(live: &Live) -> Value {
     })
 }
 
-fn revisions(live: &Live) -> Vec<Value> {
+fn revisions(live: &LiveFleet) -> Vec<Value> {
     let mut revisions = Vec::new();
     for revision in &live.revisions {
         let hash = revision.hash(&live.key.name);
@@ -151,7 +155,7 @@ fn revisions(live: &Live) -> Vec<Value> {
     revisions
 }
 
-fn daemonset(live: &Live) -> Value {
+fn daemonset(live: &LiveFleet) -> Value {
     let meta = &live.set.metadata;
     let mut annotations = meta.annotations.clone().unwrap_or_default();
     annotations.retain(|key, _| is_kept(key) || key.starts_with(ANNOTATION_PREFIX));

@@ -12,14 +12,15 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
-use super::slim::{ControllerRevision, Node, Pod};
+use super::slim::{SlimNode, SlimPod, SlimRevision};
 use crate::core::fleet::in_place::Shape;
 use crate::core::images::of_template;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, adopted, current};
 use crate::core::{Behind, Revision, RevisionState};
-use crate::ctl::access::{Access, Trouble};
+use crate::ctl::access::Access;
 use crate::ctl::budgets::list_of;
 use crate::ctl::code::Code;
+use crate::ctl::error::CliError;
 use crate::ctl::list::list;
 use crate::ctl::lookup;
 use crate::index::SetKey;
@@ -28,7 +29,7 @@ use crate::index::SetKey;
 const ATTEMPTS: usize = 2;
 
 /// A DaemonSet on its fleet, as it is now.
-pub(super) struct Live {
+pub(super) struct LiveFleet {
     /// Its name.
     pub(super) key: SetKey,
     /// The DaemonSet, whole.
@@ -36,18 +37,18 @@ pub(super) struct Live {
     /// Which pods are its own, as a query for labels.
     pub(super) selector: String,
     /// Every node.
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<SlimNode>,
     /// Its pods, also those on their way to become its own (surge).
-    pub(super) pods: Vec<Pod>,
+    pub(super) pods: Vec<SlimPod>,
     /// Its revisions.
-    pub(super) revisions: Vec<ControllerRevision>,
+    pub(super) revisions: Vec<SlimRevision>,
     /// The one that holds its template.
     pub(super) current: Revision,
     /// When it was read.
     pub(super) at: Timestamp,
 }
 
-impl Live {
+impl LiveFleet {
     /// Reads a managed DaemonSet and its fleet.
     ///
     /// # Errors
@@ -56,7 +57,7 @@ impl Live {
         access: &Access,
         key: &SetKey,
         now: impl Fn() -> Timestamp,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, CliError> {
         for attempt in 1.. {
             let trust = attempt == ATTEMPTS;
             match Self::look(access, key, now(), trust).await? {
@@ -67,7 +68,7 @@ impl Live {
                         "{key} cannot be planned now: Kubernetes' DaemonSet controller has not handled its latest change \
                          ({behind:?}). Try again in a moment."
                     );
-                    return Err(Trouble::new(Code::Progressing, text));
+                    return Err(CliError::new(Code::Progressing, text));
                 }
             }
         }
@@ -79,7 +80,7 @@ impl Live {
         key: &SetKey,
         at: Timestamp,
         trust: bool,
-    ) -> Result<Result<Self, Behind>, Trouble> {
+    ) -> Result<Result<Self, Behind>, CliError> {
         let client = || access.client.clone();
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, at).await?;
@@ -90,13 +91,13 @@ impl Live {
         let sets: Api<DynamicObject> = Api::namespaced_with(client(), &key.namespace, &kind);
         let doing = format!("read DaemonSet {key}");
         let set = access.call(&doing, sets.get(&key.name)).await?;
-        let nodes: Api<Node> = Api::all(client());
+        let nodes: Api<SlimNode> = Api::all(client());
         let (nodes, _) = list(access, "list nodes", &nodes, ListParams::default()).await?;
         let doing = format!("list pods in namespace {}", key.namespace);
-        let pods: Api<Pod> = Api::namespaced(client(), &key.namespace);
+        let pods: Api<SlimPod> = Api::namespaced(client(), &key.namespace);
         let (mut pods, _) = list(access, &doing, &pods, labelled.clone()).await?;
         let doing = format!("list controllerrevisions in namespace {}", key.namespace);
-        let revisions: Api<ControllerRevision> = Api::namespaced(client(), &key.namespace);
+        let revisions: Api<SlimRevision> = Api::namespaced(client(), &key.namespace);
         let (mut revisions, _) = list(access, &doing, &revisions, labelled).await?;
         let uid = set.metadata.uid.clone().unwrap_or_default();
         revisions.retain(|revision| owner(revision) == Some(&uid));
@@ -129,8 +130,7 @@ impl Live {
     /// The annotations that the DaemonSet had when the present revision was made: how it was rolled out. Kubernetes keeps
     /// them on the revision.
     pub(super) fn settings_of_last(&self) -> Option<&BTreeMap<String, String>> {
-        let is_current =
-            |one: &&ControllerRevision| one.hash(&self.key.name) == self.current.as_str();
+        let is_current = |one: &&SlimRevision| one.hash(&self.key.name) == self.current.as_str();
         let current = self.revisions.iter().find(is_current)?;
         current.metadata.annotations.as_ref()
     }
@@ -148,7 +148,7 @@ impl Live {
 }
 
 /// The disruption budgets of a namespace, without what others say of them.
-pub(super) async fn budgets(access: &Access, key: &SetKey) -> Result<Vec<Value>, Trouble> {
+pub(super) async fn budgets(access: &Access, key: &SetKey) -> Result<Vec<Value>, CliError> {
     let (budgets, _) = list_of(access, &key.namespace).await?;
     let slim = |budget: PodDisruptionBudget| {
         json!({
@@ -167,20 +167,16 @@ pub(super) async fn budgets(access: &Access, key: &SetKey) -> Result<Vec<Value>,
     Ok(budgets.into_iter().map(slim).collect())
 }
 
-fn revision_state(
-    set: &DynamicObject,
-    revisions: &[ControllerRevision],
-    trust: bool,
-) -> RevisionState {
+fn revision_state(set: &DynamicObject, revisions: &[SlimRevision], trust: bool) -> RevisionState {
     let observed = set.data["status"]["observedGeneration"].as_i64();
     let observed = observed.is_some() && observed >= set.metadata.generation;
     let template = TemplateFingerprint::of(&set.data["spec"]["template"]);
     current(&facts(set, revisions), &template, observed, trust)
 }
 
-fn facts(set: &DynamicObject, revisions: &[ControllerRevision]) -> Vec<RevisionFacts> {
+fn facts(set: &DynamicObject, revisions: &[SlimRevision]) -> Vec<RevisionFacts> {
     let name = set.metadata.name.as_deref().unwrap_or_default();
-    let fact = |revision: &ControllerRevision| RevisionFacts {
+    let fact = |revision: &SlimRevision| RevisionFacts {
         number: revision.revision,
         hash: revision.hash(name).as_str().into(),
         made: revision

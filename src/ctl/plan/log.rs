@@ -5,39 +5,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
-use super::row::Manner;
+use super::played::{Replacement, ReplacementManner};
 use crate::core::names::{PRE_PULL_POD, REVISION_HASH_LABEL};
 use crate::k8s::Pod;
 
-/// A node that gets the new revision.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) node: String,
-    pub(super) manner: Manner,
-    pub(super) begins: Timestamp,
-    pub(super) ready: Option<Timestamp>,
-}
-
 /// Pods as they were seen last, and the steps that follow from it.
 #[derive(Default)]
-pub(super) struct Log {
+pub(super) struct ReplacementLog {
     target: String,
-    pods: BTreeMap<String, Seen>,
+    pods: BTreeMap<String, SeenPod>,
     unseen: Option<BTreeSet<String>>,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Replacement>,
     by_node: BTreeMap<String, usize>,
     /// When something happened last.
     pub(super) last: Option<Timestamp>,
 }
 
-struct Seen {
+struct SeenPod {
     node: String,
     hash: String,
     going: bool,
     ready: bool,
 }
 
-impl Log {
+impl ReplacementLog {
     /// From now on nodes that get this revision are noted down; what is under way goes on.
     pub(super) fn begin(&mut self, target: &str) {
         target.clone_into(&mut self.target);
@@ -72,7 +63,7 @@ impl Log {
         let hash = label(REVISION_HASH_LABEL);
         let ready = pod.status.conditions.iter();
         let mut ready = ready.filter(|one| one.kind == "Ready");
-        let after = Seen {
+        let after = SeenPod {
             node: node.to_owned(),
             hash: hash.cloned().unwrap_or_default(),
             going: pod.metadata.deletion_timestamp.is_some(),
@@ -88,25 +79,25 @@ impl Log {
             && !seen.going
             && seen.hash != self.target
         {
-            self.step(&seen.node, Manner::Delete, now);
+            self.step(&seen.node, ReplacementManner::Delete, now);
         }
         self.last = Some(now);
     }
 
-    fn compare(&mut self, before: Option<&Seen>, after: &Seen, now: Timestamp) {
+    fn compare(&mut self, before: Option<&SeenPod>, after: &SeenPod, now: Timestamp) {
         let is_new = after.hash == self.target;
         let was_going = before.is_some_and(|before| before.going);
         let was_ready = before.is_some_and(|before| before.ready && before.hash == after.hash);
         match before {
             _ if self.target.is_empty() => {}
             Some(before) if is_new && before.hash != after.hash => {
-                self.step(&after.node, Manner::InPlace, now);
+                self.step(&after.node, ReplacementManner::InPlace, now);
             }
             Some(_) if !is_new && after.going && !was_going => {
-                self.step(&after.node, Manner::Delete, now);
+                self.step(&after.node, ReplacementManner::Delete, now);
             }
             None if is_new && self.is_served(&after.node) => {
-                self.step(&after.node, Manner::Surge, now);
+                self.step(&after.node, ReplacementManner::Surge, now);
             }
             _ => {}
         }
@@ -117,10 +108,12 @@ impl Log {
             && let Some(step) = position.and_then(|at| self.steps.get_mut(*at))
         {
             // One that is changed in place is Ready with its old containers for a while.
-            let first = step.ready.filter(|_| step.manner != Manner::InPlace);
+            let first = step
+                .ready
+                .filter(|_| step.manner != ReplacementManner::InPlace);
             step.ready = first.or(Some(now));
         }
-        let changed = |before: &Seen| {
+        let changed = |before: &SeenPod| {
             (before.going, before.ready, &before.hash) != (after.going, after.ready, &after.hash)
         };
         if before.is_none_or(changed) {
@@ -134,12 +127,12 @@ impl Log {
         pods.any(|pod| pod.node == node && !pod.going && pod.hash != self.target)
     }
 
-    fn step(&mut self, node: &str, manner: Manner, now: Timestamp) {
+    fn step(&mut self, node: &str, manner: ReplacementManner, now: Timestamp) {
         if self.target.is_empty() || self.by_node.contains_key(node) {
             return;
         }
         self.by_node.insert(node.to_owned(), self.steps.len());
-        self.steps.push(Step {
+        self.steps.push(Replacement {
             node: node.to_owned(),
             manner,
             begins: now,

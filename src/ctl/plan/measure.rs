@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::slim::{Node, Pod};
+use super::slim::{SlimNode, SlimPod};
 use crate::sim::kubelet::NodeSpec;
 
 /// A pod that became Ready later than this after its container started was not slow: its node was away meanwhile.
@@ -38,7 +38,7 @@ const CUT: f64 = 1.0 / 6.0;
 /// What a plan tells of how long pods take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Pace {
+pub(super) struct MeasuredPace {
     /// From its creation until a pod is Ready, on average; seconds.
     pub(super) start_seconds: u64,
     /// Nine of ten are quicker than that; seconds.
@@ -91,7 +91,7 @@ pub(super) struct Measured {
 
 /// How the present revision was rolled out.
 #[derive(Clone, Debug)]
-pub(super) struct Last {
+pub(super) struct LastRollout {
     /// Its hash.
     pub(super) revision: String,
     /// How many nodes were under way at once.
@@ -104,21 +104,22 @@ impl Measured {
     /// Measures the present pods, but for those that became Ready when their node returned, for a plan in which about `width` are
     /// under way at once; `ends` is how long they take to end, where somebody knows.
     pub(super) fn of(
-        pods: &[Pod],
-        nodes: &[Node],
+        pods: &[SlimPod],
+        nodes: &[SlimNode],
         template: &Value,
         ends: Option<Duration>,
         width: usize,
-        last: Option<&Last>,
+        last: Option<&LastRollout>,
     ) -> Self {
         let grace = template["spec"]["terminationGracePeriodSeconds"].as_u64();
         let grace = Duration::from_secs(grace.unwrap_or(GRACE));
-        let turn =
-            |seen: fn(&Pod) -> Option<Seen>| last.and_then(|last| turnaround(pods, seen, last));
+        let turn = |seen: fn(&SlimPod) -> Option<PodSpan>| {
+            last.and_then(|last| turnaround(pods, seen, last))
+        };
         let (replaced, changed) = (turn(start_of), turn(change_of));
         let end = ends.unwrap_or(grace);
         let returns: BTreeMap<&str, Timestamp> = nodes.iter().filter_map(returned).collect();
-        let undisturbed = |seen: fn(&Pod) -> Option<Seen>| {
+        let undisturbed = |seen: fn(&SlimPod) -> Option<PodSpan>| {
             let seen = pods.iter().filter_map(seen);
             seen.filter(|one| !one.waited_for(returns.get(&*one.node)))
                 .collect()
@@ -133,9 +134,9 @@ impl Measured {
     }
 
     /// What a plan tells of it.
-    pub(super) fn pace(&self) -> Pace {
+    pub(super) fn pace(&self) -> MeasuredPace {
         let starts = self.starts();
-        Pace {
+        MeasuredPace {
             start_seconds: rounded(self.start()),
             slow_start_seconds: rounded(starts.slow().unwrap_or(ASSUMED).max(self.start())),
             measured_pods: starts.all.len(),
@@ -169,9 +170,9 @@ impl Measured {
     }
 
     /// UIDs of the pods that do not become Ready by themselves.
-    pub(super) fn broken(&self, pods: &[Pod], now: Timestamp) -> BTreeSet<String> {
+    pub(super) fn broken(&self, pods: &[SlimPod], now: Timestamp) -> BTreeSet<String> {
         let patience = LATE + 2 * self.starts().slow().unwrap_or(ASSUMED);
-        let is_broken = |pod: &&Pod| {
+        let is_broken = |pod: &&SlimPod| {
             let age = pod.metadata.creation_timestamp.as_ref();
             let age = age.map(|created| now.duration_since(created.0).unsigned_abs());
             !pod.is_ready() && (age.is_none_or(|age| age > patience) || is_in_trouble(pod))
@@ -195,13 +196,13 @@ pub(super) fn rounded(time: Duration) -> u64 {
 }
 
 /// Something that was seen to begin and to end on a node.
-struct Seen {
+struct PodSpan {
     node: String,
     began: Timestamp,
     ended: Timestamp,
 }
 
-impl Seen {
+impl PodSpan {
     fn seconds(&self) -> f64 {
         self.ended.duration_since(self.began).as_secs_f64()
     }
@@ -214,7 +215,7 @@ impl Seen {
 }
 
 /// Since when a node is Ready, by its name.
-fn returned(node: &Node) -> Option<(&str, Timestamp)> {
+fn returned(node: &SlimNode) -> Option<(&str, Timestamp)> {
     Some((node.metadata.name.as_deref()?, node.ready_since()?))
 }
 
@@ -230,9 +231,9 @@ struct Times {
 
 impl Times {
     /// Of what was seen in a crowd of up to `width`, or else in the smallest ones.
-    fn of(seen: Vec<Seen>, width: usize) -> Self {
+    fn of(seen: Vec<PodSpan>, width: usize) -> Self {
         let least = LEAST.max(seen.len() / ONE_IN);
-        let mut crowds: Vec<(usize, Seen)> = crowds(&seen).into_iter().zip(seen).collect();
+        let mut crowds: Vec<(usize, PodSpan)> = crowds(&seen).into_iter().zip(seen).collect();
         crowds.sort_by(|(a, one), (b, other)| (a, &one.node).cmp(&(b, &other.node)));
         let quiet = crowds.partition_point(|(crowd, _)| *crowd < width);
         crowds.truncate(quiet.max(least));
@@ -276,7 +277,7 @@ impl Times {
 }
 
 /// When each began, and when each ended, in order.
-fn sorted(seen: &[Seen]) -> (Vec<Timestamp>, Vec<Timestamp>) {
+fn sorted(seen: &[PodSpan]) -> (Vec<Timestamp>, Vec<Timestamp>) {
     let (mut began, mut ended): (Vec<_>, Vec<_>) =
         seen.iter().map(|one| (one.began, one.ended)).unzip();
     began.sort();
@@ -287,11 +288,15 @@ fn sorted(seen: &[Seen]) -> (Vec<Timestamp>, Vec<Timestamp>) {
 /// What passed in the last rollout from one that was available to the beginning of the one that took its place: with `width`
 /// places, the first that is available makes room for the one after these, and so on. Only those near the median count: pauses and
 /// nodes that were away are at the edges.
-fn turnaround(pods: &[Pod], seen: fn(&Pod) -> Option<Seen>, last: &Last) -> Option<Duration> {
+fn turnaround(
+    pods: &[SlimPod],
+    seen: fn(&SlimPod) -> Option<PodSpan>,
+    last: &LastRollout,
+) -> Option<Duration> {
     let of_last = pods
         .iter()
         .filter(|pod| pod.revision() == Some(&last.revision));
-    let seen: Vec<Seen> = of_last.filter_map(seen).collect();
+    let seen: Vec<PodSpan> = of_last.filter_map(seen).collect();
     let (began, ended) = sorted(&seen);
     let next = began.iter().skip(last.width.max(1));
     let gap = |(next, free): (&Timestamp, &Timestamp)| next.duration_since(*free).as_secs_f64();
@@ -315,9 +320,9 @@ fn reaction(turnaround: Duration, end: Duration) -> Option<Duration> {
 }
 
 /// How many others had begun and not ended when each one began. Who ended in that second made room for it.
-fn crowds(seen: &[Seen]) -> Vec<usize> {
+fn crowds(seen: &[PodSpan]) -> Vec<usize> {
     let (began, ended) = sorted(seen);
-    let crowd = |one: &Seen| {
+    let crowd = |one: &PodSpan| {
         let begun = began.partition_point(|time| *time <= one.began);
         let over = ended.partition_point(|time| *time <= one.began);
         (begun - over).saturating_sub(1)
@@ -339,7 +344,7 @@ fn uncut(seconds: &[f64]) -> Vec<Duration> {
 }
 
 /// Whether it has no room on its node, or a container failed, or waits for something else than its beginning.
-fn is_in_trouble(pod: &Pod) -> bool {
+fn is_in_trouble(pod: &SlimPod) -> bool {
     let mut conditions = pod.status.conditions.iter();
     let has_no_room = conditions.any(|one| one.kind == "PodScheduled" && one.status == "False");
     has_no_room
@@ -352,7 +357,7 @@ fn is_in_trouble(pod: &Pod) -> bool {
 }
 
 /// From creation to Ready, of a pod that was not interrupted on the way.
-fn start_of(pod: &Pod) -> Option<Seen> {
+fn start_of(pod: &SlimPod) -> Option<PodSpan> {
     let ready = pod.ready_since()?;
     let created = pod.metadata.creation_timestamp.as_ref()?.0;
     let statuses = &pod.status.container_statuses;
@@ -365,7 +370,7 @@ fn start_of(pod: &Pod) -> Option<Seen> {
 }
 
 /// From its last change in place to Ready, of a pod that was not interrupted since.
-fn change_of(pod: &Pod) -> Option<Seen> {
+fn change_of(pod: &SlimPod) -> Option<PodSpan> {
     let ready = pod.ready_since()?;
     let state = pod.in_place()?;
     let mut statuses = pod.status.container_statuses.iter();
@@ -378,13 +383,13 @@ fn change_of(pod: &Pod) -> Option<Seen> {
     seen(pod, state.update_timestamp.0, ran.max(ready)).filter(|_| prompt && !interrupted)
 }
 
-fn seen(pod: &Pod, began: Timestamp, ended: Timestamp) -> Option<Seen> {
+fn seen(pod: &SlimPod, began: Timestamp, ended: Timestamp) -> Option<PodSpan> {
     let node = pod.spec.node_name.clone()?;
-    (ended >= began).then_some(Seen { node, began, ended })
+    (ended >= began).then_some(PodSpan { node, began, ended })
 }
 
 /// Since when all its containers run.
-fn ran_since(pod: &Pod) -> Option<Timestamp> {
+fn ran_since(pod: &SlimPod) -> Option<Timestamp> {
     let started = pod.status.container_statuses.iter().filter_map(|one| {
         let at = one.state["running"]["startedAt"].as_str()?;
         at.parse::<Timestamp>().ok()
@@ -404,7 +409,7 @@ mod tests {
     }
 
     /// One on `node` that was created at `created`, became Ready at `ready`, and whose container started at `started`.
-    fn pod(node: &str, created: i64, ready: i64, restarts: i64, started: i64) -> Pod {
+    fn pod(node: &str, created: i64, ready: i64, restarts: i64, started: i64) -> SlimPod {
         let at = |seconds: i64| at(seconds).to_string();
         serde_json::from_value(json!({
             "metadata": { "uid": format!("u-{node}"), "creationTimestamp": at(created) },
@@ -418,12 +423,12 @@ mod tests {
     }
 
     /// Makes it one of revision `b`.
-    fn label(pod: &mut Pod) {
+    fn label(pod: &mut SlimPod) {
         let label = (REVISION_HASH_LABEL.to_owned(), "b".to_owned());
         pod.metadata.labels = Some([label].into());
     }
 
-    fn measured(pods: &[Pod], width: usize) -> Measured {
+    fn measured(pods: &[SlimPod], width: usize) -> Measured {
         Measured::of(pods, &[], &json!({}), None, width, None)
     }
 
@@ -435,12 +440,12 @@ mod tests {
 
     #[test]
     fn starts_are_measured_where_nothing_interrupted_them() {
-        let mut pods: Vec<Pod> = (1..=11)
+        let mut pods: Vec<SlimPod> = (1..=11)
             .map(|seconds| pod(&format!("n{seconds}"), 0, seconds, 0, 0))
             .collect();
         pods.push(pod("restarted", 0, 500, 3, 499));
         pods.push(pod("returned after a day", 0, 86_400, 0, 2));
-        let pace = Pace {
+        let pace = MeasuredPace {
             start_seconds: 6,
             slow_start_seconds: 10,
             measured_pods: 11,
@@ -497,7 +502,7 @@ mod tests {
             let made = 1_000 + 10 * number;
             pod(&format!("a{number}"), made, made + 3, 0, made + 3)
         });
-        let pods: Vec<Pod> = crowd.chain(alone).collect();
+        let pods: Vec<SlimPod> = crowd.chain(alone).collect();
         assert_eq!(measured(&pods, 5).pace().start_seconds, 3);
         let crowded = measured(&pods[..300], 5).pace();
         assert_eq!((crowded.start_seconds, crowded.crowded), (20, true));
@@ -516,7 +521,7 @@ mod tests {
             let ended = began + 1_400;
             pod(&format!("n{number}"), began / 1_000, ended / 1_000, 0, 0)
         });
-        let pods: Vec<Pod> = pods.collect();
+        let pods: Vec<SlimPod> = pods.collect();
         let measured = measured(&pods, 2);
         assert_eq!(measured.pace().measured_pods, 40);
         assert_eq!(measured.start(), Duration::from_millis(1_400));
@@ -524,17 +529,17 @@ mod tests {
 
     #[test]
     fn who_became_ready_when_its_node_returned_is_not_measured() {
-        let mut pods: Vec<Pod> = (1..=11)
+        let mut pods: Vec<SlimPod> = (1..=11)
             .map(|number| pod(&format!("n{number}"), 0, 3, 0, 1))
             .collect();
         pods.push(pod("away", 0, 58, 0, 3));
-        let node = |name: &str, since: i64| -> Node {
+        let node = |name: &str, since: i64| -> SlimNode {
             let since = at(since).to_string();
             let ready = json!({ "type": "Ready", "status": "True", "lastTransitionTime": since });
             let node = json!({ "metadata": { "name": name }, "status": { "conditions": [ready] } });
             serde_json::from_value(node).unwrap()
         };
-        let measured = |nodes: &[Node]| {
+        let measured = |nodes: &[SlimNode]| {
             let measured = Measured::of(&pods, nodes, &json!({}), None, 20, None);
             measured.pace().measured_pods
         };
@@ -565,7 +570,7 @@ mod tests {
     #[test]
     fn the_last_rollout_tells_what_passes_from_one_pod_to_the_next() {
         // Three places; a start takes 5 s, an end and the reaction to it 3 s.
-        let mut pods: Vec<Pod> = (0..30)
+        let mut pods: Vec<SlimPod> = (0..30)
             .map(|number| {
                 pod(
                     &format!("n{number}"),
@@ -577,13 +582,13 @@ mod tests {
             })
             .collect();
         pods.iter_mut().for_each(label);
-        let last = |revision: &str, width, min_ready| Last {
+        let last = |revision: &str, width, min_ready| LastRollout {
             revision: revision.to_owned(),
             width,
             min_ready: Duration::from_secs(min_ready),
         };
         let end = Some(Duration::from_secs(2));
-        let reaction = |last: &Last, end| {
+        let reaction = |last: &LastRollout, end| {
             let pace = Measured::of(&pods, &[], &json!({}), end, 3, Some(last)).pace();
             let reaction = pace.reaction;
             reaction.measured.then_some(reaction.milliseconds)
@@ -620,8 +625,8 @@ mod tests {
             label(&mut pod);
             pod
         });
-        let pods: Vec<Pod> = pods.collect();
-        let last = Last {
+        let pods: Vec<SlimPod> = pods.collect();
+        let last = LastRollout {
             revision: "b".to_owned(),
             width: 20,
             min_ready: Duration::ZERO,

@@ -1,9 +1,9 @@
 //! The plan is played: the real controller on an embedded cluster that begins as the live one is now, in virtual time.
 //!
 //! ```text
-//! Fleet ─restore─► Cluster ◄── native controllers, fake kubelets (measured pace)
+//! PlannedFleet ─restore─► Cluster ◄── native controllers, fake kubelets (measured pace)
 //!                    ▲ ▲
-//!            patch ──┘ └── the controller, once the change is known ──► pods ──watch──► Log ──► steps
+//!            patch ──┘ └── the controller, once the change is known ──► pods ──watch──► ReplacementLog ──► steps
 //! ```
 
 use std::collections::BTreeSet;
@@ -19,13 +19,14 @@ use kube::api::{Patch, PatchParams};
 use tokio::sync::watch;
 use tokio::time::{advance, timeout};
 
-use super::fleet::Fleet;
-use super::log::{Log, Step};
+use super::fleet::PlannedFleet;
+use super::log::ReplacementLog;
 use super::measure::Measured;
+use super::played::{Played, RolloutWait};
 use crate::clock::Clock;
 use crate::core::{Phase, Verdict};
 use crate::ctl::budgets::Budgets;
-use crate::ctl::picture::{Picture, State};
+use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
 use crate::k8s::Pod;
 use crate::k8s::client::Role;
@@ -53,11 +54,11 @@ const JUMP: Duration = Duration::from_secs(180);
 const WAIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is to be played.
-pub(super) struct Question {
+pub(super) struct PlayInput {
     pub(super) key: SetKey,
     /// Which pods are its own, as a query for labels.
     pub(super) selector: String,
-    pub(super) fleet: Fleet,
+    pub(super) fleet: PlannedFleet,
     /// How many nodes it has.
     pub(super) nodes: usize,
     pub(super) measured: Measured,
@@ -72,32 +73,6 @@ pub(super) struct Question {
     pub(super) horizon: Timestamp,
 }
 
-/// What was played.
-pub(super) struct Played {
-    pub(super) began: Timestamp,
-    pub(super) steps: Vec<Step>,
-    pub(super) waits: Vec<Wait>,
-    /// Nodes that broke.
-    pub(super) broke: Vec<String>,
-    /// When something happened to a pod last.
-    pub(super) last: Option<Timestamp>,
-    /// How long a pod has to be Ready to be available.
-    pub(super) min_ready: Duration,
-    /// The last look.
-    pub(super) end: Picture,
-    /// It was not over when nobody looked any more.
-    pub(super) cut: bool,
-}
-
-/// A time in which nothing was replaced although something was left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wait {
-    pub(super) from: Timestamp,
-    /// When something can change by itself; `None`: never.
-    pub(super) until: Option<Timestamp>,
-    pub(super) state: State,
-}
-
 /// How far it is: nodes begun, of how many, and the virtual time.
 pub(super) type Progressed = Option<(usize, usize, Timestamp)>;
 
@@ -106,7 +81,7 @@ pub(super) type Progressed = Option<(usize, usize, Timestamp)>;
 /// # Errors
 /// When the embedded cluster does not do what it should.
 pub(super) async fn play(
-    mut question: Question,
+    mut question: PlayInput,
     told: &watch::Sender<Progressed>,
 ) -> Result<Played> {
     let clock = Clock::starting_at(question.begins);
@@ -139,7 +114,7 @@ pub(super) async fn play(
             &question.selector,
         ),
         events: events(pods, ""),
-        log: Log::default(),
+        log: ReplacementLog::default(),
         woken: None,
         waits: Vec::new(),
         broke: Vec::new(),
@@ -154,7 +129,7 @@ pub(super) async fn play(
     let client = world.cluster.client(&Role::Controller.user_agent());
     let (_end, _controller) = start_controller(client, clock);
     let cut = player.run(told).await?;
-    let end = player.picture().context("the planned DaemonSet is gone")?;
+    let end = player.snapshot().context("the planned DaemonSet is gone")?;
     Ok(Played {
         began,
         steps: player.log.steps,
@@ -178,19 +153,19 @@ struct Player {
     cluster: Cluster,
     follower: Follower,
     events: WatchEvents<Pod>,
-    log: Log,
+    log: ReplacementLog,
     /// When time alone last made something possible: who has waited until then does not stand still.
     woken: Option<Timestamp>,
     /// With the number of steps before each.
-    waits: Vec<(Wait, usize)>,
+    waits: Vec<(RolloutWait, usize)>,
     broke: Vec<String>,
     kubelets: Kubelets,
     clock: Clock,
-    question: Question,
+    question: PlayInput,
 }
 
 impl Player {
-    fn picture(&self) -> Option<Picture> {
+    fn snapshot(&self) -> Option<RolloutSnapshot> {
         let (key, now) = (&self.question.key, self.clock.now());
         let mut index = self.follower.index();
         if let Some(set) = index.set_mut(key) {
@@ -200,7 +175,7 @@ impl Player {
             }
             budgets.weigh(&key.namespace, set, |since| since, now);
         }
-        Picture::of(&mut index, key, self.question.begins, now)
+        RolloutSnapshot::of(&mut index, key, self.question.begins, now)
     }
 
     /// Makes the change, as a person would.
@@ -221,12 +196,12 @@ impl Player {
         // What the watches told before the change is history after this.
         loop {
             self.listen(QUIET).await?;
-            let picture = self.picture();
-            if let Some(revision) = picture.as_ref().and_then(Picture::revision) {
+            let snapshot = self.snapshot();
+            if let Some(revision) = snapshot.as_ref().and_then(RolloutSnapshot::revision) {
                 return Ok(revision.to_string());
             }
             if self.clock.now() > end {
-                let phase = picture.map(|picture| picture.plan.phase);
+                let phase = snapshot.map(|snapshot| snapshot.plan.phase);
                 bail!("the planned template does not become a revision ({phase:?})");
             }
         }
@@ -271,17 +246,17 @@ impl Player {
             }
             let now = self.clock.now();
             told.send_replace(Some((self.log.steps.len(), self.question.nodes, now)));
-            let picture = self.picture().context("the planned DaemonSet is gone")?;
-            let Some(until) = self.next(&picture, now) else {
+            let snapshot = self.snapshot().context("the planned DaemonSet is gone")?;
+            let Some(until) = self.next(&snapshot, now) else {
                 return Ok(false);
             };
             if until > self.question.horizon {
                 return Ok(true);
             }
             let patience = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-            let is_wake = picture.plan.next_wake == Some(until);
+            let is_wake = snapshot.plan.next_wake == Some(until);
             self.woken = Some(until).filter(|_| is_wake).or(self.woken);
-            if !is_moving(&picture) && patience > JUMP {
+            if !is_moving(&snapshot) && patience > JUMP {
                 // Nothing happens but heartbeats: these need not be played, one by one, for days.
                 advance(patience - QUIET).await;
                 continue;
@@ -296,10 +271,10 @@ impl Player {
     }
 
     /// When to look again if nothing happens before; `None`: it is over.
-    fn next(&mut self, picture: &Picture, now: Timestamp) -> Option<Timestamp> {
-        let plan = &picture.plan;
+    fn next(&mut self, snapshot: &RolloutSnapshot, now: Timestamp) -> Option<Timestamp> {
+        let plan = &snapshot.plan;
         let wake = plan.next_wake.filter(|wake| *wake > now);
-        if is_moving(picture) {
+        if is_moving(snapshot) {
             let woken = self.woken.filter(|woken| *woken <= now);
             let last = self.log.last.max(woken).unwrap_or(self.question.begins);
             let stuck = last.saturating_add(STUCK).unwrap_or(Timestamp::MAX);
@@ -307,23 +282,23 @@ impl Player {
             let stuck = Some(stuck).filter(|stuck| *stuck > now);
             return wake.into_iter().chain(stuck).min().filter(|_| !over);
         }
-        let state = picture.state();
-        let wake = wake.filter(|_| !state.needs_a_person());
+        let phase = snapshot.phase();
+        let wake = wake.filter(|_| !phase.needs_a_person());
         if wake.is_none_or(|wake| wake.duration_since(now) > WAIT) {
-            self.wait(Wait {
+            self.wait(RolloutWait {
                 from: now,
                 until: wake,
-                state,
+                phase,
             });
         }
         wake
     }
 
     /// Notes a wait; what goes on for the same reason is one.
-    fn wait(&mut self, wait: Wait) {
+    fn wait(&mut self, wait: RolloutWait) {
         let steps = self.log.steps.len();
         match self.waits.last_mut() {
-            Some((last, before)) if *before == steps && last.state.word() == wait.state.word() => {
+            Some((last, before)) if *before == steps && last.phase.word() == wait.phase.word() => {
                 last.until = wait.until;
             }
             _ => self.waits.push((wait, steps)),
@@ -332,7 +307,7 @@ impl Player {
 }
 
 /// Whether a node is on its way, or somebody is at work for it: pulls its images, answers its hook.
-fn is_moving(picture: &Picture) -> bool {
-    let mut words = picture.plan.verdicts.iter().map(Verdict::word);
+fn is_moving(snapshot: &RolloutSnapshot) -> bool {
+    let mut words = snapshot.plan.verdicts.iter().map(Verdict::word);
     words.any(|word| ["InProgress", "PullPending", "HookPending"].contains(&word))
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::change::UNSET;
 use super::measure::Reaction;
-use super::row::{Manner, PlanRow, StepRow};
-use crate::core::words::named;
-use crate::ctl::row::plural;
+use super::played::ReplacementManner;
+use super::row::{PlanRow, StepRow};
+use crate::core::words::{named, plural};
 use crate::ctl::table::{Paint, Table};
 
 /// More nodes are told by batch.
@@ -96,7 +96,10 @@ fn head(row: &PlanRow) -> String {
 
 fn pace(row: &PlanRow) -> String {
     let pace = &row.pace;
-    let is_in_place = row.steps.iter().all(|step| step.manner == Manner::InPlace);
+    let is_in_place = row
+        .steps
+        .iter()
+        .all(|step| step.manner == ReplacementManner::InPlace);
     if let Some(seconds) = pace.in_place_seconds.filter(|_| is_in_place) {
         let (seconds, next) = (exact(seconds), reaction(pace.in_place_reaction));
         return format!("An update in place takes {seconds} (measured on the last ones).{next}");
@@ -218,10 +221,10 @@ fn exact(seconds: u64) -> String {
     duration.to_string().replace(' ', "")
 }
 
-fn manner(manner: Manner) -> &'static str {
+fn manner(manner: ReplacementManner) -> &'static str {
     match manner {
-        Manner::Delete => "delete",
-        Manner::Surge => "surge",
-        Manner::InPlace => "in place",
+        ReplacementManner::Delete => "delete",
+        ReplacementManner::Surge => "surge",
+        ReplacementManner::InPlace => "in place",
     }
 }

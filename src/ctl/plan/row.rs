@@ -3,13 +3,10 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::log::Step;
-use super::measure::{Pace, rounded};
-use super::play::{Played, Wait};
-use crate::core::Verdict;
-use crate::ctl::age;
+use super::measure::{MeasuredPace, rounded};
+use super::played::{Played, Replacement, ReplacementManner, RolloutWait};
+use crate::core::{Phase, Verdict, instant};
 use crate::ctl::code::Code;
-use crate::ctl::picture::State;
 use crate::ctl::row::{NodeRow, SetRow};
 
 /// What `-o json` and `-o yaml` contain, for `--help`.
@@ -28,18 +25,6 @@ Fields of -o json and -o yaml (fields may be added, none is renamed; null where 
 
 /// Where nothing becomes Ready, so long without a beginning ends a batch.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
-
-/// How a pod is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Manner {
-    /// The old pod goes first.
-    Delete,
-    /// The new pod comes first.
-    Surge,
-    /// The pod stays and its images change.
-    InPlace,
-}
 
 /// A plan.
 #[derive(Clone, Debug, Serialize)]
@@ -63,7 +48,7 @@ pub(super) struct PlanRow {
     pub(super) ends: Option<String>,
     pub(super) seconds: u64,
     pub(super) slow_seconds: u64,
-    pub(super) pace: Pace,
+    pub(super) pace: MeasuredPace,
     pub(super) steps: Vec<StepRow>,
     pub(super) waits: Vec<WaitRow>,
     pub(super) broke: Vec<String>,
@@ -83,7 +68,7 @@ pub(super) struct StepRow {
     pub(super) node: String,
     /// Counts from 1.
     pub(super) batch: usize,
-    pub(super) manner: Manner,
+    pub(super) manner: ReplacementManner,
     pub(super) begins: String,
     pub(super) ready: Option<String>,
     /// From the beginning of the plan to the beginning of this step.
@@ -118,30 +103,30 @@ impl PlanRow {
         played: &Played,
         change: Vec<String>,
         (from, to): (String, Option<String>),
-        pace: Pace,
+        pace: MeasuredPace,
     ) -> Self {
         let end = SetRow::of(&played.end, false);
         let since = |at: Timestamp| rounded(at.duration_since(played.began).unsigned_abs());
         let rows = played.steps.iter().zip(batches(&played.steps));
-        let row = |(step, batch): (&Step, usize)| StepRow {
+        let row = |(step, batch): (&Replacement, usize)| StepRow {
             node: step.node.clone(),
             batch,
             manner: step.manner,
-            begins: age::instant(step.begins),
-            ready: step.ready.map(age::instant),
+            begins: instant::words(step.begins),
+            ready: step.ready.map(instant::words),
             seconds: since(step.begins),
             ready_seconds: step.ready.map(since),
         };
         let steps: Vec<StepRow> = rows.map(row).collect();
         let batches = steps.last().map_or(0, |last| last.batch);
-        let complete = matches!(played.end.state(), State::Complete(_));
+        let complete = matches!(played.end.phase(), Phase::Complete { .. });
         let last = over(played, complete);
         let seconds = last.map_or(0, since);
         let slower = pace.slow_start_seconds - pace.start_seconds;
-        let wait = |wait: &Wait| WaitRow {
-            from: age::instant(wait.from),
-            until: wait.until.map(age::instant),
-            phase: wait.state.word(),
+        let wait = |wait: &RolloutWait| WaitRow {
+            from: instant::words(wait.from),
+            until: wait.until.map(instant::words),
+            phase: wait.phase.word(),
             seconds: since(wait.from),
         };
         let mut waits: Vec<WaitRow> = played.waits.iter().map(wait).collect();
@@ -159,8 +144,8 @@ impl PlanRow {
             targeted: end.targeted,
             replaced: steps.len(),
             batches,
-            begins: age::instant(played.began),
-            ends: last.map(age::instant),
+            begins: instant::words(played.began),
+            ends: last.map(instant::words),
             seconds,
             slow_seconds: seconds + slower * batches as u64,
             pace,
@@ -178,7 +163,7 @@ impl PlanRow {
 
 /// The batch of every step, counted from 1. A batch is what begins before the first of it to begin is Ready: where nodes
 /// follow one another as places become free, that is one filling of these places.
-fn batches(steps: &[Step]) -> Vec<usize> {
+fn batches(steps: &[Replacement]) -> Vec<usize> {
     let mut batches = Vec::with_capacity(steps.len());
     let mut free: Option<Timestamp> = None;
     let mut batch = 1;
@@ -207,11 +192,12 @@ fn over(played: &Played, complete: bool) -> Option<Timestamp> {
 }
 
 fn left(played: &Played) -> Vec<LeftRow> {
+    let rollout = played.end.rollout();
     let verdicts = played.end.plan.verdicts.iter().enumerate();
     let left =
         verdicts.filter(|(_, verdict)| !matches!(verdict, Verdict::Done | Verdict::NotTargeted));
     left.map(|(position, _)| {
-        let row = NodeRow::of(&played.end, position);
+        let row = NodeRow::of(&rollout, position);
         LeftRow {
             node: row.node,
             verdict: row.verdict,
@@ -224,7 +210,7 @@ fn left(played: &Played) -> Vec<LeftRow> {
 
 /// How it ends, as `status` would say it then.
 pub(super) fn code(played: &Played) -> Code {
-    played.end.state().code(false)
+    Code::of(played.end.phase(), false)
 }
 
 #[cfg(test)]
@@ -234,9 +220,9 @@ mod tests {
     /// Batches of steps that begin and are Ready at these seconds.
     fn of(steps: &[(i64, Option<i64>)]) -> Vec<usize> {
         let at = |second: i64| Timestamp::from_second(second).unwrap();
-        let step = |(begins, ready): &(i64, Option<i64>)| Step {
+        let step = |(begins, ready): &(i64, Option<i64>)| Replacement {
             node: String::new(),
-            manner: Manner::Delete,
+            manner: ReplacementManner::Delete,
             begins: at(*begins),
             ready: ready.map(at),
         };

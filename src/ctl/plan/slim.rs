@@ -21,18 +21,18 @@ const OLD_IMAGE: &str = "before-the-update";
 
 /// A Node without what no plan needs (images alone are ten kilobytes).
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Node {
+pub(super) struct SlimNode {
     #[serde(deserialize_with = "slim", default)]
     pub(super) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable", default)]
-    pub(super) spec: NodeSpec,
+    pub(super) spec: SlimNodeSpec,
     #[serde(deserialize_with = "nullable", default)]
-    pub(super) status: Conditions,
+    pub(super) status: SlimNodeStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct NodeSpec {
+pub(super) struct SlimNodeSpec {
     #[serde(skip_serializing_if = "Value::is_null")]
     taints: Value,
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -41,21 +41,21 @@ pub(super) struct NodeSpec {
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Conditions {
+pub(super) struct SlimNodeStatus {
     #[serde(deserialize_with = "ready_alone")]
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<SlimCondition>,
 }
 
 /// The only condition of nodes that a plan looks at; what the others stand for are taints.
-fn ready_alone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
-    let mut conditions: Vec<Condition> = nullable(deserializer)?;
+fn ready_alone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SlimCondition>, D::Error> {
+    let mut conditions: Vec<SlimCondition> = nullable(deserializer)?;
     conditions.retain(|condition| condition.kind == READY);
     Ok(conditions)
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Condition {
+pub(super) struct SlimCondition {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) status: String,
@@ -68,18 +68,18 @@ pub(super) struct Condition {
 }
 
 /// The condition that says that it is Ready, if it is.
-fn ready(conditions: &[Condition]) -> Option<&Condition> {
+fn ready(conditions: &[SlimCondition]) -> Option<&SlimCondition> {
     let mut conditions = conditions.iter();
     conditions.find(|one| one.kind == READY && one.status == "True")
 }
 
 /// Since when that is so.
-fn ready_since(conditions: &[Condition]) -> Option<Timestamp> {
+fn ready_since(conditions: &[SlimCondition]) -> Option<Timestamp> {
     let since = ready(conditions)?.last_transition_time.as_ref()?;
     Some(since.0)
 }
 
-impl Node {
+impl SlimNode {
     /// Whether it is Ready.
     pub(super) fn is_ready(&self) -> bool {
         ready(&self.status.conditions).is_some()
@@ -93,22 +93,22 @@ impl Node {
 
 /// A Pod without the template's details.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Pod {
+pub(super) struct SlimPod {
     #[serde(deserialize_with = "slim", default)]
     pub(super) metadata: ObjectMeta,
     #[serde(deserialize_with = "nullable", default)]
-    pub(super) spec: PodSpec,
+    pub(super) spec: SlimPodSpec,
     #[serde(deserialize_with = "nullable", default)]
-    pub(super) status: PodStatus,
+    pub(super) status: SlimPodStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodSpec {
+pub(super) struct SlimPodSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) node_name: Option<String>,
     #[serde(deserialize_with = "nullable")]
-    containers: Vec<Container>,
+    containers: Vec<SlimContainer>,
     #[serde(skip_serializing_if = "Value::is_null")]
     affinity: Value,
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -119,14 +119,14 @@ pub(super) struct PodSpec {
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub(super) struct Container {
+pub(super) struct SlimContainer {
     name: String,
     image: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct PodStatus {
+pub(super) struct SlimPodStatus {
     #[serde(deserialize_with = "nullable")]
     pub(super) phase: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,14 +134,14 @@ pub(super) struct PodStatus {
     #[serde(rename = "podIP", skip_serializing_if = "Option::is_none")]
     pod_ip: Option<String>,
     #[serde(deserialize_with = "nullable")]
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<SlimCondition>,
     #[serde(deserialize_with = "nullable")]
-    pub(super) container_statuses: Vec<ContainerStatus>,
+    pub(super) container_statuses: Vec<SlimContainerStatus>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct ContainerStatus {
+pub(super) struct SlimContainerStatus {
     pub(super) name: String,
     image: String,
     #[serde(rename = "imageID")]
@@ -154,7 +154,7 @@ pub(super) struct ContainerStatus {
     last_state: Value,
 }
 
-impl Pod {
+impl SlimPod {
     /// Whether it is Ready.
     pub(super) fn is_ready(&self) -> bool {
         ready(&self.status.conditions).is_some()
@@ -195,7 +195,7 @@ impl Pod {
 
 /// A ControllerRevision.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct ControllerRevision {
+pub(super) struct SlimRevision {
     #[serde(deserialize_with = "slim", default)]
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
@@ -204,7 +204,7 @@ pub(super) struct ControllerRevision {
     pub(super) data: Value,
 }
 
-impl ControllerRevision {
+impl SlimRevision {
     /// Its hash; `set` is the name of the DaemonSet.
     pub(super) fn hash(&self, set: &str) -> String {
         let labels = self.metadata.labels.as_ref();
@@ -215,7 +215,7 @@ impl ControllerRevision {
 }
 
 resource!(
-    Node,
+    SlimNode,
     k8s_openapi::ClusterResourceScope,
     "Node",
     "",
@@ -223,7 +223,7 @@ resource!(
     "nodes"
 );
 resource!(
-    Pod,
+    SlimPod,
     k8s_openapi::NamespaceResourceScope,
     "Pod",
     "",
@@ -231,7 +231,7 @@ resource!(
     "pods"
 );
 resource!(
-    ControllerRevision,
+    SlimRevision,
     k8s_openapi::NamespaceResourceScope,
     "ControllerRevision",
     "apps",
@@ -292,7 +292,7 @@ mod tests {
             "lastContainerStatuses": { "reached": before("sha256:1"), "waits": before("sha256:1"), "named": before("web:1") },
         });
         let status = |name: &str, image: &str, image_id: &str| json!({ "name": name, "image": image, "imageID": image_id, "restartCount": 3 });
-        let mut pod: Pod = serde_json::from_value(json!({
+        let mut pod: SlimPod = serde_json::from_value(json!({
             "metadata": { "annotations": { IN_PLACE_STATE: state.to_string() } },
             "status": { "containerStatuses": [
                 status("reached", "sha256:2", "sha256:2"),

@@ -12,7 +12,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use crate::ctl::Code;
-use crate::ctl::tests::World;
+use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::{Behaviour, Offline, Rule};
@@ -23,7 +23,7 @@ use crate::task::Task;
 const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// The nodes whose pods are deleted from now on, in order, when the controller does it.
-async fn really(world: &World, change: impl Future<Output = ()>) -> Vec<String> {
+async fn really(world: &CtlWorld, change: impl Future<Output = ()>) -> Vec<String> {
     let pods: Api<crate::k8s::Pod> = Api::namespaced(world.client.clone(), "default");
     let (found, mut nodes) = tokio::sync::mpsc::unbounded_channel();
     let _watching = Task::spawn(async move {
@@ -60,7 +60,7 @@ fn nodes(plan: &Value) -> Vec<String> {
         .collect()
 }
 
-async fn annotate(world: &World, annotations: Value) {
+async fn annotate(world: &CtlWorld, annotations: Value) {
     world
         .patch(json!({ "metadata": { "annotations": annotations } }))
         .await;
@@ -68,7 +68,7 @@ async fn annotate(world: &World, annotations: Value) {
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_what_then_happens() {
-    let world = World::with_nodes(9).await;
+    let world = CtlWorld::with_nodes(9).await;
     let broken = Rule {
         image: "web:1".into(),
         node: "n6".into(),
@@ -123,7 +123,7 @@ async fn a_plan_is_what_then_happens() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_under_way_is_planned_to_its_end() {
-    let world = World::with_nodes(5).await;
+    let world = CtlWorld::with_nodes(5).await;
     world.set_image("web:2").await;
     world.replace("n4").await;
     let plan = world.json("plan web").await;
@@ -137,7 +137,7 @@ async fn a_rollout_under_way_is_planned_to_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_pending_means_nothing_is_replaced() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let (text, ended) = world.run("plan web").await;
     assert_eq!(ended, Ok(Code::Complete));
     assert!(
@@ -165,11 +165,11 @@ async fn nothing_pending_means_nothing_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn what_blocks_is_told_with_its_end() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     // 2026-01-01 is a Thursday.
     let window = "plan web --image web:2 --set maintenance-window=Sat\u{a0}02:00-04:00\u{a0}UTC"
         .replace('\u{a0}', "-");
-    assert_eq!(world.trouble(&window).await.code, Code::Invalid);
+    assert_eq!(world.error(&window).await.code, Code::Invalid);
     annotate(
         &world,
         json!({ "apps.openyurt.io/maintenance-window": "Sat 02:00-04:00 UTC" }),
@@ -197,7 +197,7 @@ async fn what_blocks_is_told_with_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn an_update_in_place_is_planned_as_one() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let line = "plan web --set rolling-update-type=InPlaceIfPossible --ends-in 1s";
     let plan = world.json(&format!("{line} --image web:2")).await;
     assert_eq!(plan["phase"], "Complete", "{plan}");
@@ -220,7 +220,7 @@ async fn an_update_in_place_is_planned_as_one() {
 /// A real kubelet names an image in full and by its digest, another one than the played kubelet would tell.
 #[tokio::test(start_paused = true)]
 async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to_the_budget() {
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
     for pod in pods.list(&Default::default()).await.unwrap() {
         let name = pod.metadata.name.unwrap();
@@ -247,7 +247,7 @@ async fn an_update_in_place_of_pods_of_real_kubelets_takes_its_time_and_keeps_to
 
 #[tokio::test(start_paused = true)]
 async fn a_surge_is_planned_as_one() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let line = "plan web --image web:2 --set max-surge=1 --ends-in 1s";
     let plan = world.json(line).await;
     assert_eq!(plan["phase"], "Complete", "{plan}");
@@ -258,7 +258,7 @@ async fn a_surge_is_planned_as_one() {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_that_break_stop_the_plan() {
-    let world = World::with_nodes(10).await;
+    let world = CtlWorld::with_nodes(10).await;
     let plan = world
         .json("plan web --image web:2 --set max-unavailable=2 --set failure-threshold=1 --break 2 --ends-in 1s")
         .await;
@@ -274,22 +274,22 @@ async fn nodes_that_break_stop_the_plan() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_planned_says_why() {
-    let world = World::with_nodes(2).await;
-    let trouble = world.trouble("plan web --set max-unavailable=abc").await;
-    assert_eq!(trouble.code, Code::Invalid);
+    let world = CtlWorld::with_nodes(2).await;
+    let error = world.error("plan web --set max-unavailable=abc").await;
+    assert_eq!(error.code, Code::Invalid);
     assert!(
-        trouble
+        error
             .text
             .contains("apps.openyurt.io/max-unavailable is \"abc\""),
-        "{trouble}"
+        "{error}"
     );
     assert_eq!(
-        world.trouble("plan web --image x=web:2").await.code,
+        world.error("plan web --image x=web:2").await.code,
         Code::Usage
     );
-    assert_eq!(world.trouble("plan wbe").await.code, Code::NotFound);
+    assert_eq!(world.error("plan wbe").await.code, Code::NotFound);
     assert_eq!(
-        world.trouble("plan web --unset update-strategy").await.code,
+        world.error("plan web --unset update-strategy").await.code,
         Code::NotFound
     );
     let denied = world
@@ -299,18 +299,18 @@ async fn what_cannot_be_planned_says_why() {
             "nodes" => Fault::Status(403, None),
             _ => Fault::Pass,
         });
-    let trouble = world.trouble("plan web --image web:2").await;
-    assert_eq!(trouble.code, Code::Unreachable);
+    let error = world.error("plan web --image web:2").await;
+    assert_eq!(error.code, Code::Unreachable);
     assert!(
-        trouble.text.starts_with("Not allowed to list nodes"),
-        "{trouble}"
+        error.text.starts_with("Not allowed to list nodes"),
+        "{error}"
     );
     drop(denied);
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_pods_are_evicted_disruption_budgets_are_foreseen() {
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(world.client.clone(), "default");
     let budget = |healthy: i32| {
         json!({
@@ -354,7 +354,7 @@ async fn a_plan_goes_on_after_a_long_wait() {
         assert_eq!(plan["phase"], "Complete", "{what}: {plan}");
         assert_eq!(plan["replaced"], 3, "{what}: {plan}");
     }
-    let world = World::with_nodes(3).await;
+    let world = CtlWorld::with_nodes(3).await;
     let soak = r#"waves=[{"name":"first","selector":"kubernetes.io/hostname=n1","soak":"15m"}]"#;
     for setting in ["min-interval=15m", "paused=2026-01-01T01:00:00Z", soak] {
         let line = format!("plan web --image web:2 --set {setting}");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::ctl::tests::World;
+use crate::ctl::tests::CtlWorld;
 
 fn all(output: Output) -> String {
     let args = SettingsArgs {
@@ -74,7 +74,7 @@ fn programs_find_the_fields_that_help_lists() {
 
 #[tokio::test(start_paused = true)]
 async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let annotations = json!({
         "apps.openyurt.io/max-surge": "1",
         "apps.openyurt.io/max-domains": "2",
@@ -136,7 +136,7 @@ async fn a_daemonset_shows_what_holds_and_where_it_comes_from() {
 
 #[tokio::test(start_paused = true)]
 async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let annotations = json!({
         "apps.openyurt.io/partition": "-1",
         "apps.openyurt.io/ramp-up": "0",
@@ -162,20 +162,14 @@ async fn every_setting_that_cannot_be_used_is_named_and_the_exit_code_says_so() 
 
 #[tokio::test(start_paused = true)]
 async fn who_is_not_there_or_not_managed_is_told_as_by_other_commands() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     world.create("plain", json!({})).await;
-    let trouble = world.trouble("settings wbe").await;
-    assert_eq!(trouble.code, Code::NotFound);
-    assert!(
-        trouble.text.contains("Did you mean default/web?"),
-        "{trouble}"
-    );
-    let trouble = world.trouble("settings plain").await;
-    assert_eq!(trouble.code, Code::NotFound);
-    assert!(
-        trouble.text.contains("is not managed by yurt-ds"),
-        "{trouble}"
-    );
+    let error = world.error("settings wbe").await;
+    assert_eq!(error.code, Code::NotFound);
+    assert!(error.text.contains("Did you mean default/web?"), "{error}");
+    let error = world.error("settings plain").await;
+    assert_eq!(error.code, Code::NotFound);
+    assert!(error.text.contains("is not managed by yurt-ds"), "{error}");
     let asked = world.cluster.requests().into_iter();
     let before: u64 = asked
         .filter(|count| count.user_agent == "ctl")

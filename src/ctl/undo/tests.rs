@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::ctl::Code;
-use crate::ctl::tests::World;
+use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::kubelet::Behaviour;
@@ -16,17 +16,17 @@ use crate::sim::world::start_controller;
 /// Long enough for controllers and kubelets to do what they do.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-async fn set(world: &World) -> Value {
+async fn set(world: &CtlWorld) -> Value {
     serde_json::to_value(world.sets().get("web").await.unwrap()).unwrap()
 }
 
-async fn image(world: &World) -> Value {
+async fn image(world: &CtlWorld) -> Value {
     set(world).await["spec"]["template"]["spec"]["containers"][0]["image"].clone()
 }
 
 /// The three templates that it had, one after the other.
-async fn three_revisions() -> World {
-    let world = World::with_nodes(2).await;
+async fn three_revisions() -> CtlWorld {
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     world.set_image("web:3").await;
     world
@@ -65,18 +65,18 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
     assert_eq!(answer["images"], images);
     assert_eq!(image(&world).await, "web:1");
     tokio::time::sleep(A_MOMENT).await;
-    let trouble = world.trouble("undo web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("undo web").await;
+    assert_eq!(error.code, Code::Refused);
     for words in [
         "made before the present one",
         "--to-revision",
         "web:3",
         "(the present one)",
     ] {
-        assert!(trouble.text.contains(words), "{words}: {trouble}");
+        assert!(error.text.contains(words), "{words}: {error}");
     }
     // What is asked for by its number is given, whatever it is.
-    let named = trouble.text.lines().find(|line| line.ends_with("web:3"));
+    let named = error.text.lines().find(|line| line.ends_with("web:3"));
     let number = named
         .and_then(|line| line.split_whitespace().next())
         .unwrap();
@@ -94,33 +94,36 @@ async fn it_goes_back_step_by_step_and_never_to_what_came_later() {
 
 #[tokio::test(start_paused = true)]
 async fn there_has_to_be_something_to_go_back_to() {
-    let world = World::with_nodes(1).await;
-    let trouble = world.trouble("undo web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let world = CtlWorld::with_nodes(1).await;
+    let error = world.error("undo web").await;
+    assert_eq!(error.code, Code::Refused);
     assert!(
-        trouble
+        error
             .text
             .contains("keeps no revision of it but the present one"),
-        "{trouble}"
+        "{error}"
     );
-    let trouble = world.trouble("undo web --to-revision 7").await;
-    assert_eq!(trouble.code, Code::NotFound);
+    // As with every command: standard output stays empty, whatever form was asked for.
+    let in_json = world.error("undo web -o json").await;
+    assert_eq!(in_json, error);
+    let error = world.error("undo web --to-revision 7").await;
+    assert_eq!(error.code, Code::NotFound);
     assert!(
-        trouble
+        error
             .text
             .contains("has no revision 7. These are kept:\n  1 ("),
-        "{trouble}"
+        "{error}"
     );
     let said = world.text("undo web --to-revision 1").await;
     assert!(said.contains("has the template of revision 1 ("), "{said}");
     assert!(said.contains("already; nothing was changed."), "{said}");
-    assert_eq!(world.trouble("undo gone").await.code, Code::NotFound);
+    assert_eq!(world.error("undo gone").await.code, Code::NotFound);
     assert_eq!(world.writes(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
-    let world = World::with_nodes(1).await;
+    let world = CtlWorld::with_nodes(1).await;
     let deaf = world.cluster.faults().add(|request| {
         match request.user_agent == "kube-controller-manager" && request.verb == "create" {
             true => Fault::Hang,
@@ -128,11 +131,11 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
         }
     });
     world.set_image("web:2").await;
-    let trouble = world.trouble("undo web").await;
-    assert_eq!(trouble.code, Code::Refused);
+    let error = world.error("undo web").await;
+    assert_eq!(error.code, Code::Refused);
     assert!(
-        trouble.text.contains("has not handled its latest change"),
-        "{trouble}"
+        error.text.contains("has not handled its latest change"),
+        "{error}"
     );
     world.text("undo web --to-revision 1").await;
     assert_eq!(image(&world).await, "web:1");
@@ -142,7 +145,7 @@ async fn what_is_not_known_yet_is_not_undone_unless_it_is_named() {
 /// On a large fleet in mid-rollout the status of the DaemonSet changes several times a second.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
-    let world = World::with_nodes(2).await;
+    let world = CtlWorld::with_nodes(2).await;
     world.set_image("web:2").await;
     let left = AtomicUsize::new(6);
     let _conflict = world.cluster.faults().add(move |request| {
@@ -158,12 +161,12 @@ async fn a_status_that_is_written_meanwhile_is_no_obstacle() {
 }
 
 /// Four nodes and a controller that stops a revision at the first node that fails; web:2 crashes.
-async fn web_2_stopped() -> (World, Box<dyn std::any::Any>) {
+async fn web_2_stopped() -> (CtlWorld, Box<dyn std::any::Any>) {
     let crashing = Behaviour {
         crash_after: Some(Duration::from_secs(1)),
         ..Behaviour::default()
     };
-    let world = World::with_nodes(4).await;
+    let world = CtlWorld::with_nodes(4).await;
     let clock = world.context.clock.clone();
     let client = world.cluster.client(&Role::Controller.user_agent());
     let running = start_controller(client, clock);
@@ -194,6 +197,10 @@ async fn it_does_not_go_back_to_what_the_guard_stopped_unless_that_is_named() {
         named.contains("Note: the guard stopped revision 2 when it"),
         "{named}"
     );
+    let document = world.json("undo web --dry-run --to-revision 2").await;
+    let note = "the guard stopped revision 2 when it was rolled out before.";
+    assert_eq!(document["notes"], json!([note]), "{document}");
+    assert_eq!(dry["notes"], json!([]), "{dry}");
     let text = world.text("undo web").await;
     assert!(text.contains("Revision 2 ("), "{text}");
     assert!(

@@ -9,8 +9,10 @@ use super::Draft;
 use super::counts::begins;
 use super::wake::leaving;
 use crate::core::engine::class::Class;
+use crate::core::engine::domains::is_others_turn;
 use crate::core::engine::overdue::Overdue;
 use crate::core::engine::phase;
+use crate::core::fleet::Node;
 use crate::core::fleet::refusals::Part;
 use crate::core::id::NodeName;
 use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
@@ -26,6 +28,7 @@ impl Draft<'_> {
         let (actions, tried_again) = self.judged.gates.refusing.without_held(actions);
         self.actions = actions;
         self.tell_refused(&mut refused);
+        self.tell_domains();
         let counts = self.counts();
         let waves = match phase {
             Some(phase) if phase.is_behind() => Vec::new(),
@@ -182,10 +185,23 @@ impl Draft<'_> {
         }
     }
 
+    /// Says of those who would be next that another failure domain has its turn.
+    fn tell_domains(&mut self) {
+        let Some(topology) = self.judged.strategy.topology.as_ref() else {
+            return;
+        };
+        let is_marked = |node: &Node| node.pods.iter().any(|pod| pod.exit.preparing.is_some());
+        for (node, verdict) in self.judged.fleet.nodes.iter().zip(&mut self.verdicts) {
+            let waits = *verdict == Verdict::Budget { broken: false } && !is_marked(node);
+            if waits && is_others_turn(topology, node, &self.domains) {
+                *verdict = Verdict::AwaitingDomain;
+            }
+        }
+    }
+
     /// Whether somebody who could begin has to wait only because so much was refused within this second.
     fn waits_for_next_second(&self) -> bool {
-        let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
-        self.judged.gates.refusing.is_full() && self.verdicts.iter().any(waits)
+        self.judged.gates.refusing.is_full() && self.verdicts.iter().any(Verdict::awaits_turn)
     }
 
     /// Whether somebody waits for a time, or for something else than those whom the API server refuses.

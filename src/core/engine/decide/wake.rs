@@ -118,7 +118,7 @@ impl Draft<'_> {
         }
         let nodes = self.judged.fleet.nodes.iter().zip(&self.verdicts);
         let waits =
-            |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });
+            |told: &Verdict| told.awaits_turn() || matches!(told, Verdict::BlockedByPdb { .. });
         let waiting = nodes.filter(|(_, told)| waits(told));
         let due = waiting.filter_map(|(node, _)| self.judged.gates.asking.due(leaving(node)?));
         due.filter(|due| *due > self.judged.now).min()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::is_due;
 use crate::core::fleet::in_place::Recreate;
-use crate::core::testing::{at, current, fleet, node, old, way_back};
+use crate::core::testing::{at, current, fleet, node, old, rollback_targets};
 use crate::core::{
     Action, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase, Plan, Pod,
     PodProblem, Progress, Readiness, Record, Revert, Share, Stall, Stopped, Strategy, Verdict,
@@ -43,7 +43,7 @@ fn before() -> Pod {
 /// Of which the guard told that the revision was stopped, and is taken back to `old`.
 fn stopped(nodes: Vec<Node>) -> Fleet {
     Fleet {
-        way_back: way_back(&["old"]),
+        rollback_targets: rollback_targets(&["old"]),
         record: Some(Record {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("old".into()),
@@ -215,7 +215,7 @@ fn nothing_is_taken_back_before_the_stop_stands_or_unless_it_is_asked_for() {
     let nodes = || vec![node("a", crashing()), node("b", before())];
     let unseen = {
         let mut fleet = stopped(nodes());
-        fleet.way_back.stands = false;
+        fleet.rollback_targets.stands = false;
         fleet
     };
     assert_eq!(at_1000(&unseen).actions, []);
@@ -314,7 +314,11 @@ fn who_is_away_held_settling_or_has_a_second_pod_is_left_alone() {
 #[test]
 fn what_cannot_be_changed_in_place_is_not_touched_and_the_reason_is_told() {
     let mut fleet = stopped(vec![node("a", crashing()), node("b", before())]);
-    let past = fleet.way_back.revisions.get_mut(&"old".into()).unwrap();
+    let past = fleet
+        .rollback_targets
+        .revisions
+        .get_mut(&"old".into())
+        .unwrap();
     past.succession = Err(Recreate::OtherChange);
     let told = |fleet: &Fleet| {
         let plan = at_1000(fleet);
@@ -325,7 +329,7 @@ fn what_cannot_be_changed_in_place_is_not_touched_and_the_reason_is_told() {
         reversal.why
     };
     assert_eq!(told(&fleet), Some(Recreate::OtherChange));
-    fleet.way_back.revisions.clear();
+    fleet.rollback_targets.revisions.clear();
     assert_eq!(told(&fleet), Some(Recreate::UnknownRevision));
     let other = stopped(vec![
         node("a", crashing().named("mine")),
@@ -344,7 +348,7 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
         let nodes = (0..).zip(pods);
         let nodes = nodes.map(|(number, told)| node(&format!("n{number}"), pod(told)));
         let fleet = Fleet {
-            way_back: way_back(&["one", "two"]),
+            rollback_targets: rollback_targets(&["one", "two"]),
             ..fleet(nodes.collect())
         };
         let record = Record::of("new".into());
@@ -366,7 +370,7 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
 #[test]
 fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
     let fleet = Fleet {
-        way_back: way_back(&["one", "two"]),
+        rollback_targets: rollback_targets(&["one", "two"]),
         ..fleet(vec![node("a", old(1).named("two"))])
     };
     let before = |stopped: &[&str]| {
@@ -388,7 +392,7 @@ fn a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits() {
         ..strategy()
     };
     let fleet = Fleet {
-        way_back: way_back(&["old"]),
+        rollback_targets: rollback_targets(&["old"]),
         ..fleet(vec![node("a", crashing())])
     };
     let plan = decide(&strategy, &fleet, at(1000));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::plan::{Phase, Plan, Stall};
-use crate::core::said::About;
+use crate::core::said::RolloutStatus;
 use crate::core::settings::{Mode, Share, Strategy};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::verdict::Verdict;
@@ -44,13 +44,13 @@ fn deleted(plan: &Plan) -> Vec<&str> {
 }
 
 fn said(fleet: &Fleet, plan: &Plan) -> String {
-    let about = About {
+    let about = RolloutStatus {
         set: &"default/agent",
         fleet,
         plan,
         hook: None,
     };
-    about.said(plan.phase).sentence
+    about.said(plan.phase).sentence()
 }
 
 fn words(plan: &Plan) -> Vec<&str> {

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::node::run;
 use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Stream};
-use crate::ctl::{Code, Trouble};
+use crate::ctl::{CliError, Code};
 use crate::ota_server::{Agent, Config, serve_stream};
 use crate::sim::cluster::Fault;
 use crate::sim::kubelet::{self, Behaviour, NodeSpec};
@@ -114,7 +114,7 @@ impl World {
         })
     }
 
-    async fn run(&self, line: &str) -> (String, Result<Code, Trouble>) {
+    async fn run(&self, line: &str) -> (String, Result<Code, CliError>) {
         run(self.connector(), line, false).await
     }
 
@@ -124,7 +124,7 @@ impl World {
         text
     }
 
-    async fn trouble(&self, line: &str) -> Trouble {
+    async fn error(&self, line: &str) -> CliError {
         self.run(line).await.1.unwrap_err()
     }
 }
@@ -155,9 +155,9 @@ async fn an_owner_sees_what_is_new_and_replaces_one_pod() {
     assert_eq!(before[1], after[1]);
     sleep(A_MOMENT).await;
     assert!(world.text("pods").await.contains("up to date"));
-    let trouble = world.trouble("upgrade web --wait").await;
-    assert_eq!(trouble.code, Code::Refused);
-    assert!(trouble.text.contains("Nothing newer"), "{trouble}");
+    let error = world.error("upgrade web --wait").await;
+    assert_eq!(error.code, Code::Refused);
+    assert!(error.text.contains("Nothing newer"), "{error}");
 }
 
 /// An image that no registry has.
@@ -211,9 +211,9 @@ async fn images_that_cannot_be_pulled_are_told_and_bar_the_upgrade_unless_forced
         assert_eq!(ended, Ok(Code::PullFailed), "{text}");
         assert!(text.contains("could not be pulled: "), "{text}");
     }
-    let trouble = world.trouble("upgrade web").await;
-    assert_eq!(trouble.code, Code::Refused);
-    assert!(trouble.text.contains("Pull once more"), "{trouble}");
+    let error = world.error("upgrade web").await;
+    assert_eq!(error.code, Code::Refused);
+    assert!(error.text.contains("Pull once more"), "{error}");
     world.text("upgrade web --force").await;
 }
 
@@ -233,10 +233,10 @@ async fn without_the_cloud_pods_are_told_and_nothing_is_done() {
             text.contains("the node has no contact with the cloud"),
             "{text}"
         );
-        let trouble = world.trouble("upgrade web --wait").await;
-        assert_eq!(trouble.code, Code::Disconnected);
+        let error = world.error("upgrade web --wait").await;
+        assert_eq!(error.code, Code::Disconnected);
         let said = "OTA upgrade is not allowed when node is disconnected to cloud";
-        assert!(trouble.text.starts_with(said), "{trouble}");
+        assert!(error.text.starts_with(said), "{error}");
     }
     sleep(A_MOMENT * 5).await;
     assert_eq!(world.uid_on("n1").await, before, "nothing happens later");
@@ -249,7 +249,7 @@ async fn what_the_cloud_decided_meanwhile_is_told_with_the_refusal() {
     world
         .patch(json!({ "metadata": { "annotations": { "apps.openyurt.io/paused": "true" } } }))
         .await;
-    let trouble = world.trouble("upgrade web").await;
-    assert_eq!(trouble.code, Code::Refused);
-    assert!(trouble.text.contains("is paused in the cloud"), "{trouble}");
+    let error = world.error("upgrade web").await;
+    assert_eq!(error.code, Code::Refused);
+    assert!(error.text.contains("is paused in the cloud"), "{error}");
 }

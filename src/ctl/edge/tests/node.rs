@@ -20,7 +20,7 @@ use crate::cli::ctl::Verb;
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream, perform_edge};
-use crate::ctl::{Code, Screen, Trouble};
+use crate::ctl::{CliError, Code, Screen};
 
 /// A node.
 #[derive(Clone)]
@@ -155,12 +155,12 @@ impl Node {
     }
 
     /// What a command prints there, and how it ends.
-    pub(super) async fn run(&self, line: &str) -> (String, Result<Code, Trouble>) {
+    pub(super) async fn run(&self, line: &str) -> (String, Result<Code, CliError>) {
         run(self.connector(), line, false).await
     }
 
     /// The same on a terminal.
-    pub(super) async fn run_live(&self, line: &str) -> (String, Result<Code, Trouble>) {
+    pub(super) async fn run_live(&self, line: &str) -> (String, Result<Code, CliError>) {
         run(self.connector(), line, true).await
     }
 
@@ -172,7 +172,7 @@ impl Node {
     }
 
     /// Why it prints nothing.
-    pub(super) async fn trouble(&self, line: &str) -> Trouble {
+    pub(super) async fn error(&self, line: &str) -> CliError {
         let (text, ended) = self.run(line).await;
         assert_eq!(text, "", "nothing is printed before a failure");
         ended.unwrap_err()
@@ -205,7 +205,7 @@ pub(super) async fn run(
     connect: Connector,
     line: &str,
     live: bool,
-) -> (String, Result<Code, Trouble>) {
+) -> (String, Result<Code, CliError>) {
     let words = format!("yurt-ds ctl {line}");
     let Command::Ctl(args) = Cli::parse_from(words.split(' ')).command else {
         panic!("not ctl")

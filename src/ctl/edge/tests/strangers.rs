@@ -15,14 +15,14 @@ fn answer(status: &str, body: &str) -> String {
 async fn case(answer: impl Into<Vec<u8>>, and_silence: bool, code: Code, words: &[&str]) {
     let (text, ended) = run(bytes(answer, and_silence), "pods", false).await;
     assert_eq!(text, "");
-    let trouble = ended.unwrap_err();
-    assert_eq!(trouble.code, code, "{trouble}");
+    let error = ended.unwrap_err();
+    assert_eq!(error.code, code, "{error}");
     for word in words {
-        assert!(trouble.text.contains(word), "{word}: {trouble}");
+        assert!(error.text.contains(word), "{word}: {error}");
     }
     assert!(
-        !trouble.text.contains('\x1b') && trouble.text.len() < 1500,
-        "{trouble}"
+        !error.text.contains('\x1b') && error.text.len() < 1500,
+        "{error}"
     );
 }
 
@@ -124,15 +124,15 @@ async fn an_endless_answer_is_given_up() {
 async fn nobody_there_is_answered_with_what_to_check() {
     let node = Node::with([]);
     node.state().listens = false;
-    let trouble = node.trouble("pods").await;
-    assert_eq!(trouble.code, Code::Unreachable);
+    let error = node.error("pods").await;
+    assert_eq!(error.code, Code::Unreachable);
     for word in [
         "http://127.0.0.1:10267: connection refused",
         "kubectl -n yurt-ds-edge get pods -o wide -l app.kubernetes.io/component=ota-server",
         "YURT_DS_SERVER",
         "YurtHub",
     ] {
-        assert!(trouble.text.contains(word), "{word}: {trouble}");
+        assert!(error.text.contains(word), "{word}: {error}");
     }
 }
 
@@ -140,12 +140,9 @@ async fn nobody_there_is_answered_with_what_to_check() {
 async fn a_request_that_may_have_been_heard_is_told_to_be_so() {
     let node = Node::with([super::outdated("web-1")]);
     node.state().then = Some(|_| panic!("the connection ends in the middle of the answer"));
-    let trouble = node.trouble("upgrade web-1").await;
-    assert_eq!(trouble.code, Code::Unreachable);
-    assert!(
-        trouble.text.contains("may have heard the request"),
-        "{trouble}"
-    );
+    let error = node.error("upgrade web-1").await;
+    assert_eq!(error.code, Code::Unreachable);
+    assert!(error.text.contains("may have heard the request"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,10 +18,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::access::Access;
-use super::age;
 use crate::clock::Clock;
-use crate::core::Action;
 use crate::core::names::LEASE;
+use crate::core::remedy::LOOK_FOR_IT;
+use crate::core::{Action, instant};
 use crate::index::SetKey;
 use crate::k8s::client::{CallError, Failure, within};
 use crate::task::Task;
@@ -31,16 +31,13 @@ const SILENCE: SignedDuration = SignedDuration::from_mins(3);
 /// One look at the Lease; an API server that needs longer is in trouble.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often somebody who waits looks.
-const BEAT: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Where the manifests put the controller.
 const HOME: &str = "yurt-ds";
 
-/// How a person finds out.
-pub(super) const LOOK_FOR_IT: &str = "kubectl get leases -A shows whether one is (but for those without leader election), and its log says what it may not do";
-
 /// What the Lease tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ControllerLiveness {
     /// A controller has spoken lately.
     Lately,
     /// One has, and handed the Lease back at that.
@@ -70,7 +67,7 @@ pub(super) enum Heard {
     NoAnswer,
 }
 
-impl Heard {
+impl ControllerLiveness {
     /// Since when no controller has spoken, if that is too long.
     pub(super) fn silent_since(&self) -> Option<Timestamp> {
         match self {
@@ -87,11 +84,11 @@ impl Heard {
             } => Some(format!(
                 "no controller has spoken for {} (Lease {namespace}/{LEASE}): nothing goes on by itself, and the conditions are \
                  as old as that",
-                age::seconds(passed.as_secs().unsigned_abs())
+                instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Idle { passed, .. } => Some(format!(
                 "for {} nobody has done what is to be done now: no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
-                age::seconds(passed.as_secs().unsigned_abs())
+                instant::seconds(passed.as_secs().unsigned_abs())
             )),
             Self::Forbidden => Some(format!(
                 "whether a controller is at work is not known: the Lease {LEASE} may not be read with these credentials \
@@ -103,7 +100,7 @@ impl Heard {
 }
 
 /// Looks at the Lease; `now` is what our clock says, in case the API server does not tell the time.
-pub(super) async fn listen(access: &Access, now: Timestamp) -> Heard {
+pub(super) async fn liveness_of(access: &Access, now: Timestamp) -> ControllerLiveness {
     let everywhere = leases(access, None).await;
     let found = match everywhere {
         Err(error) if error.failure() == Failure::Forbidden => leases(access, Some(HOME)).await,
@@ -112,15 +109,15 @@ pub(super) async fn listen(access: &Access, now: Timestamp) -> Heard {
     match found {
         Ok((leases, told)) => judge(&leases, told.unwrap_or(now)),
         Err(error) => match error.failure() {
-            Failure::Forbidden => Heard::Forbidden,
-            Failure::Gone => Heard::NoLease,
-            _ => Heard::NoAnswer,
+            Failure::Forbidden => ControllerLiveness::Forbidden,
+            Failure::Gone => ControllerLiveness::NoLease,
+            _ => ControllerLiveness::NoAnswer,
         },
     }
 }
 
 /// What Leases of that name, of one installation or several, tell at `now`.
-fn judge(leases: &[Lease], now: Timestamp) -> Heard {
+fn judge(leases: &[Lease], now: Timestamp) -> ControllerLiveness {
     let spoken = leases.iter().filter_map(|lease| {
         let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
         let holder = lease.spec.as_ref()?.holder_identity.as_deref();
@@ -131,17 +128,17 @@ fn judge(leases: &[Lease], now: Timestamp) -> Heard {
         ))
     });
     let Some((since, is_held, namespace)) = spoken.max() else {
-        return Heard::NoLease;
+        return ControllerLiveness::NoLease;
     };
     let passed = now.duration_since(since);
     match passed >= SILENCE {
-        true => Heard::Silent {
+        true => ControllerLiveness::Silent {
             since,
             passed,
             namespace,
         },
-        false if is_held => Heard::Lately,
-        false => Heard::HandedBack,
+        false if is_held => ControllerLiveness::Lately,
+        false => ControllerLiveness::HandedBack,
     }
 }
 
@@ -174,17 +171,17 @@ async fn leases(
 /// What is to be done, of every rollout that somebody waits for, and since when: where no Lease tells whether a controller is
 /// at work, its work does.
 #[derive(Default)]
-pub(super) struct ToDo(BTreeMap<SetKey, (Vec<Action>, Timestamp)>);
+pub(super) struct PendingActions(BTreeMap<SetKey, (Vec<Action>, Timestamp)>);
 
-impl ToDo {
-    /// What is heard of a rollout of which these `actions` are to be done at `now`.
-    pub(super) fn hear(
+impl PendingActions {
+    /// What is to be thought of the controller of a rollout of which these `actions` are to be done at `now`.
+    pub(super) fn judge(
         &mut self,
-        heard: Heard,
+        liveness: ControllerLiveness,
         key: &SetKey,
         actions: &[Action],
         now: Timestamp,
-    ) -> Heard {
+    ) -> ControllerLiveness {
         let since = match self.0.get(key) {
             Some((known, since)) if known == actions => *since,
             _ => {
@@ -193,42 +190,44 @@ impl ToDo {
             }
         };
         let passed = now.duration_since(since);
-        match heard {
-            Heard::NoLease if actions.iter().any(Action::begins) && passed >= SILENCE => {
-                Heard::Idle { since, passed }
+        match liveness {
+            ControllerLiveness::NoLease
+                if actions.iter().any(Action::begins) && passed >= SILENCE =>
+            {
+                ControllerLiveness::Idle { since, passed }
             }
-            heard => heard,
+            liveness => liveness,
         }
     }
 }
 
 /// Looks at the Lease again and again, for somebody who waits.
-pub(super) struct Pulse {
-    told: watch::Receiver<Beat>,
+pub(super) struct LivenessWatch {
+    told: watch::Receiver<LivenessReport>,
     _looking: Task,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Beat {
-    heard: Heard,
+struct LivenessReport {
+    liveness: ControllerLiveness,
     /// Since when the API server does not answer.
     unanswered: Option<Instant>,
 }
 
-impl Pulse {
-    /// Begins with what was heard already.
-    pub(super) fn start(access: Access, clock: Clock, heard: Heard) -> Self {
-        let beat = Beat {
-            heard,
+impl LivenessWatch {
+    /// Begins with what is known already.
+    pub(super) fn start(access: Access, clock: Clock, liveness: ControllerLiveness) -> Self {
+        let beat = LivenessReport {
+            liveness,
             unanswered: None,
         };
         let (tell, told) = watch::channel(beat);
         let looking = Task::spawn(async move {
             loop {
-                let next = Instant::now() + BEAT;
+                let next = Instant::now() + LOOK_EVERY;
                 sleep_until(next).await;
-                let heard = listen(&access, clock.now()).await;
-                tell.send_modify(|beat| beat.take(heard, next));
+                let liveness = liveness_of(&access, clock.now()).await;
+                tell.send_modify(|beat| beat.take(liveness, next));
             }
         });
         Self {
@@ -238,8 +237,8 @@ impl Pulse {
     }
 
     /// What the Lease told last.
-    pub(super) fn heard(&self) -> Heard {
-        self.told.borrow().heard.clone()
+    pub(super) fn liveness(&self) -> ControllerLiveness {
+        self.told.borrow().liveness.clone()
     }
 
     /// For how long the API server has not answered.
@@ -249,14 +248,14 @@ impl Pulse {
     }
 }
 
-impl Beat {
+impl LivenessReport {
     /// Takes in what came of a look that began at `begun`.
-    fn take(&mut self, heard: Heard, begun: Instant) {
-        match heard {
-            Heard::NoAnswer => drop(self.unanswered.get_or_insert(begun)),
-            heard => {
+    fn take(&mut self, liveness: ControllerLiveness, begun: Instant) {
+        match liveness {
+            ControllerLiveness::NoAnswer => drop(self.unanswered.get_or_insert(begun)),
+            liveness => {
                 *self = Self {
-                    heard,
+                    liveness,
                     unanswered: None,
                 }
             }
@@ -283,9 +282,15 @@ mod tests {
         let now: Timestamp = "2026-01-01T00:03:00Z".parse().unwrap();
         let old = lease("a", json!("2026-01-01T00:00:00.000000Z"));
         let fresh = lease("b", json!("2026-01-01T00:00:01.000000Z"));
-        assert_eq!(judge(&[], now), Heard::NoLease);
-        assert_eq!(judge(&[lease("a", Value::Null)], now), Heard::NoLease);
-        assert_eq!(judge(&[old.clone(), fresh], now), Heard::Lately);
+        assert_eq!(judge(&[], now), ControllerLiveness::NoLease);
+        assert_eq!(
+            judge(&[lease("a", Value::Null)], now),
+            ControllerLiveness::NoLease
+        );
+        assert_eq!(
+            judge(&[old.clone(), fresh], now),
+            ControllerLiveness::Lately
+        );
         let silent = judge(&[old], now);
         assert_eq!(silent.silent_since(), "2026-01-01T00:00:00Z".parse().ok());
         let words = silent.words().unwrap();
@@ -297,7 +302,7 @@ mod tests {
 
     #[test]
     fn without_a_lease_what_is_not_done_for_three_minutes_tells() {
-        let mut todo = ToDo::default();
+        let mut pending = PendingActions::default();
         let key = SetKey::new("default", "web");
         let at = |seconds| Timestamp::from_second(seconds).unwrap();
         let removal = |name: &str| {
@@ -308,17 +313,19 @@ mod tests {
             })]
         };
         let (first, second) = (removal("a"), removal("b"));
-        let mut hear = |heard, actions: &[Action], seconds| {
-            todo.hear(heard, &key, actions, at(seconds)).silent_since()
+        let mut since = |liveness, actions: &[Action], seconds| {
+            pending
+                .judge(liveness, &key, actions, at(seconds))
+                .silent_since()
         };
-        assert_eq!(hear(Heard::NoLease, &first, 0), None);
-        assert_eq!(hear(Heard::NoLease, &first, 179), None);
-        assert_eq!(hear(Heard::Lately, &first, 180), None);
-        assert_eq!(hear(Heard::NoLease, &first, 180), Some(at(0)));
+        assert_eq!(since(ControllerLiveness::NoLease, &first, 0), None);
+        assert_eq!(since(ControllerLiveness::NoLease, &first, 179), None);
+        assert_eq!(since(ControllerLiveness::Lately, &first, 180), None);
+        assert_eq!(since(ControllerLiveness::NoLease, &first, 180), Some(at(0)));
         // That was somebody.
-        assert_eq!(hear(Heard::NoLease, &second, 181), None);
-        assert_eq!(hear(Heard::NoLease, &[], 200), None);
-        assert_eq!(hear(Heard::NoLease, &[], 2000), None);
+        assert_eq!(since(ControllerLiveness::NoLease, &second, 181), None);
+        assert_eq!(since(ControllerLiveness::NoLease, &[], 200), None);
+        assert_eq!(since(ControllerLiveness::NoLease, &[], 2000), None);
     }
 
     #[test]

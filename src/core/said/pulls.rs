@@ -2,22 +2,24 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::super::age;
-use super::super::picture::Picture;
-use super::newest;
+use super::groups::is_about_jobs;
+use super::pods::newest;
+use super::rollout::RolloutView;
+use crate::core::engine::predownload::Predownloading;
+use crate::core::fleet::Node;
+use crate::core::instant;
 use crate::core::names::{POD_IMAGE_READY, PRE_PULL_POD, PULL_IMAGE_FAIL};
-use crate::core::plan::is_about_jobs;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;
 use crate::core::settings::predownload::PREDOWNLOAD;
-use crate::core::{Node, Predownloading, PullStage};
+use crate::core::verdict::PullStage;
 
 /// What a node waits for that needs its images first: a word, and the end of "node NAME …".
 pub(super) fn pending(
-    picture: &Picture,
+    rollout: &RolloutView<'_>,
     node: &Node,
     stage: PullStage,
 ) -> (Option<String>, String) {
-    let parallelism = Predownloading::of(&picture.strategy).map(|settings| settings.parallelism);
+    let parallelism = Predownloading::of(rollout.strategy).map(|settings| settings.parallelism);
     let limit = parallelism.map(|share| share.to_string());
     let limit = limit.unwrap_or_default();
     let again = match stage.has_failed() {
@@ -40,7 +42,7 @@ pub(super) fn pending(
             format!(
                 "is outdated, and its images could not be pulled{}; next attempt after {}",
                 why(node),
-                age::instant(retry)
+                instant::words(retry)
             ),
         ),
     };
@@ -70,12 +72,12 @@ pub(super) fn has_failed(node: &Node) -> bool {
 }
 
 /// How the images of a node stand that does not wait for them; empty when nobody asked for them.
-pub(super) fn aside(picture: &Picture, node: &Node) -> String {
-    if Predownloading::of(&picture.strategy).is_none() {
+pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node) -> String {
+    if Predownloading::of(rollout.strategy).is_none() {
         return String::new();
     }
     let image = newest(node).and_then(|pod| pod.image_ready.as_ref());
-    match image.filter(|image| image.revision.as_ref() == picture.revision()) {
+    match image.filter(|image| image.revision.as_ref() == rollout.revision()) {
         Some(image) if image.status => "; its images are there".to_owned(),
         Some(image) if image.waits => "; it pulls its images meanwhile".to_owned(),
         Some(_) => format!("; its images could not be pulled{}", why(node)),
@@ -91,8 +93,8 @@ pub(super) fn since(node: &Node) -> Option<Timestamp> {
 }
 
 /// What would change that.
-pub(super) fn cure(picture: &Picture, node: &Node, stage: PullStage) -> String {
-    let namespace = &picture.key.namespace;
+pub(super) fn cure(rollout: &RolloutView<'_>, node: &Node, stage: PullStage) -> String {
+    let namespace = &rollout.key.namespace;
     let pod = newest(node).map_or("POD", |pod| pod.name.as_str());
     let uid = newest(node).map_or("", |pod| pod.uid.as_str());
     match stage {

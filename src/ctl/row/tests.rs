@@ -2,15 +2,18 @@
 
 use super::*;
 use crate::core::fleet::in_place::{Recreate, Shape, Succession};
+use crate::core::said::next::cure;
+use crate::core::said::reversal_words;
 use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
-    Disruption, Fleet, Labels, Obstruction, OnFailure, Past, Pause, PauseRecord, Plan, PodProblem,
-    PreDelete, Preparing, Readiness, Record, Refusal, RefusedWrite, Reversal, RevisionState, Share,
-    Stopped, Strategy, Targeting, Topology, Waves, WayBack, decide,
+    Disruption, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Pause, PauseRecord, Plan, Pod,
+    PodProblem, PodRevision, PreDelete, Preparing, Readiness, Record, Refusal, RefusedWrite,
+    Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Share, Stopped, Strategy,
+    Targeting, Topology, Verdict, Waves, decide,
 };
-use crate::ctl::row::{FIELDS, SetRow};
+use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +80,7 @@ fn doubled() -> Node {
     node
 }
 
-fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
+fn snapshot(nodes: Vec<Node>, pause: Option<Pause>) -> RolloutSnapshot {
     let strategy = Strategy {
         mode: Mode::AdvancedRollingUpdate,
         max_unavailable: DEFAULT_MAX_UNAVAILABLE,
@@ -91,7 +94,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         ..testing::fleet(nodes)
     };
     let plan: Plan = decide(&strategy, &fleet, at(NOW));
-    Picture {
+    RolloutSnapshot {
         key: "default/web".parse().unwrap(),
         strategy,
         invalid: None,
@@ -99,7 +102,7 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
         fleet,
         plan,
         conditions: Vec::new(),
-        heard: Default::default(),
+        liveness: Default::default(),
         unread: None,
         first_look: at(NOW),
         now: at(NOW),
@@ -109,12 +112,12 @@ fn picture(nodes: Vec<Node>, pause: Option<Pause>) -> Picture {
 /// What is said about the node `n1`, a node that stands first; `n2` runs the old revision.
 #[track_caller]
 fn case(n1: Node, verdict: &str, reason: Option<&str>, because: &str, next: &str) {
-    let picture = picture(vec![n1, node("n2")], None);
-    let found = explain(&picture, 0);
-    assert_eq!(picture.plan.verdicts[0].word(), verdict, "{found:?}");
+    let snapshot = snapshot(vec![n1, node("n2")], None);
+    let found = explain(&snapshot.rollout(), 0);
+    assert_eq!(snapshot.plan.verdicts[0].word(), verdict, "{found:?}");
     assert_eq!(found.reason.as_deref(), reason, "{found:?}");
     assert!(found.because.contains(because), "{found:?}");
-    let cure = cure(&picture, 0);
+    let cure = cure(&snapshot.rollout(), 0);
     assert!(cure.contains(next), "{cure}");
 }
 
@@ -253,11 +256,11 @@ fn every_state_of_a_node_has_words() {
 fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
     let mut broken = node("n3");
     broken.pods[0].ready_since = None;
-    let picture = picture(
+    let snapshot = snapshot(
         vec![updated("n1", 700), node("n2"), broken, node("n4")],
         None,
     );
-    let place = |position| cure(&picture, position);
+    let place = |position| cure(&snapshot.rollout(), position);
     assert!(place(2).contains("number 1 of 3"), "{}", place(2));
     assert!(place(1).contains("number 2 of 3"), "{}", place(1));
     assert!(place(3).contains("number 3 of 3"), "{}", place(3));
@@ -271,17 +274,17 @@ fn who_waits_is_told_the_place_in_the_queue_and_who_holds_the_slots() {
 #[test]
 fn who_got_the_revision_during_a_pause_is_told_why() {
     let nodes = vec![node("n1"), serving("n2", 60), serving("n3", 7_000)];
-    let mut picture = picture(nodes, Some(Pause::Indefinite));
-    picture.fleet.pause = Some(PauseRecord {
+    let mut snapshot = snapshot(nodes, Some(Pause::Indefinite));
+    snapshot.fleet.pause = Some(PauseRecord {
         since: at(NOW - 3_600),
         reminded: 0,
     });
-    picture.plan = decide(&picture.strategy, &picture.fleet, picture.now);
-    assert_eq!(explain(&picture, 0).since, Some(at(NOW - 3_600)));
-    let said = |position| explain(&picture, position).because;
+    snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
+    assert_eq!(explain(&snapshot.rollout(), 0).since, Some(at(NOW - 3_600)));
+    let said = |position| explain(&snapshot.rollout(), position).because;
     assert!(said(1).contains("although the rollout is paused"));
     assert_eq!(said(2), "runs the current revision");
-    let row = SetRow::of(&picture, false);
+    let row = SetRow::of(&snapshot, false);
     let pause = row.pause.expect("a pause");
     assert_eq!(pause.updated_meanwhile, ["n2"]);
     assert_eq!(pause.since.as_deref(), Some("1970-01-01T01:46:40Z"));
@@ -298,16 +301,19 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     leaving.pods[0].exit.preparing = Some(Preparing {
         since: Some(at(NOW - 60)),
     });
-    let mut picture = picture(vec![leaving, node("n2")], None);
-    picture.strategy.pre_delete = Some(Arc::new(PreDelete::default()));
+    let mut snapshot = snapshot(vec![leaving, node("n2")], None);
+    snapshot.strategy.pre_delete = Some(Arc::new(PreDelete::default()));
     let stopped = Record {
         stopped: Some(Stopped::FailedByRevision),
         ..Record::of("new".into())
     };
     let mut said = |record, pause| {
-        (picture.fleet.record, picture.strategy.pause) = (record, pause);
-        picture.plan = decide(&picture.strategy, &picture.fleet, picture.now);
-        (explain(&picture, 0).because, cure(&picture, 0))
+        (snapshot.fleet.record, snapshot.strategy.pause) = (record, pause);
+        snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, snapshot.now);
+        (
+            explain(&snapshot.rollout(), 0).because,
+            cure(&snapshot.rollout(), 0),
+        )
     };
     let (because, next) = said(Some(stopped.clone()), None);
     assert!(
@@ -324,7 +330,7 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
 
 #[test]
 fn a_pause_with_nobody_outdated_is_told_in_a_note() {
-    let said = |pause| SetRow::of(&picture(vec![serving("n1", 60)], pause), false).notes;
+    let said = |pause| SetRow::of(&snapshot(vec![serving("n1", 60)], pause), false).notes;
     let told = |notes: &[String]| notes.iter().any(|note| note.contains("it is paused"));
     assert!(told(&said(Some(Pause::Indefinite))));
     assert!(!told(&said(None)));
@@ -332,25 +338,25 @@ fn a_pause_with_nobody_outdated_is_told_in_a_note() {
 
 #[test]
 fn a_pause_is_explained_with_its_end() {
-    let picture = picture(vec![node("n1")], Some(Pause::Until(at(NOW + 300))));
+    let snapshot = snapshot(vec![node("n1")], Some(Pause::Until(at(NOW + 300))));
     assert!(
-        explain(&picture, 0)
+        explain(&snapshot.rollout(), 0)
             .because
             .contains("paused until 1970-01-01T02:51:40Z")
     );
-    assert!(cure(&picture, 0).contains("by itself in 5m"));
+    assert!(cure(&snapshot.rollout(), 0).contains("by itself in 5m"));
 }
 
 #[test]
 fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
-    let mut picture = picture(vec![node("n1"), updated("n2", 60)], Some(Pause::Indefinite));
-    picture.fleet.record = Some(Record {
+    let mut snapshot = snapshot(vec![node("n1"), updated("n2", 60)], Some(Pause::Indefinite));
+    snapshot.fleet.record = Some(Record {
         stopped: Some(Stopped::FailedByRevision),
         failed: ["n2".into()].into(),
         ..Record::of("new".into())
     });
-    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-    let said = picture.said().sentence;
+    snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+    let said = snapshot.said().sentence();
     let expected = "paused until somebody resumes it; the guard stopped this revision: 1 node failed after it got this revision";
     assert!(said.starts_with(expected), "{said}");
     assert!(
@@ -358,9 +364,9 @@ fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
         "{said}"
     );
     // Nobody is left that waits: it is stalled, and a first `resume` would end the pause alone.
-    picture.fleet.nodes.remove(0);
-    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-    let said = picture.said().sentence;
+    snapshot.fleet.nodes.remove(0);
+    snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+    let said = snapshot.said().sentence();
     assert!(!said.contains("nevertheless"), "{said}");
 }
 
@@ -375,34 +381,34 @@ fn a_revision_that_is_taken_back_has_words() {
     let mut bad = updated("n1", 60);
     bad.pods[0].ready_since = Some(at(NOW - 40));
     let case = |n1: Node, verdict: &str, reason: &str, because: &str, next: &str| {
-        let mut picture = picture(vec![n1], None);
-        picture.strategy.on_failure = OnFailure::RevertInPlace;
-        picture.strategy.max_unavailable = Share::Number(0);
+        let mut snapshot = snapshot(vec![n1], None);
+        snapshot.strategy.on_failure = OnFailure::RevertInPlace;
+        snapshot.strategy.max_unavailable = Share::Number(0);
         let record = Record {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("5d4f8".into()),
             ..Record::of("new".into())
         };
-        picture.fleet.record = Some(record);
+        snapshot.fleet.record = Some(record);
         let shape = Arc::new(Shape::of(&serde_json::json!({})));
-        let past = Past {
+        let past = RollbackTarget {
             number: 1,
             succession: Succession::between(&shape, &shape, None),
         };
-        picture.fleet.way_back = WayBack {
+        snapshot.fleet.rollback_targets = RollbackTargets {
             stands: true,
             revisions: [("5d4f8".into(), past)].into(),
         };
-        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        let found = explain(&picture, 0);
-        let word = picture.plan.verdicts[0].word();
+        snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+        let found = explain(&snapshot.rollout(), 0);
+        let word = snapshot.plan.verdicts[0].word();
         assert_eq!((word, found.reason.as_deref()), (verdict, Some(reason)));
         assert!(found.because.contains(because), "{found:?}");
-        let cure = cure(&picture, 0);
+        let cure = cure(&snapshot.rollout(), 0);
         assert!(cure.contains(next), "{cure}");
-        let row = SetRow::of(&picture, false).reversal.unwrap();
+        let row = SetRow::of(&snapshot, false).reversal.unwrap();
         assert_eq!(row.to.as_deref(), Some("5d4f8"));
-        let words = reversal_words(&picture);
+        let words = reversal_words(&snapshot.rollout());
         let told = format!("{} of {}", row.done, row.done + row.under_way);
         assert!(words.ends_with(&told), "{words}");
         words
@@ -434,10 +440,11 @@ fn a_revision_that_is_taken_back_has_words() {
 
 #[test]
 fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
-    let mut picture = picture(vec![node("n1")], None);
-    let row = |picture: &Picture| serde_json::to_value(SetRow::of(picture, false).reversal);
-    assert_eq!(row(&picture).unwrap(), serde_json::Value::Null);
-    picture.plan.reversal = Some(Reversal {
+    let mut snapshot = snapshot(vec![node("n1")], None);
+    let row =
+        |snapshot: &RolloutSnapshot| serde_json::to_value(SetRow::of(snapshot, false).reversal);
+    assert_eq!(row(&snapshot).unwrap(), serde_json::Value::Null);
+    snapshot.plan.reversal = Some(Reversal {
         to: Some("5d4f8".into()),
         under_way: vec!["n2".into()],
         done: vec!["n1".into(), "n4".into()],
@@ -445,8 +452,8 @@ fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
         away: Vec::new(),
         why: Some(Recreate::OtherImages),
     });
-    let why = picture.plan.reversal.as_ref().unwrap().why_words();
-    let row = row(&picture).unwrap();
+    let why = snapshot.plan.reversal.as_ref().unwrap().why_words();
+    let row = row(&snapshot).unwrap();
     assert_eq!(
         row,
         serde_json::json!({ "to": "5d4f8", "done": 2, "underWay": 1, "stuck": 1, "why": why })
@@ -460,37 +467,41 @@ fn how_far_a_revision_is_taken_back_stands_in_documents_too() {
 
 #[test]
 fn nobody_is_told_to_wait_for_nodes_that_were_lost() {
-    let mut picture = picture(vec![updated("n1", 60)], None);
-    picture.plan.verdicts[0] = Verdict::Revert(Revert::Pending);
-    let next = |picture: &Picture| cure(picture, 0);
-    assert!(next(&picture).contains("its maintenance window is open"));
-    (picture.plan.counts.lost, picture.plan.counts.unavailable) = (1, 2);
-    let next = next(&picture);
+    let mut snapshot = snapshot(vec![updated("n1", 60)], None);
+    snapshot.plan.verdicts[0] = Verdict::Revert(Revert::Pending);
+    let next = |snapshot: &RolloutSnapshot| cure(&snapshot.rollout(), 0);
+    assert!(next(&snapshot).contains("its maintenance window is open"));
+    (snapshot.plan.counts.lost, snapshot.plan.counts.unavailable) = (1, 2);
+    let next = next(&snapshot);
     assert!(!next.contains("hold"), "{next}");
 }
 
 #[test]
 fn a_node_that_waits_for_its_hook_holds_its_domain() {
-    let mut picture = picture(vec![node("n1")], None);
+    let mut snapshot = snapshot(vec![node("n1")], None);
     let (key, at_once) = ("zone".into(), 1);
-    picture.strategy.topology = Some(Topology { key, at_once });
-    let in_flight = |picture: &Picture| SetRow::of(picture, false).domains[0].in_flight;
-    picture.plan.verdicts[0] = Verdict::Budget { broken: false };
-    assert_eq!(in_flight(&picture), 0);
+    snapshot.strategy.topology = Some(Topology { key, at_once });
+    let in_flight = |snapshot: &RolloutSnapshot| SetRow::of(snapshot, false).domains[0].in_flight;
+    snapshot.plan.verdicts[0] = Verdict::Budget { broken: false };
+    assert_eq!(in_flight(&snapshot), 0);
     let (since, overdue) = (None, false);
-    picture.plan.verdicts[0] = Verdict::HookPending { since, overdue };
-    assert_eq!(in_flight(&picture), 1);
+    snapshot.plan.verdicts[0] = Verdict::HookPending { since, overdue };
+    assert_eq!(in_flight(&snapshot), 1);
 }
 
 #[test]
 fn with_surge_the_slots_are_those_of_second_pods() {
-    let mut picture = picture(vec![doubled(), node("n2"), node("n3")], None);
+    let mut snapshot = snapshot(vec![doubled(), node("n2"), node("n3")], None);
     let mut said = |down: u32| {
-        picture.strategy.max_surge = Share::Number(1);
-        picture.strategy.max_unavailable = Share::Number(down);
-        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        let row = SetRow::of(&picture, false);
-        (explain(&picture, 2).because, cure(&picture, 2), row)
+        snapshot.strategy.max_surge = Share::Number(1);
+        snapshot.strategy.max_unavailable = Share::Number(down);
+        snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+        let row = SetRow::of(&snapshot, false);
+        (
+            explain(&snapshot.rollout(), 2).because,
+            cure(&snapshot.rollout(), 2),
+            row,
+        )
     };
     let (because, next, row) = said(0);
     assert!(
@@ -527,16 +538,16 @@ fn with_surge_the_slots_are_those_of_second_pods() {
 
 #[test]
 fn who_may_get_no_second_pod_takes_none_of_the_places_of_those_that_have_one() {
-    let mut picture = picture(vec![doubled(), node("n2")], None);
-    picture.strategy.max_surge = Share::Number(2);
+    let mut snapshot = snapshot(vec![doubled(), node("n2")], None);
+    snapshot.strategy.max_surge = Share::Number(2);
     let second = (&"n2".into(), None);
-    let refusals = &mut picture.fleet.refusals;
+    let refusals = &mut snapshot.fleet.refusals;
     refusals.keep_to(&"new".into());
     refusals.refuse(second, RefusedWrite::Create, "no", at(NOW - 60));
-    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-    assert_eq!(picture.plan.verdicts[1].word(), "Refused");
-    assert!(!picture.plan.actions.is_empty(), "it is asked for again");
-    assert_eq!(SetRow::of(&picture, false).surging, 1);
+    snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+    assert_eq!(snapshot.plan.verdicts[1].word(), "Refused");
+    assert!(!snapshot.plan.actions.is_empty(), "it is asked for again");
+    assert_eq!(SetRow::of(&snapshot, false).surging, 1);
 }
 
 #[test]
@@ -548,7 +559,7 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
     let mut starting = canary(updated("n1", 5));
     starting.pods[0].ready_since = None;
     let nodes = vec![starting, canary(node("n2")), node("n3"), node("n4")];
-    let mut picture = picture(nodes, None);
+    let mut snapshot = snapshot(nodes, None);
     let mut said = |own: Option<Share>, all: u32| {
         let wave = Wave {
             name: "canary".into(),
@@ -559,10 +570,13 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
             allow_empty: true,
         };
         let (list, approved) = (vec![wave], Vec::new());
-        picture.strategy.waves = Some(Arc::new(Waves { list, approved }));
-        picture.strategy.max_unavailable = Share::Number(all);
-        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        (explain(&picture, 1).because, cure(&picture, 1))
+        snapshot.strategy.waves = Some(Arc::new(Waves { list, approved }));
+        snapshot.strategy.max_unavailable = Share::Number(all);
+        snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+        (
+            explain(&snapshot.rollout(), 1).because,
+            cure(&snapshot.rollout(), 1),
+        )
     };
     let (because, next) = said(Some(Share::Number(1)), 2);
     assert!(
@@ -588,21 +602,21 @@ fn a_node_whose_wave_is_full_is_told_of_that_wave() {
 #[test]
 fn a_pod_that_a_budget_keeps_has_words_with_the_budget_and_the_cure() {
     let case = |budget: Option<&str>, obstruction, reason: &str, because: &str, next: &str| {
-        let mut picture = picture(vec![node("n1"), node("n2")], None);
+        let mut snapshot = snapshot(vec![node("n1"), node("n2")], None);
         let refusal = Refusal {
             budget: budget.map(Into::into),
             obstruction,
         };
-        let pod = picture.fleet.nodes[0].pods[0].clone();
-        picture.fleet.evictions.refuse(&pod, refusal, at(NOW - 3));
-        picture.strategy.disruption = Disruption::Evict;
-        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        let found = explain(&picture, 0);
-        assert_eq!(picture.plan.verdicts[0].word(), "BlockedByPDB");
+        let pod = snapshot.fleet.nodes[0].pods[0].clone();
+        snapshot.fleet.evictions.refuse(&pod, refusal, at(NOW - 3));
+        snapshot.strategy.disruption = Disruption::Evict;
+        snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+        let found = explain(&snapshot.rollout(), 0);
+        assert_eq!(snapshot.plan.verdicts[0].word(), "BlockedByPDB");
         assert_eq!(found.reason.as_deref(), Some(reason));
         assert_eq!(found.since, Some(at(NOW - 3)));
         assert!(found.because.contains(because), "{}", found.because);
-        let cure = cure(&picture, 0);
+        let cure = cure(&snapshot.rollout(), 0);
         assert!(cure.contains(next), "{cure}");
     };
     case(
@@ -644,31 +658,31 @@ fn told(kind: &str, status: &str, revision: &str, since: i64) -> crate::k8s::Con
 
 #[test]
 fn nothing_is_so_for_longer_than_its_revision_and_its_pod_are_there() {
-    let mut picture = picture(vec![node("n1"), node("n2")], None);
-    picture.conditions = ["RolloutComplete", "Progressing", "Stalled"]
+    let mut snapshot = snapshot(vec![node("n1"), node("n2")], None);
+    snapshot.conditions = ["RolloutComplete", "Progressing", "Stalled"]
         .map(|kind| told(kind, "False", "new", 200))
         .to_vec();
-    picture.conditions[1].status = "True".to_owned();
-    let since = |picture: &Picture| SetRow::of(picture, false).since;
-    assert_eq!(since(&picture), Some(age::instant(at(200))));
-    picture.fleet.adopted = Some(at(NOW - 2));
-    assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
-    assert_eq!(picture.incomplete_since(), Some(at(NOW - 2)));
+    snapshot.conditions[1].status = "True".to_owned();
+    let since = |snapshot: &RolloutSnapshot| SetRow::of(snapshot, false).since;
+    assert_eq!(since(&snapshot), Some(instant::words(at(200))));
+    snapshot.fleet.adopted = Some(at(NOW - 2));
+    assert_eq!(since(&snapshot), Some(instant::words(at(NOW - 2))));
+    assert_eq!(snapshot.incomplete_since(), Some(at(NOW - 2)));
     // Under OTA no condition is true.
-    picture.strategy.mode = Mode::Ota;
-    picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-    picture.conditions[1].status = "False".to_owned();
-    assert_eq!(since(&picture), Some(age::instant(at(NOW - 2))));
-    picture.fleet.adopted = Some(at(150));
-    picture.fleet.nodes[0].pods[0].created = at(NOW - 1);
-    let node_since = [0, 1].map(|position| explain(&picture, position).since);
+    snapshot.strategy.mode = Mode::Ota;
+    snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+    snapshot.conditions[1].status = "False".to_owned();
+    assert_eq!(since(&snapshot), Some(instant::words(at(NOW - 2))));
+    snapshot.fleet.adopted = Some(at(150));
+    snapshot.fleet.nodes[0].pods[0].created = at(NOW - 1);
+    let node_since = [0, 1].map(|position| explain(&snapshot.rollout(), position).since);
     assert_eq!(node_since, [Some(at(NOW - 1)), Some(at(200))]);
 }
 
 #[test]
 fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
-    let mut picture = picture(vec![node("n1")], None);
-    picture.strategy.mode = Mode::Ota;
+    let mut snapshot = snapshot(vec![node("n1")], None);
+    snapshot.strategy.mode = Mode::Ota;
     let image = |waits: bool, failure: Option<&str>| crate::core::OtaCondition {
         status: false,
         revision: None,
@@ -683,12 +697,17 @@ fn a_pull_that_failed_is_told_to_who_asks_for_the_node_of_an_owner() {
         }),
     };
     let mut said = |image| {
-        picture.fleet.nodes[0].pods[0].image_ready = Some(image);
-        picture.plan = decide(&picture.strategy, &picture.fleet, at(NOW));
-        assert_eq!(picture.plan.verdicts[0].word(), "AwaitingOwner");
-        let found = explain(&picture, 0);
-        let is_shown = urgency(&picture, 0).is_some();
-        (found.reason, found.because, cure(&picture, 0), is_shown)
+        snapshot.fleet.nodes[0].pods[0].image_ready = Some(image);
+        snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
+        assert_eq!(snapshot.plan.verdicts[0].word(), "AwaitingOwner");
+        let found = explain(&snapshot.rollout(), 0);
+        let is_shown = urgency(&snapshot.rollout(), 0).is_some();
+        (
+            found.reason,
+            found.because,
+            cure(&snapshot.rollout(), 0),
+            is_shown,
+        )
     };
     let (reason, because, next, is_shown) = said(image(false, Some("no such image")));
     assert_eq!(reason.as_deref(), Some("PullImageFail"));

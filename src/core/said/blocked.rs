@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Plan;
 use crate::core::fleet::Fleet;
 use crate::core::fleet::evictions::Refusal;
+use crate::core::plan::Plan;
 use crate::core::verdict::{Obstruction, Verdict};
 
 impl Plan {

@@ -2,13 +2,16 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{age, pod_name, slots, trouble_word, trouble_words};
+use super::pods::{pod_name, trouble_word, trouble_words};
+use super::rollout::RolloutView;
+use super::slots;
+use crate::core::fleet::{Node, Readiness};
+use crate::core::id::NodeName;
+use crate::core::instant;
+use crate::core::plan::Reversal;
 use crate::core::remedy::way_on;
-use crate::core::{
-    Cause, Guarded, Node, NodeName, Offline, Readiness, Reversal, Revert, Stopped, Verdict,
-};
-use crate::ctl::picture::Picture;
-use crate::ctl::row::plural;
+use crate::core::verdict::{Cause, Guarded, Offline, Revert, Stopped, Verdict};
+use crate::core::words::plural;
 
 pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
     let pod = pod_name(node);
@@ -36,103 +39,104 @@ pub(super) fn failed(node: &Node, cause: Cause) -> (Option<String>, String) {
     }
 }
 
-pub(super) fn guarded_words(picture: &Picture, guarded: Guarded) -> (Option<String>, String) {
-    let counts = &picture.plan.counts;
+pub(super) fn guarded_words(
+    rollout: &RolloutView<'_>,
+    guarded: Guarded,
+) -> (Option<String>, String) {
+    let plan = rollout.plan;
     match guarded {
-        Guarded::Stopped(stopped @ Stopped::FailedByRevision) => (
-            Some(stopped.word().into()),
+        Guarded::Stopped(Stopped::FailedByRevision) => (
+            Some(guarded.word().into()),
             format!(
-                "is outdated, and the guard stopped this revision: {} failed after they got it, {} may",
-                counts.failures, counts.threshold
+                "is outdated, and the guard stopped this revision: {}",
+                plan.failures_words(plan.counts.failures)
             ),
         ),
-        Guarded::Stopped(stopped @ Stopped::ReplacedTwice) => (
-            Some(stopped.word().into()),
+        Guarded::Stopped(Stopped::ReplacedTwice) => (
+            Some(guarded.word().into()),
             format!(
-                "is outdated, and the guard stopped this revision: the pods on {} were replaced twice for it and are \
-                 outdated again",
-                replaced_twice(picture)
+                "is outdated, and the guard stopped this revision: {}",
+                plan.replaced_twice_words()
             ),
         ),
         Guarded::Inconclusive { until } => (
-            Some("Inconclusive".into()),
+            Some(guarded.word().into()),
             format!(
                 "is outdated, and nothing new begins for {}: {}",
-                age::between(picture.now, until),
-                picture.plan.judging_words()
+                instant::between(rollout.now, until),
+                rollout.plan.judging_words()
             ),
         ),
     }
 }
 
 /// What the guard has to do with a node that is offline, to follow a sentence about it; empty when it has nothing.
-pub(super) fn loss_aside(picture: &Picture, node: &Node) -> String {
-    let Some(record) = &picture.plan.record else {
+pub(super) fn loss_aside(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let Some(record) = &rollout.plan.record else {
         return String::new();
     };
     if record.failed.contains(&node.name) {
         return "; it failed after it got this revision".to_owned();
     }
     let judged = record.judged.contains_key(&node.name) || record.touched.contains(&node.name);
-    match picture.plan.guarded {
+    match rollout.plan.guarded {
         Some(Guarded::Inconclusive { until }) if judged => format!(
             "; whether this revision or the network took it away is judged in {}",
-            age::between(picture.now, until)
+            instant::between(rollout.now, until)
         ),
         _ => String::new(),
     }
 }
 
 /// Until when a node that returned a moment ago is left alone; `None`: it is not.
-pub(super) fn settles(picture: &Picture, node: &Node) -> Option<Timestamp> {
+pub(super) fn settles(rollout: &RolloutView<'_>, node: &Node) -> Option<Timestamp> {
     let Readiness::Ready { since } = node.readiness else {
         return None;
     };
-    let until = since.saturating_add(picture.strategy.ready_settle).ok()?;
-    (until > picture.now).then_some(until)
+    let until = since.saturating_add(rollout.strategy.ready_settle).ok()?;
+    (until > rollout.now).then_some(until)
 }
 
-/// About an offline node whose pod is taken back when it returns.
-pub(super) fn reverted_later(picture: &Picture, node: &Node) -> String {
+/// RolloutStatus an offline node whose pod is taken back when it returns.
+pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
     format!(
         "is NotReady, and its pod{} has the revision that the guard stopped: it is taken back{} in place after the node returns",
         pod_name(node),
-        to(picture)
+        to(rollout)
     )
 }
 
 /// What is still known of a node that was lost with this revision and whose Node was deleted since.
-pub(in crate::ctl) struct Gone {
+pub struct Gone {
     /// The verdict's word.
-    pub(in crate::ctl) verdict: &'static str,
+    pub verdict: &'static str,
     /// Since when it was NotReady, as far as known.
-    pub(in crate::ctl) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// Continues "node NAME …".
-    pub(in crate::ctl) because: String,
+    pub because: String,
     /// What would change that.
-    pub(in crate::ctl) next: String,
+    pub next: String,
 }
 
 /// What the guard remembers of a node that no Node object tells of; `None`: nothing.
-pub(in crate::ctl) fn gone(picture: &Picture, name: &NodeName) -> Option<Gone> {
-    let record = picture.plan.record.as_ref()?;
+pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<Gone> {
+    let record = rollout.plan.record.as_ref()?;
     let since = record.judged.get(name).copied();
-    let counts = &picture.plan.counts;
     if record.failed.contains(name) {
         return Some(Gone {
             verdict: Verdict::FailedByRevision {
-                since: since.unwrap_or(picture.now),
+                since: since.unwrap_or(rollout.now),
                 cause: Cause::NodeLost,
             }
             .word(),
             since,
             because: format!(
-                "failed after it got this revision, and its Node was deleted since: {} failed so, {} may",
-                counts.failures, counts.threshold
+                "failed after it got this revision, and its Node was deleted since: {}",
+                rollout.plan.failures_words(rollout.plan.counts.failures)
             ),
             next: format!(
                 "Nobody waits for it, and it counts until another revision comes. If this revision is bad, {}",
-                way_on(&picture.fleet, &picture.key)
+                way_on(rollout.fleet, &rollout.key)
             ),
         });
     }
@@ -143,18 +147,18 @@ pub(in crate::ctl) fn gone(picture: &Picture, name: &NodeName) -> Option<Gone> {
         because: "was lost after its pod was touched, and its Node was deleted since; it is not judged yet whether this \
                   revision or the network took it away"
             .to_owned(),
-        next: match picture.plan.guarded {
+        next: match rollout.plan.guarded {
             Some(Guarded::Inconclusive { until }) => {
-                format!("It is judged in {}.", age::between(picture.now, until))
+                format!("It is judged in {}.", instant::between(rollout.now, until))
             }
             _ => "It is judged when its Node is made anew.".to_owned(),
         },
     })
 }
 
-/// About a node whose pod has or had the revision that the guard stopped.
+/// RolloutStatus a node whose pod has or had the revision that the guard stopped.
 pub(super) fn revert_words(
-    picture: &Picture,
+    rollout: &RolloutView<'_>,
     node: &Node,
     revert: Revert,
 ) -> (Option<String>, String) {
@@ -164,11 +168,11 @@ pub(super) fn revert_words(
             Some("Pending".into()),
             format!(
                 "has the revision that the guard stopped, and its pod{pod} is available: it is taken back{} in place when {}",
-                to(picture),
-                match (picture.pause(), settles(picture, node)) {
+                to(rollout),
+                match (rollout.pause(), settles(rollout, node)) {
                     (Some(_), _) => "the rollout is not paused any more".to_owned(),
                     (None, Some(_)) => "its node has been back for long enough".to_owned(),
-                    (None, None) => format!("a slot is free ({})", slots::taken(picture, node)),
+                    (None, None) => format!("a slot is free ({})", slots::taken(rollout, node)),
                 }
             ),
         ),
@@ -176,33 +180,33 @@ pub(super) fn revert_words(
             Some("Done".into()),
             format!(
                 "has its pod{pod} taken back{} in place, because the guard stopped the current one",
-                to(picture)
+                to(rollout)
             ),
         ),
     }
 }
 
-/// About a node whose pod is being taken back.
-pub(super) fn reverting(picture: &Picture, node: &Node) -> (Option<String>, String) {
+/// RolloutStatus a node whose pod is being taken back.
+pub(super) fn reverting(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
     let because = format!(
         "has its pod{} taken back{} in place, because the guard stopped the current one; it is not available yet{}",
         pod_name(node),
-        to(picture),
+        to(rollout),
         trouble_words(node)
     );
     (Some("Reverting".into()), because)
 }
 
 /// The revision that pods are taken back to.
-fn to(picture: &Picture) -> String {
-    let record = picture.plan.record.as_ref();
+fn to(rollout: &RolloutView<'_>) -> String {
+    let record = rollout.plan.record.as_ref();
     let before = record.and_then(|record| record.before.as_ref());
     before.map_or_else(String::new, |before| format!(" to revision {before}"))
 }
 
 /// How far the revision that the guard stopped is taken back.
-pub(in crate::ctl) fn reversal_words(picture: &Picture) -> String {
-    let Some(reversal) = &picture.plan.reversal else {
+pub fn reversal_words(rollout: &RolloutView<'_>) -> String {
+    let Some(reversal) = &rollout.plan.reversal else {
         return String::new();
     };
     let Reversal {
@@ -216,7 +220,7 @@ pub(in crate::ctl) fn reversal_words(picture: &Picture) -> String {
         0 => String::new(),
         all => format!(
             "; taken back{} in place: {} of {all}",
-            to(picture),
+            to(rollout),
             done.len()
         ),
     };
@@ -230,14 +234,4 @@ pub(in crate::ctl) fn reversal_words(picture: &Picture) -> String {
         (nodes, _) => format!(", {nodes} cannot be: {}", reversal.why_words()),
     };
     back + &stuck
-}
-
-/// The nodes of which the circuit breaker speaks.
-fn replaced_twice(picture: &Picture) -> String {
-    let record = picture.plan.record.iter();
-    let nodes = record.flat_map(|record| &record.replaced_twice);
-    nodes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -1,18 +1,20 @@
 //! Words about pods that disruption budgets do not let go.
 
-use super::pod_name;
+use super::pods::pod_name;
+use super::rollout::RolloutView;
+use crate::core::fleet::evictions::Refusal;
+use crate::core::fleet::{Node, Pod};
 use crate::core::settings::disruption::DISRUPTION;
-use crate::core::{Node, Obstruction, Pod, Refusal};
-use crate::ctl::picture::Picture;
+use crate::core::verdict::Obstruction;
 
 /// That a node waits for a disruption budget.
 pub(super) fn blocked(
-    picture: &Picture,
+    rollout: &RolloutView<'_>,
     node: &Node,
     obstruction: Obstruction,
 ) -> (Option<String>, String) {
     let pod = leaving(node).map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
-    let budget = named(picture, node);
+    let budget = named(rollout, node);
     let (reason, why) = match obstruction {
         Obstruction::Exhausted => ("Exhausted", format!("{budget} does not let it go now")),
         Obstruction::NotProcessed => (
@@ -36,9 +38,9 @@ pub(super) fn blocked(
 }
 
 /// What lets the pod go.
-pub(super) fn cure(picture: &Picture, node: &Node, obstruction: Obstruction) -> String {
-    let namespace = &picture.key.namespace;
-    let look = match refusal(picture, node).and_then(|refusal| refusal.budget.as_deref()) {
+pub(super) fn cure(rollout: &RolloutView<'_>, node: &Node, obstruction: Obstruction) -> String {
+    let namespace = &rollout.key.namespace;
+    let look = match refusal(rollout, node).and_then(|refusal| refusal.budget.as_deref()) {
         Some(budget) => format!("kubectl -n {namespace} describe poddisruptionbudget {budget}"),
         None => format!("kubectl -n {namespace} get poddisruptionbudgets"),
     };
@@ -67,16 +69,16 @@ pub(super) fn cure(picture: &Picture, node: &Node, obstruction: Obstruction) -> 
     }
 }
 
-fn named(picture: &Picture, node: &Node) -> String {
-    let budget = refusal(picture, node).and_then(|refusal| refusal.budget.as_deref());
+fn named(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let budget = refusal(rollout, node).and_then(|refusal| refusal.budget.as_deref());
     match budget {
         Some(budget) => format!("PodDisruptionBudget {budget}"),
         None => "a PodDisruptionBudget".to_owned(),
     }
 }
 
-fn refusal<'a>(picture: &'a Picture, node: &Node) -> Option<&'a Refusal> {
-    picture.fleet.evictions.refusal_of(leaving(node)?)
+fn refusal<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a Refusal> {
+    rollout.fleet.evictions.refusal_of(leaving(node)?)
 }
 
 /// The old pod, whether a new one stands beside it or not.

@@ -1,13 +1,14 @@
 //! Writes that the API server refuses: what it says, and who can mend that.
 
-use crate::controller::permissions::{BASE, SURGE};
-use crate::core::fleet::refusals::{BACK_OFF, lacks_permission};
-use crate::core::{Node, RefusedWrite, Verdict};
-use crate::ctl::picture::Picture;
+use super::rollout::RolloutView;
+use crate::core::fleet::Node;
+use crate::core::fleet::refusals::{BACK_OFF, RefusedWrite, lacks_permission};
+use crate::core::names::{BASE_RBAC, MAX_SURGE_RBAC};
+use crate::core::verdict::Verdict;
 
 /// What is refused on this node, as the condition `Refused` tells.
-pub(super) fn refused(picture: &Picture, node: &Node) -> (Option<String>, String) {
-    let mut denials = picture.fleet.refusals.on(&node.name);
+pub(super) fn refused(rollout: &RolloutView<'_>, node: &Node) -> (Option<String>, String) {
+    let mut denials = rollout.fleet.refusals.on(&node.name);
     let because = match denials.next() {
         Some(denial) => format!(
             "has its turn, and the API server refuses to {} there: {}",
@@ -20,8 +21,8 @@ pub(super) fn refused(picture: &Picture, node: &Node) -> (Option<String>, String
 }
 
 /// What is refused on this node beside what its verdict tells.
-pub(super) fn aside(picture: &Picture, node: &Node, verdict: &Verdict) -> String {
-    let mut denials = picture.fleet.refusals.on(&node.name);
+pub(super) fn aside(rollout: &RolloutView<'_>, node: &Node, verdict: &Verdict) -> String {
+    let mut denials = rollout.fleet.refusals.on(&node.name);
     let told = matches!(verdict, Verdict::Refused { .. });
     match denials.next().filter(|_| !told) {
         Some(denial) => format!(
@@ -34,17 +35,17 @@ pub(super) fn aside(picture: &Picture, node: &Node, verdict: &Verdict) -> String
 }
 
 /// Who can mend that.
-pub(super) fn cure(picture: &Picture, node: &Node) -> String {
-    let namespace = &picture.key.namespace;
-    let denial = picture.fleet.refusals.on(&node.name).next();
+pub(super) fn cure(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let namespace = &rollout.key.namespace;
+    let denial = rollout.fleet.refusals.on(&node.name).next();
     let (write, said) = match denial {
         Some(denial) => (Some(denial.write), &*denial.sentence),
         None => (None, ""),
     };
     let first = if lacks_permission(said) {
         let part = match write {
-            Some(RefusedWrite::Create) => SURGE.component,
-            _ => BASE,
+            Some(RefusedWrite::Create) => MAX_SURGE_RBAC,
+            _ => BASE_RBAC,
         };
         format!("Grant it to the controller: kubectl apply -k {part}.")
     } else if said.contains("exceeded quota") {

@@ -2,58 +2,63 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{
-    Explanation, awaited, budgets, explain, gone, is_kept, newest, paced_by, pulls, refused,
-    settles, slots, way_of,
-};
+use super::guarded::{gone, settles};
+use super::node::{Explanation, explain};
+use super::pods::{awaited, is_kept, newest, own, way_of};
+use super::reasons::behind_remedy;
+use super::rollout::RolloutView;
+use super::slots::{self, paced_by};
+use super::{budgets, pulls, refused};
 use crate::core::eligibility::Obstacle;
+use crate::core::engine::deadline::{is_between_crashes, stall_of};
+use crate::core::engine::decide::queue as in_order;
+use crate::core::engine::removal::is_withheld;
 use crate::core::engine::replacement::Way;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
+use crate::core::fleet::{Node, Pod, Targeting};
+use crate::core::id::{Behind, RevisionState};
+use crate::core::instant;
 use crate::core::names::HOLD;
-use crate::core::remedy::{nevertheless, way_on};
-use crate::core::said::behind_remedy;
+use crate::core::plan::{Phase, Stall, WaveState};
+use crate::core::remedy::{LOOK_FOR_IT, nevertheless, way_on};
 use crate::core::settings::lifecycle::LIFECYCLE;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::settings::max_domains::MAX_DOMAINS;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
 use crate::core::settings::min_interval::MIN_INTERVAL;
 use crate::core::settings::partition::PARTITION;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::selector::SELECTOR;
 use crate::core::settings::waves::WAVES;
-use crate::core::{
-    Behind, Cause, Disruption, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert,
-    RevisionState, Stall, Stopped, Targeting, Verdict, WaveShut, WaveState, is_between_crashes,
-    is_withheld, queue as in_order, stall_of,
-};
-use crate::ctl::age;
-use crate::ctl::picture::{Picture, State};
-use crate::ctl::pulse::LOOK_FOR_IT;
+use crate::core::settings::{Disruption, Mode};
+use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Stopped, Verdict, WaveShut};
 
 /// Holders of slots that are named; the rest is counted.
 const NAMED: usize = 5;
 
 /// What would change the verdict: one sentence or a few, with the commands.
-pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
+pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
     let (node, verdict) = (
-        &picture.fleet.nodes[position],
-        &picture.plan.verdicts[position],
+        &rollout.fleet.nodes[position],
+        &rollout.plan.verdicts[position],
     );
     match *verdict {
-        Verdict::Done if picture.fleet.refusals.on(&node.name).next().is_some() => {
-            refused::cure(picture, node)
+        Verdict::Done if rollout.fleet.refusals.on(&node.name).next().is_some() => {
+            refused::cure(rollout, node)
         }
         Verdict::Done => "Nothing: it is done.".to_owned(),
-        Verdict::InProgress(progress) => cure_progress(picture, node, verdict, progress),
-        Verdict::HookPending { .. } => cure_hook(picture, node),
-        Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(picture, node, obstruction),
-        Verdict::Refused { .. } => refused::cure(picture, node),
-        Verdict::Budget { .. } => queue(picture, position),
-        Verdict::Offline(offline) => cure_offline(picture, node, offline),
-        Verdict::FailedByRevision { cause, .. } => cure_failed(picture, node, cause),
-        Verdict::Guarded(guarded) => cure_guarded(picture, guarded),
-        Verdict::Revert(revert) => cure_revert(picture, node, revert),
-        Verdict::Paused { until } => cure_paused(picture, until, false),
+        Verdict::InProgress(progress) => cure_progress(rollout, node, verdict, progress),
+        Verdict::HookPending { .. } => cure_hook(rollout, node),
+        Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(rollout, node, obstruction),
+        Verdict::Refused { .. } => refused::cure(rollout, node),
+        Verdict::Budget { .. } => queue(rollout, position),
+        Verdict::AwaitingDomain => next_domain(rollout),
+        Verdict::Offline(offline) => cure_offline(rollout, node, offline),
+        Verdict::FailedByRevision { cause, .. } => cure_failed(rollout, node, cause),
+        Verdict::Guarded(guarded) => cure_guarded(rollout, guarded),
+        Verdict::Revert(revert) => cure_revert(rollout, node, revert),
+        Verdict::Paused { until } => cure_paused(rollout, until),
         Verdict::Partition => format!(
             "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
              the last."
@@ -66,51 +71,51 @@ pub(in crate::ctl) fn cure(picture: &Picture, position: usize) -> String {
             match until {
                 Some(until) => format!(
                     "It has its turn by itself in {}; earlier with: {early}",
-                    age::between(picture.now, until)
+                    instant::between(rollout.now, until)
                 ),
                 None => format!("It has its turn after: {early}"),
             }
         }
-        Verdict::PullPending(stage) => pulls::cure(picture, node, stage),
-        Verdict::WaveNotOpen { wave, why } => cure_wave(picture, wave, why),
+        Verdict::PullPending(stage) => pulls::cure(rollout, node, stage),
+        Verdict::WaveNotOpen { wave, why } => cure_wave(rollout, wave, why),
         Verdict::OutOfWindow { opens } => match opens {
             Some(opens) => format!(
                 "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
                  the Node or else on the DaemonSet.",
-                age::between(picture.now, opens)
+                instant::between(rollout.now, opens)
             ),
             None => format!(
                 "Correct it, or remove it: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
                 node.name
             ),
         },
-        Verdict::AwaitingOwner => upgrade(picture, node),
+        Verdict::AwaitingOwner => upgrade(rollout, node),
         Verdict::NativeControllerBehind => {
-            let remedy = match picture.fleet.revision {
+            let remedy = match rollout.fleet.revision {
                 RevisionState::Behind(behind) => behind_remedy(behind),
                 RevisionState::Current(_) => behind_remedy(Behind::NotObserved),
             };
-            match picture.plan.phase {
+            match rollout.plan.phase {
                 Phase::Stalled(_) => format!("To end this, {remedy}."),
                 _ => format!("It goes on by itself within seconds. If it does not, {remedy}."),
             }
         }
-        Verdict::Invalid => match &picture.invalid {
+        Verdict::Invalid => match rollout.invalid {
             Some(invalid) => format!("{invalid}."),
             None => String::new(),
         },
-        Verdict::UntoleratedTaint => cure_repelled(picture, position, None),
+        Verdict::UntoleratedTaint => cure_repelled(rollout, position, None),
         Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
     }
 }
 
 /// The way on where no other pod would come.
-pub(in crate::ctl) fn cure_repelled(
-    picture: &Picture,
+pub fn cure_repelled(
+    rollout: &RolloutView<'_>,
     position: usize,
     obstacle: Option<&Obstacle>,
 ) -> String {
-    let node = &picture.fleet.nodes[position].name;
+    let node = &rollout.fleet.nodes[position].name;
     let (tolerates, removes) = match obstacle {
         Some(Obstacle::Taint(taint)) => (
             format!("tolerates {taint}"),
@@ -121,7 +126,7 @@ pub(in crate::ctl) fn cure_repelled(
             format!("kubectl describe node {node} shows it"),
         ),
     };
-    let turn = match picture.strategy.mode {
+    let turn = match rollout.strategy.mode {
         Mode::Ota => "Its owner can upgrade it",
         Mode::AdvancedRollingUpdate => "It has its turn",
     };
@@ -129,18 +134,18 @@ pub(in crate::ctl) fn cure_repelled(
 }
 
 /// What a pause has to do with a remedy, to follow it; empty when none holds.
-fn after_pause(picture: &Picture) -> String {
-    picture.pause().map_or_else(String::new, |_| {
+fn after_pause(rollout: &RolloutView<'_>) -> String {
+    rollout.pause().map_or_else(String::new, |_| {
         format!(
             " It is paused: nothing of that begins before yurt-ds ctl resume {}.",
-            picture.key
+            rollout.key
         )
     })
 }
 
 /// Who waits for a node that was lost with the revision.
-fn waits_for_lost(picture: &Picture) -> &'static str {
-    let mut waves = picture.plan.waves.iter();
+fn waits_for_lost(rollout: &RolloutView<'_>) -> &'static str {
+    let mut waves = rollout.plan.waves.iter();
     let shut = |state| matches!(state, WaveState::NotOpen(WaveShut::Charged { .. }));
     match waves.any(|stand| shut(stand.state)) {
         true => "It holds no slot, but later waves stay shut.",
@@ -148,11 +153,11 @@ fn waits_for_lost(picture: &Picture) -> &'static str {
     }
 }
 
-fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
-    let (counts, namespace) = (&picture.plan.counts, &picture.key.namespace);
+fn cure_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause) -> String {
+    let (counts, namespace) = (&rollout.plan.counts, &rollout.key.namespace);
     let beside = node.pods.iter().any(|pod| pod.surge) || counts.allowed == 0;
     let slot = match beside && counts.surge_allowed > 0 {
-        _ if picture.strategy.mode == Mode::Ota => "Nobody waits for it.".to_owned(),
+        _ if rollout.strategy.mode == Mode::Ota => "Nobody waits for it.".to_owned(),
         true => format!(
             "It keeps a slot of max-surge ({} in all).",
             counts.surge_allowed
@@ -162,11 +167,11 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
             counts.unavailable, counts.allowed
         ),
     };
-    let way_on = way_on(&picture.fleet, &picture.key);
+    let way_on = way_on(rollout.fleet, &rollout.key);
     let newest = newest(node);
     let pod = newest.map_or("", |pod| pod.name.as_str());
-    let lost = waits_for_lost(picture);
-    let to_free = match picture.strategy.mode {
+    let lost = waits_for_lost(rollout);
+    let to_free = match rollout.strategy.mode {
         Mode::Ota => "If the revision is bad, ",
         Mode::AdvancedRollingUpdate => "To free it, ",
     };
@@ -187,7 +192,7 @@ fn cure_failed(picture: &Picture, node: &Node, cause: Cause) -> String {
             "{slot} {to_free}{way_on}. More about it: kubectl -n {namespace} describe pod {pod}"
         ),
     };
-    cure + &after_pause(picture)
+    cure + &after_pause(rollout)
 }
 
 /// Which of several containers crashes, as an option of kubectl logs; empty where there is but one.
@@ -200,37 +205,42 @@ fn crashing(pod: &Pod) -> String {
     }
 }
 
-/// `is_taken_back`: the pod of the node is to be taken back from the revision that the guard stopped.
-fn cure_paused(picture: &Picture, until: Option<Timestamp>, is_taken_back: bool) -> String {
-    let resume = format!("yurt-ds ctl resume {}", picture.key);
-    if picture.is_stopped() && !is_taken_back {
-        return format!(
-            "The guard stopped this revision, and holds it also when the pause has ended ({resume}): {}",
-            way_on(&picture.fleet, &picture.key)
-        );
+fn cure_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
+    match rollout.is_stopped() {
+        true => format!(
+            "The guard stopped this revision, and holds it also when the pause has ended (yurt-ds ctl resume {}): {}",
+            rollout.key,
+            way_on(rollout.fleet, &rollout.key)
+        ),
+        false => until_resumed(rollout, until),
     }
+}
+
+/// When what only a pause keeps back goes on.
+fn until_resumed(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
+    let resume = format!("yurt-ds ctl resume {}", rollout.key);
     match until {
         Some(until) => format!(
             "It goes on by itself in {}; earlier with: {resume}",
-            age::between(picture.now, until)
+            instant::between(rollout.now, until)
         ),
         None => format!("It goes on after: {resume}"),
     }
 }
 
-fn cure_revert(picture: &Picture, node: &Node, revert: Revert) -> String {
-    let stays = cure_guarded(picture, Guarded::Stopped(Stopped::FailedByRevision));
+fn cure_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert) -> String {
+    let stays = cure_guarded(rollout, Guarded::Stopped(Stopped::FailedByRevision));
     match revert {
         Revert::Done => format!("It stays so. {stays}"),
-        Revert::Pending if let Some(pause) = picture.pause() => {
-            cure_paused(picture, pause.until, true)
+        Revert::Pending if let Some(pause) = rollout.pause() => {
+            until_resumed(rollout, pause.until)
         }
-        Revert::Pending if let Some(until) = settles(picture, node) => format!(
+        Revert::Pending if let Some(until) = settles(rollout, node) => format!(
             "It goes on by itself when its node has stayed Ready for {} (annotation ready-settle), in {}.",
-            humantime::format_duration(picture.strategy.ready_settle),
-            age::between(picture.now, until)
+            humantime::format_duration(rollout.strategy.ready_settle),
+            instant::between(rollout.now, until)
         ),
-        Revert::Pending if picture.plan.counts.allowed == 0 => {
+        Revert::Pending if rollout.plan.counts.allowed == 0 => {
             format!("{MAX_UNAVAILABLE} allows none to be down, so it keeps its pod. {stays}")
         }
         Revert::Pending => {
@@ -241,32 +251,32 @@ fn cure_revert(picture: &Picture, node: &Node, revert: Revert) -> String {
     }
 }
 
-fn cure_guarded(picture: &Picture, guarded: Guarded) -> String {
-    let key = &picture.key;
+fn cure_guarded(rollout: &RolloutView<'_>, guarded: Guarded) -> String {
+    let key = &rollout.key;
     match guarded {
         Guarded::Stopped(_) => format!(
             "Nothing new begins with this revision: {}; {}",
-            way_on(&picture.fleet, key),
+            way_on(rollout.fleet, key),
             nevertheless(key)
         ),
         Guarded::Inconclusive { until } => format!(
             "It goes on by itself in {}, or earlier when these nodes are back.",
-            age::between(picture.now, until)
+            instant::between(rollout.now, until)
         ),
     }
 }
 
-fn cure_wave(picture: &Picture, own: usize, why: WaveShut) -> String {
-    let name = |wave: usize| picture.plan.waves.get(wave).map_or("", |stand| &stand.name);
+fn cure_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) -> String {
+    let name = |wave: usize| rollout.plan.waves.get(wave).map_or("", |stand| &stand.name);
     match why {
         WaveShut::Approval { wave } => format!(
             "When all is well: yurt-ds ctl approve {} {}",
-            picture.key,
+            rollout.key,
             name(wave)
         ),
         WaveShut::Soaking { wave, until } => {
-            let soak = age::between(picture.now, until);
-            match awaits_approval(picture, wave, own) {
+            let soak = instant::between(rollout.now, until);
+            match awaits_approval(rollout, wave, own) {
                 None => {
                     format!("It goes on by itself in {soak}, unless a node of that wave fails.")
                 }
@@ -279,53 +289,58 @@ fn cure_wave(picture: &Picture, own: usize, why: WaveShut) -> String {
         WaveShut::Unfinished { wave } => format!(
             "It goes on when all nodes of wave {} that are online are done{}: yurt-ds ctl status {}",
             name(wave),
-            match awaits_approval(picture, wave, own) {
+            match awaits_approval(rollout, wave, own) {
                 None => String::new(),
                 Some(asks) => format!(" and a person has agreed ({asks})"),
             },
-            picture.key
+            rollout.key
         ),
         WaveShut::Charged { .. } => {
-            let (fleet, key) = (&picture.fleet, &picture.key);
-            let failed = picture.plan.failed_words(fleet);
+            let (fleet, key) = (rollout.fleet, &rollout.key);
+            let failed = rollout.plan.failed_words(fleet);
             format!("{failed}: {}; {}", way_on(fleet, key), nevertheless(key))
         }
     }
 }
 
 /// What a person has to type before wave `own` opens, once wave `done` is over; `None`: nothing.
-fn awaits_approval(picture: &Picture, done: usize, own: usize) -> Option<String> {
-    let waves = picture.strategy.waves.as_ref()?;
-    let revision = picture.revision()?;
+fn awaits_approval(rollout: &RolloutView<'_>, done: usize, own: usize) -> Option<String> {
+    let waves = rollout.strategy.waves.as_ref()?;
+    let revision = rollout.revision()?;
     let asks = |wave: &usize| {
         let manual = waves.list.get(*wave).is_some_and(|wave| wave.approve);
         manual && !waves.is_approved(*wave, revision)
     };
     let wave = (done + 1..=own).find(asks)?;
     let name = &waves.list.get(wave)?.name;
-    Some(format!("yurt-ds ctl approve {} {name}", picture.key))
+    Some(format!("yurt-ds ctl approve {} {name}", rollout.key))
 }
 
-fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Progress) -> String {
-    let (namespace, pod) = (&picture.key.namespace, newest(node));
+fn cure_progress(
+    rollout: &RolloutView<'_>,
+    node: &Node,
+    verdict: &Verdict,
+    progress: Progress,
+) -> String {
+    let (namespace, pod) = (&rollout.key.namespace, newest(node));
     let pod = pod.map(|pod| pod.name.as_str()).unwrap_or_default();
-    if stall_of(node, verdict, picture.now).is_some()
-        && let Some(cure) = cure_ending(picture, node)
+    if stall_of(node, verdict, rollout.now).is_some()
+        && let Some(cure) = cure_ending(rollout, node)
     {
         return cure;
     }
     match progress {
-        Progress::Replacing | Progress::SurgeTakingOver if picture.asks_again() => format!(
+        Progress::Replacing | Progress::SurgeTakingOver if rollout.asks_again => format!(
             "The controller asks again within {} of the last refusal, or a moment after a pod of the fleet became Ready. If \
              nothing happens for longer, no controller is at work, or it lacks a right: {LOOK_FOR_IT}",
             humantime::format_duration(BACK_OFF.1)
         ),
         Progress::Replacing => {
-            let does = match way_of(picture, node) {
+            let does = match way_of(rollout, node) {
                 Way::InPlace(_) => {
                     "The controller patches the pod, and its kubelet restarts what changed."
                 }
-                Way::Recreate(_) if picture.strategy.disruption == Disruption::Evict => {
+                Way::Recreate(_) if rollout.strategy.disruption == Disruption::Evict => {
                     "The controller evicts the old pod, and the native DaemonSet controller makes a new one."
                 }
                 Way::Recreate(_) => {
@@ -346,11 +361,11 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
              lasts, the node counts as failed by this revision.",
             node.name
         ),
-        Progress::Missing { .. } if picture.fleet.not_created.is_some() => format!(
+        Progress::Missing { .. } if rollout.fleet.not_created.is_some() => format!(
             "It is made when the API server allows that. The Events tell more: kubectl -n {namespace} get events \
              --field-selector reason=FailedCreate"
         ),
-        Progress::Missing { .. } if stall_of(node, verdict, picture.now).is_some() => format!(
+        Progress::Missing { .. } if stall_of(node, verdict, rollout.now).is_some() => format!(
             "Find out what refuses the pod, a quota or an admission webhook: kubectl -n {namespace} get events \
              --field-selector reason=FailedCreate"
         ),
@@ -368,30 +383,30 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
         ),
         Progress::Starting => {
             let look = format!("kubectl -n {namespace} describe pod {pod}");
-            match stall_of(node, verdict, picture.now) {
+            match stall_of(node, verdict, rollout.now) {
                 None => format!("Nothing to do, unless it lasts: {look}"),
                 Some(Stall::PodsDoNotStart) => format!(
                     "To free its slot, {}. More about it: {look}",
-                    way_on(&picture.fleet, &picture.key)
+                    way_on(rollout.fleet, &rollout.key)
                 ),
                 Some(_) => format!("Look at its readiness: {look}"),
             }
         }
-        Progress::Young { .. } if is_between_crashes(node, picture.now) => format!(
+        Progress::Young { .. } if is_between_crashes(node, rollout.now) => format!(
             "If it crashes again, {}. What it says: kubectl -n {namespace} logs {pod} --previous",
-            way_on(&picture.fleet, &picture.key)
+            way_on(rollout.fleet, &rollout.key)
         ),
-        Progress::Young { .. } if stall_of(node, verdict, picture.now).is_some() => format!(
+        Progress::Young { .. } if stall_of(node, verdict, rollout.now).is_some() => format!(
             "Its readiness comes and goes, or came late. See why: kubectl -n {namespace} describe pod {pod}"
         ),
         Progress::Young { .. } => "Nothing to do: its slot is free then.".to_owned(),
         Progress::SurgeStarting if node.pods.iter().any(|pod| pod.surge) => {
             let look = format!("kubectl -n {namespace} describe pod {pod}");
-            match stall_of(node, verdict, picture.now) {
+            match stall_of(node, verdict, rollout.now) {
                 None => format!("Nothing to do, unless it lasts: {look}"),
                 Some(_) => format!(
                     "Nothing is down. Make room on the node for two pods, or {}. More about it: {look}",
-                    way_on(&picture.fleet, &picture.key)
+                    way_on(rollout.fleet, &rollout.key)
                 ),
             }
         }
@@ -405,7 +420,7 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
         Progress::SurgeTakingOver => format!(
             "Nothing to do. If it lasts, see whether the kube-controller-manager works, or a quota or an admission webhook \
              refuses its pods: kubectl -n {namespace} describe daemonset {}",
-            picture.key.name
+            rollout.key.name
         ),
         Progress::SurgeLeaving if is_kept(node) => format!(
             "Nothing is down. See why the old pod is not available: kubectl -n {namespace} describe pod {}",
@@ -418,10 +433,10 @@ fn cure_progress(picture: &Picture, node: &Node, verdict: &Verdict, progress: Pr
 }
 
 /// What ends a pod that is terminating for too long.
-fn cure_ending(picture: &Picture, node: &Node) -> Option<String> {
+fn cure_ending(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
     let mut pods = node.pods.iter();
     let pod = pods.find(|pod| pod.terminating && pod.leaving.is_some())?;
-    let (namespace, name) = (&picture.key.namespace, &pod.name);
+    let (namespace, name) = (&rollout.key.namespace, &pod.name);
     Some(match pod.exit.finalizers.is_empty() {
         true => format!(
             "See what its kubelet waits for (volumes, processes, its runtime): kubectl -n {namespace} describe pod {name}; \
@@ -437,19 +452,12 @@ fn cure_ending(picture: &Picture, node: &Node) -> Option<String> {
     })
 }
 
-/// The name of the pod of the DaemonSet itself.
-fn own(node: &Node) -> &str {
-    let mut pods = node.pods.iter();
-    let own = pods.find(|pod| !pod.surge && !pod.terminating);
-    own.map_or("", |pod| pod.name.as_str())
-}
-
-fn cure_hook(picture: &Picture, node: &Node) -> String {
-    let awaited = awaited(picture, node);
+fn cure_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let awaited = awaited(rollout, node);
     if awaited.is_empty() {
-        return match picture.plan.guarded {
-            _ if picture.is_paused() => format!("It goes on when the pause has ended ({PAUSED})."),
-            Some(guarded) => cure_guarded(picture, guarded),
+        return match rollout.plan.guarded {
+            _ if rollout.is_paused() => format!("It goes on when the pause has ended ({PAUSED})."),
+            Some(guarded) => cure_guarded(rollout, guarded),
             None => "The controller deletes it within seconds.".to_owned(),
         };
     }
@@ -459,27 +467,27 @@ fn cure_hook(picture: &Picture, node: &Node) -> String {
         "Whoever put that on the pod takes it away when the pod may go ({}); it holds a slot until then, and nothing forces \
          it. To see it: kubectl -n {} get pod {pod} -o yaml. Without the annotation {LIFECYCLE} nobody is waited for.",
         awaited.join(", "),
-        picture.key.namespace
+        rollout.key.namespace
     )
 }
 
-fn queue(picture: &Picture, position: usize) -> String {
-    let own = &picture.plan.verdicts[position];
-    let waits = |other: &usize| matches!(picture.plan.verdicts[*other], Verdict::Budget { .. });
-    let queue = in_order(&picture.strategy, &picture.fleet, picture.now);
+fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
+    let own = &rollout.plan.verdicts[position];
+    let waits = |other: &usize| matches!(rollout.plan.verdicts[*other], Verdict::Budget { .. });
+    let queue = in_order(rollout.strategy, rollout.fleet, rollout.now);
     let ahead = queue.into_iter().take_while(|other| *other != position);
     // Who was asked and drained goes before everybody else.
     let drained = |position: usize| {
-        let pods = &picture.fleet.nodes[position].pods;
+        let pods = &rollout.fleet.nodes[position].pods;
         pods.iter().any(|pod| pod.exit.preparing.is_some())
     };
     let before = match drained(position) {
         true => 0,
         false => ahead.filter(waits).count(),
     };
-    let waiting = picture.plan.counts.by_word[own.index()];
-    let (limit, annotation) = slots::limit(picture);
-    let wave = slots::full_wave(picture, &picture.fleet.nodes[position]);
+    let waiting = rollout.plan.counts.by_word[own.index()];
+    let (limit, annotation) = slots::limit(rollout);
+    let wave = slots::full_wave(rollout, &rollout.fleet.nodes[position]);
     let limit = match wave {
         None => limit,
         Some(wave) => format!(
@@ -487,9 +495,9 @@ fn queue(picture: &Picture, position: usize) -> String {
             wave.name, wave.allowed, wave.nodes
         ),
     };
-    let next = picture.next() + picture.next_surging();
-    let is_begun = next == 0 || wave.is_some() || is_taken(picture);
-    let holders = holders(picture, Some(position), wave.is_some());
+    let next = rollout.next() + rollout.next_surging();
+    let is_begun = next == 0 || wave.is_some() || is_taken(rollout);
+    let holders = holders(rollout, Some(position), wave.is_some());
     let holders = if holders.is_empty() {
         "no other node holds a slot".to_owned()
     } else {
@@ -498,20 +506,20 @@ fn queue(picture: &Picture, position: usize) -> String {
             false => format!("slots are held, or about to be, by {holders}"),
         }
     };
-    let limit = match picture.plan.opens {
+    let limit = match rollout.plan.opens {
         Some(opens) => format!(
             "{limit}, not before {} ({MIN_INTERVAL} {})",
-            age::instant(opens),
-            humantime::format_duration(picture.strategy.min_interval)
+            instant::words(opens),
+            humantime::format_duration(rollout.strategy.min_interval)
         ),
         None => limit,
     };
-    if let Some(ahead) = paced_by(picture, position) {
+    if let Some(ahead) = paced_by(rollout, position) {
         return format!(
             "With {MIN_INTERVAL} there is one replacement at a time: it has its turn {} after {ahead} has its new pod. What that \
              waits for: yurt-ds ctl why {} {ahead}",
-            humantime::format_duration(picture.strategy.min_interval),
-            picture.key
+            humantime::format_duration(rollout.strategy.min_interval),
+            rollout.key
         );
     }
     if !is_begun {
@@ -521,12 +529,12 @@ fn queue(picture: &Picture, position: usize) -> String {
             before + 1
         );
     }
-    let hint = match picture.state() {
-        State::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
+    let hint = match rollout.phase {
+        Phase::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
         _ if wave.is_some() => {
             format!("To go faster, raise maxUnavailable of that wave in the annotation {WAVES}")
         }
-        _ if picture.plan.opens.is_some() => {
+        _ if rollout.plan.opens.is_some() => {
             format!("To go faster, shorten the annotation {MIN_INTERVAL}")
         }
         _ => format!("To go faster, raise the annotation {annotation}"),
@@ -538,30 +546,40 @@ fn queue(picture: &Picture, position: usize) -> String {
     )
 }
 
+/// What ends the turn of the failure domains that are at work.
+fn next_domain(rollout: &RolloutView<'_>) -> String {
+    format!(
+        "It has its turn when the domains at work are done, which are: {}; the next ones follow by the alphabet. How far they \
+         are: yurt-ds ctl status {}. To have more of them at work at once, raise the annotation {MAX_DOMAINS}",
+        slots::domains_at_work(rollout),
+        rollout.key
+    )
+}
+
 /// Whether all slots are taken, of either kind, also without those that the controller is about to take.
-fn is_taken(picture: &Picture) -> bool {
-    let counts = &picture.plan.counts;
-    picture.unavailable() >= counts.allowed && picture.surge_taken() >= counts.surge_allowed
+fn is_taken(rollout: &RolloutView<'_>) -> bool {
+    let counts = &rollout.plan.counts;
+    rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
 }
 
 /// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
-pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave: bool) -> String {
-    let waves = picture.strategy.waves.as_ref().filter(|_| of_wave);
-    let wave = |position: usize| waves.map(|waves| waves.of(&picture.fleet.nodes[position].labels));
+pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
+    let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
+    let wave = |position: usize| waves.map(|waves| waves.of(&rollout.fleet.nodes[position].labels));
     let holds = |verdict: &Verdict| {
         verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
     };
     // Two pods take a place of max-surge, whoever keeps either from going.
     let has_two = |position: usize| {
-        let of_surge = picture.plan.counts.surge_allowed > 0;
-        of_surge && picture.fleet.nodes[position].pods.len() > 1
+        let of_surge = rollout.plan.counts.surge_allowed > 0;
+        of_surge && rollout.fleet.nodes[position].pods.len() > 1
     };
     let holds = |position: usize| {
-        let verdict = &picture.plan.verdicts[position];
+        let verdict = &rollout.plan.verdicts[position];
         let is_withheld = || {
-            let node = &picture.fleet.nodes[position];
-            picture.plan.counts.withheld > 0
-                && is_withheld(&picture.strategy, &picture.fleet, node, picture.now)
+            let node = &rollout.fleet.nodes[position];
+            rollout.plan.counts.withheld > 0
+                && is_withheld(rollout.strategy, rollout.fleet, node, rollout.now)
         };
         match verdict {
             Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected => is_withheld(),
@@ -569,14 +587,14 @@ pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave:
             verdict => holds(verdict),
         }
     };
-    let holding: Vec<usize> = (0..picture.plan.verdicts.len())
+    let holding: Vec<usize> = (0..rollout.plan.verdicts.len())
         .filter(|position| Some(*position) != asking && holds(*position))
         .filter(|position| asking.is_none_or(|asking| wave(*position) == wave(asking)))
         .collect();
     let mut named: Vec<String> = holding
         .iter()
         .take(NAMED)
-        .map(|position| holder(picture, *position))
+        .map(|position| holder(rollout, *position))
         .collect();
     if holding.len() > NAMED {
         named.push(format!("{} more", holding.len() - NAMED));
@@ -584,36 +602,39 @@ pub(in crate::ctl) fn holders(picture: &Picture, asking: Option<usize>, of_wave:
     named.join(", ")
 }
 
-fn holder(picture: &Picture, position: usize) -> String {
-    let Explanation { reason, since, .. } = explain(picture, position);
-    let refused = matches!(picture.plan.verdicts[position], Verdict::Refused { .. });
+fn holder(rollout: &RolloutView<'_>, position: usize) -> String {
+    let Explanation { reason, since, .. } = explain(rollout, position);
+    let refused = matches!(rollout.plan.verdicts[position], Verdict::Refused { .. });
     let word = reason.unwrap_or_else(|| if refused { "Refused" } else { "not available" }.into());
-    let name = &picture.fleet.nodes[position].name;
+    let name = &rollout.fleet.nodes[position].name;
     match since {
-        Some(since) => format!("{name} ({word} for {})", age::between(since, picture.now)),
+        Some(since) => format!(
+            "{name} ({word} for {})",
+            instant::between(since, rollout.now)
+        ),
         None => format!("{name} ({word})"),
     }
 }
 
-fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
-    let settle = humantime::format_duration(picture.strategy.ready_settle);
-    let back = match (picture.strategy.mode, picture.strategy.pause, offline) {
-        (_, _, Offline::Updated { .. }) if !is_due(&picture.strategy, &picture.fleet, node) => {
+fn cure_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
+    let settle = humantime::format_duration(rollout.strategy.ready_settle);
+    let back = match (rollout.strategy.mode, rollout.strategy.pause, offline) {
+        (_, _, Offline::Updated { .. }) if !is_due(rollout.strategy, rollout.fleet, node) => {
             return "Nothing to do: it needs no update when it returns.".to_owned();
         }
-        (_, _, Offline::NoNode) if let Some(gone) = gone(picture, &node.name) => return gone.next,
+        (_, _, Offline::NoNode) if let Some(gone) = gone(rollout, &node.name) => return gone.next,
         (_, _, Offline::NoNode) => {
             let pods = node.pods.iter().map(|pod| pod.name.as_str());
             return format!(
                 "It goes on when the Node exists again. If it never will, delete the pod: kubectl -n {} delete pod {}",
-                picture.key.namespace,
+                rollout.key.namespace,
                 pods.collect::<Vec<_>>().join(" ")
             );
         }
         (_, _, Offline::Settling { .. }) => {
             return format!(
                 "It goes on by itself when it stayed Ready for {settle} (annotation ready-settle){}.",
-                held_back(picture, node)
+                held_back(rollout, node)
             );
         }
         (_, _, Offline::NotReady { .. }) if node.pods.is_empty() => {
@@ -629,25 +650,25 @@ fn cure_offline(picture: &Picture, node: &Node, offline: Offline) -> String {
     };
     format!(
         "{back}{}; others do not wait for it.",
-        held_back(picture, node)
+        held_back(rollout, node)
     )
 }
 
 /// What else keeps an offline node back, to follow when it goes on by itself.
-fn held_back(picture: &Picture, node: &Node) -> String {
-    let paused = match picture.state() {
-        State::Paused(_) => format!(" and the pause has ended ({PAUSED})"),
+fn held_back(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let paused = match rollout.phase {
+        Phase::Paused { .. } => format!(" and the pause has ended ({PAUSED})"),
         _ => String::new(),
     };
-    let reverts = is_due(&picture.strategy, &picture.fleet, node);
-    match picture.is_stopped() && !reverts {
+    let reverts = is_due(rollout.strategy, rollout.fleet, node);
+    match rollout.is_stopped() && !reverts {
         true => format!("{paused} and another revision comes, for the guard stopped this one"),
         false => paused,
     }
 }
 
-fn upgrade(picture: &Picture, node: &Node) -> String {
-    let namespace = &picture.key.namespace;
+fn upgrade(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let namespace = &rollout.key.namespace;
     let Some(pod) = newest(node) else {
         return String::new();
     };
@@ -672,7 +693,7 @@ fn upgrade(picture: &Picture, node: &Node) -> String {
 }
 
 /// Why no pod of the DaemonSet belongs on a node, and what would change that.
-pub(in crate::ctl) fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
+pub fn not_targeted(obstacle: Option<&Obstacle>) -> (String, String) {
     let Some(obstacle) = obstacle else {
         return (
             "is not targeted: no pod of this DaemonSet belongs there".to_owned(),

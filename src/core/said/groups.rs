@@ -1,0 +1,176 @@
+//! What nodes have in common that wait, fail or are left out, with their names: parts of the sentences about a rollout.
+
+use std::collections::BTreeSet;
+
+use crate::core::fleet::{Fleet, NodeWindow};
+use crate::core::id::NodeName;
+use crate::core::instant;
+use crate::core::plan::{Counts, Plan};
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::verdict::{Verdict, WaveShut};
+use crate::core::words::named;
+
+impl Plan {
+    /// What a wave waits for, in words that follow "waiting".
+    pub fn awaited_words(&self, why: WaveShut) -> String {
+        let name = |wave: usize| self.waves.get(wave).map_or("", |stand| &stand.name);
+        match why {
+            WaveShut::Approval { wave } => format!("for the approval of wave {}", name(wave)),
+            WaveShut::Soaking { wave, until } => {
+                format!(
+                    "until {}: wave {} has to stay well until then",
+                    instant::words(until),
+                    name(wave)
+                )
+            }
+            WaveShut::Unfinished { wave } => {
+                format!("for wave {}, which is not complete", name(wave))
+            }
+            WaveShut::Charged { wave: Some(wave) } => format!(
+                "because a node of wave {} failed after it got this revision",
+                name(wave)
+            ),
+            WaveShut::Charged { wave: None } => {
+                "because a node of a wave that is not among them any more failed after it got this revision".to_owned()
+            }
+        }
+    }
+
+    /// What a complete rollout leaves out, in words; empty when nothing. Nodes that nobody kept on purpose are named.
+    pub fn exceptions(&self, fleet: &Fleet) -> String {
+        let unreadable = self.unreadable_holds(fleet);
+        let unreadable = named(unreadable.iter().map(|node| node.name.as_str()), 0);
+        let words = self.counts.exceptions(&unreadable);
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let repelled = nodes.filter(|(_, told)| **told == Verdict::UntoleratedTaint);
+        let mut names = repelled.map(|(node, _)| node.name.as_str()).peekable();
+        match names.peek() {
+            Some(_) => format!("{words} ({})", named(names, 0)),
+            None => words,
+        }
+    }
+
+    /// Who failed on the current revision's account, and how many may.
+    pub fn failed_words(&self, fleet: &Fleet) -> String {
+        let told = fleet.nodes.iter().zip(&self.verdicts);
+        let told = told.filter(|(_, told)| matches!(told, Verdict::FailedByRevision { .. }));
+        let remembered = self.record.iter().flat_map(|record| &record.failed);
+        let names: BTreeSet<&NodeName> =
+            told.map(|(node, _)| &node.name).chain(remembered).collect();
+        let failures = self.counts.failures.max(names.len());
+        let nameless = failures - names.len();
+        format!(
+            "{}: {}",
+            self.failures_words(failures),
+            named(names.into_iter().map(NodeName::as_str), nameless)
+        )
+    }
+
+    /// How many nodes failed on the current revision's account, and how many may.
+    pub fn failures_words(&self, failures: usize) -> String {
+        let (nodes, they) = match failures {
+            1 => ("node", "it"),
+            _ => ("nodes", "they"),
+        };
+        let record = self.record.as_ref();
+        let is_stopped = record.is_some_and(|record| record.stopped.is_some());
+        let may = match is_stopped && failures <= self.counts.threshold {
+            true => format!("{} may by now", self.counts.threshold),
+            false => format!("{} may", self.counts.threshold),
+        };
+        format!("{failures} {nodes} failed after {they} got this revision ({may})")
+    }
+
+    /// Where replacing does not help.
+    pub fn replaced_twice_words(&self) -> String {
+        let record = self.record.iter();
+        let nodes = record.flat_map(|record| &record.replaced_twice);
+        format!(
+            "the pods on {} were replaced twice for this revision and are outdated again",
+            named(nodes.map(NodeName::as_str), 0)
+        )
+    }
+
+    /// Whose maintenance window never opens, and why; empty when it is nobody's.
+    pub fn shut_words(&self, fleet: &Fleet) -> String {
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let is_shut = |told: &Verdict| matches!(told, Verdict::OutOfWindow { opens: None });
+        let shut = nodes.filter(|(_, told)| is_shut(told));
+        let names = named(shut.clone().map(|(node, _)| node.name.as_str()), 0);
+        if names.is_empty() {
+            return names;
+        }
+        let why = shut.map(|(node, _)| node.window.as_ref());
+        let mut why = why.filter_map(|window| match window? {
+            NodeWindow::Unreadable(why) => Some(why),
+            NodeWindow::Windows(_) => None,
+        });
+        let why = why.next().map(|why| format!(" ({why})"));
+        format!(
+            "the maintenance window of {names} never opens{}; correct or remove the annotation {MAINTENANCE_WINDOW} there",
+            why.unwrap_or_default()
+        )
+    }
+
+    /// Why images cannot be pulled ahead, and what ends that: the first reason that is known of a node.
+    pub fn pulls_words(&self, fleet: &Fleet) -> String {
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let waiting = || {
+            let pulls = |verdict: &Verdict| matches!(verdict, Verdict::PullPending(_));
+            nodes.clone().filter(move |(_, verdict)| pulls(verdict))
+        };
+        let names = named(waiting().map(|(node, _)| node.name.as_str()), 0);
+        let pods = waiting().flat_map(|(node, _)| &node.pods);
+        let images = pods.filter_map(|pod| pod.image_ready.as_ref()?.failure.as_ref());
+        let mut reasons = images.map(|failure| &*failure.why);
+        let best_effort = "or set predownload: best-effort";
+        match reasons.find(|why| !why.is_empty()) {
+            Some(why) if is_about_jobs(why) => {
+                format!("no Job can pull its images on {names}: {why}; mend that, {best_effort}")
+            }
+            why => format!(
+                "its images cannot be pulled on {names}{}; correct the image, the pull secret or the registry (the pods' \
+                 condition PodImageReady says why), {best_effort}",
+                why.map(|why| format!(": {why}")).unwrap_or_default()
+            ),
+        }
+    }
+}
+
+impl Counts {
+    /// What a complete rollout leaves out, in words: `offline: 2, held by partition: 3`; empty when nothing.
+    ///
+    /// `unreadable`: the names of nodes that are on hold because their annotation cannot be read.
+    fn exceptions(&self, unreadable: &str) -> String {
+        let of_word = |verdict: Verdict| self.by_word[verdict.index()];
+        let parts = [
+            ("offline", self.offline_outdated + self.lost_offline()),
+            ("of these failed by this revision", self.lost_offline()),
+            ("lost their pod and may get no other", self.barred),
+            ("held by partition", of_word(Verdict::Partition)),
+            ("not selected", of_word(Verdict::NotSelected)),
+            (ON_HOLD, of_word(Verdict::Held { until: None })),
+            (REPELLED, self.repelled),
+        ];
+        let some = parts.iter().filter(|(_, nodes)| *nodes > 0);
+        let words: Vec<String> = some
+            .map(|(what, nodes)| match (*what, unreadable) {
+                (ON_HOLD, names) if !names.is_empty() => {
+                    format!("{what}: {nodes} (the annotation cannot be read on {names})")
+                }
+                _ => format!("{what}: {nodes}"),
+            })
+            .collect();
+        words.join(", ")
+    }
+}
+
+/// What is said of nodes with the annotation `hold`.
+const ON_HOLD: &str = "on hold";
+/// What is said of nodes with a taint that would keep the next pod away.
+const REPELLED: &str = "untolerated taint";
+
+/// Whether images were not pulled because the Job for that, or its pod, was not made.
+pub fn is_about_jobs(why: &str) -> bool {
+    why.contains("jobs.batch") || why.contains(" is forbidden: ")
+}

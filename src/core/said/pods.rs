@@ -1,0 +1,110 @@
+//! The pods of a node in a sentence about it: their names, what ails them, how they are replaced.
+
+use super::rollout::RolloutView;
+use crate::core::engine::replacement::{Way, way};
+use crate::core::fleet::in_place::Recreate;
+use crate::core::fleet::{Node, Pod};
+use crate::core::id::PodRevision;
+
+/// What becomes of a pod whose budget has changed its mind.
+pub(super) const ASKED_AGAIN: &str = "evicted when its PodDisruptionBudget is asked again: it refused the last time, and allows it now";
+
+pub(super) fn newest(node: &Node) -> Option<&Pod> {
+    node.pods.iter().max_by_key(|pod| pod.created)
+}
+
+/// Whether its pod is a new one, or an old one that was updated in place.
+pub(super) fn its_pod(node: &Node) -> &'static str {
+    match newest(node).and_then(|pod| pod.in_place.update) {
+        None => "its new pod",
+        Some(_) => "its pod, updated in place,",
+    }
+}
+
+/// The name of its pod, with a space before it.
+pub(super) fn pod_name(node: &Node) -> String {
+    newest(node).map_or_else(String::new, |pod| format!(" {}", pod.name))
+}
+
+/// The pod that stays, to follow a word.
+pub(super) fn living_name(node: &Node) -> String {
+    let alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive
+        .max_by_key(|pod| pod.created)
+        .map_or_else(String::new, |pod| format!(" {}", pod.name))
+}
+
+/// The pod that is terminating, to follow a word.
+pub(super) fn terminating_name(node: &Node) -> String {
+    let mut pods = node.pods.iter();
+    pods.find(|pod| pod.terminating)
+        .map_or_else(String::new, |pod| format!(" ({})", pod.name))
+}
+
+pub(super) fn trouble_word(node: &Node) -> Option<String> {
+    let trouble = newest(node)?.trouble.as_ref()?;
+    Some(trouble.word().to_owned())
+}
+
+pub(super) fn trouble_words(node: &Node) -> String {
+    let Some(trouble) = newest(node).and_then(|pod| pod.trouble.as_ref()) else {
+        return String::new();
+    };
+    match (trouble.words(), trouble.restarts) {
+        (words, 0) => format!(" ({words})"),
+        (words, 1) => format!(" ({words}, 1 restart)"),
+        (words, restarts) => format!(" ({words}, {restarts} restarts)"),
+    }
+}
+
+/// How the pods of a node are called in a sentence about revisions.
+pub fn revision_word(pod: &Pod) -> &'static str {
+    match pod.revision {
+        PodRevision::Current => "current",
+        PodRevision::Outdated => "outdated",
+        PodRevision::Unknown => "unknown",
+    }
+}
+
+/// Whether the pod that was made beside the old one serves, and that one does not.
+pub(super) fn is_kept(node: &Node) -> bool {
+    let ready = |surge: bool| {
+        let mut pods = node.pods.iter();
+        pods.any(|pod| pod.surge == surge && !pod.terminating && pod.ready_since.is_some())
+    };
+    ready(true) && !ready(false)
+}
+
+/// What is still on the pods of a node that has to go first.
+pub(super) fn awaited(rollout: &RolloutView<'_>, node: &Node) -> Vec<String> {
+    let Some(hook) = &rollout.strategy.pre_delete else {
+        return Vec::new();
+    };
+    let alive = node
+        .pods
+        .iter()
+        .filter(|pod| !pod.terminating && !pod.surge);
+    alive.flat_map(|pod| hook.awaited(&pod.exit)).collect()
+}
+
+/// How the outdated pod of a node gets the current revision.
+pub(super) fn way_of(rollout: &RolloutView<'_>, node: &Node) -> Way {
+    let mut pods = node.pods.iter();
+    let outdated = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated);
+    outdated.map_or(Way::Recreate(None), |pod| {
+        way(rollout.strategy, rollout.fleet, pod)
+    })
+}
+
+pub(super) fn not_in_place(why: Option<Recreate>) -> String {
+    why.map_or_else(String::new, |why| {
+        format!("; not in place: {}", why.words())
+    })
+}
+
+/// The name of the pod of the DaemonSet itself.
+pub(super) fn own(node: &Node) -> &str {
+    let mut pods = node.pods.iter();
+    let own = pods.find(|pod| !pod.surge && !pod.terminating);
+    own.map_or("", |pod| pod.name.as_str())
+}

@@ -1,0 +1,130 @@
+//! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
+
+use crate::core::id::Behind;
+use crate::core::names::PROGRESSING;
+use crate::core::plan::{Phase, Stall};
+
+/// Reason while nothing moves before a wave opens.
+pub const WAVE_NOT_OPEN: &str = "WaveNotOpen";
+
+/// Reason while a disruption budget lets no pod go.
+pub const BLOCKED: &str = "BlockedByPDB";
+
+/// Reason while it waits for the native controller.
+pub const NATIVE_BEHIND: &str = "NativeControllerBehind";
+
+/// Before the nodes on which new pods do not start.
+pub(crate) const DO_NOT_START: &str = "the new pods do not start on ";
+
+/// Before the time since when it waits for the native controller.
+pub(crate) const BEHIND_SINCE: &str = " since ";
+
+/// Reason while nothing else is left than what the API server refuses.
+pub const WRITES_REFUSED: &str = "WritesRefused";
+
+/// Said of a rollout that is complete without exception.
+pub(super) const COMPLETE: &str = "complete";
+
+/// What is said of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusSentence {
+    /// One word, from a closed list.
+    pub reason: &'static str,
+    /// The beginning of the sentence, without the revision that it is about.
+    pub head: String,
+    /// What else is to be said, each part after a semicolon.
+    pub asides: String,
+}
+
+impl StatusSentence {
+    pub(super) fn of(reason: &'static str, head: impl Into<String>) -> Self {
+        Self {
+            reason,
+            head: head.into(),
+            asides: String::new(),
+        }
+    }
+
+    /// One sentence, without the revision that it is about.
+    pub fn sentence(&self) -> String {
+        format!("{}{}", self.head, self.asides)
+    }
+}
+
+/// Reasons of a rollout that has begun and goes on, or will by itself.
+pub const UNDER_WAY: [&str; 8] = [
+    PROGRESSING,
+    "Inconclusive",
+    "OutOfWindow",
+    "PullPending",
+    BLOCKED,
+    WAVE_NOT_OPEN,
+    NATIVE_BEHIND,
+    WRITES_REFUSED,
+];
+
+impl Phase {
+    /// Its word, from a closed list.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Complete { .. } => "Complete",
+            Self::Progressing => "Progressing",
+            Self::AwaitingOwners => "AwaitingOwners",
+            Self::Behind(_) => NATIVE_BEHIND,
+            Self::Stalled(_) => "Stalled",
+            Self::Paused { .. } => "Paused",
+            Self::Invalid => "Invalid",
+        }
+    }
+
+    /// Whether waiting is in vain: nothing changes before a person acts.
+    pub fn needs_a_person(self) -> bool {
+        matches!(
+            self,
+            Self::Stalled(_) | Self::Paused { until: None } | Self::Invalid
+        )
+    }
+}
+
+impl Stall {
+    /// Its word.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::FailedByRevision => "FailedByRevision",
+            Self::ReplacedTwice => "ReplacedTwice",
+            Self::PodsDoNotStart => "PodsDoNotStart",
+            Self::ImagesNotPulled => "ImagesNotPulled",
+            Self::WindowNeverOpens => "WindowNeverOpens",
+            Self::PodsNotCreated => "PodsNotCreated",
+            Self::WritesRefused => WRITES_REFUSED,
+            Self::NoProgress => "NoProgress",
+            Self::HookPending => "HookPending",
+            Self::BlockedByPdb => BLOCKED,
+            Self::NativeControllerBehind => NATIVE_BEHIND,
+        }
+    }
+}
+
+/// What the native controller has not done yet.
+pub fn behind_words(behind: Behind) -> &'static str {
+    match behind {
+        Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
+        Behind::NoRevision => "the native DaemonSet controller has not made a ControllerRevision",
+        Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
+        Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
+        Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
+    }
+}
+
+/// What ends that, when it lasts.
+pub fn behind_remedy(behind: Behind) -> &'static str {
+    match behind {
+        Behind::UnknownRevision => {
+            "see in the log of the yurt-ds controller why it cannot read that revision"
+        }
+        _ => {
+            "see whether kube-controller-manager runs, and in its log what refuses its writes (an admission policy or webhook on \
+             controllerrevisions.apps or daemonsets.apps/status)"
+        }
+    }
+}

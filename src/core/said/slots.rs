@@ -1,0 +1,114 @@
+//! What a node that has not had its turn waits for: slots of `max-unavailable`, those of the whole fleet or of one wave, and of
+//! `max-surge`; the node before it; another failure domain.
+
+use super::rollout::RolloutView;
+use crate::core::engine::pace::is_awaited;
+use crate::core::fleet::Node;
+use crate::core::plan::WaveStand;
+use crate::core::settings::max_surge::MAX_SURGE;
+use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
+use crate::core::verdict::Verdict;
+
+/// The wave that has no free slot for a node although the fleet has one.
+pub(super) fn full_wave<'a>(rollout: &RolloutView<'a>, node: &Node) -> Option<&'a WaveStand> {
+    let (plan, waves) = (rollout.plan, rollout.strategy.waves.as_ref()?);
+    let stand = plan.waves.get(waves.of(&node.labels))?;
+    let is_free = plan.counts.unavailable < plan.counts.allowed;
+    (is_free && stand.taken >= stand.allowed).then_some(stand)
+}
+
+/// How many of the slots that a node waits for are taken.
+pub(super) fn taken(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let counts = &rollout.plan.counts;
+    match full_wave(rollout, node) {
+        Some(wave) => format!(
+            "{} of {} taken in its wave {}",
+            wave.taken, wave.allowed, wave.name
+        ),
+        None => {
+            let down = format!("{} of {} taken", rollout.unavailable(), counts.allowed);
+            let beside = format!(
+                "{} of {} of max-surge taken",
+                rollout.surge_taken(),
+                counts.surge_allowed
+            );
+            rollout.limits(down, beside) + &about_to_be(rollout)
+        }
+    }
+}
+
+/// Those that the controller replaces next hold no slot yet; as `status` says it.
+pub fn about_to_be(rollout: &RolloutView<'_>) -> String {
+    let replaced = match rollout.next() {
+        0 => String::new(),
+        next if rollout.asks_again => {
+            format!(", {next} to be evicted when the disruption budget is asked again")
+        }
+        next => format!(", {next} to be replaced now"),
+    };
+    match rollout.next_surging() {
+        0 => replaced,
+        next => format!("{replaced}, {next} to get a second pod now"),
+    }
+}
+
+/// What limits how many nodes are replaced at once, and the annotation that says so.
+pub(super) fn limit(rollout: &RolloutView<'_>) -> (String, &'static str) {
+    let (counts, strategy) = (&rollout.plan.counts, rollout.strategy);
+    let down = format!(
+        "max-unavailable {} allows {} of {} nodes",
+        strategy.max_unavailable, counts.allowed, counts.base
+    );
+    let beside = format!(
+        "max-surge {} allows {} of {} nodes a second pod",
+        strategy.max_surge, counts.surge_allowed, counts.base
+    );
+    let annotation = match counts.surge_allowed {
+        0 => MAX_UNAVAILABLE,
+        _ => MAX_SURGE,
+    };
+    (rollout.limits(down, beside), annotation)
+}
+
+/// The node whose replacement is not over, and that keeps the others of its wave waiting (`min-interval`).
+pub(super) fn paced_by<'a>(rollout: &RolloutView<'a>, position: usize) -> Option<&'a str> {
+    if rollout.strategy.min_interval.is_zero() {
+        return None;
+    }
+    let waves = rollout.strategy.waves.as_ref();
+    let wave = |node: &Node| waves.map(|waves| waves.of(&node.labels));
+    let own = wave(&rollout.fleet.nodes[position]);
+    let mut others = rollout.fleet.nodes.iter().zip(&rollout.plan.verdicts);
+    let ahead = others.find(|(node, verdict)| {
+        let is_asked = matches!(
+            verdict,
+            Verdict::BlockedByPdb { .. } | Verdict::Refused { .. }
+        );
+        let is_leaving = is_asked && node.pods.iter().any(|pod| pod.exit.preparing.is_some());
+        is_awaited(verdict, is_leaving) && wave(node) == own
+    });
+    ahead.map(|(node, _)| node.name.as_str())
+}
+
+/// That another failure domain has its turn.
+pub(super) fn other_domain(rollout: &RolloutView<'_>, node: &Node) -> String {
+    let Some(topology) = &rollout.strategy.topology else {
+        return "is outdated, and it is another domain's turn".to_owned();
+    };
+    format!(
+        "is outdated, and it is another domain's turn: its {} is {:?}, now at work: {}",
+        topology.key,
+        topology.domain_of(&node.labels),
+        domains_at_work(rollout)
+    )
+}
+
+/// The failure domains that are held or have their turn.
+pub(super) fn domains_at_work(rollout: &RolloutView<'_>) -> String {
+    let named = |name: &String| match name.as_str() {
+        "" => "that of the nodes without this label".to_owned(),
+        name => name.to_owned(),
+    };
+    let names: Vec<String> = rollout.plan.domains.iter().map(named).collect();
+    names.join(", ")
+}

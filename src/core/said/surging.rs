@@ -1,0 +1,77 @@
+//! Words about a node with a second pod that was made beside the old one (`max-surge`).
+
+use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
+use super::rollout::RolloutView;
+use crate::core::engine::surge::Release;
+use crate::core::fleet::{Node, Pod};
+use crate::core::id::NodeName;
+use crate::core::instant;
+use crate::core::verdict::Progress;
+use crate::core::words::named;
+
+/// RolloutStatus a node with a second pod that was made beside the old one.
+pub(super) fn surging(
+    rollout: &RolloutView<'_>,
+    node: &Node,
+    progress: Progress,
+) -> (Option<String>, String) {
+    let made = node.pods.iter().filter(|pod| pod.surge);
+    let name = |pod: &Pod| format!(" {}", pod.name);
+    let made = made.map(name).next().unwrap_or_default();
+    let (reason, because) = match progress {
+        Progress::SurgeYoung { available_at } => (
+            "SurgeYoung",
+            format!(
+                "has a new pod{made} beside the old one, which goes when the new one counts as available, in {} \
+                 (minReadySeconds: {})",
+                instant::between(rollout.now, available_at),
+                rollout.strategy.min_ready.as_secs()
+            ),
+        ),
+        Progress::SurgeTakingOver => (
+            "SurgeTakingOver",
+            match node.pods.iter().any(|pod| !pod.surge && !pod.terminating) {
+                true if rollout.asks_again => {
+                    format!("has a new pod{made} that serves; the old one is to be {ASKED_AGAIN}")
+                }
+                true => format!("has a new pod{made} that serves; the old one goes now"),
+                false => format!(
+                    "has a new pod{made} that serves; it is handed over to the DaemonSet now (before Kubernetes 1.33 when \
+                     the native controller has made a pod of its own, which goes then)"
+                ),
+            },
+        ),
+        Progress::SurgeLeaving => (
+            "SurgeLeaving",
+            match is_kept(node) {
+                false => format!("has a second pod{made} that is not wanted any more, and goes"),
+                true => format!(
+                    "has a second pod{made} that is not wanted any more, and goes when the old one is available: until then \
+                     it is the one that serves"
+                ),
+            },
+        ),
+        _ if made.is_empty() => (
+            "SurgeStarting",
+            "has its turn: a new pod is to be made beside the old one now".to_owned(),
+        ),
+        _ => (
+            "SurgeStarting",
+            format!(
+                "has a new pod{made} beside the old one, which serves until the new one is available{}",
+                trouble_words(node)
+            ),
+        ),
+    };
+    (Some(reason.into()), because)
+}
+
+/// Where pods that were made beside others stay for now, and what ends that.
+pub fn kept_words(released: &Release) -> String {
+    let names = released.kept.iter().map(NodeName::as_str);
+    format!(
+        "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \
+         its node is available, and takes its place when that one is deleted",
+        named(names, 0)
+    )
+}

@@ -1,0 +1,329 @@
+//! One DaemonSet as it is judged now: the answer of `decide`, and what the controller said about it last.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::code::Code;
+use super::liveness::ControllerLiveness;
+use super::told::{blocked_since, incomplete_since};
+use super::view::ClusterView;
+use crate::core::names::{
+    INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, ROLLOUT_COMPLETE, STALLED,
+};
+use crate::core::said::rollout::{RolloutView, SetName};
+use crate::core::said::{BLOCKED, RolloutStatus, StatusSentence, message};
+use crate::core::{
+    Disruption, Fleet, Invalid, Mode, Note, Offline, Pause, Phase, Plan, Reading, Revision,
+    RevisionState, Stall, Strategy, Verdict, decide,
+};
+use crate::index::{Index, SetKey, told_revision, was_complete};
+use crate::k8s::Condition;
+
+/// A leader may have written that long after it renewed its Lease for the last time.
+const HANDING_OVER: SignedDuration = SignedDuration::from_secs(30);
+
+/// A DaemonSet as it is judged now.
+#[derive(Clone, Debug)]
+pub(super) struct RolloutSnapshot {
+    /// Its name.
+    pub(super) key: SetKey,
+    /// Its settings; what is assumed where they cannot be used.
+    pub(super) strategy: Strategy,
+    /// What cannot be used.
+    pub(super) invalid: Option<Invalid>,
+    /// What the owner should know about the settings.
+    pub(super) notes: Vec<Note>,
+    /// What is true.
+    pub(super) fleet: Fleet,
+    /// What `decide` makes of it.
+    pub(super) plan: Plan,
+    /// The conditions of the controller.
+    pub(super) conditions: Vec<Condition>,
+    /// What the Lease of the controller tells, where somebody asked.
+    pub(super) liveness: ControllerLiveness,
+    /// What may not be read, as a sentence.
+    pub(super) unread: Option<String>,
+    /// When it was first looked at: whatever is dated so may be older.
+    pub(super) first_look: Timestamp,
+    /// The present.
+    pub(super) now: Timestamp,
+}
+
+impl RolloutSnapshot {
+    /// Judges a managed DaemonSet of the view; `None` when it is not one.
+    pub(super) fn take(view: &mut ClusterView, key: &SetKey, now: Timestamp) -> Option<Self> {
+        let first_look = view.loaded;
+        view.weigh(key, now);
+        let mut snapshot = Self::of(&mut view.index, key, first_look, now)?;
+        snapshot.unread = view.unread(key);
+        Some(snapshot)
+    }
+
+    /// The same of an index that was filled since `first_look`.
+    pub(super) fn of(
+        index: &mut Index,
+        key: &SetKey,
+        first_look: Timestamp,
+        now: Timestamp,
+    ) -> Option<Self> {
+        let (strategy, invalid, notes) = match index.reading(key)? {
+            Reading::NotOurs => return None,
+            Reading::Invalid(invalid) => (untouched(), Some(invalid.clone()), Vec::new()),
+            Reading::Strategy { strategy, notes } => (strategy.clone(), None, notes.clone()),
+        };
+        let fleet = Arc::unwrap_or_clone(index.fleet(key, now)?);
+        let conditions = index.set(key)?.conditions.clone();
+        let mut plan = decide(&strategy, &fleet, now);
+        let on_revision = strategy.notes_on(&fleet.revision);
+        let notes = notes.into_iter().chain(on_revision);
+        let notes: Vec<Note> = notes.chain(plan.notes_on_nodes(&fleet)).collect();
+        if invalid.is_some() {
+            for (node, verdict) in fleet.nodes.iter().zip(&mut plan.verdicts) {
+                // Who is away does not follow on its return either.
+                let is_kept = match verdict {
+                    Verdict::Paused { .. } => true,
+                    Verdict::Offline(Offline::NotReady { .. } | Offline::Settling { .. }) => {
+                        node.outdated().is_some()
+                    }
+                    _ => false,
+                };
+                if is_kept {
+                    *verdict = Verdict::Invalid;
+                }
+            }
+            plan.counts.by_word = by_word(&plan.verdicts);
+        }
+        Some(Self {
+            key: key.clone(),
+            strategy,
+            invalid: invalid.or_else(|| plan.invalid.clone()),
+            notes,
+            fleet,
+            plan,
+            conditions,
+            liveness: ControllerLiveness::default(),
+            unread: None,
+            first_look,
+            now,
+        })
+    }
+
+    /// Takes in what the Lease tells. A controller that runs without an election lets an old one lie; the conditions that it
+    /// writes show that it is at work.
+    pub(super) fn note_liveness(&mut self, liveness: ControllerLiveness) {
+        let wrote = |since: Timestamp| {
+            let mut told = self.conditions.iter();
+            told.any(|condition| {
+                let at = condition.last_transition.as_ref().map(|time| time.0);
+                at.is_some_and(|at| at.duration_since(since) > HANDING_OVER)
+            })
+        };
+        self.liveness = match liveness.silent_since().is_some_and(wrote) {
+            true => ControllerLiveness::Lately,
+            false => liveness,
+        };
+    }
+
+    /// The revision that nodes should run; `None` while it is not known.
+    pub(super) fn revision(&self) -> Option<&Revision> {
+        match &self.fleet.revision {
+            RevisionState::Current(revision) => Some(revision),
+            RevisionState::Behind(_) => None,
+        }
+    }
+
+    /// What sentences are made of.
+    pub(super) fn rollout(&self) -> RolloutView<'_> {
+        RolloutView {
+            key: SetName {
+                namespace: &self.key.namespace,
+                name: &self.key.name,
+            },
+            strategy: &self.strategy,
+            invalid: self.invalid.as_ref(),
+            fleet: &self.fleet,
+            plan: &self.plan,
+            phase: self.phase(),
+            phase_since: self.phase_since(),
+            incomplete_since: self.incomplete_since(),
+            asks_again: self.asks_again(),
+            first_look: self.first_look,
+            now: self.now,
+        }
+    }
+
+    /// The phase of the rollout for a person: the controller's, and its word where what may not be read is not guessed.
+    pub(super) fn phase(&self) -> Phase {
+        if self.invalid.is_some() {
+            return Phase::Invalid;
+        }
+        match self.decided_phase() {
+            Phase::Progressing if self.unread.is_some() && self.told_blocked().is_some() => {
+                Phase::Stalled(Stall::BlockedByPdb)
+            }
+            phase => phase,
+        }
+    }
+
+    /// The phase, as the controller sees it.
+    fn decided_phase(&self) -> Phase {
+        let was_complete = was_complete(&self.conditions, &self.fleet.revision);
+        self.plan.standing(was_complete)
+    }
+
+    /// What is said of the rollout, the revision aside: the words of the conditions.
+    pub(super) fn said(&self) -> StatusSentence {
+        let told = self.told_blocked().filter(|_| self.unread.is_some());
+        if let Some(told) = told {
+            return StatusSentence {
+                reason: BLOCKED,
+                head: told.to_owned(),
+                asides: String::new(),
+            };
+        }
+        let about = RolloutStatus {
+            set: &self.key,
+            fleet: &self.fleet,
+            plan: &self.plan,
+            hook: self.strategy.pre_delete.as_deref(),
+        };
+        about.said(self.decided_phase())
+    }
+
+    /// A sentence about the phase, with the numbers of this moment.
+    pub(super) fn message(&self) -> String {
+        message(&self.rollout(), &self.said())
+    }
+
+    /// What the controller says of disruption budgets that let no pod of the present revision go, if it says so.
+    fn told_blocked(&self) -> Option<&str> {
+        blocked_since(&self.conditions)?;
+        let about = format!("revision {}: ", self.revision()?);
+        self.condition(STALLED)?.message.strip_prefix(&about)
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+    }
+
+    /// Its exit code. `strict`: offline nodes that are left count as progress to be made.
+    pub(super) fn code(&self, strict: bool) -> Code {
+        let phase = self.phase();
+        let by_controller = matches!(phase, Phase::Progressing | Phase::Complete { .. });
+        match Code::of(phase, strict) {
+            Code::Progressing if by_controller && self.liveness.silent_since().is_some() => {
+                Code::Silent
+            }
+            code => code,
+        }
+    }
+
+    /// Whether waiting is in vain: nothing changes before a person acts.
+    pub(super) fn needs_a_person(&self, strict: bool) -> bool {
+        self.phase().needs_a_person() || self.code(strict) == Code::Silent
+    }
+
+    /// Since when the rollout is in its state, as far as the controller told.
+    pub(super) fn phase_since(&self) -> Option<Timestamp> {
+        let kind = match self.phase() {
+            Phase::Complete { .. } => ROLLOUT_COMPLETE,
+            Phase::Progressing => PROGRESSING,
+            Phase::Behind(_) => return self.behind_since(),
+            Phase::Stalled(_) => STALLED,
+            Phase::Paused { .. } => PAUSED_CONDITION,
+            Phase::Invalid => INVALID_SETTINGS,
+            // It has no condition of its own: it holds since the last of the others ended.
+            Phase::AwaitingOwners => return self.others_since(),
+        };
+        // What was said of another revision tells nothing of this one.
+        let is_about = |revision: &Revision| self.told_revision() == Some(revision.as_str());
+        if !self.revision().is_some_and(is_about) && kind == ROLLOUT_COMPLETE {
+            return None;
+        }
+        let condition = self.condition(kind)?;
+        let holds = condition.status == "True";
+        let since = holds.then_some(condition.last_transition.as_ref()?.0)?;
+        match [PROGRESSING, STALLED].contains(&kind) {
+            true => Some(self.of_revision(since)),
+            false => Some(since),
+        }
+    }
+
+    /// Conditions last from one revision to the next; nothing has been so of the present one for longer than it is there.
+    fn of_revision(&self, since: Timestamp) -> Timestamp {
+        let adopted = self.fleet.adopted;
+        adopted.map_or(since, |adopted| adopted.min(self.now).max(since))
+    }
+
+    /// When the last of its conditions ended, or the rollout stopped being complete.
+    fn others_since(&self) -> Option<Timestamp> {
+        self.incomplete_since()?;
+        let states = [
+            ROLLOUT_COMPLETE,
+            PROGRESSING,
+            STALLED,
+            PAUSED_CONDITION,
+            INVALID_SETTINGS,
+        ];
+        let told = states.iter().filter_map(|kind| self.condition(kind));
+        let ended = told.filter(|condition| condition.status == "False");
+        let times = ended.filter_map(|condition| condition.last_transition.as_ref());
+        let ended = times.map(|time| time.0).max()?;
+        Some(self.of_revision(ended))
+    }
+
+    /// Since when it waits for the native controller, as far as the controller told.
+    fn behind_since(&self) -> Option<Timestamp> {
+        self.fleet
+            .behind_since
+            .filter(|since| *since < self.first_look)
+    }
+
+    /// Since when the rollout is not complete, as far as the controller told.
+    pub(super) fn incomplete_since(&self) -> Option<Timestamp> {
+        incomplete_since(&self.conditions).map(|since| self.of_revision(since))
+    }
+
+    /// Whether nodes lack an available pod and that may be over in a moment: complete or not, whoever waits waits for them.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.rollout().unavailable() > 0 && !matches!(self.plan.phase, Phase::Stalled(_))
+    }
+
+    /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
+    /// [`BACK_OFF`](crate::core::eviction::BACK_OFF), whatever the budget allows now.
+    fn asks_again(&self) -> bool {
+        let told = self.condition(ROLLOUT_COMPLETE);
+        let revision = self.revision().map(Revision::as_str);
+        self.strategy.disruption == Disruption::Evict
+            && told.is_some_and(|told| told.reason == BLOCKED && told_revision(told) == revision)
+    }
+
+    /// The revision that the conditions are about, as far as a controller told.
+    pub(super) fn told_revision(&self) -> Option<&str> {
+        told_revision(self.condition(ROLLOUT_COMPLETE)?)
+    }
+
+    /// Whether any controller ever reported on this DaemonSet.
+    pub(super) fn is_reported(&self) -> bool {
+        !self.conditions.is_empty()
+    }
+}
+
+/// What is done with settings that cannot be used: nothing.
+fn untouched() -> Strategy {
+    Strategy {
+        pause: Some(Pause::Indefinite),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+fn by_word(verdicts: &[Verdict]) -> [usize; Verdict::WORDS.len()] {
+    let mut counts = [0; Verdict::WORDS.len()];
+    for verdict in verdicts {
+        counts[verdict.index()] += 1;
+    }
+    counts
+}
