@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 use yurt_ds::core::names::{ANNOTATION_PREFIX, ON_DELETE};
-use yurt_ds::core::settings::{Source, read};
+use yurt_ds::core::settings::{SettingsSource, read};
 use yurt_ds::core::{
     Fleet, Hold, Labels, Mode, Node, NodeWindow, Pod, PodProblem, PodRevision, Readiness, Reading,
     RevisionState, Share, Strategy, Targeting, Windows, decide,
@@ -116,7 +116,7 @@ fn every_setting(and: (&str, &str)) -> Strategy {
     let settings = SETTINGS.into_iter().chain([and]);
     let annotations =
         settings.map(|(name, value)| (format!("{ANNOTATION_PREFIX}{name}"), value.into()));
-    let reading = read(&Source {
+    let reading = read(&SettingsSource {
         annotations: &annotations.collect(),
         update_strategy: Some(ON_DELETE),
         rolling_update_max_unavailable: None,

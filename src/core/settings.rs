@@ -65,7 +65,7 @@ pub use mode::Mode;
 pub use on_failure::OnFailure;
 pub use paused::Pause;
 pub use predownload::Predownload;
-pub use reader::Source;
+pub use reader::SettingsSource;
 pub use ready_settle::DEFAULT_READY_SETTLE;
 pub use rolling_update_type::RollingUpdateType;
 pub use setting::{Setting, Syntax};
@@ -188,7 +188,7 @@ pub enum Reading {
 ///
 /// One state for everything that cannot be used: [`Invalid`], which names the first such setting. What only is of no use (an
 /// old key, a value that the mode does not look at) becomes a [`Note`].
-pub fn read(source: &Source<'_>) -> Reading {
+pub fn read(source: &SettingsSource<'_>) -> Reading {
     let mut notes = Vec::new();
     let mode = match update_strategy::read(source, &mut notes) {
         None => return Reading::NotOurs,

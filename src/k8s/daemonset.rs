@@ -12,7 +12,7 @@ use super::meta::{nullable, slim};
 use super::resource::resource;
 use crate::core::eligibility::Scheduling;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::settings::{Source, is_setting};
+use crate::core::settings::{SettingsSource, is_setting};
 use crate::core::{Exclusive, Preempting};
 
 /// The part of an `apps/v1` DaemonSet that is decided upon.
@@ -40,10 +40,10 @@ resource!(
 
 impl DaemonSet {
     /// Where its settings stand.
-    pub fn settings(&self) -> Source<'_> {
+    pub fn settings(&self) -> SettingsSource<'_> {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         let (spec, strategy) = (&self.spec, &self.spec.update_strategy);
-        Source {
+        SettingsSource {
             annotations: self.metadata.annotations.as_ref().unwrap_or(&NONE),
             update_strategy: strategy.kind.as_deref(),
             rolling_update_max_unavailable: strategy

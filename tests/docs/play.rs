@@ -14,7 +14,7 @@ use kube::discovery::ApiResource;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use yurt_ds::core::names::ANNOTATION_PREFIX;
-use yurt_ds::core::settings::{Reading, Source, read};
+use yurt_ds::core::settings::{Reading, SettingsSource, read};
 use yurt_ds::core::{Exclusive, Preempting};
 use yurt_ds::sim::kubelet::{NodeSpec, Offline};
 
@@ -246,7 +246,7 @@ fn is_valid(daemon: &DaemonSet) -> anyhow::Result<()> {
     let min_ready = daemon.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
     let exclusive = Exclusive::of(&spec["template"]);
     let preempting = Preempting::of(&spec["template"]);
-    let reading = read(&Source {
+    let reading = read(&SettingsSource {
         annotations,
         update_strategy: strategy["type"].as_str(),
         rolling_update_max_unavailable: strategy["rollingUpdate"].get("maxUnavailable"),

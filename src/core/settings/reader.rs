@@ -14,7 +14,7 @@ use crate::core::engine::surge::preempting::Preempting;
 
 /// Where the settings of a DaemonSet stand.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
+pub struct SettingsSource<'a> {
     /// `metadata.annotations`.
     pub annotations: &'a BTreeMap<String, String>,
     /// `spec.updateStrategy.type`; `None` stands for the API server's default, `RollingUpdate`.
@@ -32,7 +32,7 @@ pub struct Source<'a> {
     pub preempting: Option<&'a Preempting>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SettingsSource<'a> {
     /// What is written for a setting, and what errors call its place. Only here it is known where values stand: another kind
     /// of object can have them in fields of its spec.
     pub(super) fn written(&self, key: &'static str) -> Option<Written<'a>> {
@@ -59,7 +59,7 @@ impl<'a> Source<'a> {
 /// Reads the settings of one DaemonSet, and gathers what its owner should know.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
-    pub(super) source: Source<'a>,
+    pub(super) source: SettingsSource<'a>,
     pub(super) mode: Mode,
     pub(super) notes: Vec<Note>,
     /// Settings that turned out to do nothing beside the others, with the note that says so.
@@ -68,7 +68,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Nothing is read yet.
-    pub(super) fn new(source: &Source<'a>, mode: Mode) -> Self {
+    pub(super) fn new(source: &SettingsSource<'a>, mode: Mode) -> Self {
         Self {
             source: *source,
             mode,

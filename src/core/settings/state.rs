@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::mode::Mode;
-use super::reader::{Reader, Source, unused};
+use super::reader::{Reader, SettingsSource, unused};
 use super::setting::Setting;
 use super::table::SETTINGS;
 use super::update_strategy;
@@ -53,7 +53,7 @@ impl SettingState {
 
 /// How every setting of the table stands, each judged by itself: other than in [`super::read`], one that cannot be used does
 /// not keep the others from being told.
-pub fn states<'a>(source: &Source<'a>) -> Vec<SettingStatus<'a>> {
+pub fn states<'a>(source: &SettingsSource<'a>) -> Vec<SettingStatus<'a>> {
     let mode = update_strategy::read(source, &mut Vec::new());
     let mode = mode
         .and_then(Result::ok)
@@ -113,7 +113,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (key(name), (*value).to_owned()))
             .collect();
-        let states = states(&Source {
+        let states = states(&SettingsSource {
             annotations: &annotations,
             update_strategy: Some("OnDelete"),
             rolling_update_max_unavailable: None,

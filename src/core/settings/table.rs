@@ -1,39 +1,33 @@
 //! Every setting, in the order in which people are told of them.
 
 use super::setting::Setting;
-use super::{
-    approved_waves, disruption, failure_threshold, failure_window, image_predownload_parallelism,
-    lifecycle, maintenance_window, max_domains, max_surge, max_unavailable, min_interval,
-    on_failure, partition, paused, predownload, ramp_up, ready_settle, replace_broken_first,
-    resume, rolling_update_type, selector, topology_key, update_strategy, waves,
-};
 
 /// Every setting.
 pub const SETTINGS: &[Setting] = &[
-    update_strategy::SETTING,
-    max_unavailable::SETTING,
-    max_surge::SETTING,
-    paused::SETTING,
-    partition::SETTING,
-    selector::SETTING,
-    min_interval::SETTING,
-    ramp_up::SETTING,
-    waves::SETTING,
-    approved_waves::SETTING,
-    topology_key::SETTING,
-    max_domains::SETTING,
-    failure_threshold::SETTING,
-    failure_window::SETTING,
-    on_failure::SETTING,
-    resume::SETTING,
-    replace_broken_first::SETTING,
-    maintenance_window::SETTING,
-    image_predownload_parallelism::SETTING,
-    predownload::SETTING,
-    rolling_update_type::SETTING,
-    lifecycle::SETTING,
-    disruption::SETTING,
-    ready_settle::SETTING,
+    super::update_strategy::SETTING,
+    super::max_unavailable::SETTING,
+    super::max_surge::SETTING,
+    super::paused::SETTING,
+    super::partition::SETTING,
+    super::selector::SETTING,
+    super::min_interval::SETTING,
+    super::ramp_up::SETTING,
+    super::waves::SETTING,
+    super::approved_waves::SETTING,
+    super::topology_key::SETTING,
+    super::max_domains::SETTING,
+    super::failure_threshold::SETTING,
+    super::failure_window::SETTING,
+    super::on_failure::SETTING,
+    super::resume::SETTING,
+    super::replace_broken_first::SETTING,
+    super::maintenance_window::SETTING,
+    super::image_predownload_parallelism::SETTING,
+    super::predownload::SETTING,
+    super::rolling_update_type::SETTING,
+    super::lifecycle::SETTING,
+    super::disruption::SETTING,
+    super::ready_settle::SETTING,
 ];
 
 /// The setting that an annotation of a DaemonSet is, under its present key or an older one.
@@ -61,7 +55,7 @@ mod tests {
     use crate::core::names::ANNOTATION_PREFIX;
     use crate::core::settings::update_strategy::UPDATE_STRATEGY;
     use crate::core::settings::waves::WAVES;
-    use crate::core::settings::{Mode, Reading, Source, Strategy, Syntax, read};
+    use crate::core::settings::{Mode, Reading, SettingsSource, Strategy, Syntax, read};
 
     /// What a DaemonSet of that mode says with one more annotation; it has waves, without which some settings mean nothing.
     fn with(mode: Mode, key: &str, value: &str) -> Reading {
@@ -72,7 +66,7 @@ mod tests {
             (key, value.to_owned()),
         ];
         let all = all.map(|(key, value)| (key.to_owned(), value));
-        read(&Source {
+        read(&SettingsSource {
             annotations: &BTreeMap::from(all),
             update_strategy: Some("OnDelete"),
             rolling_update_max_unavailable: None,

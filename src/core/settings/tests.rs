@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::core::settings::SettingsSource as Source;
 use crate::core::settings::approved_waves::APPROVED_WAVES;
 use crate::core::settings::disruption::DISRUPTION;
 use crate::core::settings::image_predownload_parallelism::IMAGE_PREDOWNLOAD_PARALLELISM;

@@ -2,7 +2,7 @@
 
 use super::error::{Invalid, Note, quoted};
 use super::mode::{Mode, is_surging};
-use super::reader::Source;
+use super::reader::SettingsSource;
 use super::setting::{Setting, Syntax};
 
 /// How the DaemonSet is rolled out: `AdvancedRollingUpdate` (alias `auto`) or `OTA`, any letter case (OpenYurt).
@@ -28,7 +28,10 @@ pub(super) const SETTING: Setting = Setting {
 ///
 /// The current key decides alone as soon as it is there, even when its value is bad: falling back to the old key would
 /// start something that nobody asked for.
-pub(super) fn read(source: &Source<'_>, notes: &mut Vec<Note>) -> Option<Result<Mode, Invalid>> {
+pub(super) fn read(
+    source: &SettingsSource<'_>,
+    notes: &mut Vec<Note>,
+) -> Option<Result<Mode, Invalid>> {
     let (key, old_key) = (source.name(UPDATE_STRATEGY), source.name(UPGRADE_STRATEGY));
     let old = source.written(UPGRADE_STRATEGY);
     let Some(written) = source.written(UPDATE_STRATEGY) else {
@@ -58,7 +61,7 @@ pub(super) fn read(source: &Source<'_>, notes: &mut Vec<Note>) -> Option<Result<
 }
 
 /// Whether it asks for a surge by itself.
-pub(super) fn surges(source: &Source<'_>) -> bool {
+pub(super) fn surges(source: &SettingsSource<'_>) -> bool {
     let written = source.written(UPDATE_STRATEGY);
     let written = written.or_else(|| source.written(UPGRADE_STRATEGY));
     written.is_some_and(|written| is_surging(written.text))
