@@ -9,8 +9,8 @@
 //!                                                                             does not show did not happen
 //! ```
 //!
-//! That is the one rule of expiry. Nothing is written twice because a watch is late, and nothing is held back for ever because an
-//! answer was lost.
+//! That is the one rule of expiry (the report on a DaemonSet differs, and says why). Nothing is written twice because a watch is
+//! late, and nothing is held back for ever because an answer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -427,8 +427,8 @@ impl PendingWrites {
         writes.filter_map(PendingWrite::due).min()
     }
 
-    /// These conditions are sent. A report that stays unseen is sent again: a list of DaemonSets is one of the whole cluster, and a
-    /// report that is there already changes nothing.
+    /// These conditions are sent. A report that stays unseen is sent again: a list of DaemonSets is one of the whole cluster, and
+    /// repeating a report changes at most since when it holds.
     pub(super) fn begin_report(&mut self, conditions: Vec<Condition>, now: Timestamp) {
         self.report = Some((conditions, now));
     }

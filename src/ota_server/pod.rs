@@ -36,7 +36,7 @@ impl fmt::Display for PodKey {
     }
 }
 
-/// A pod. Cheap to clone.
+/// A pod. Cheap to clone. Not the slim one of `k8s`: it is served as it came, and refusals name owners of every kind.
 #[derive(Clone, Debug)]
 pub(super) struct NodePod(Arc<Inner>);
 

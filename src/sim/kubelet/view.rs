@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::core::images::ImageKey;
 
-/// A Pod, as far as a kubelet needs it.
+/// A Pod, as far as a kubelet needs it. Not the slim one of `k8s`, which is for those who decide: a kubelet starts what is in it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct PodView {
     #[serde(deserialize_with = "slim")]
