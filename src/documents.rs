@@ -60,6 +60,16 @@ fn every_command_that_is_shown_is_understood() {
 }
 
 #[test]
+fn the_image_is_built_with_the_compiler_that_is_tested() {
+    let pinned = include_str!("../rust-toolchain.toml");
+    let pinned = pinned.split("channel = \"").nth(1).expect("a channel");
+    let version = pinned.split('"').next().expect("its version");
+    let minor = version.rsplit_once('.').expect("three numbers").0;
+    let image = include_str!("../Containerfile");
+    assert!(image.contains(&format!("/rust:{minor}-slim")), "{minor}");
+}
+
+#[test]
 fn the_readme_is_short() {
     let lines = README.lines().count();
     assert!(
