@@ -17,10 +17,11 @@ use tokio::time::Instant;
 
 use super::history::{self, History};
 use super::manage::{NodeRecord, Todo, View};
+use super::options::Options;
 use super::pods::{self, by_node};
 use super::set::Set;
 use super::write::{Answer, Write, Writer};
-use super::{Options, status, template};
+use super::{status, template};
 use crate::clock::Clock;
 use crate::core::eligibility::{Effect, Taint};
 use crate::core::names::REVISION_HASH_LABEL;

@@ -10,9 +10,9 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::sync::mpsc;
 
-use super::Options;
 use super::behaviour::{Rule, Rules};
 use super::node::{Flap, Node, NodeSpec, Offline, unknown};
+use super::options::Options;
 use super::pod::{Host, Next, Pod, Stage, Step};
 
 use super::status;
