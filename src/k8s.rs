@@ -4,48 +4,20 @@
 //! upon and skip the rest while parsing. They are made for watching and reading, never for writing back.
 
 pub mod client;
+mod condition;
 mod daemonset;
 mod meta;
 mod node;
 pub mod permission;
 mod pod;
+mod resource;
 mod revision;
 
 pub(crate) use meta::nullable;
+pub(crate) use resource::resource;
 
-pub use daemonset::{Condition, DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy};
+pub use condition::Condition;
+pub use daemonset::{DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy};
 pub use node::{Node, NodeSpec, NodeStatus, NodeTaint};
 pub use pod::{Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, StateDetail};
 pub use revision::{ControllerRevision, Template};
-
-/// Implements `kube::Resource` for a type with a `metadata: ObjectMeta` field.
-macro_rules! resource {
-    ($type:ty, $scope:ty, $kind:literal, $group:literal, $version:literal, $plural:literal) => {
-        impl kube::Resource for $type {
-            type DynamicType = ();
-            type Scope = $scope;
-
-            fn kind((): &()) -> std::borrow::Cow<'_, str> {
-                $kind.into()
-            }
-            fn group((): &()) -> std::borrow::Cow<'_, str> {
-                $group.into()
-            }
-            fn version((): &()) -> std::borrow::Cow<'_, str> {
-                $version.into()
-            }
-            fn plural((): &()) -> std::borrow::Cow<'_, str> {
-                $plural.into()
-            }
-            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &self.metadata
-            }
-            fn meta_mut(
-                &mut self,
-            ) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-pub(crate) use resource;

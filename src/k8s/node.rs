@@ -3,7 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
+use super::condition::Condition;
 use super::meta::{nullable, slim};
+use super::resource::resource;
 use crate::core::images::ImageKey;
 
 /// The part of a `v1` Node that is decided upon.
@@ -20,7 +22,7 @@ pub struct Node {
     pub status: NodeStatus,
 }
 
-super::resource!(
+resource!(
     Node,
     k8s_openapi::ClusterResourceScope,
     "Node",
@@ -59,7 +61,7 @@ pub struct NodeTaint {
 pub struct NodeStatus {
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
-    pub conditions: Vec<super::Condition>,
+    pub conditions: Vec<Condition>,
     /// Every name of the images that it lists.
     #[serde(deserialize_with = "image_keys")]
     pub images: Vec<ImageKey>,

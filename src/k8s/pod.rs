@@ -3,7 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
 
+use super::condition::Condition;
 use super::meta::{nullable, slim};
+use super::resource::resource;
 
 /// The part of a `v1` Pod that is decided upon.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -19,7 +21,7 @@ pub struct Pod {
     pub status: PodStatus,
 }
 
-super::resource!(
+resource!(
     Pod,
     k8s_openapi::NamespaceResourceScope,
     "Pod",
@@ -148,7 +150,7 @@ pub struct PodStatus {
     pub start_time: Option<Time>,
     /// All conditions.
     #[serde(deserialize_with = "nullable")]
-    pub conditions: Vec<super::Condition>,
+    pub conditions: Vec<Condition>,
     /// One entry per container.
     #[serde(deserialize_with = "nullable")]
     pub container_statuses: Vec<ContainerStatus>,

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::meta::dated;
+use super::resource::resource;
 use crate::core::images::{TemplateImage, of_template};
 use crate::core::in_place::Shape;
 use crate::core::revision::TemplateFingerprint;
@@ -35,7 +36,7 @@ pub struct Template {
     pub images: Vec<TemplateImage>,
 }
 
-super::resource!(
+resource!(
     ControllerRevision,
     k8s_openapi::NamespaceResourceScope,
     "ControllerRevision",

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::CallError;
 use crate::core::{Obstruction, PodRef, Refusal};
-use crate::k8s;
+use crate::k8s::pod::Pod;
 
 /// Who refuses, in the causes of an answer (`k8s.io/api/policy/v1`, `DisruptionBudgetCause`).
 const CAUSE: &str = "DisruptionBudget";
@@ -34,7 +34,7 @@ pub(crate) fn eviction(
     namespace: &str,
     pod: &PodRef,
 ) -> Result<http::Request<Vec<u8>>, request::Error> {
-    let path = k8s::Pod::url_path(&(), Some(namespace));
+    let path = Pod::url_path(&(), Some(namespace));
     let body = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",
