@@ -1,16 +1,25 @@
-//! Pauses between attempts that fail.
+//! Pauses between attempts that fail: each is twice as long as the one before, up to a longest.
+//!
+//! Not kube's: its `ExponentialBackoff` is made within kube only, and `DefaultBackoff` has its own pauses.
 
 use std::time::Duration;
 
-/// Pauses between attempts, which double; by default half a second at first, and at most ten.
-#[derive(Debug)]
-pub(super) struct Backoff {
-    pause: Duration,
-    longest: Duration,
-}
-
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// The pause after that many failures in a row; after the first one it is `first`.
+pub(crate) fn pause(first: Duration, failures: u32, longest: Duration) -> Duration {
+    let doublings = failures.saturating_sub(1).min(20);
+    first.saturating_mul(1 << doublings).min(longest)
+}
+
+/// The pauses, one after the other; by default half a second at first, and at most ten.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    first: Duration,
+    longest: Duration,
+    failures: u32,
+}
 
 impl Default for Backoff {
     fn default() -> Self {
@@ -19,16 +28,19 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    pub(super) fn between(first: Duration, longest: Duration) -> Self {
+    /// From the first pause to the longest.
+    pub(crate) fn between(first: Duration, longest: Duration) -> Self {
         Self {
-            pause: first,
+            first,
             longest,
+            failures: 0,
         }
     }
 
-    pub(super) fn pause(&mut self) -> Duration {
-        let next = (self.pause * 2).min(self.longest);
-        std::mem::replace(&mut self.pause, next)
+    /// How long to wait now, after one more failure.
+    pub(crate) fn pause(&mut self) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        pause(self.first, self.failures, self.longest)
     }
 }
 
@@ -37,5 +49,20 @@ impl Iterator for Backoff {
 
     fn next(&mut self) -> Option<Duration> {
         Some(self.pause())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let pauses = Backoff::between(Duration::from_secs(1), Duration::from_secs(5));
+        let seconds = pauses.take(5).map(|pause| pause.as_secs());
+        assert_eq!(Vec::from_iter(seconds), [1, 2, 4, 5, 5]);
+        let longest = Duration::from_secs(600);
+        assert_eq!(pause(Duration::from_secs(10), u32::MAX, longest), longest);
+        assert_eq!(pause(longest, 0, longest), longest);
     }
 }

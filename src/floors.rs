@@ -14,7 +14,7 @@ use imports::Module;
 
 /// Rooms by floor, the ground first.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "core", "shutdown", "task"],
+    &["backoff", "clock", "core", "shutdown", "task"],
     &["k8s", "log", "serve"],
     &["cli", "index"],
     &["controller", "ota_server"],
