@@ -15,55 +15,39 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tracing::warn;
 
 use self::seats::{Seat, Seats};
 use super::agent::Agent;
 use super::answer::Answer;
 use super::reply::{self, Reply};
+use crate::serve::Connections;
 use crate::shutdown::Shutdown;
 
 /// Connections at once: more than any device has owners, few enough to hold.
 const CONNECTIONS: usize = 256;
 /// How long answers in flight may take when the process ends.
 const GRACE: Duration = Duration::from_secs(5);
-/// Time to breathe when a connection cannot be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves until the end is asked for, then lets answers in flight finish.
 pub async fn serve(listener: TcpListener, agent: Agent, mut shutdown: Shutdown) {
     let seats = Seats::new(CONNECTIONS);
-    let mut connections = JoinSet::new();
-    let mut failing = false;
+    let mut connections = Connections::on(listener);
     loop {
         let accepted = tokio::select! {
             () = shutdown.requested() => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = connections.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                failing = false;
-                welcome(stream, &agent, &seats, &mut connections);
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut failing, true) {
-                    warn!(%error, "Cannot accept a connection");
-                }
+            Ok(stream) => welcome(stream, &agent, &seats, &mut connections),
+            Err(_) => {
                 seats.free_one(); // if it is for want of file descriptors
-                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    drop(listener);
-    seats.end();
-    let ended = async { while connections.join_next().await.is_some() {} };
-    let _what_is_late_is_cut = tokio::time::timeout(GRACE, ended).await;
+    connections.end(GRACE, async { seats.end() }).await;
 }
 
-fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut JoinSet<()>) {
-    let _only_slower_without = stream.set_nodelay(true);
+fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut Connections) {
     match seats.take() {
         Some(seat) => {
             connections.spawn(connection::serve(stream, agent.clone(), seat));
