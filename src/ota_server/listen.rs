@@ -1,13 +1,13 @@
-//! The door: takes connections, gives each a seat, and lets answers in flight finish at the end.
+//! The door: takes connections, gives each a permit, and lets answers in flight finish at the end.
 //!
 //! ```text
-//! listener ──► seats (256) ──► connection (hyper) ──► agent.admit ──► body ──► agent.act ──► answer
+//! listener ──► permits (256) ──► connection (hyper) ──► agent.admit ──► body ──► agent.act ──► answer
 //! ```
 //!
 //! Whatever a connection does, or does not do, has a limit and an answer, and nobody waits for somebody else.
 
 mod connection;
-mod seats;
+mod permits;
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
-use self::seats::{Seat, Seats};
+use self::permits::{ConnectionPermit, ConnectionPermits};
 use super::agent::Agent;
 use super::answer::Answer;
 use super::reply::{self, Reply};
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Serves until the end is asked for, then lets answers in flight finish.
 pub async fn serve(listener: TcpListener, agent: Agent, mut shutdown: Shutdown) {
-    let seats = Seats::new(CONNECTIONS);
+    let permits = ConnectionPermits::new(CONNECTIONS);
     let mut connections = Connections::on(listener);
     loop {
         let accepted = tokio::select! {
@@ -38,25 +38,28 @@ pub async fn serve(listener: TcpListener, agent: Agent, mut shutdown: Shutdown) 
             accepted = connections.accept() => accepted,
         };
         match accepted {
-            Ok(stream) => welcome(stream, &agent, &seats, &mut connections),
-            Err(_) => {
-                seats.free_one(); // if it is for want of file descriptors
-            }
+            Ok(stream) => welcome(stream, &agent, &permits, &mut connections),
+            Err(_) => permits.revoke_one(), // if it is for want of file descriptors
         }
     }
-    connections.end(GRACE, async { seats.end() }).await;
+    connections.end(GRACE, async { permits.end() }).await;
 }
 
-fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut Connections) {
-    match seats.take() {
-        Some(seat) => {
-            connections.spawn(connection::serve(stream, agent.clone(), seat));
+fn welcome(
+    stream: TcpStream,
+    agent: &Agent,
+    permits: &ConnectionPermits,
+    connections: &mut Connections,
+) {
+    match permits.acquire() {
+        Some(permit) => {
+            connections.spawn(connection::serve(stream, agent.clone(), permit));
         }
         None => {
-            let patience = seats.patience();
+            let linger = permits.linger();
             connections.spawn(async move {
-                let words = connection::last_words(full()).await;
-                connection::farewell(stream, words, patience).await;
+                let response = connection::error_response(full()).await;
+                connection::close(stream, response, linger).await;
             });
         }
     }
@@ -64,10 +67,10 @@ fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut Co
 
 /// Serves one connection to its end, wherever it comes from.
 pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, agent: Agent) {
-    connection::serve(io, agent, Seat::alone()).await;
+    connection::serve(io, agent, ConnectionPermit::unlimited()).await;
 }
 
-/// For who finds all seats busy.
+/// For who finds all permits held by connections that are busy.
 fn full() -> Reply {
     let mut reply = reply::words(&Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,
