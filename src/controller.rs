@@ -40,7 +40,7 @@ use crate::cli::{ControllerArgs, LeaseArgs};
 use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
 use crate::k8s::permission::Permission;
-use crate::serve::{self, Readiness};
+use crate::serve::{self, ReadinessHandle};
 use crate::shutdown::{self, Shutdown};
 use complaints::Complaints;
 use engine::{Engine, Parts};
@@ -62,7 +62,7 @@ pub struct Config {
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// What `/ready` waits for.
-    pub readiness: Readiness,
+    pub readiness: ReadinessHandle,
 }
 
 /// The process: listens, runs, and ends when asked to.
@@ -81,9 +81,9 @@ pub async fn start(args: ControllerArgs, shutdown: Shutdown) -> Result<()> {
     info!(address = %listener.local_addr()?, version = env!("CARGO_PKG_VERSION"), "Listening");
 
     let metrics = Metrics::new();
-    let readiness = Readiness::default();
+    let readiness = ReadinessHandle::default();
     let page = metrics.clone();
-    let state = serve::State {
+    let state = serve::ServeState {
         readiness: readiness.clone(),
         metrics: Arc::new(move || page.encode()),
     };

@@ -5,6 +5,18 @@
 //! and asks [`decide()`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
 //! changed or at [`Plan::next_wake`].
 //!
+//! # Floors
+//! From the ground up; a module reads what stands below it.
+//!
+//! ```text
+//! said, remedy                            sentences: what is told of a plan, and what a person may do
+//! engine                                  the rules: observation, judgement, order, plan
+//! plan (with its parts), verdict          what they answer
+//! fleet (with its parts), action          what is true and known, and what can be written
+//! strategy, revision, eligibility         settings, histories of templates, who runs a pod
+//! id, names, labels, lifecycle, selector, window, instant, near, words
+//! ```
+//!
 //! # Guarantees
 //! - The same arguments give the same plan. Nothing here reads a clock, rolls dice, waits, or talks to anybody.
 //! - At no moment do more than `max-unavailable` of the targeted nodes that are online lack an available pod because of
@@ -19,86 +31,61 @@
 //! # Caveats
 //! Whether a lost node is the revision's fault is a judgement (`guard`), made from API timestamps alone.
 
-mod budget;
-mod classify;
-mod decide;
-mod domains;
+pub mod action;
 pub mod eligibility;
-pub mod eviction;
-pub(crate) mod failing;
+pub mod engine;
 pub mod fleet;
-mod gates;
-mod glance;
-mod guard;
-pub mod hold;
+pub mod id;
 pub mod images;
-pub mod in_place;
 pub mod instant;
 mod labels;
 pub mod lifecycle;
 pub mod names;
 pub mod near;
 pub mod not_created;
-pub mod not_ready;
-mod opening;
-mod order;
-mod ota;
-pub mod overdue;
-mod pace;
-mod pause;
-mod phase;
 pub mod plan;
-mod predownload;
 #[cfg(test)]
 mod properties;
-pub mod refusals;
 pub mod remedy;
-mod removal;
-pub mod revert;
 pub mod revision;
 pub mod said;
-mod scope;
 pub mod selector;
 pub mod strategy;
-mod surge;
 #[cfg(test)]
 pub(crate) mod testing;
-mod unmatched;
 pub mod verdict;
-mod waves;
 pub mod window;
 pub mod words;
 
-pub use decide::{decide, queue, release};
-pub use eviction::{Evictions, Refusal};
+pub use action::{Action, PodRef, Pull, PullInitiator, StaleImage};
+pub use engine::deadline::{is_between_crashes, stall_of};
+pub use engine::decide::{decide, queue, release};
+pub use engine::ota::{message_of, revision_in};
+pub use engine::pause::is_paused;
+pub use engine::predownload::Predownloading;
+pub use engine::removal::is_withheld;
+pub use engine::surge::Release;
+pub use engine::surge::exclusive::Exclusive;
+pub use engine::surge::preempting::Preempting;
+pub use fleet::evictions::{Evictions, Refusal};
+pub use fleet::in_place::{InPlace, Renewal};
+pub use fleet::record::Record;
+pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
-    Behind, Fleet, Leaving, Node, NodeName, OtaCondition, Pod, PodName, PodRevision, PodUid,
-    PullFailure, Readiness, ResourceVersion, Revision, RevisionState, Targeting, Trouble,
+    Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, Past, PauseRecord, Pod,
+    PullFailure, Readiness, Targeting, Trouble, WayBack,
 };
-pub use guard::Record;
-pub use hold::{Hold, Holds};
-pub use in_place::{InPlace, Renewal};
+pub use id::{
+    Behind, NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,
+};
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};
-pub use opening::NodeWindow;
-pub use ota::{message_of, revision_in};
-pub use pause::{PauseRecord, PauseStand, is_paused};
-pub use phase::{is_between_crashes, stall_of};
-pub use plan::{
-    Action, Counts, Phase, Plan, PodRef, Pull, PullInitiator, StaleImage, Stall, WaveStand,
-    WaveState,
-};
-pub use predownload::Predownloading;
-pub use refusals::{Refusals, RefusedWrite};
-pub use removal::is_withheld;
-pub use revert::{Past, Reversal, WayBack};
+pub use plan::PauseStand;
+pub use plan::{Counts, Phase, Plan, Reversal, Stall, WaveStand, WaveState};
 pub use strategy::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, Topology, Waves,
 };
-pub use surge::Release;
-pub use surge::exclusive::Exclusive;
-pub use surge::preempting::Preempting;
 pub use verdict::{
     Cause, Guarded, Obstruction, Offline, Progress, PullStage, Revert, Stopped, Verdict, WaveShut,
 };

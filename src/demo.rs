@@ -33,10 +33,10 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
-use self::report::Report;
-use self::screen::Screen;
-use self::script::{Engine, Script};
-use self::stage::{Ending, Stage};
+use self::report::DemoReport;
+use self::screen::DemoScreen;
+use self::script::{Script, ScriptEngine};
+use self::stage::{DemoStage, Ending};
 use crate::cli::sim::{PlayArgs, ReportFormat, SimArgs, SimVerb, Story};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
@@ -101,7 +101,7 @@ enum Pace {
 struct Document<'a> {
     seed: u64,
     held: bool,
-    plays: &'a [Report],
+    plays: &'a [DemoReport],
 }
 
 /// A runtime whose time stands still from its very beginning: timers are rounded to milliseconds from there, so a clock
@@ -133,7 +133,7 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
         }
     };
     let mut theatre = Theatre {
-        screen: (args.output == ReportFormat::Text).then(Screen::standard),
+        screen: (args.output == ReportFormat::Text).then(DemoScreen::standard),
         shutdown,
         args,
     };
@@ -148,7 +148,7 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
         };
         reports.push(report);
     }
-    let held = reports.iter().all(Report::held);
+    let held = reports.iter().all(DemoReport::held);
     if args.output == ReportFormat::Json {
         let document = Document {
             seed,
@@ -187,7 +187,7 @@ fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
         return Ok(vec![fleet.script()]);
     }
     let mut native = fleet.clone();
-    native.rollout.engine = Engine::Native;
+    native.rollout.engine = ScriptEngine::Native;
     let mut native = native.script();
     native.title += ", for comparison";
     native.in_background = true;
@@ -202,7 +202,7 @@ fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
 /// Plays scripts for whoever looks on.
 struct Theatre<'a> {
     /// `None`: nobody looks on.
-    screen: Option<Screen>,
+    screen: Option<DemoScreen>,
     shutdown: Shutdown,
     args: &'a PlayArgs,
 }
@@ -221,7 +221,7 @@ impl Theatre<'_> {
     }
 
     fn pace(&self, script: &Script) -> Pace {
-        let seen = self.screen.as_ref().is_some_and(Screen::is_live);
+        let seen = self.screen.as_ref().is_some_and(DemoScreen::is_live);
         match self.args {
             args if args.real_time => Pace::Real,
             args if args.fast || !seen || script.in_background => Pace::Unpaced,
@@ -230,9 +230,9 @@ impl Theatre<'_> {
     }
 
     /// Plays a script to its end; `None` when somebody interrupts it.
-    async fn play(&mut self, script: Script, seed: u64) -> Result<Option<Report>> {
+    async fn play(&mut self, script: Script, seed: u64) -> Result<Option<DemoReport>> {
         let pace = self.pace(&script);
-        let live = self.screen.as_ref().is_some_and(Screen::is_live);
+        let live = self.screen.as_ref().is_some_and(DemoScreen::is_live);
         if !live || script.in_background {
             let heading = format!("── {} ", script.title);
             let rule = "─".repeat(78_usize.saturating_sub(heading.chars().count()));
@@ -250,8 +250,13 @@ impl Theatre<'_> {
         Ok(Some(report))
     }
 
-    async fn perform(&mut self, script: Script, seed: u64, pace: Pace) -> Result<Option<Report>> {
-        let mut stage = Stage::set_up(script, seed).await?;
+    async fn perform(
+        &mut self,
+        script: Script,
+        seed: u64,
+        pace: Pace,
+    ) -> Result<Option<DemoReport>> {
+        let mut stage = DemoStage::set_up(script, seed).await?;
         let mut told = Told::default();
         let mut to = Duration::ZERO;
         loop {
@@ -273,7 +278,7 @@ impl Theatre<'_> {
         }
     }
 
-    fn draw(&mut self, stage: &Stage, told: &mut Told, ending: Option<&Ending>) {
+    fn draw(&mut self, stage: &DemoStage, told: &mut Told, ending: Option<&Ending>) {
         let Some(screen) = &mut self.screen else {
             return;
         };
@@ -324,8 +329,8 @@ fn wait(pace: Pace, quiet: Duration, began: std::time::Instant) {
 
 /// Plays a script to its end as fast as it goes.
 #[cfg(test)]
-async fn play(script: Script, seed: u64) -> Result<Report> {
-    let mut stage = Stage::set_up(script, seed).await?;
+async fn play(script: Script, seed: u64) -> Result<DemoReport> {
+    let mut stage = DemoStage::set_up(script, seed).await?;
     let mut to = Duration::ZERO;
     loop {
         stage.advance(to).await?;

@@ -41,10 +41,10 @@ const PATHS: &str = "/live, /ready and /metrics";
 
 /// What has to happen before `/ready` says yes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Readiness(Arc<Mutex<BTreeSet<String>>>);
+pub struct ReadinessHandle(Arc<Mutex<BTreeSet<String>>>);
 
-impl Readiness {
-    /// Not ready before [`Readiness::done`] is told the same name.
+impl ReadinessHandle {
+    /// Not ready before [`ReadinessHandle::done`] is told the same name.
     pub fn wait_for(&self, name: &str) {
         self.pending().insert(name.to_owned());
     }
@@ -73,9 +73,9 @@ impl Readiness {
 
 /// What the server tells.
 #[derive(Clone)]
-pub struct State {
+pub struct ServeState {
     /// For `/ready`.
-    pub readiness: Readiness,
+    pub readiness: ReadinessHandle,
     /// Renders the page at `/metrics`.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
 }
@@ -91,7 +91,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Serves until the end is asked for, then lets answers in flight finish.
-pub async fn run(listener: TcpListener, state: State, mut shutdown: Shutdown) {
+pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
     let mut connections = Connections::on(listener);
@@ -131,14 +131,14 @@ async fn accept(
 }
 
 async fn answer_one(
-    state: State,
+    state: ServeState,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(answer(&state, request.method(), request.uri().path()))
 }
 
 /// The whole interface: pure but for the page of metrics.
-fn answer(state: &State, method: &Method, path: &str) -> Response<Full<Bytes>> {
+fn answer(state: &ServeState, method: &Method, path: &str) -> Response<Full<Bytes>> {
     if !["/live", "/ready", "/metrics"].contains(&path) {
         let body = format!("nothing is served at {path}; there are {PATHS}\n");
         return text(StatusCode::NOT_FOUND, body);
@@ -183,14 +183,14 @@ mod tests {
     use crate::shutdown;
     use std::io::{Read as _, Write as _};
 
-    fn state() -> State {
-        State {
-            readiness: Readiness::default(),
+    fn state() -> ServeState {
+        ServeState {
+            readiness: ReadinessHandle::default(),
             metrics: Arc::new(|| "# EOF\n".to_owned()),
         }
     }
 
-    fn status(state: &State, method: &Method, path: &str) -> u16 {
+    fn status(state: &ServeState, method: &Method, path: &str) -> u16 {
         answer(state, method, path).status().as_u16()
     }
 

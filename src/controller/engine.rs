@@ -39,7 +39,7 @@ use crate::core::{
 };
 use crate::index::{SetKey, SetRecord, Stir, Stray, Write, was_complete};
 use crate::k8s::Condition;
-use crate::serve::Readiness;
+use crate::serve::ReadinessHandle;
 use crate::shutdown::Shutdown;
 
 /// The shortest pause between a change and the pass that looks at it: the burst around a replaced pod is one pass.
@@ -74,7 +74,7 @@ pub(super) struct Parts {
     pub(super) lacking: Lacking,
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) readiness: Readiness,
+    pub(super) readiness: ReadinessHandle,
     pub(super) clock: Clock,
 }
 

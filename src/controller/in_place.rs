@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core::in_place::State;
+use crate::core::fleet::in_place::State;
 use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL};
 use crate::core::{PodRef, Renewal};
 
@@ -53,7 +53,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::core::in_place::{Before, Change};
+    use crate::core::fleet::in_place::{Before, Change};
 
     #[test]
     fn one_patch_names_what_changes_and_what_it_rests_on() {

@@ -11,8 +11,9 @@ use tracing::{debug, warn};
 
 use super::feed::{Fed, Feed};
 use super::report::Notice;
+use crate::core::engine::not_ready;
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::{Behind, PodName, PodUid, Revision, RevisionState, not_created, not_ready};
+use crate::core::{Behind, PodName, PodUid, Revision, RevisionState, not_created};
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
 use crate::k8s::{Condition, ControllerRevision, DaemonSet, Pod};

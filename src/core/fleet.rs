@@ -3,66 +3,35 @@
 //! A [`Fleet`] is built at the door (`crate::index`) from API objects and never changed afterwards. Instants in it are
 //! already corrected for nodes whose clocks are wrong: where the change was seen happening, it is the time of seeing.
 
+pub mod evictions;
+mod hold;
+pub mod in_place;
+mod node_window;
+mod pause_record;
+pub mod record;
+pub mod refusals;
+mod way_back;
+
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-macro_rules! text {
-    ($(#[$meta:meta])* $name:ident) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub struct $name(Arc<str>);
+use super::action::PodRef;
+use super::id::{NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState};
+use super::instant::earlier;
+use super::labels::Labels;
+use super::lifecycle::Exit;
+use evictions::Evictions;
+use in_place::{InPlace, Successions};
+use record::Record;
+use refusals::Refusals;
 
-        impl $name {
-            /// The text itself.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl From<&str> for $name {
-            fn from(text: &str) -> Self {
-                Self(text.into())
-            }
-        }
-
-        impl From<String> for $name {
-            fn from(text: String) -> Self {
-                Self(text.into())
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-    };
-}
-
-text! {
-    /// Name of a Node.
-    NodeName
-}
-text! {
-    /// Name of a Pod, unique in its namespace.
-    PodName
-}
-text! {
-    /// UID of a Pod: never used twice.
-    PodUid
-}
-text! {
-    /// Hash of a ControllerRevision, as in the label `controller-revision-hash`.
-    Revision
-}
-text! {
-    /// Opaque version of an API object; only good for comparing and for preconditions.
-    ResourceVersion
-}
+pub use hold::{Hold, Holds};
+pub use node_window::NodeWindow;
+pub use pause_record::PauseRecord;
+pub use way_back::{Past, WayBack};
 
 /// The fleet of one DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,20 +52,20 @@ pub struct Fleet {
     /// The number of the revision that somebody went back from to the current one; `None`: a new template was the last change.
     pub undone: Option<i64>,
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
-    pub successions: super::in_place::Successions,
+    pub successions: Successions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.
-    pub way_back: super::WayBack,
+    pub way_back: WayBack,
     /// How evictions were answered.
-    pub evictions: super::Evictions,
+    pub evictions: Evictions,
     /// Which other writes the API server refused.
-    pub refusals: super::Refusals,
+    pub refusals: Refusals,
     /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
-    pub record: Option<super::Record>,
+    pub record: Option<Record>,
     /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.
-    pub pause: Option<super::PauseRecord>,
+    pub pause: Option<PauseRecord>,
     /// Why the native controller could not make a pod, as its last Event said; `None`: it could, or nobody has looked.
     pub not_created: Option<Arc<str>>,
-    /// Why pods do not become available, as far as somebody was asked that ([`not_ready`](super::not_ready)).
+    /// Why pods do not become available, as far as somebody was asked that ([`not_ready`](super::engine::not_ready)).
     pub not_ready: BTreeMap<PodName, Arc<str>>,
     /// Whether the native controller is known to learn of changes of several pods in the order in which they happened
     /// (client-go's `InOrderInformers`, on since Kubernetes 1.33); false is always safe.
@@ -105,42 +74,17 @@ pub struct Fleet {
     pub nodes: Vec<Node>,
 }
 
-/// What is known about the revision that the nodes should run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RevisionState {
-    /// The ControllerRevision of the present template is known.
-    Current(Revision),
-    /// Nothing may be replaced yet; the sentence says what is awaited.
-    Behind(Behind),
-}
-
-/// Why the current revision is not known. It is the newest ControllerRevision whose template is that of the DaemonSet
-/// (Kubernetes, `constructHistory` in `pkg/controller/daemon/update.go`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
-    /// The native controller has not observed this generation of the DaemonSet.
-    NotObserved,
-    /// No ControllerRevision of this DaemonSet is known.
-    NoRevision,
-    /// Two revisions share the greatest number: the native controller is merging duplicates.
-    Tie,
-    /// The newest revision does not hold the present template: one of the two views is old.
-    Mismatch,
-    /// A pod carries a revision that is not known: this view may be old.
-    UnknownRevision,
-}
-
 /// A node and its pods of this DaemonSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Its name.
     pub name: NodeName,
     /// Its labels.
-    pub labels: super::Labels,
+    pub labels: Labels,
     /// What keeps it on its version for a while, if anything (possibly over by now).
-    pub hold: Option<super::Hold>,
+    pub hold: Option<Hold>,
     /// When replacements may begin on it, if it says so itself.
-    pub window: Option<super::NodeWindow>,
+    pub window: Option<NodeWindow>,
     /// Whether the DaemonSet's pod belongs on it.
     pub targeting: Targeting,
     /// Whether it can run anything now.
@@ -153,7 +97,7 @@ pub struct Node {
     /// template as it is now; forgotten as soon as its successor was Ready.
     pub disrupted_at: Option<Timestamp>,
     /// Whether we deleted its last pod for the template as it is now, and no successor was Ready since: as far as this process
-    /// saw that, or the guard remembers it ([`Record::touched`](super::Record::touched)).
+    /// saw that, or the guard remembers it ([`Record::touched`]).
     pub emptied: bool,
     /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
     /// told where it matters.
@@ -220,11 +164,11 @@ pub struct Pod {
     /// When its kubelet accepted it: when `status.startTime` was seen to appear, or that time itself at the first look.
     pub started: Option<Timestamp>,
     /// What an update in place has to know of it.
-    pub in_place: super::InPlace,
+    pub in_place: InPlace,
     /// What keeps it from becoming Ready, as far as its containers tell.
     pub trouble: Option<Trouble>,
     /// What it says about its way out.
-    pub exit: super::Exit,
+    pub exit: Exit,
     /// The pod condition `PodNeedUpgrade`, when present.
     pub need_upgrade: Option<OtaCondition>,
     /// The pod condition `PodImageReady`, when present.
@@ -258,19 +202,8 @@ pub struct Leaving {
 impl Leaving {
     /// When it was asked to go, by the clock of the API server.
     pub fn asked_at(&self) -> Timestamp {
-        super::instant::earlier(self.stamped, self.grace)
+        earlier(self.stamped, self.grace)
     }
-}
-
-/// Which revision a pod runs, by its label `controller-revision-hash`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PodRevision {
-    /// The current one.
-    Current,
-    /// An older one.
-    Outdated,
-    /// One that is not known; has to be looked up before anything is done.
-    Unknown,
 }
 
 /// Signs of a container that does not come up.
@@ -337,6 +270,15 @@ pub struct PullFailure {
 }
 
 impl Pod {
+    /// The pod as it was judged.
+    pub(super) fn reference(&self) -> PodRef {
+        PodRef {
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            resource_version: self.resource_version.clone(),
+        }
+    }
+
     /// When it got the revision that it has: by its creation, or by an update in place.
     pub fn revised(&self) -> Timestamp {
         self.in_place

@@ -9,18 +9,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Labels;
+use super::labels::Labels;
 use super::names::{IN_PLACE_UPDATE, PRE_DELETE, PRE_NORMAL};
 use super::selector::{is_label_key, is_label_value};
-
-/// A hook that takes longer is reported. Nothing is forced then: Kruise waits for ever and says nothing.
-pub const HOOK_PATIENCE: Duration = Duration::from_secs(600);
 
 /// What a value of `lifecycle` has to look like.
 const EXPECTED: &str =

@@ -36,7 +36,7 @@ pub const TOPOLOGY_KEY: &str = "apps.openyurt.io/topology-key";
 pub const MAX_DOMAINS: &str = "apps.openyurt.io/max-domains";
 /// Whether running pods are updated in place where that is possible: `Standard` or `InPlaceIfPossible` (Kruise).
 pub const ROLLING_UPDATE_TYPE: &str = "apps.openyurt.io/rolling-update-type";
-/// On a pod that was updated in place: what it was like before, see [`crate::core::in_place::State`].
+/// On a pod that was updated in place: what it was like before, see [`super::fleet::in_place::State`].
 pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
 /// How long after its new pod was made a node may fail on the revision's account, as a duration.
 pub const FAILURE_WINDOW: &str = "apps.openyurt.io/failure-window";

@@ -28,7 +28,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 use proptest::test_runner::RngSeed;
 
-use super::budget::BATCH;
+use super::action::BATCH;
 use super::instant::later;
 use super::*;
 use crate::core::Strategy;
@@ -527,7 +527,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 pod.trouble = None;
                 let mut unfinished = renewal.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
-                pod.in_place.update = Some(in_place::Update {
+                pod.in_place.update = Some(crate::core::fleet::in_place::Update {
                     at: now(),
                     is_carried_out: unfinished.is_empty(),
                 });

@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 
-use super::fleet::{Fleet, Revision, RevisionState};
-use super::guard::Record;
+use super::fleet::Fleet;
+use super::fleet::record::Record;
+use super::id::{Revision, RevisionState};
 
 /// The ways on from a revision that fails, as the end of a sentence. `set` is the DaemonSet, as `NAMESPACE/NAME`.
 ///

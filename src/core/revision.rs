@@ -4,7 +4,7 @@
 //! present template (spec: the upgrade model's "which pods are up to date"). Templates are compared as raw JSON, so that
 //! a field which no library here knows still counts.
 
-mod canonical;
+pub(in crate::core) mod fingerprint;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Behind, PodRevision, Revision, RevisionState};
+use super::fleet::in_place::Shape;
+use super::id::{Behind, PodRevision, Revision, RevisionState};
 use super::images::TemplateImage;
-use super::in_place::Shape;
 
-pub use canonical::TemplateFingerprint;
+pub use fingerprint::TemplateFingerprint;
 
 /// A ControllerRevision that this DaemonSet controls.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use std::fmt::Display;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Behind, Fleet, NodeName, Readiness, by_name};
+use super::fleet::{Fleet, Readiness, by_name};
+use super::id::{Behind, NodeName};
 use super::instant;
 use super::lifecycle::PreDelete;
 use super::names::{INVALID_SETTINGS, PROGRESSING};
@@ -399,8 +400,9 @@ pub fn paused_words(until: Option<Timestamp>) -> String {
 mod tests {
     use super::*;
     use crate::core::plan::Counts;
+    use crate::core::strategy::Mode;
     use crate::core::testing::fleet;
-    use crate::core::{Strategy, decide, strategy::Mode};
+    use crate::core::{Strategy, decide};
 
     fn plan(phase: Phase, counts: Counts) -> Plan {
         let strategy = Strategy::of(Mode::AdvancedRollingUpdate);

@@ -8,10 +8,10 @@ use std::fmt::{self, Write as _};
 
 use serde_json::Value;
 
-pub(super) use query::is_label_key;
+pub use query::is_label_key;
 
-/// A label selector: all of its requirements have to hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A label selector: all of its requirements have to hold; the default selects everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
 /// What is asked of one label.
@@ -127,6 +127,11 @@ impl Selector {
     /// Whether an object with these labels is selected; `label` looks one up.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|r| r.matches(label(&r.key)))
+    }
+
+    /// Whether it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// What it asks for, part by part.
@@ -265,7 +270,7 @@ fn text(value: &Value) -> Result<Box<str>, Unusable> {
 }
 
 /// At most 63 letters, digits, `-`, `_` and `.`, a letter or digit at both ends; or nothing.
-pub(in crate::core) fn is_label_value(value: &str) -> bool {
+pub fn is_label_value(value: &str) -> bool {
     let ends = [value.chars().next(), value.chars().next_back()];
     value.len() <= 63
         && value

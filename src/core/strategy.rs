@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::fleet::{Node, Revision, RevisionState};
+use super::fleet::Node;
+use super::id::{Revision, RevisionState};
 use super::lifecycle::PreDelete;
 use super::names::UPDATE_STRATEGY_TYPE_FIELD;
 use super::selector::Selector;
@@ -142,7 +143,7 @@ pub enum Mode {
 pub enum RollingUpdateType {
     /// It is deleted, and a new one is made.
     Standard,
-    /// It is changed in place where only images and metadata differ, see [`super::in_place`].
+    /// It is changed in place where only images and metadata differ, see [`super::fleet::in_place`].
     InPlaceIfPossible,
 }
 
@@ -151,7 +152,7 @@ pub enum RollingUpdateType {
 pub enum OnFailure {
     /// Nothing.
     Stop,
-    /// Their pods are taken back to the revision before in place, see [`super::revert`].
+    /// Their pods are taken back to the revision before in place, see [`super::engine::revert`].
     RevertInPlace,
 }
 

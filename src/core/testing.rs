@@ -5,7 +5,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::in_place::{Container, Shape, Succession};
+use super::fleet::in_place::{Container, Shape, Succession};
 use super::{
     Fleet, Labels, Node, Past, Pod, PodRevision, Readiness, RevisionState, Targeting, WayBack,
 };
@@ -132,7 +132,7 @@ impl Pod {
     /// Taken back in place from the revision `new` at that second, and not carried out yet.
     pub(super) fn taken_back(mut self, second: i64) -> Self {
         self.in_place.reverted_from = Some("new".into());
-        self.in_place.update = Some(super::in_place::Update {
+        self.in_place.update = Some(super::fleet::in_place::Update {
             at: at(second),
             is_carried_out: false,
         });

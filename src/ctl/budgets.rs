@@ -13,7 +13,7 @@ use kube::api::ListParams;
 
 use super::access::{Access, Trouble};
 use super::list::list;
-use crate::core::eviction::BUDGET_PATIENCE;
+use crate::core::engine::patience::BUDGET_PATIENCE;
 use crate::core::selector::Selector;
 use crate::core::{Evictions, Obstruction, Pod, Reading, Refusal};
 use crate::index::SetRecord;

@@ -21,14 +21,16 @@ pub(super) use slots::about_to_be;
 use super::age;
 use super::picture::{Picture, verdict_since};
 use crate::core::eligibility::Obstacle;
-use crate::core::in_place::{Recreate, Way, way};
+use crate::core::engine::overdue;
+use crate::core::engine::replacement::{Way, way};
+use crate::core::engine::revert::is_due;
+use crate::core::fleet::in_place::Recreate;
 use crate::core::names::{MAINTENANCE_WINDOW, MIN_INTERVAL};
-use crate::core::revert::is_due;
 use crate::core::said::behind_words;
 use crate::core::selector::Selector;
 use crate::core::{
     Behind, Guarded, Mode, Node, NodeWindow, Offline, Pod, PodRevision, Progress, Revert,
-    RevisionState, Stall, Targeting, Verdict, is_between_crashes, overdue, stall_of,
+    RevisionState, Stall, Targeting, Verdict, is_between_crashes, stall_of,
 };
 
 /// What becomes of a pod whose budget has changed its mind.

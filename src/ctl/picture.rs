@@ -372,7 +372,7 @@ impl Picture {
     }
 
     /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
-    /// [`BACK_OFF`](crate::core::eviction::BACK_OFF), whatever the budget allows now.
+    /// [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
     pub(super) fn asks_again(&self) -> bool {
         let told = self.condition(ROLLOUT_COMPLETE);
         let revision = self.revision().map(Revision::as_str);

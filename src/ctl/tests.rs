@@ -13,7 +13,7 @@ use super::{Access, Code, Context, Screen, Trouble, perform};
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::sim::cluster::faults::Fault;
-use crate::sim::cluster::{Cluster, Options};
+use crate::sim::cluster::{Cluster, ClusterOptions};
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
 use crate::sim::{daemonset, scheduler};
 use crate::task::Task;
@@ -34,12 +34,16 @@ impl World {
     pub(super) async fn with_nodes(count: usize) -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
-        let cluster = Cluster::new(Options::new(clock.clone(), 1));
-        let options = kubelet::Options::default();
+        let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
+        let options = kubelet::KubeletOptions::default();
         let kubelets = Kubelets::start(cluster.client("kubelet"), clock.clone(), options);
         let native = cluster.client("kube-controller-manager");
         let tasks = vec![
-            daemonset::start(native, clock.clone(), daemonset::Options::default()),
+            daemonset::start(
+                native,
+                clock.clone(),
+                daemonset::DaemonSetsOptions::default(),
+            ),
             scheduler::start(cluster.client("kube-scheduler")),
         ];
         let nodes = (1..=count).map(|n| NodeSpec::named(format!("n{n}")));

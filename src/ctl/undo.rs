@@ -33,7 +33,7 @@ use super::screen::Screen;
 use super::write::{remove, set, write_if_unchanged};
 use crate::cli::Output;
 use crate::cli::ctl::UndoArgs;
-use crate::core::in_place::Shape;
+use crate::core::fleet::in_place::Shape;
 use crate::core::names::{RESUME, REVISION_HASH_LABEL, STALLED};
 use crate::core::remedy::advised;
 use crate::core::revision::{

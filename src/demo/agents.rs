@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream};
 use crate::k8s::client::Role;
 use crate::ota_server::{Agent, Config, serve_stream};
-use crate::sim::cluster::{Cluster, Count, Fault, Guard};
+use crate::sim::cluster::{Cluster, Count, Fault, FaultGuard};
 
 /// Room for what one side has sent and the other has not read.
 const PIPE: usize = 64 << 10;
@@ -78,7 +78,7 @@ pub(super) fn is_agent(count: &Count) -> bool {
 
 /// Cuts the agent of a node off from the API server until the guard is dropped. All watches break; everybody else resumes
 /// theirs.
-pub fn cut(cluster: &Cluster, node: &str) -> Guard {
+pub fn cut(cluster: &Cluster, node: &str) -> FaultGuard {
     let agent = user_agent(node);
     let faults = cluster.faults();
     let cut = faults.add(move |request| match request.user_agent == agent {

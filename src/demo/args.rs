@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::script::{Engine, FleetPlan, Rollout, Script};
+use super::script::{FleetPlan, Rollout, Script, ScriptEngine};
 use super::{ota, script};
 use crate::cli::sim::{BadRevision, PlayArgs, Story};
 use crate::core::{Mode, Share};
@@ -86,8 +86,10 @@ impl PlayArgs {
             flapping,
             rollout: Rollout {
                 engine: match self.native {
-                    true => Engine::Native,
-                    false => Engine::YurtDs(self.strategy.unwrap_or(Mode::AdvancedRollingUpdate)),
+                    true => ScriptEngine::Native,
+                    false => {
+                        ScriptEngine::YurtDs(self.strategy.unwrap_or(Mode::AdvancedRollingUpdate))
+                    }
                 },
                 max_unavailable: self.max_unavailable.unwrap_or(Share::Percent(10)),
                 min_ready,

@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use crate::cli::sim::KubeletsArgs;
 use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
-use crate::sim::kubelet::{Behaviour, Kubelets, NodeSpec, Offline, Options};
+use crate::sim::kubelet::{Behaviour, KubeletOptions, Kubelets, NodeSpec, Offline};
 
 impl KubeletsArgs {
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> KubeletOptions {
+        KubeletOptions {
             behaviour: Behaviour {
                 pull: self.pull,
                 start: self.start,
@@ -24,7 +24,7 @@ impl KubeletsArgs {
             lease: self.lease,
             jitter: self.jitter,
             seed: self.seed,
-            ..Options::default()
+            ..KubeletOptions::default()
         }
     }
 

@@ -33,15 +33,15 @@ pub(super) struct Measure {
 
 /// A running witness; it ends when dropped.
 pub(super) struct Monitor {
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<MonitorRecord>>,
     _task: Task,
 }
 
 /// What was seen so far. Times count from the start of the play.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Record {
+pub(super) struct MonitorRecord {
     /// Every node.
-    pub(super) nodes: BTreeMap<String, NodeRecord>,
+    pub(super) nodes: BTreeMap<String, MonitoredNode>,
     /// Nodes that lack an available pod because theirs was taken away.
     pub(super) down: usize,
     /// The most of them at once, and when.
@@ -51,12 +51,12 @@ pub(super) struct Record {
     /// The last change of any of this.
     pub(super) last_change: Duration,
     /// Pods by UID.
-    pods: BTreeMap<String, PodRecord>,
+    pods: BTreeMap<String, MonitoredPod>,
 }
 
 /// A pod that runs on a node.
 #[derive(Clone, Debug)]
-pub(super) struct PodRecord {
+pub(super) struct MonitoredPod {
     /// Its name.
     pub(super) name: String,
     /// Whether it is of the new image.
@@ -71,7 +71,7 @@ pub(super) struct PodRecord {
 }
 
 #[cfg(test)]
-impl PodRecord {
+impl MonitoredPod {
     /// A pod of the old image with both conditions.
     pub(super) fn of_owner(name: &str, need_upgrade: &str, image_ready: &str) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl PodRecord {
 
 /// What happened to one node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NodeRecord {
+pub(super) struct MonitoredNode {
     /// Whether its Ready condition is `True`.
     pub(super) ready: bool,
     /// When it went away last.
@@ -107,7 +107,7 @@ pub(super) struct NodeRecord {
     interrupted: bool,
 }
 
-impl NodeRecord {
+impl MonitoredNode {
     /// Whether it went away after it had been updated, and has not come back.
     pub(super) fn is_lost(&self) -> bool {
         !self.ready && self.updated.is_some() && self.left > self.updated
@@ -128,7 +128,7 @@ enum Seen {
 impl Monitor {
     /// Starts to watch; the play starts now.
     pub(super) fn start(client: Client, clock: Clock, measure: Measure) -> Self {
-        let record = Arc::new(Mutex::new(Record::default()));
+        let record = Arc::new(Mutex::new(MonitorRecord::default()));
         let witness = Witness {
             client,
             start: clock.now(),
@@ -154,12 +154,12 @@ impl Monitor {
     }
 
     /// What was seen so far.
-    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+    pub(super) fn record(&self) -> MutexGuard<'_, MonitorRecord> {
         lock(&self.record)
     }
 }
 
-fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+fn lock(record: &Mutex<MonitorRecord>) -> MutexGuard<'_, MonitorRecord> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -168,7 +168,7 @@ struct Witness {
     clock: Clock,
     start: Timestamp,
     measure: Measure,
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<MonitorRecord>>,
 }
 
 impl Witness {
@@ -235,7 +235,7 @@ where
         .filter_map(|event| std::future::ready(event.ok()))
 }
 
-impl Record {
+impl MonitorRecord {
     fn node(&mut self, node: &Node, now: Duration) {
         let conditions = node
             .status
@@ -279,7 +279,7 @@ impl Record {
         };
         let ready = condition("Ready").is_some_and(|one| one.status == "True");
         let uid = pod.uid().unwrap_or_default();
-        let record = self.pods.entry(uid).or_insert_with(|| PodRecord {
+        let record = self.pods.entry(uid).or_insert_with(|| MonitoredPod {
             name: pod.name_any(),
             new,
             need_upgrade: None,
@@ -342,7 +342,7 @@ impl Record {
                 }
             }
         }
-        let lacking = |node: &&NodeRecord| node.lacks && node.ready && !node.interrupted;
+        let lacking = |node: &&MonitoredNode| node.lacks && node.ready && !node.interrupted;
         self.down = self.nodes.values().filter(lacking).count();
         if self.down > self.peak.0 {
             self.peak = (self.down, now);
@@ -357,7 +357,7 @@ impl Record {
     }
 
     /// UID and record of the pod that runs on a node and stays.
-    pub(super) fn pod_on(&self, node: &str) -> Option<(&str, &PodRecord)> {
+    pub(super) fn pod_on(&self, node: &str) -> Option<(&str, &MonitoredPod)> {
         let mut pods = self.pods.iter();
         let (uid, pod) = pods.find(|(_, pod)| pod.node == node && !pod.going)?;
         Some((uid, pod))
@@ -407,8 +407,8 @@ mod tests {
         .unwrap()
     }
 
-    fn fleet() -> Record {
-        let mut record = Record::default();
+    fn fleet() -> MonitorRecord {
+        let mut record = MonitorRecord::default();
         for name in ["a", "b"] {
             record.node(&node(name, true), Duration::ZERO);
             record.pod(

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::agents::is_agent;
-use super::monitor::Record;
-use super::report::{Command, Owner, Promise};
-use super::script::{Aim, Deed, Engine, Rollout, Script, Step, Typing, seconds, step};
+use super::monitor::MonitorRecord;
+use super::report::{DeviceOwner, Promise, TypedCommand};
+use super::script::{Aim, Deed, Rollout, Script, ScriptEngine, ScriptStep, Typing, seconds, step};
 use super::shell::Typed;
-use super::stage::{Ending, Stage};
+use super::stage::{DemoStage, Ending};
 use crate::core::{Mode, Share};
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
@@ -29,7 +29,7 @@ pub(super) fn story() -> Script {
         title: "OTA: the owner of a node decides".to_owned(),
         nodes: (1..=3).map(|number| format!("edge-{number}")).collect(),
         rollout: Rollout {
-            engine: Engine::YurtDs(Mode::Ota),
+            engine: ScriptEngine::YurtDs(Mode::Ota),
             max_unavailable: Share::Percent(10),
             min_ready: Duration::ZERO,
             old: "nginx:1.19.4".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn story() -> Script {
     }
 }
 
-fn steps() -> Vec<Step> {
+fn steps() -> Vec<ScriptStep> {
     let typed = |at, aim, line: &str, say: &str| {
         let typing = Typing {
             node: OWNED.to_owned(),
@@ -115,9 +115,9 @@ fn steps() -> Vec<Step> {
     ]
 }
 
-impl Stage {
+impl DemoStage {
     /// What the owner did, and what came of it; `None` where there is none.
-    pub(super) fn owner(&self, record: &Record) -> Option<Owner> {
+    pub(super) fn owner(&self, record: &MonitorRecord) -> Option<DeviceOwner> {
         let node = self.script.owner.clone()?;
         let typed = self.typed();
         let seen = record.nodes.get(&node);
@@ -130,7 +130,7 @@ impl Stage {
             let one = typed.iter().find(|one| one.aim == aim)?;
             Some(one.ended?.0.saturating_sub(one.began).into())
         };
-        Some(Owner {
+        Some(DeviceOwner {
             pulled_in: took(Aim::Pull),
             upgraded_in: took(Aim::Confirm),
             without_pod: seen
@@ -146,8 +146,8 @@ impl Stage {
     /// What holds when owners decide.
     pub(super) fn promises_to(
         &self,
-        owner: &Owner,
-        record: &Record,
+        owner: &DeviceOwner,
+        record: &MonitorRecord,
         ending: &Ending,
     ) -> Vec<Promise> {
         let typed = self.typed();
@@ -205,8 +205,8 @@ impl Stage {
     }
 }
 
-fn command(typed: &Typed) -> Command {
-    Command {
+fn command(typed: &Typed) -> TypedCommand {
+    TypedCommand {
         at: typed.began.into(),
         node: typed.node.clone(),
         line: typed.line.clone(),

@@ -15,7 +15,7 @@ const WIDTH: usize = 80;
 /// The report on one play. Times count in virtual time from its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct DemoReport {
     /// What was played.
     pub title: String,
     /// Decides every name and every chance.
@@ -55,10 +55,10 @@ pub struct Report {
     /// How it ended.
     pub ending: String,
     /// Requests of the yurt-ds controller that change something, where it runs.
-    pub writes: Option<Writes>,
+    pub writes: Option<WriteCounts>,
     /// What the owner of a node did, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub owner: Option<Owner>,
+    pub owner: Option<DeviceOwner>,
     /// What was promised, and whether it held.
     pub promises: Vec<Promise>,
     /// What happened when.
@@ -85,7 +85,7 @@ pub struct Followed {
 /// What the owner of a node did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Owner {
+pub struct DeviceOwner {
     /// The node.
     pub node: String,
     /// How long the pull took that was asked for ahead.
@@ -101,12 +101,12 @@ pub struct Owner {
     /// Patches of pods by all agents.
     pub pod_patches: u64,
     /// Everything that was typed.
-    pub commands: Vec<Command>,
+    pub commands: Vec<TypedCommand>,
 }
 
 /// A command that was typed on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Command {
+pub struct TypedCommand {
     /// When.
     pub at: Time,
     /// Where.
@@ -122,7 +122,7 @@ pub struct Command {
 /// Requests by what they change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Writes {
+pub struct WriteCounts {
     /// Pods that were replaced, as the monitor saw it.
     pub replaced_pods: usize,
     /// Deletions of pods.
@@ -223,7 +223,7 @@ impl Time {
     }
 }
 
-impl Report {
+impl DemoReport {
     /// Whether every promise held.
     pub fn held(&self) -> bool {
         self.promises.iter().all(|promise| promise.held)
@@ -345,7 +345,7 @@ impl Report {
     }
 }
 
-impl Owner {
+impl DeviceOwner {
     fn facts(&self, updated: usize, nodes: usize) -> Vec<(&'static str, String)> {
         let seconds = |time: Option<Time>| {
             time.map_or("never".to_owned(), |time| format!("{:.1}s", time.seconds()))
@@ -384,7 +384,7 @@ impl Owner {
     }
 }
 
-impl Writes {
+impl WriteCounts {
     fn words(&self) -> String {
         let mut words = Vec::new();
         if self.pod_deletions > 0 {

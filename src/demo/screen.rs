@@ -8,7 +8,7 @@ use super::view::Canvas;
 const USUAL: (u16, u16) = (80, 24);
 
 /// Standard output. When it is dropped the cursor is back.
-pub(super) struct Screen {
+pub(super) struct DemoScreen {
     live: bool,
     colour: bool,
     /// Lines of the picture that the next one replaces.
@@ -16,7 +16,7 @@ pub(super) struct Screen {
     cursor_hidden: bool,
 }
 
-impl Screen {
+impl DemoScreen {
     /// Standard output as it is.
     pub(super) fn standard() -> Self {
         let out = std::io::stdout();
@@ -84,7 +84,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for DemoScreen {
     fn drop(&mut self) {
         self.leave_picture();
     }

@@ -23,7 +23,7 @@ pub(super) struct Script {
     /// What containers of the new image do.
     pub(super) new: Behaviour,
     /// What happens, in order of time.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<ScriptStep>,
     /// The latest end, counted from the start.
     pub(super) limit: Duration,
     /// Whether every node is told of on its own.
@@ -42,7 +42,7 @@ pub(super) struct Script {
 #[derive(Clone, Debug)]
 pub(super) struct Rollout {
     /// Who replaces pods.
-    pub(super) engine: Engine,
+    pub(super) engine: ScriptEngine,
     /// How many nodes may lack their pod at once.
     pub(super) max_unavailable: Share,
     /// `spec.minReadySeconds`.
@@ -55,7 +55,7 @@ pub(super) struct Rollout {
 
 /// Who replaces pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engine {
+pub(super) enum ScriptEngine {
     /// yurt-ds.
     YurtDs(Mode),
     /// The DaemonSet controller of Kubernetes.
@@ -64,7 +64,7 @@ pub(super) enum Engine {
 
 /// Something that happens.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct ScriptStep {
     /// When, counted from the start; later, when a command that was typed before has not ended or not been read.
     pub(super) at: Duration,
     /// What.
@@ -132,14 +132,14 @@ impl Rollout {
     pub(super) fn object(&self) -> Value {
         let labels = json!({ "app": "nginx" });
         let (annotations, strategy) = match self.engine {
-            Engine::YurtDs(mode) => (
+            ScriptEngine::YurtDs(mode) => (
                 json!({
                     names::UPDATE_STRATEGY: mode.to_string(),
                     names::MAX_UNAVAILABLE: self.max_unavailable.to_string(),
                 }),
                 json!({ "type": names::ON_DELETE }),
             ),
-            Engine::Native => (json!({}), self.native_strategy()),
+            ScriptEngine::Native => (json!({}), self.native_strategy()),
         };
         json!({
             "apiVersion": "apps/v1",
@@ -175,8 +175,8 @@ pub(super) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub(super) fn step(at: u64, deed: Deed, say: impl Into<String>) -> Step {
-    Step {
+pub(super) fn step(at: u64, deed: Deed, say: impl Into<String>) -> ScriptStep {
+    ScriptStep {
         at: seconds(at),
         deed,
         say: say.into(),
@@ -190,7 +190,7 @@ pub(super) fn three_nodes() -> Script {
         title: "Three nodes, two of them offline".to_owned(),
         nodes: (1..=3).map(|number| format!("edge-{number}")).collect(),
         rollout: Rollout {
-            engine: Engine::YurtDs(Mode::AdvancedRollingUpdate),
+            engine: ScriptEngine::YurtDs(Mode::AdvancedRollingUpdate),
             max_unavailable: Share::Percent(10),
             min_ready: Duration::ZERO,
             old: "nginx:1.19.4".to_owned(),
@@ -322,7 +322,7 @@ fn shuffle(names: &[String], seed: u64) -> Vec<String> {
 }
 
 /// One node after the other returns, at times that the seed decides.
-fn returns(back: &[String], seed: u64) -> Vec<Step> {
+fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
     let mut at: Vec<u64> = (0..back.len())
         .map(|number| CHANGE + 5 + mix(seed.wrapping_add(number as u64)) % RETURNS)
         .collect();

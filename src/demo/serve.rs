@@ -23,9 +23,9 @@ use crate::demo::agents;
 use crate::demo::{first_daemonset, screen};
 use crate::ota_server;
 use crate::shutdown::{self, Shutdown};
-use crate::sim::cluster::{Cluster, Guard};
+use crate::sim::cluster::{Cluster, FaultGuard};
 use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
-use crate::sim::world::{Setup, World};
+use crate::sim::world::{World, WorldSetup};
 use crate::task::Task;
 
 /// `true` on a node: its kubelet falls silent; anything else, or nothing: it is there.
@@ -55,10 +55,10 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
         Some(node) => Some(Door::open(node, &names, args.ota_listen).await?),
         None => None,
     };
-    let world = World::start(Setup {
+    let world = World::start(WorldSetup {
         clock: Clock::System,
         seed: args.seed,
-        kubelets: kubelet::Options {
+        kubelets: kubelet::KubeletOptions {
             behaviour: Behaviour {
                 pull: args.pull,
                 ..Behaviour::default()
@@ -67,7 +67,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
             lease: Some(Duration::from_secs(10)),
             jitter: Duration::from_millis(300),
             seed: args.seed,
-            ..kubelet::Options::default()
+            ..kubelet::KubeletOptions::default()
         },
         controller: !args.no_controller,
     });
@@ -197,7 +197,7 @@ async fn create_first(client: &Client) -> Result<()> {
 /// included.
 async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
     let nodes: Api<Node> = Api::all(client);
-    let mut offline: BTreeMap<String, Guard> = BTreeMap::new();
+    let mut offline: BTreeMap<String, FaultGuard> = BTreeMap::new();
     let mut events = std::pin::pin!(
         watcher(nodes, watcher::Config::default())
             .default_backoff()
@@ -237,10 +237,10 @@ mod tests {
 
     fn world() -> World {
         let epoch = "2026-01-01T00:00:00Z".parse().unwrap();
-        World::start(Setup {
+        World::start(WorldSetup {
             clock: Clock::starting_at(epoch),
             seed: 1,
-            kubelets: kubelet::Options::default(),
+            kubelets: kubelet::KubeletOptions::default(),
             controller: true,
         })
     }

@@ -10,19 +10,19 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use tokio::time::{Instant, sleep_until};
 
-use super::monitor::{Measure, Monitor, Record};
+use super::monitor::{Measure, Monitor, MonitorRecord};
 use super::report::{Line, Time, Voice};
-use super::script::{Deed, Engine, NAME, NAMESPACE, Script, Step, Typing};
+use super::script::{Deed, NAME, NAMESPACE, Script, ScriptEngine, ScriptStep, Typing};
 use super::shell::{Shell, Typed};
-use super::view::{Frame, Owners, cells};
+use super::view::{Frame, OwnersView, cells};
 use crate::clock::Clock;
 use crate::core::Phase;
 use crate::demo::agents::{self, Agents};
 use crate::index::SetKey;
-use crate::sim::cluster::{Count, Guard};
+use crate::sim::cluster::{Count, FaultGuard};
 use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
-use crate::sim::picture::{Look, Picture};
-use crate::sim::world::{Setup, World};
+use crate::sim::picture::{ClusterPicture, Look};
+use crate::sim::world::{World, WorldSetup};
 
 /// Virtual time begins here: a fixed day, so that every run has the same dates.
 const EPOCH: &str = "2026-01-01T00:00:00Z";
@@ -40,15 +40,15 @@ const READING: Duration = Duration::from_secs(8);
 const JITTER: Duration = Duration::from_millis(1500);
 
 /// A play under way.
-pub(super) struct Stage {
+pub(super) struct DemoStage {
     pub(super) script: Script,
     pub(super) seed: u64,
     pub(super) world: World,
     pub(super) monitor: Monitor,
-    picture: Picture,
+    picture: ClusterPicture,
     start: Instant,
-    steps: std::vec::IntoIter<Step>,
-    next: Option<Step>,
+    steps: std::vec::IntoIter<ScriptStep>,
+    next: Option<ScriptStep>,
     /// What a person is told now.
     pub(super) said: String,
     /// All that was told.
@@ -62,7 +62,7 @@ pub(super) struct Stage {
     /// Where the owners of nodes type.
     shell: Option<Shell>,
     /// While the agent of a node has no link to the API server.
-    cut: Option<Guard>,
+    cut: Option<FaultGuard>,
     /// The pod of every node when the play began.
     pub(super) uids: BTreeMap<String, String>,
 }
@@ -82,21 +82,21 @@ pub(super) enum Ending {
     TimeUp,
 }
 
-impl Stage {
+impl DemoStage {
     /// Sets everything up: nodes, the DaemonSet with its old image, and every pod available.
     pub(super) async fn set_up(script: Script, seed: u64) -> Result<Self> {
         let epoch: Timestamp = EPOCH.parse().context("the epoch")?;
         let clock = Clock::starting_at(epoch);
-        let world = World::start(Setup {
+        let world = World::start(WorldSetup {
             clock: clock.clone(),
             seed,
-            kubelets: kubelet::Options {
+            kubelets: kubelet::KubeletOptions {
                 behaviour: script.usual.clone(),
                 jitter: JITTER,
                 seed,
-                ..kubelet::Options::default()
+                ..kubelet::KubeletOptions::default()
             },
-            controller: matches!(script.rollout.engine, Engine::YurtDs(_)),
+            controller: matches!(script.rollout.engine, ScriptEngine::YurtDs(_)),
         });
         let rule = Rule {
             image: script.rollout.new.clone(),
@@ -130,7 +130,7 @@ impl Stage {
             seed,
             monitor,
             before: world.cluster.requests(),
-            picture: Picture::start(world.client(), clock.clone(), key, labels),
+            picture: ClusterPicture::start(world.client(), clock.clone(), key, labels),
             start,
             shell: agents.map(|agents| Shell::new(agents, world.cluster.clone(), clock, start)),
             cut: None,
@@ -285,7 +285,7 @@ impl Stage {
     }
 
     /// What the monitor saw.
-    pub(super) fn record(&self) -> Record {
+    pub(super) fn record(&self) -> MonitorRecord {
         self.monitor.record().clone()
     }
 
@@ -304,21 +304,21 @@ impl Stage {
             max_unavailable: rollout.max_unavailable.to_string(),
             said: self.said.clone(),
             changed,
-            is_native: rollout.engine == Engine::Native,
+            is_native: rollout.engine == ScriptEngine::Native,
             images: (rollout.old.clone(), rollout.new.clone()),
             owners: self.shell.is_some().then(|| self.owners(&record)),
         }
     }
 
     /// What owners see of their pods, and the command that was typed last.
-    fn owners(&self, record: &Record) -> Owners {
+    fn owners(&self, record: &MonitorRecord) -> OwnersView {
         let nodes = self.script.nodes.iter();
         let pod = |name: &String| Some((name.clone(), record.pod_on(name)?.1.clone()));
         let typed = self.typed().pop();
         let prompt = typed.iter().map(Typed::prompt);
         let printed = typed.iter().flat_map(|typed| &typed.printed);
         let printed = printed.map(|(_, line)| line.clone());
-        Owners {
+        OwnersView {
             pods: nodes.filter_map(pod).collect(),
             session: prompt.chain(printed).collect(),
         }
@@ -340,8 +340,8 @@ impl Stage {
             return Some(ending);
         }
         let stuck = match self.script.rollout.engine {
-            Engine::YurtDs(_) => STUCK,
-            Engine::Native => NATIVE_STUCK,
+            ScriptEngine::YurtDs(_) => STUCK,
+            ScriptEngine::Native => NATIVE_STUCK,
         };
         (quiet >= stuck).then_some(Ending::Stuck)
     }

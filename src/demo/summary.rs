@@ -2,28 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use super::monitor::{NodeRecord, Record};
-use super::report::{Followed, Promise, Report, Time, Writes};
-use super::script::Engine;
-use super::stage::{Ending, Stage};
+use super::monitor::{MonitorRecord, MonitoredNode};
+use super::report::{DemoReport, Followed, Promise, Time, WriteCounts};
+use super::script::ScriptEngine;
+use super::stage::{DemoStage, Ending};
 use crate::core::Mode;
 use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 
-impl Stage {
+impl DemoStage {
     /// The report on what was played.
-    pub(super) fn report(&mut self, ending: &Ending) -> Report {
+    pub(super) fn report(&mut self, ending: &Ending) -> DemoReport {
         self.timeline.sort_by_key(|line| line.at);
         let record = self.record();
         let nodes = &record.nodes;
         let offline = nodes.values().filter(|node| !node.ready);
         let rollout = &self.script.rollout;
-        let mut report = Report {
+        let mut report = DemoReport {
             title: self.script.title.clone(),
             seed: self.seed,
             strategy: match rollout.engine {
-                Engine::YurtDs(mode) => mode.to_string(),
-                Engine::Native => "native RollingUpdate".to_owned(),
+                ScriptEngine::YurtDs(mode) => mode.to_string(),
+                ScriptEngine::Native => "native RollingUpdate".to_owned(),
             },
             nodes: self.script.nodes.len(),
             max_unavailable: rollout.max_unavailable.to_string(),
@@ -44,7 +44,7 @@ impl Stage {
             updated_at: updated_at(nodes),
             ended_at: self.now().into(),
             ending: words(ending, &record, self.script.nodes.len()),
-            writes: (rollout.engine != Engine::Native).then(|| self.writes(record.replaced)),
+            writes: (rollout.engine != ScriptEngine::Native).then(|| self.writes(record.replaced)),
             owner: self.owner(&record),
             promises: Vec::new(),
             timeline: self.timeline.clone(),
@@ -62,12 +62,12 @@ impl Stage {
     }
 
     /// What the controller wrote since the play began.
-    fn writes(&self, replaced_pods: usize) -> Writes {
+    fn writes(&self, replaced_pods: usize) -> WriteCounts {
         let now = self.world.cluster.requests();
         let number = |verb: &str, resource: &str| {
             number(&now, verb, resource) - number(&self.before, verb, resource)
         };
-        Writes {
+        WriteCounts {
             replaced_pods,
             pod_deletions: number("delete", "pods"),
             pod_patches: number("patch", "pods"),
@@ -77,7 +77,12 @@ impl Stage {
         }
     }
 
-    fn promises(&self, report: &Report, record: &Record, ending: &Ending) -> Vec<Promise> {
+    fn promises(
+        &self,
+        report: &DemoReport,
+        record: &MonitorRecord,
+        ending: &Ending,
+    ) -> Vec<Promise> {
         let Some(writes) = &report.writes else {
             return Vec::new(); // the native controller has promised nothing
         };
@@ -88,7 +93,7 @@ impl Stage {
         if let Some(owner) = &report.owner {
             return self.promises_to(owner, record, ending);
         }
-        if self.script.rollout.engine == Engine::YurtDs(Mode::Ota) {
+        if self.script.rollout.engine == ScriptEngine::YurtDs(Mode::Ota) {
             let asked = *ending == Ending::Announced && writes.pod_deletions == 0;
             return vec![promise("no pod was replaced; every owner is asked", asked)];
         }
@@ -126,13 +131,13 @@ impl Stage {
     }
 }
 
-fn updated_at(nodes: &BTreeMap<String, NodeRecord>) -> BTreeMap<String, Time> {
-    let at = |(name, node): (&String, &NodeRecord)| Some((name.clone(), node.updated?.into()));
+fn updated_at(nodes: &BTreeMap<String, MonitoredNode>) -> BTreeMap<String, Time> {
+    let at = |(name, node): (&String, &MonitoredNode)| Some((name.clone(), node.updated?.into()));
     nodes.iter().filter_map(at).collect()
 }
 
 /// Nodes that were away at the change and are updated now.
-fn followed(away: &[String], nodes: &BTreeMap<String, NodeRecord>) -> Vec<Followed> {
+fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<Followed> {
     let mut followed: Vec<Followed> = away
         .iter()
         .filter_map(|name| {
@@ -148,7 +153,7 @@ fn followed(away: &[String], nodes: &BTreeMap<String, NodeRecord>) -> Vec<Follow
     followed
 }
 
-fn words(ending: &Ending, record: &Record, nodes: usize) -> String {
+fn words(ending: &Ending, record: &MonitorRecord, nodes: usize) -> String {
     match ending {
         Ending::Complete(0) => "complete".to_owned(),
         Ending::Complete(offline) => format!("complete except offline: {offline}"),

@@ -4,7 +4,7 @@ use super::*;
 use clap::Parser as _;
 
 /// What `yurt-ds sim` with these flags comes to.
-async fn played(flags: &str, seed: u64) -> Report {
+async fn played(flags: &str, seed: u64) -> DemoReport {
     let words = ["sim"].into_iter().chain(flags.split_whitespace());
     let args = Typed::parse_from(words).sim.play;
     let script = args.fleet(seed).unwrap().script();
@@ -18,17 +18,17 @@ struct Typed {
 }
 
 #[track_caller]
-fn writes(report: &Report) -> &report::Writes {
+fn writes(report: &DemoReport) -> &report::WriteCounts {
     report.writes.as_ref().expect("yurt-ds writes")
 }
 
 #[track_caller]
-fn assert_held(report: &Report) {
+fn assert_held(report: &DemoReport) {
     assert!(report.held(), "{}", report.text(true));
 }
 
 /// A report without what the seed decides.
-fn without_chance(report: &Report) -> (usize, usize, usize, usize, String) {
+fn without_chance(report: &DemoReport) -> (usize, usize, usize, usize, String) {
     (
         report.updated,
         report.most_down,
@@ -96,13 +96,13 @@ async fn an_owner_asks_pulls_and_confirms_and_the_other_nodes_are_untouched() {
 }
 
 /// The report on the story of OTA, in which something was changed.
-async fn played_with(change: impl FnOnce(&mut Script)) -> Report {
+async fn played_with(change: impl FnOnce(&mut Script)) -> DemoReport {
     let mut script = ota::story();
     change(&mut script);
     play(script, 1).await.unwrap()
 }
 
-fn is_typed_for(step: &script::Step, aim: script::Aim) -> bool {
+fn is_typed_for(step: &script::ScriptStep, aim: script::Aim) -> bool {
     matches!(&step.deed, script::Deed::Type(typing) if typing.aim == aim)
 }
 
@@ -164,7 +164,7 @@ async fn without_a_confirmation_no_pod_is_replaced() {
 #[test]
 fn the_same_seed_gives_the_same_report_to_the_last_byte() {
     #[track_caller]
-    fn case<F: Future<Output = Report>>(play: impl Fn(u64) -> F) {
+    fn case<F: Future<Output = DemoReport>>(play: impl Fn(u64) -> F) {
         let report = |seed| {
             let report = own_runtime(false).unwrap().block_on(play(seed));
             serde_json::to_string_pretty(&report).unwrap()

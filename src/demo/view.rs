@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::monitor::{NodeRecord, PodRecord, Record};
+use super::monitor::{MonitorRecord, MonitoredNode, MonitoredPod};
 use super::report::Time;
 use super::text::wrap;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
@@ -52,14 +52,14 @@ pub(super) struct Frame {
     /// Images before and after.
     pub(super) images: (String, String),
     /// Where the owner of a node is at the keyboard; then there is no budget.
-    pub(super) owners: Option<Owners>,
+    pub(super) owners: Option<OwnersView>,
 }
 
 /// What owners have in front of them.
 #[derive(Clone, Debug)]
-pub(super) struct Owners {
+pub(super) struct OwnersView {
     /// The pod of each node.
-    pub(super) pods: BTreeMap<String, PodRecord>,
+    pub(super) pods: BTreeMap<String, MonitoredPod>,
     /// The command that was typed last, and what it printed.
     pub(super) session: Vec<String>,
 }
@@ -102,7 +102,7 @@ impl Cell {
     }
 
     /// From what the monitor saw, where no verdicts are.
-    fn seen(node: &NodeRecord) -> Self {
+    fn seen(node: &MonitoredNode) -> Self {
         match node {
             _ if !node.ready => Self::Offline,
             _ if node.updated.is_some() => Self::Updated,
@@ -163,7 +163,7 @@ impl Cell {
 }
 
 /// The cell of every node.
-pub(super) fn cells(look: Option<&Look>, record: &Record) -> Vec<(String, Cell)> {
+pub(super) fn cells(look: Option<&Look>, record: &MonitorRecord) -> Vec<(String, Cell)> {
     let updated = |name: &String| {
         let node = record.nodes.get(name);
         node.is_some_and(|node| node.updated.is_some())
@@ -388,7 +388,7 @@ impl Frame {
     }
 }
 
-impl Owners {
+impl OwnersView {
     /// The pod of a node with its conditions.
     fn of(&self, node: &str, images: &(String, String)) -> String {
         let Some(pod) = self.pods.get(node) else {
@@ -493,9 +493,10 @@ mod tests {
     #[test]
     fn the_session_of_an_owner_fits_below_the_pods_and_shows_its_end() {
         let mut frame = frame(3);
-        let pod =
-            |image_ready: &str| PodRecord::of_owner("nginx-daemonset-bwzss", "True", image_ready);
-        frame.owners = Some(Owners {
+        let pod = |image_ready: &str| {
+            MonitoredPod::of_owner("nginx-daemonset-bwzss", "True", image_ready)
+        };
+        frame.owners = Some(OwnersView {
             pods: BTreeMap::from([("edge-1".to_owned(), pod("False WaitPullImage"))]),
             session: (0..40)
                 .map(|number| format!("line {number}{}", " longer".repeat(number)))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::pod::PodRecord;
-use crate::core::failing::CRASHING_RESTARTS;
+use crate::core::engine::failing::CRASHING_RESTARTS;
 use crate::core::said::DO_NOT_START;
 use crate::core::words::line;
 use crate::core::{NodeName, PodUid, Trouble};

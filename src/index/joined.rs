@@ -12,8 +12,8 @@ use super::SetKey;
 use super::fleet_cache::Basis;
 use super::node::NodeRecord;
 use super::set::SetRecord;
+use crate::core::fleet::in_place::Successions;
 use crate::core::fleet::position_of;
-use crate::core::in_place::Successions;
 use crate::core::revision::{RevisionFacts, earlier, undone};
 use crate::core::{
     Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Record, Refusals,

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::trouble::{self, is_seen, trouble, unscheduled};
-use crate::core::in_place::{Container, State, Update};
+use crate::core::fleet::in_place::{Container, State, Update};
 use crate::core::instant::later;
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,

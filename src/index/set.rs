@@ -17,14 +17,16 @@ use super::node::NodeRecord;
 use super::pod::{LabelSets, PodRecord};
 use super::told::Told;
 use crate::core::eligibility::Scheduling;
+use crate::core::engine::not_ready;
+use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
+use crate::core::fleet::in_place::{Succession, Successions, Update};
 use crate::core::images::TemplateImage;
-use crate::core::in_place::{Succession, Successions, Update};
 use crate::core::instant::{self, later};
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
     ROLLOUT_COMPLETE, STALLED, TEMPLATE_GENERATION_ANNOTATION,
 };
-use crate::core::overdue::{BEHIND_PATIENCE, MISSING_GRACE};
+use crate::core::not_created;
 use crate::core::plan::Stall;
 use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
@@ -37,7 +39,6 @@ use crate::core::{
     Predownloading, Preparing, Reading, Record, Refusal, Refusals, ResourceVersion, Revision,
     RevisionState, RollingUpdateType, WayBack,
 };
-use crate::core::{not_created, not_ready};
 use crate::k8s;
 
 /// Conditions on a DaemonSet's status that are ours.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::Trouble;
-use crate::core::in_place::State;
+use crate::core::fleet::in_place::State;
 use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
 use crate::k8s;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::meta::dated;
 use super::resource::resource;
+use crate::core::fleet::in_place::Shape;
 use crate::core::images::{TemplateImage, of_template};
-use crate::core::in_place::Shape;
 use crate::core::revision::TemplateFingerprint;
 
 /// The part of an `apps/v1` ControllerRevision that is decided upon.

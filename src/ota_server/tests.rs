@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Agent, Config};
 use crate::clock::Clock;
-use crate::sim::cluster::{Cluster, Fault, Options};
+use crate::sim::cluster::{Cluster, ClusterOptions, Fault};
 
 const NODE: &str = "edge-1";
 
@@ -28,7 +28,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let clock = Clock::starting_at("2030-01-01T00:00:00Z".parse().unwrap());
-        let cluster = Cluster::new(Options::new(clock.clone(), 1));
+        let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
         let pods = Api::namespaced(cluster.client("test"), "default");
         Self {
             cluster,

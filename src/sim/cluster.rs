@@ -60,16 +60,16 @@ use ::http::{Request, Response};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-pub use self::faults::{Fault, Faults, Guard, RequestInfo};
+pub use self::faults::{Fault, FaultGuard, Faults, RequestInfo};
+use self::http::ApiServer;
 pub use self::http::Body;
-use self::http::Server;
 use self::resources::Storage;
 use self::store::{Filter, Store};
 use crate::clock::Clock;
 
 /// How a cluster starts.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ClusterOptions {
     /// Where its time comes from.
     pub clock: Clock,
     /// Where UIDs and generated names come from.
@@ -82,7 +82,7 @@ pub struct Options {
     pub minor: u32,
 }
 
-impl Options {
+impl ClusterOptions {
     /// The usual server: 20,000 events of history, no streaming lists, Kubernetes 1.35.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
@@ -117,7 +117,7 @@ type Counters = BTreeMap<(String, String, String, String, u16), u64>;
 /// An API server in memory; cheap to clone, all clones are the same one.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    server: Server,
+    server: ApiServer,
     faults: Faults,
     counters: Arc<Mutex<Counters>>,
     running: Arc<tokio::sync::watch::Sender<bool>>,
@@ -125,19 +125,19 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster with its four namespaces and nothing else.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: ClusterOptions) -> Self {
         let mut store = Store::new(options.seed, options.history);
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = first_namespace(name, &store.uid(), &options);
             store.put(Storage::Namespaces, namespace);
         }
         Self {
-            server: Server {
+            server: ApiServer {
                 store: Arc::new(Mutex::new(store)),
                 clock: options.clock,
                 streaming_lists: options.streaming_lists,
                 minor: options.minor,
-                access: access::Access::new("sim".to_owned()),
+                access: access::AccessRules::new("sim".to_owned()),
             },
             faults: Faults::default(),
             counters: Arc::default(),
@@ -225,14 +225,16 @@ impl Cluster {
         let answer = match fault {
             Fault::ResetBefore => Err(reset()),
             Fault::Hang => std::future::pending().await,
-            Fault::Status(code, retry_after) => Ok(http::refusal(&status::Failure::of_status(
+            Fault::Status(code, retry_after) => Ok(http::refusal(&status::ApiFailure::of_status(
                 code,
                 retry_after,
             ))),
             Fault::Denied(why) => {
                 let RequestInfo { resource, name, .. } = &parsed.info;
                 let said = format!("{resource} {name:?} is forbidden: {why}");
-                Ok(http::refusal(&status::Failure::new(422, "Invalid", said)))
+                Ok(http::refusal(&status::ApiFailure::new(
+                    422, "Invalid", said,
+                )))
             }
             Fault::Pass | Fault::Delay(_) | Fault::ResetAfter => {
                 let body = http::read(Request::from_parts(head, body)).await;
@@ -289,7 +291,7 @@ impl Cluster {
 
     /// Denies what `rule` holds for, until the guard drops: requests are answered with 403 in the words of RBAC, and
     /// access reviews say no.
-    pub fn deny(&self, rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static) -> Guard {
+    pub fn deny(&self, rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static) -> FaultGuard {
         self.server.access.deny(rule)
     }
 
@@ -350,7 +352,7 @@ impl Cluster {
     }
 }
 
-fn first_namespace(name: &str, uid: &str, options: &Options) -> Value {
+fn first_namespace(name: &str, uid: &str, options: &ClusterOptions) -> Value {
     let mut namespace = json!({
         "apiVersion": "v1",
         "kind": "Namespace",

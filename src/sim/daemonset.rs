@@ -21,12 +21,12 @@ mod write;
 
 use kube::Client;
 
-use self::engine::Engine;
-pub use self::options::Options;
+use self::engine::DaemonSetsController;
+pub use self::options::DaemonSetsOptions;
 use crate::clock::Clock;
 use crate::task::Task;
 
 /// Starts the controller; it stops when the returned task is dropped.
-pub fn start(client: Client, clock: Clock, options: Options) -> Task {
-    Task::spawn(Engine::new(client, clock, options).run())
+pub fn start(client: Client, clock: Clock, options: DaemonSetsOptions) -> Task {
+    Task::spawn(DaemonSetsController::new(client, clock, options).run())
 }

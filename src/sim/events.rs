@@ -16,7 +16,7 @@ const REFILL: SignedDuration = SignedDuration::from_mins(5);
 
 /// Writes Events of one component.
 #[derive(Clone)]
-pub(crate) struct Events {
+pub(crate) struct EventSink {
     client: Client,
     clock: Clock,
     component: &'static str,
@@ -27,11 +27,11 @@ pub(crate) struct Events {
 /// Writes Events about one object.
 #[derive(Clone)]
 pub(crate) struct Recorder {
-    events: Events,
+    events: EventSink,
     about: ObjectReference,
 }
 
-impl Events {
+impl EventSink {
     pub(crate) fn new(client: Client, clock: Clock, component: &'static str) -> Self {
         Self {
             client,

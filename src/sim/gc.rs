@@ -20,7 +20,7 @@ use kube::{Api, Client, Error};
 use serde_json::{Value, json};
 
 use crate::sim::queue::Queue;
-use crate::sim::watched::{Cache, Key, Writes, events};
+use crate::sim::watched::{Cache, WatchedKey, WatchedWrites, events};
 use crate::task::Task;
 
 /// After this a failed write, or one that changed nothing yet, is tried again.
@@ -30,7 +30,7 @@ const ORPHAN: &str = "orphan";
 
 type Meta = PartialObjectMeta<DynamicObject>;
 /// Index of a kind, and the object's key.
-type Id = (usize, Key);
+type Id = (usize, WatchedKey);
 /// Where an owner would be, with its name and UID.
 type Doubted = (Api<DynamicObject>, String, String);
 
@@ -50,7 +50,7 @@ struct Collector {
     look_at: VecDeque<Id>,
     busy: BTreeSet<Id>,
     due: Queue<Id>,
-    writes: Writes<(Id, Result<(), Error>)>,
+    writes: WatchedWrites<(Id, Result<(), Error>)>,
 }
 
 /// What the collector does to an object.
@@ -78,7 +78,7 @@ impl Collector {
             look_at: VecDeque::new(),
             busy: BTreeSet::new(),
             due: Queue::default(),
-            writes: Writes::default(),
+            writes: WatchedWrites::default(),
         }
     }
 

@@ -18,12 +18,12 @@ use kube::api::{
 use kube::{Api, Client, Error, Resource as _};
 use serde_json::Value;
 
-use self::state::{Step, next};
+use self::state::{JobStep, next};
 use crate::clock::Clock;
 use crate::k8s::Pod;
-use crate::sim::events::{Events, Recorder};
+use crate::sim::events::{EventSink, Recorder};
 use crate::sim::queue::Queue;
-use crate::sim::watched::{Cache, Key, Writes, events, key};
+use crate::sim::watched::{Cache, WatchedKey, WatchedWrites, events, key};
 use crate::task::Task;
 
 /// After this a failed write is tried again.
@@ -37,14 +37,14 @@ pub fn start(client: Client, clock: Clock) -> Task {
 struct Controller {
     client: Client,
     clock: Clock,
-    recorder: Events,
+    recorder: EventSink,
     jobs: Cache<DynamicObject>,
     pods: Cache<Pod>,
     /// Keys of pods by the UID of their Job.
-    owned: BTreeMap<String, BTreeSet<Key>>,
-    busy: BTreeSet<Key>,
-    due: Queue<Key>,
-    writes: Writes<(Key, Answer)>,
+    owned: BTreeMap<String, BTreeSet<WatchedKey>>,
+    busy: BTreeSet<WatchedKey>,
+    due: Queue<WatchedKey>,
+    writes: WatchedWrites<(WatchedKey, Answer)>,
 }
 
 /// What a write brought.
@@ -58,7 +58,7 @@ enum Answer {
 impl Controller {
     fn new(client: Client, clock: Clock) -> Self {
         Self {
-            recorder: Events::new(client.clone(), clock.clone(), "job-controller"),
+            recorder: EventSink::new(client.clone(), clock.clone(), "job-controller"),
             client,
             clock,
             jobs: Cache::default(),
@@ -66,7 +66,7 @@ impl Controller {
             owned: BTreeMap::new(),
             busy: BTreeSet::new(),
             due: Queue::default(),
-            writes: Writes::default(),
+            writes: WatchedWrites::default(),
         }
     }
 
@@ -100,7 +100,7 @@ impl Controller {
         }
     }
 
-    fn pod_changed(&mut self, key: &Key, before: Option<&Pod>) {
+    fn pod_changed(&mut self, key: &WatchedKey, before: Option<&Pod>) {
         if let Some(pods) = before
             .and_then(owner)
             .and_then(|(uid, _)| self.owned.get_mut(&uid))
@@ -120,7 +120,7 @@ impl Controller {
         self.owned.retain(|_, pods| !pods.is_empty());
     }
 
-    fn sync(&mut self, key: &Key) {
+    fn sync(&mut self, key: &WatchedKey) {
         let synced = self.jobs.is_synced() && self.pods.is_synced();
         let Some(job) = self
             .jobs
@@ -133,8 +133,8 @@ impl Controller {
         let keys = self.owned.get(&uid).into_iter().flatten();
         let pods: Vec<&Pod> = keys.filter_map(|key| self.pods.get(key)).collect();
         match next(job, &pods, self.clock.now()) {
-            Step::Nothing => {}
-            Step::Wait(delay) => self.due.add(delay, key.clone()),
+            JobStep::Nothing => {}
+            JobStep::Wait(delay) => self.due.add(delay, key.clone()),
             step => {
                 let recorder = self.recorder.about(reference(key, &uid));
                 let client = self.client.clone();
@@ -148,7 +148,7 @@ impl Controller {
         }
     }
 
-    fn answered(&mut self, key: Key, answer: Answer) {
+    fn answered(&mut self, key: WatchedKey, answer: Answer) {
         self.busy.remove(&key);
         let mut delay = Duration::ZERO;
         match answer {
@@ -183,7 +183,7 @@ fn owner(pod: &Pod) -> Option<(String, String)> {
     Some((job.uid.clone(), job.name.clone()))
 }
 
-fn reference((namespace, name): &Key, uid: &str) -> ObjectReference {
+fn reference((namespace, name): &WatchedKey, uid: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("batch/v1".to_owned()),
         kind: Some("Job".to_owned()),
@@ -196,21 +196,21 @@ fn reference((namespace, name): &Key, uid: &str) -> ObjectReference {
 
 async fn write(
     client: Client,
-    (namespace, name): &Key,
-    step: Step,
+    (namespace, name): &WatchedKey,
+    step: JobStep,
     recorder: &Recorder,
 ) -> Result<Answer, Error> {
     let resource = ApiResource::erase::<Job>(&());
     let jobs = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     match step {
-        Step::Create { pod, count } => {
+        JobStep::Create { pod, count } => {
             let mut made = Vec::new();
             for _ in 0..count {
                 made.push(create(&client, namespace, &pod, recorder).await?);
             }
             Ok(Answer::Pods(made))
         }
-        Step::Delete(names) => {
+        JobStep::Delete(names) => {
             let pods: Api<Pod> = Api::namespaced(client, namespace);
             for pod in names {
                 not_found(pods.delete(&pod, &DeleteParams::default()).await)?;
@@ -219,7 +219,7 @@ async fn write(
             }
             Ok(Answer::Nothing)
         }
-        Step::Status { status, event } => {
+        JobStep::Status { status, event } => {
             let patch = Patch::Merge(serde_json::json!({ "status": status }));
             let job = jobs
                 .patch_status(name, &PatchParams::default(), &patch)
@@ -229,7 +229,7 @@ async fn write(
             }
             Ok(not_found(job)?.map_or(Answer::Nothing, |job| Answer::Job(Box::new(job))))
         }
-        Step::Remove => {
+        JobStep::Remove => {
             let params = DeleteParams {
                 propagation_policy: Some(PropagationPolicy::Foreground),
                 ..DeleteParams::default()
@@ -237,7 +237,7 @@ async fn write(
             not_found(jobs.delete(name, &params).await)?;
             Ok(Answer::Nothing)
         }
-        Step::Nothing | Step::Wait(_) => Ok(Answer::Nothing),
+        JobStep::Nothing | JobStep::Wait(_) => Ok(Answer::Nothing),
     }
 }
 

@@ -26,10 +26,10 @@ use kube::Client;
 use tokio::sync::mpsc;
 
 pub use self::behaviour::{Behaviour, Rule};
-use self::engine::{Command, Engine};
+use self::engine::{KubeletCommand, KubeletEngine};
 pub(crate) use self::node::unknown;
 pub use self::node::{NodeSpec, Offline};
-pub use self::options::{Options, StatusWrite};
+pub use self::options::{KubeletOptions, StatusWrite};
 use self::write::Ack;
 use crate::clock::Clock;
 use crate::task::Task;
@@ -42,15 +42,15 @@ const COMMANDS: usize = 64;
 /// Every method returns when its effect has been written to the API server.
 #[derive(Clone)]
 pub struct Kubelets {
-    commands: mpsc::Sender<(Command, Ack)>,
+    commands: mpsc::Sender<(KubeletCommand, Ack)>,
     _task: Arc<Task>,
 }
 
 impl Kubelets {
     /// Starts without nodes; add them.
-    pub fn start(client: Client, clock: Clock, options: Options) -> Self {
+    pub fn start(client: Client, clock: Clock, options: KubeletOptions) -> Self {
         let (commands, receiver) = mpsc::channel(COMMANDS);
-        let engine = Engine::new(client, clock, options);
+        let engine = KubeletEngine::new(client, clock, options);
         Self {
             commands,
             _task: Arc::new(Task::spawn(engine.run(receiver))),
@@ -64,32 +64,34 @@ impl Kubelets {
 
     /// Registers many nodes at once.
     pub async fn add_nodes(&self, nodes: Vec<NodeSpec>) -> anyhow::Result<()> {
-        self.ask(Command::Add(nodes)).await
+        self.ask(KubeletCommand::Add(nodes)).await
     }
 
     /// Takes over nodes whose objects are there already: nothing is written. Kubelets that are not `online` are silent.
     pub(crate) async fn adopt(&self, nodes: Vec<NodeSpec>, online: bool) -> anyhow::Result<()> {
-        self.ask(Command::Adopt(nodes, online)).await
+        self.ask(KubeletCommand::Adopt(nodes, online)).await
     }
 
     /// Stops a node's kubelet: from now on nothing happens there.
     pub async fn set_offline(&self, name: &str, how: Offline) -> anyhow::Result<()> {
-        self.ask(Command::Offline(name.to_owned(), how)).await
+        self.ask(KubeletCommand::Offline(name.to_owned(), how))
+            .await
     }
 
     /// Lets a node's kubelet return; it finishes what was asked for meanwhile.
     pub async fn set_online(&self, name: &str) -> anyhow::Result<()> {
-        self.ask(Command::Online(name.to_owned())).await
+        self.ask(KubeletCommand::Online(name.to_owned())).await
     }
 
     /// Takes a node away for good: kubelet and Node object. Its pods are left to the pod garbage collector.
     pub async fn remove_node(&self, name: &str) -> anyhow::Result<()> {
-        self.ask(Command::Remove(name.to_owned())).await
+        self.ask(KubeletCommand::Remove(name.to_owned())).await
     }
 
     /// Lets a node go down and up by itself until `set_online` or `set_offline`.
     pub async fn flap(&self, name: &str, up: Duration, down: Duration) -> anyhow::Result<()> {
-        self.ask(Command::Flap(name.to_owned(), up, down)).await
+        self.ask(KubeletCommand::Flap(name.to_owned(), up, down))
+            .await
     }
 
     /// From now on containers of images that match `image` (`*` for any text) behave so, on every node.
@@ -106,15 +108,16 @@ impl Kubelets {
 
     /// The same for some nodes only. Of several rules that match, the one added last holds.
     pub async fn rule(&self, rule: Rule) -> anyhow::Result<()> {
-        self.ask(Command::Rule(rule)).await
+        self.ask(KubeletCommand::Rule(rule)).await
     }
 
     /// From now on containers on this node take this long to end.
     pub async fn terminate_in(&self, name: &str, time: Duration) -> anyhow::Result<()> {
-        self.ask(Command::Terminate(name.to_owned(), time)).await
+        self.ask(KubeletCommand::Terminate(name.to_owned(), time))
+            .await
     }
 
-    async fn ask(&self, command: Command) -> anyhow::Result<()> {
+    async fn ask(&self, command: KubeletCommand) -> anyhow::Result<()> {
         let (ack, done) = Ack::new();
         let sent = self.commands.send((command, ack)).await;
         sent.ok().context("the fake kubelets have stopped")?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::Client;
 
-use super::pulse::Pulse;
+use super::pulse::NodePulse;
 use super::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::clock::Clock;
 use crate::task::Task;
@@ -15,20 +15,20 @@ use crate::task::Task;
 pub fn start(
     client: impl Fn(&str) -> Client,
     clock: &Clock,
-    pulse: Pulse,
+    pulse: NodePulse,
     grace: Duration,
 ) -> Vec<Task> {
     let controllers = client("kube-controller-manager");
-    let lifecycle = node_lifecycle::Options {
+    let lifecycle = node_lifecycle::NodeLifecycleOptions {
         pulse: Some(pulse),
         grace,
-        ..node_lifecycle::Options::default()
+        ..node_lifecycle::NodeLifecycleOptions::default()
     };
     vec![
         daemonset::start(
             controllers.clone(),
             clock.clone(),
-            daemonset::Options::default(),
+            daemonset::DaemonSetsOptions::default(),
         ),
         node_lifecycle::start(controllers.clone(), clock.clone(), lifecycle),
         job::start(controllers.clone(), clock.clone()),

@@ -10,9 +10,9 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Options};
+use super::cluster::{Cluster, ClusterOptions};
 use super::kubelet::{Behaviour, Kubelets, NodeSpec, Offline};
-use super::pulse::Pulse;
+use super::pulse::NodePulse;
 use super::{kubelet, native};
 use crate::clock::Clock;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
@@ -28,12 +28,12 @@ impl World {
     /// A cluster with nodes n1, n2, … and the controllers.
     async fn with_nodes(count: usize) -> Self {
         let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
-        let cluster = Cluster::new(Options::new(clock.clone(), 1));
+        let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
         let client = |agent: &str| cluster.client(agent);
-        let pulse = Pulse::default();
-        let options = kubelet::Options {
+        let pulse = NodePulse::default();
+        let options = kubelet::KubeletOptions {
             pulse: Some(pulse.clone()),
-            ..kubelet::Options::default()
+            ..kubelet::KubeletOptions::default()
         };
         let kubelets = Kubelets::start(client("kubelet"), clock.clone(), options);
         let tasks = native::start(client, &clock, pulse, Duration::from_secs(40));

@@ -10,12 +10,12 @@ mod taints;
 
 use kube::Client;
 
-use self::engine::Engine;
-pub use self::options::Options;
+use self::engine::NodeLifecycleController;
+pub use self::options::NodeLifecycleOptions;
 use crate::clock::Clock;
 use crate::task::Task;
 
 /// Starts the controller; it stops when the returned task is dropped.
-pub fn start(client: Client, clock: Clock, options: Options) -> Task {
-    Task::spawn(Engine::new(client, clock, options).run())
+pub fn start(client: Client, clock: Clock, options: NodeLifecycleOptions) -> Task {
+    Task::spawn(NodeLifecycleController::new(client, clock, options).run())
 }

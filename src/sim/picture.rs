@@ -15,7 +15,7 @@ use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 use crate::task::Task;
 
 /// Follows one DaemonSet; it ends when dropped.
-pub(crate) struct Picture {
+pub(crate) struct ClusterPicture {
     index: Arc<Mutex<Index>>,
     key: SetKey,
     clock: Clock,
@@ -40,7 +40,7 @@ enum Seen {
     Pod(Event<Pod>),
 }
 
-impl Picture {
+impl ClusterPicture {
     /// Starts to follow.
     pub(crate) fn start(client: Client, clock: Clock, key: SetKey, labels: &str) -> Self {
         let index = Arc::new(Mutex::new(Index::default()));

@@ -10,15 +10,15 @@ use tokio::time::Instant;
 
 /// The nodes that are silent, and since when; clones share it.
 #[derive(Clone, Debug)]
-pub struct Pulse(Arc<watch::Sender<BTreeMap<String, Instant>>>);
+pub struct NodePulse(Arc<watch::Sender<BTreeMap<String, Instant>>>);
 
-impl Default for Pulse {
+impl Default for NodePulse {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(BTreeMap::new())))
     }
 }
 
-impl Pulse {
+impl NodePulse {
     /// A node is heard of again, or falls silent.
     pub fn set(&self, node: &str, alive: bool) {
         self.0.send_if_modified(|silent| {

@@ -19,7 +19,7 @@ use crate::core::Labels;
 use crate::core::Targeting;
 use crate::core::eligibility::{NodeFacts, Scheduling};
 use crate::sim::queue::Queue;
-use crate::sim::watched::{Cache, Key, events, key};
+use crate::sim::watched::{Cache, WatchedKey, events, key};
 use crate::task::Task;
 
 /// After this a failed binding is tried again.
@@ -37,11 +37,11 @@ struct Scheduler {
     pods: Cache<DynamicObject>,
     nodes: Cache<DynamicObject>,
     /// Pods to be looked at.
-    waiting: BTreeSet<Key>,
+    waiting: BTreeSet<WatchedKey>,
     /// Pods whose binding is under way or done.
-    bound: BTreeMap<Key, String>,
-    under_way: FuturesUnordered<BoxFuture<'static, (Key, kube::Result<()>)>>,
-    due: Queue<Key>,
+    bound: BTreeMap<WatchedKey, String>,
+    under_way: FuturesUnordered<BoxFuture<'static, (WatchedKey, kube::Result<()>)>>,
+    due: Queue<WatchedKey>,
     /// Goes round the nodes.
     turn: usize,
 }
@@ -115,7 +115,7 @@ impl Scheduler {
         }));
     }
 
-    fn answered(&mut self, key: Key, result: &kube::Result<()>) {
+    fn answered(&mut self, key: WatchedKey, result: &kube::Result<()>) {
         if let Err(error) = result {
             tracing::debug!(%error, pod = key.1, "A pod could not be bound");
             self.bound.remove(&key);
@@ -187,7 +187,12 @@ pub(crate) fn tolerates(toleration: &Value, taint: &Value) -> bool {
         && (exists || text(&toleration["value"]) == text(&taint["value"]))
 }
 
-async fn bind(client: &Client, (namespace, name): &Key, uid: &str, node: &str) -> kube::Result<()> {
+async fn bind(
+    client: &Client,
+    (namespace, name): &WatchedKey,
+    uid: &str,
+    node: &str,
+) -> kube::Result<()> {
     let binding = json!({
         "apiVersion": "v1",
         "kind": "Binding",

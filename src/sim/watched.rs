@@ -24,10 +24,10 @@ use crate::k8s::client::WATCH_TIMEOUT_SECONDS;
 const PARALLEL: usize = 64;
 
 /// Namespace (empty for cluster-wide kinds) and name.
-pub(crate) type Key = (String, String);
+pub(crate) type WatchedKey = (String, String);
 
 /// Namespace and name of an object.
-pub(crate) fn key<K: Resource>(object: &K) -> Key {
+pub(crate) fn key<K: Resource>(object: &K) -> WatchedKey {
     let meta = object.meta();
     (
         meta.namespace.clone().unwrap_or_default(),
@@ -36,10 +36,10 @@ pub(crate) fn key<K: Resource>(object: &K) -> Key {
 }
 
 /// An endless watch that tries again by itself.
-pub(crate) type Events<K> = Pin<Box<dyn Stream<Item = Event<K>> + Send>>;
+pub(crate) type WatchEvents<K> = Pin<Box<dyn Stream<Item = Event<K>> + Send>>;
 
 /// Watches everything that `api` reaches and `fields` (may be empty) selects.
-pub(crate) fn events<K>(api: Api<K>, fields: &str) -> Events<K>
+pub(crate) fn events<K>(api: Api<K>, fields: &str) -> WatchEvents<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -59,7 +59,7 @@ where
 /// What a watch says, taken in as a controller with a backlog does whose queue is client-go's `DeltaFIFO` (Kubernetes before
 /// 1.33): one object every `pace`, all that is known of it at once, at the turn of its first change. So what changed later
 /// may be learned of earlier.
-pub(crate) fn backlog<K>(events: Events<K>, pace: Duration) -> Events<K>
+pub(crate) fn backlog<K>(events: WatchEvents<K>, pace: Duration) -> WatchEvents<K>
 where
     K: Resource + Send + 'static,
 {
@@ -76,11 +76,11 @@ where
 }
 
 struct Backlog<K> {
-    events: Events<K>,
+    events: WatchEvents<K>,
     pace: Duration,
     /// Objects that changed, in the order of their first changes.
-    turns: VecDeque<Key>,
-    changes: BTreeMap<Key, Vec<Event<K>>>,
+    turns: VecDeque<WatchedKey>,
+    changes: BTreeMap<WatchedKey, Vec<Event<K>>>,
     /// What has had its turn.
     told: VecDeque<Event<K>>,
     /// When the next one has its turn.
@@ -110,7 +110,7 @@ impl<K: Resource> Backlog<K> {
         }
     }
 
-    fn add(&mut self, key: Key, event: Event<K>) {
+    fn add(&mut self, key: WatchedKey, event: Event<K>) {
         if self.turns.is_empty() {
             self.next = Instant::now() + self.pace;
         }
@@ -125,9 +125,9 @@ impl<K: Resource> Backlog<K> {
 /// Objects by key. Versions only grow: what arrives late is ignored.
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
-    objects: BTreeMap<Key, K>,
+    objects: BTreeMap<WatchedKey, K>,
     /// Keys not seen again since a relist began.
-    unseen: Option<BTreeSet<Key>>,
+    unseen: Option<BTreeSet<WatchedKey>>,
     /// The first list is complete.
     synced: bool,
     /// UIDs of objects seen going while answers may still speak of them.
@@ -136,8 +136,8 @@ pub(crate) struct Cache<K> {
 
 /// What an event changed: the object before, and whether there is one now.
 #[derive(Debug)]
-pub(crate) struct Change<K> {
-    pub(crate) key: Key,
+pub(crate) struct WatchedChange<K> {
+    pub(crate) key: WatchedKey,
     pub(crate) before: Option<K>,
 }
 
@@ -154,7 +154,7 @@ impl<K> Default for Cache<K> {
 
 impl<K: Resource + Clone> Cache<K> {
     /// Takes in an event of the watch.
-    pub(crate) fn event(&mut self, event: Event<K>) -> Vec<Change<K>> {
+    pub(crate) fn event(&mut self, event: Event<K>) -> Vec<WatchedChange<K>> {
         match event {
             Event::Init => {
                 self.unseen = Some(self.objects.keys().cloned().collect());
@@ -187,7 +187,7 @@ impl<K: Resource + Clone> Cache<K> {
     }
 
     /// Takes in the answer to a write of ours.
-    pub(crate) fn answer(&mut self, object: K) -> Option<Change<K>> {
+    pub(crate) fn answer(&mut self, object: K) -> Option<WatchedChange<K>> {
         let uid = object.meta().uid.as_deref().unwrap_or_default();
         match self.gone.contains(uid) {
             true => None,
@@ -200,20 +200,20 @@ impl<K: Resource + Clone> Cache<K> {
         self.gone.clear();
     }
 
-    fn put(&mut self, object: K) -> Option<Change<K>> {
+    fn put(&mut self, object: K) -> Option<WatchedChange<K>> {
         let key = key(&object);
         let old = self.objects.get(&key);
         if old.is_some_and(|old| version(old) >= version(&object)) {
             return None;
         }
         let before = self.objects.insert(key.clone(), object);
-        Some(Change { key, before })
+        Some(WatchedChange { key, before })
     }
 
     /// Forgets an object.
-    pub(crate) fn take(&mut self, key: &Key) -> Option<Change<K>> {
+    pub(crate) fn take(&mut self, key: &WatchedKey) -> Option<WatchedChange<K>> {
         let before = self.objects.remove(key)?;
-        Some(Change {
+        Some(WatchedChange {
             key: key.clone(),
             before: Some(before),
         })
@@ -223,11 +223,11 @@ impl<K: Resource + Clone> Cache<K> {
         self.synced
     }
 
-    pub(crate) fn get(&self, key: &Key) -> Option<&K> {
+    pub(crate) fn get(&self, key: &WatchedKey) -> Option<&K> {
         self.objects.get(key)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &K)> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&WatchedKey, &K)> + Clone {
         self.objects.iter()
     }
 
@@ -247,7 +247,7 @@ fn version<K: Resource>(object: &K) -> u64 {
 /// An object of any kind of which only a part is read.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(bound = "S: Deserialize<'de> + Default, T: Deserialize<'de> + Default")]
-pub(crate) struct Part<S, T> {
+pub(crate) struct WatchedPart<S, T> {
     #[serde(default)]
     pub(crate) metadata: ObjectMeta,
     #[serde(default)]
@@ -256,7 +256,7 @@ pub(crate) struct Part<S, T> {
     pub(crate) status: T,
 }
 
-impl<S, T> Resource for Part<S, T> {
+impl<S, T> Resource for WatchedPart<S, T> {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 
@@ -286,12 +286,12 @@ impl<S, T> Resource for Part<S, T> {
 }
 
 /// Requests of which only so many are under way at once.
-pub(crate) struct Writes<T> {
+pub(crate) struct WatchedWrites<T> {
     waiting: VecDeque<BoxFuture<'static, T>>,
     under_way: FuturesUnordered<BoxFuture<'static, T>>,
 }
 
-impl<T> Default for Writes<T> {
+impl<T> Default for WatchedWrites<T> {
     fn default() -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -300,7 +300,7 @@ impl<T> Default for Writes<T> {
     }
 }
 
-impl<T> Writes<T> {
+impl<T> WatchedWrites<T> {
     pub(crate) fn add(&mut self, write: impl Future<Output = T> + Send + 'static) {
         self.waiting.push_back(Box::pin(write));
     }

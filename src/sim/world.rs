@@ -14,11 +14,11 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::controller::{self, lease, metrics};
 use crate::k8s::client::Role;
-use crate::serve::Readiness;
+use crate::serve::ReadinessHandle;
 use crate::shutdown;
 use crate::sim::cluster::{self, Cluster};
 use crate::sim::kubelet::{self, Kubelets};
-use crate::sim::pulse::Pulse;
+use crate::sim::pulse::NodePulse;
 use crate::sim::{daemonset, gc, job, node_lifecycle, scheduler};
 use crate::task::Task;
 
@@ -30,13 +30,13 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct WorldSetup {
     /// Where its time comes from.
     pub clock: Clock,
     /// Decides every name and every chance.
     pub seed: u64,
     /// How kubelets behave; their pulse comes by itself.
-    pub kubelets: kubelet::Options,
+    pub kubelets: kubelet::KubeletOptions,
     /// Whether the yurt-ds controller runs in it.
     pub controller: bool,
 }
@@ -55,19 +55,19 @@ pub struct World {
 
 impl World {
     /// Starts everything; there are no nodes yet.
-    pub fn start(setup: Setup) -> Self {
+    pub fn start(setup: WorldSetup) -> Self {
         let clock = setup.clock;
-        let cluster = Cluster::new(cluster::Options::new(clock.clone(), setup.seed));
+        let cluster = Cluster::new(cluster::ClusterOptions::new(clock.clone(), setup.seed));
         let client = |agent: &str| cluster.client(agent);
-        let pulse = Pulse::default();
+        let pulse = NodePulse::default();
         let native = vec![
             scheduler::start(client("kube-scheduler (sim)")),
             daemonset::start(
                 client(NATIVE),
                 clock.clone(),
-                daemonset::Options {
+                daemonset::DaemonSetsOptions {
                     gather: GATHER,
-                    ..daemonset::Options::default()
+                    ..daemonset::DaemonSetsOptions::default()
                 },
             ),
             job::start(client(NATIVE), clock.clone()),
@@ -75,13 +75,13 @@ impl World {
             node_lifecycle::start(
                 client(NATIVE),
                 clock.clone(),
-                node_lifecycle::Options {
+                node_lifecycle::NodeLifecycleOptions {
                     pulse: Some(pulse.clone()),
-                    ..node_lifecycle::Options::default()
+                    ..node_lifecycle::NodeLifecycleOptions::default()
                 },
             ),
         ];
-        let options = kubelet::Options {
+        let options = kubelet::KubeletOptions {
             pulse: Some(pulse),
             ..setup.kubelets
         };
@@ -130,7 +130,7 @@ pub(crate) fn start_controller(
         },
         elects: false, // there is one
         metrics: metrics::Metrics::new(),
-        readiness: Readiness::default(),
+        readiness: ReadinessHandle::default(),
     };
     (end, tokio::spawn(controller::run(config, shutdown)))
 }

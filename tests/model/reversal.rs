@@ -1,6 +1,6 @@
 //! Pods that are taken back from a revision that the guard stopped.
 
-use yurt_ds::core::in_place::Succession;
+use yurt_ds::core::fleet::in_place::Succession;
 use yurt_ds::core::{Action, Cause, Past, Plan, Verdict, WayBack};
 
 use super::rules::Rules;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use yurt_ds::core::in_place::{Container, InPlace, Shape, Succession, Successions, Update};
+use yurt_ds::core::fleet::in_place::{Container, InPlace, Shape, Succession, Successions, Update};
 use yurt_ds::core::{
     Behind, Exit, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodRef, PodRevision,
     Preparing, Readiness, Record, Revision, RevisionState, RollingUpdateType, Targeting, Trouble,

@@ -16,9 +16,9 @@ use yurt_ds::controller::metrics::Metrics;
 use yurt_ds::controller::{self, Config};
 use yurt_ds::k8s::client::Role;
 use yurt_ds::ota_server;
-use yurt_ds::serve::Readiness;
+use yurt_ds::serve::ReadinessHandle;
 use yurt_ds::shutdown::{self, Trigger};
-use yurt_ds::sim::cluster::{Cluster, Fault, Guard, Options, RequestInfo};
+use yurt_ds::sim::cluster::{Cluster, ClusterOptions, Fault, FaultGuard, RequestInfo};
 use yurt_ds::sim::dice::mix;
 use yurt_ds::sim::kubelet::{self, Kubelets, Offline};
 use yurt_ds::sim::{daemonset, gc, job, scheduler};
@@ -164,15 +164,15 @@ fn world_of(setting: Setting) -> World {
         seed,
     } = setting;
     let clock = Clock::starting_at(BEGIN.parse::<Timestamp>().expect("an instant"));
-    let cluster = Cluster::new(Options {
+    let cluster = Cluster::new(ClusterOptions {
         minor,
-        ..Options::new(clock.clone(), 1)
+        ..ClusterOptions::new(clock.clone(), 1)
     });
-    let options = kubelet::Options {
+    let options = kubelet::KubeletOptions {
         offline: Offline::MARKED,
         jitter,
         seed,
-        ..kubelet::Options::default()
+        ..kubelet::KubeletOptions::default()
     };
     let kubelets = Kubelets::start(cluster.client("kubelet"), clock.clone(), options);
     let embedded = Embedded::start(cluster.clone(), clock.clone(), minor);
@@ -208,7 +208,7 @@ fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Re
         },
         elects,
         metrics: metrics.clone(),
-        readiness: Readiness::default(),
+        readiness: ReadinessHandle::default(),
     };
     Replica {
         metrics,
@@ -226,10 +226,10 @@ struct Embedded {
     counted: Arc<Mutex<BTreeMap<String, usize>>>,
     /// What agents asked, by user agent.
     asked: Arc<Mutex<BTreeMap<String, Asked>>>,
-    guards: Mutex<Vec<Guard>>,
+    guards: Mutex<Vec<FaultGuard>>,
     /// Whether one of them makes requests of the controller go wrong.
     is_faulty: AtomicBool,
-    _counting: Guard,
+    _counting: FaultGuard,
     _tasks: Vec<Task>,
 }
 
@@ -293,9 +293,9 @@ impl Embedded {
 
 fn native(cluster: &Cluster, clock: &Clock, minor: u32) -> Task {
     let client = cluster.client("kube-controller-manager");
-    let options = daemonset::Options {
+    let options = daemonset::DaemonSetsOptions {
         backlog: (minor < IN_ORDER).then_some(BACKLOG),
-        ..daemonset::Options::default()
+        ..daemonset::DaemonSetsOptions::default()
     };
     daemonset::start(client, clock.clone(), options)
 }

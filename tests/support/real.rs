@@ -26,7 +26,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use yurt_ds::clock::Clock;
 use yurt_ds::k8s::client::Role;
-use yurt_ds::sim::kubelet::{Kubelets, Offline, Options};
+use yurt_ds::sim::kubelet::{KubeletOptions, Kubelets, Offline};
 
 use super::agents::{Agent, Setup};
 use super::binary::{self, Installation, Process};
@@ -54,10 +54,10 @@ pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
     let own = kubeconfig
         .with_file_name("kube-controller-manager.pid")
         .exists();
-    let options = Options {
+    let options = KubeletOptions {
         offline: Offline::MARKED,
         lease: (!own).then_some(Duration::from_secs(10)),
-        ..Options::default()
+        ..KubeletOptions::default()
     };
     let kubelets = client_for(kubeconfig, "yurt-ds-fake-kubelet").await?;
     let kubelets = Kubelets::start(kubelets, Clock::System, options);

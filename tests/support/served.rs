@@ -14,9 +14,9 @@ use kube::{Api, ResourceExt};
 use tokio::net::TcpListener;
 use yurt_ds::clock::Clock;
 use yurt_ds::k8s::client::Role;
-use yurt_ds::sim::cluster::{Fault, Guard, RequestInfo};
-use yurt_ds::sim::kubelet::{NodeSpec, Options};
-use yurt_ds::sim::world::{Setup as WorldSetup, World};
+use yurt_ds::sim::cluster::{Fault, FaultGuard, RequestInfo};
+use yurt_ds::sim::kubelet::{KubeletOptions, NodeSpec};
+use yurt_ds::sim::world::{World, WorldSetup};
 use yurt_ds::task::Task;
 
 use super::agents::{Agent, Setup};
@@ -58,7 +58,7 @@ impl Served {
         let world = World::start(WorldSetup {
             clock: Clock::System,
             seed: 1,
-            kubelets: Options::default(),
+            kubelets: KubeletOptions::default(),
             controller: true,
         });
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -191,7 +191,7 @@ impl Served {
     pub(crate) fn fault(
         &self,
         rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static,
-    ) -> Guard {
+    ) -> FaultGuard {
         self.world
             .cluster
             .faults()

@@ -11,7 +11,7 @@ use crate::controller::metrics::Withheld;
 use crate::controller::owner::Owner;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::Wanted;
-use crate::core::not_ready::Asked;
+use crate::core::engine::not_ready::Asked;
 use crate::core::{Action, Behind, Fleet, Plan, Progress, RefusedWrite, Targeting, Verdict};
 use crate::index::{Doubt, Overlay, SetKey, Write};
 

@@ -15,7 +15,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::core::names;
 use crate::k8s::permission::testing::granted;
-use crate::sim::cluster::{Cluster, Options};
+use crate::sim::cluster::{Cluster, ClusterOptions};
 
 #[test]
 fn the_manifests_grant_exactly_what_is_needed() {
@@ -67,7 +67,7 @@ fn each_component_grants_exactly_what_its_setting_needs() {
 #[tokio::test(start_paused = true)]
 async fn what_a_setting_needs_is_missing_only_while_a_daemonset_has_the_setting() {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
-    let cluster = Cluster::new(Options::new(clock.clone(), 1));
+    let cluster = Cluster::new(ClusterOptions::new(clock.clone(), 1));
     let client = cluster.client("yurt-ds");
     let _denied = cluster.deny(|request| {
         let makes = request.verb == "create" && request.subresource.is_empty();

@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 use crate::clock::Clock;
 use crate::controller::{self, lease, metrics::Metrics};
 use crate::k8s::client::Role;
-use crate::serve::Readiness;
+use crate::serve::ReadinessHandle;
 use crate::shutdown;
 use crate::sim::kubelet::{Behaviour, NodeSpec, Offline};
-use crate::sim::world::{Setup, World};
+use crate::sim::world::{World, WorldSetup};
 
 const OLD: &str = "nginx:1.19.4";
 const NEW: &str = "nginx:1.19.5";
@@ -41,10 +41,10 @@ impl Story {
 
     /// As [`Self::begin`], with a DaemonSet of this name that `change` has changed.
     async fn with(nodes: usize, name: &str, change: impl FnOnce(&mut Value)) -> Self {
-        let world = World::start(Setup {
+        let world = World::start(WorldSetup {
             clock: Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap()),
             seed: 1,
-            kubelets: crate::sim::kubelet::Options::default(),
+            kubelets: crate::sim::kubelet::KubeletOptions::default(),
             controller: false,
         });
         let nodes = (1..=nodes).map(|n| NodeSpec::named(format!("n{n}")));
@@ -105,7 +105,7 @@ impl Story {
             },
             elects: false,
             metrics: Metrics::new(),
-            readiness: Readiness::default(),
+            readiness: ReadinessHandle::default(),
         };
         self.controller = Some(tokio::spawn(async move {
             let _end = end;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::core::in_place::Recreate;
+use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
     Action, Behind, Cause, Counts, Guarded, Labels, Node, NodeName, Obstruction, PauseStand, Pod,

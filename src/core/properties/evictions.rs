@@ -6,10 +6,9 @@ use proptest::strategy::Strategy as _;
 
 use super::world::{Pace, World};
 use super::{Random, carry_out, config, deleted, fleets, now, shares, strategies};
-use crate::core::Strategy;
-use crate::core::hold::Hold;
-use crate::core::in_place::{Way, way};
-use crate::core::*;
+use crate::core::engine::replacement::{Way, way};
+use crate::core::fleet::Hold;
+use crate::core::{Strategy, *};
 
 fn evicting() -> impl Random<Strategy> {
     let surge = prop_oneof![4 => Just(Share::Number(0)), 1 => shares()];

@@ -12,12 +12,11 @@ use proptest::strategy::Strategy as _;
 use super::{
     Random, after, carry_out, config, deleted, fleets, later, now, recent, settle, strategies,
 };
-use crate::core::Strategy;
-use crate::core::guard::failure_window;
-use crate::core::pause::is_paused;
-use crate::core::*;
+use crate::core::engine::patience::failure_window;
+use crate::core::engine::pause::is_paused;
+use crate::core::{Strategy, *};
 
-/// A sheet about the current revision or an older one, with nodes that exist and one that does not.
+/// A record about the current revision or an older one, with nodes that exist and one that does not.
 pub(super) fn records() -> impl Random<Record> {
     let names = || btree_set("n0[0-9]|gone", 0..4);
     let stopped = prop_oneof![
@@ -103,7 +102,7 @@ fn follow(pod: &mut Pod) {
 }
 
 /// What is remembered about the current revision.
-fn sheet(record: Option<&Record>) -> Option<&Record> {
+fn current_record(record: Option<&Record>) -> Option<&Record> {
     record.filter(|record| record.revision == "new".into())
 }
 
@@ -117,12 +116,12 @@ proptest! {
         let resume = resume.then(|| "new".into());
         let strategy = Strategy { resume: resume.clone(), ..strategy };
         let plan = decide(&strategy, &fleet, now());
-        let was_stopped = sheet(fleet.record.as_ref()).is_some_and(|record| record.stopped.is_some());
+        let was_stopped = current_record(fleet.record.as_ref()).is_some_and(|record| record.stopped.is_some());
         let judged = fleet.replaces && strategy.mode == Mode::AdvancedRollingUpdate;
         let known = matches!(fleet.revision, RevisionState::Current(_))
             && !plan.phase.is_behind();
         if was_stopped && judged && known {
-            let stops = sheet(plan.record.as_ref()).is_some_and(|record| record.stopped.is_some());
+            let stops = current_record(plan.record.as_ref()).is_some_and(|record| record.stopped.is_some());
             prop_assert_eq!(stops, resume.is_none());
         }
         if let Some(Guarded::Stopped(_)) = plan.guarded {
@@ -163,9 +162,9 @@ proptest! {
                 continue;
             };
             prop_assert!(fleet.replaces && strategy.resume != Some("new".into()));
-            // Under OTA nothing is replaced by us, and no sheet is heeded.
+            // Under OTA nothing is replaced by us, and no record is heeded.
             let heeded = fleet.record.as_ref().filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
-            let record = sheet(heeded);
+            let record = current_record(heeded);
             let is_soon = |touched: Timestamp| touched <= since && since <= later(touched, window);
             let is_on_sheet = |record: &Record| {
                 record.failed.contains(&node.name) || record.touched.contains(&node.name)
@@ -220,7 +219,7 @@ proptest! {
         prop_assume!(gone < then.nodes.len());
         let node = then.nodes.remove(gone);
         let failed = |record: Option<&Record>| {
-            sheet(record).is_some_and(|record| record.failed.contains(&node.name))
+            current_record(record).is_some_and(|record| record.failed.contains(&node.name))
         };
         let after = decide(&strategy, &then, now());
         // Without another revision nobody is judged.
@@ -294,7 +293,7 @@ proptest! {
             }
         }
         let away = decide(&strategy, &then, later(now(), Duration::from_secs(passed)));
-        if let (Some(before), Some(after)) = (sheet(plan.record.as_ref()), away.record) {
+        if let (Some(before), Some(after)) = (current_record(plan.record.as_ref()), away.record) {
             prop_assert!(before.failed.is_subset(&after.failed), "{before} became {after}");
         }
     }

@@ -12,7 +12,7 @@ use super::{
     Random, begun, carry_out, config, deleted, fleets, is_available, lacking, now, recent,
     strategies,
 };
-use crate::core::in_place::{Before, Recreate, Shape, Succession, Successions, Update};
+use crate::core::fleet::in_place::{Before, Recreate, Shape, Succession, Successions, Update};
 use crate::core::{
     Action, InPlace, PodRef, PodRevision, RollingUpdateType, Share, Strategy, decide,
 };
@@ -36,7 +36,7 @@ pub(super) fn successions() -> impl Random<Successions> {
 
 /// What a pod says of itself.
 pub(super) fn pods() -> impl Random<InPlace> {
-    let container = |image: &str| crate::core::in_place::Container {
+    let container = |image: &str| crate::core::fleet::in_place::Container {
         name: "main".into(),
         image: image.into(),
         reported: image.into(),

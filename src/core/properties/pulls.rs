@@ -4,8 +4,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, begun, carry_out, config, deleted, fleets, now, shares, strategies};
-use crate::core::Strategy;
-use crate::core::*;
+use crate::core::{Strategy, *};
 
 fn pulling() -> impl Random<Strategy> {
     let wish = prop_oneof![

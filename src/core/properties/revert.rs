@@ -8,9 +8,8 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, carry_out, config, fleets, is_available, lacking, now, strategies};
-use crate::core::Strategy;
 use crate::core::testing::way_back;
-use crate::core::*;
+use crate::core::{Strategy, *};
 
 fn reverting() -> impl Random<Strategy> {
     let strategy = (strategies(), prop::bool::weighted(0.1));

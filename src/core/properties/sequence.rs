@@ -8,9 +8,8 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, begun, config, fleets, lacks, later, now, shares, strategies};
-use crate::core::Strategy;
 use crate::core::strategy::{Approval, Wave};
-use crate::core::*;
+use crate::core::{Strategy, *};
 
 /// Failure domains by the label that every random node has.
 pub(super) fn topologies() -> impl Random<Topology> {

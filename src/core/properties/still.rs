@@ -13,9 +13,8 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::{carry_out, config, fleets, later, now, shares, strategies};
-use crate::core::Strategy;
-use crate::core::refusals::RefusedWrite;
-use crate::core::*;
+use crate::core::fleet::refusals::RefusedWrite;
+use crate::core::{Strategy, *};
 
 /// Looks at it in a row, and how much later each of the last ones is: longer than any deadline, soak or window.
 const LOOKS: usize = 150;

@@ -11,8 +11,7 @@ use proptest::strategy::Strategy as _;
 
 use super::world::{Pace, World};
 use super::{Random, after, config, is_available, later, now};
-use crate::core::Strategy;
-use crate::core::*;
+use crate::core::{Strategy, *};
 
 /// Something that happens at a tick.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,8 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 
 use super::{Random, after, config, now};
-use crate::core::Strategy;
 use crate::core::testing::{fleet, old};
-use crate::core::*;
+use crate::core::{Strategy, *};
 
 /// Something that happens at a tick.
 #[derive(Clone, Copy, Debug)]

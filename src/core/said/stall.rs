@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     About, BLOCKED, DO_NOT_START, NATIVE_BEHIND, WRITES_REFUSED, behind_remedy, behind_words,
 };
-use crate::core::fleet::{Behind, NodeName, RevisionState, Trouble};
-use crate::core::guard::Record;
-use crate::core::lifecycle::{HOOK_PATIENCE, PreDelete};
+use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
+use crate::core::fleet::Trouble;
+use crate::core::fleet::record::Record;
+use crate::core::id::{Behind, NodeName, RevisionState};
+use crate::core::lifecycle::PreDelete;
 use crate::core::not_created;
-use crate::core::overdue::BEHIND_PATIENCE;
 use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};

@@ -37,6 +37,10 @@ fn requirement(part: &str) -> Option<Requirement> {
         (key, Test::NotIn(vec![value.trim().into()]))
     } else if let Some((key, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
         (key, Test::In(vec![value.trim().into()]))
+    } else if let Some((key, bound)) = part.split_once('>') {
+        (key, Test::Gt(bound.trim().parse().ok()?))
+    } else if let Some((key, bound)) = part.split_once('<') {
+        (key, Test::Lt(bound.trim().parse().ok()?))
     } else if let Some((head, list)) = part.split_once('(') {
         let (key, operator) = head.trim().rsplit_once(char::is_whitespace)?;
         let values: Vec<Box<str>> = list
@@ -63,9 +67,8 @@ fn requirement(part: &str) -> Option<Requirement> {
     })
 }
 
-/// A name of at most 63 characters, with an optional DNS prefix before a slash.
-/// Whether Kubernetes accepts it as the key of a label: a name, possibly with a DNS name before it.
-pub(in crate::core) fn is_label_key(key: &str) -> bool {
+/// Whether Kubernetes accepts it as the key of a label: a name of at most 63 characters, possibly with a DNS name before a slash.
+pub fn is_label_key(key: &str) -> bool {
     let (prefix, name) = key
         .split_once('/')
         .map_or((None, key), |(prefix, name)| (Some(prefix), name));
@@ -97,6 +100,7 @@ mod tests {
                 "node-role.kubernetes.io/edge",
             ),
             ("empty=", "empty="),
+            ("level > 6,level<8", "level>6,level<8"),
         ];
         for (text, written) in cases {
             let selector = Selector::from_query(text).unwrap();
@@ -125,6 +129,8 @@ mod tests {
             "!",
             "!!a",
             "a=ä",
+            "a>x",
+            "a===b",
             "a in (b)) ",
         ] {
             let error = Selector::from_query(text).unwrap_err();

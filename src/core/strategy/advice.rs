@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::read::quoted;
 use super::{Note, Share};
-use crate::core::fleet::Revision;
+use crate::core::id::Revision;
 use crate::core::names::{
     ANNOTATION_PREFIX, APPROVED_WAVES, DISRUPTION, FAILURE_THRESHOLD, FAILURE_WINDOW,
     IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_DOMAINS, MAX_SURGE,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::read::{invalid, parse, quoted};
 use super::value::duration;
 use super::{Invalid, OnFailure, Share};
-use crate::core::fleet::Revision;
+use crate::core::id::Revision;
 use crate::core::names::{
     FAILURE_THRESHOLD, FAILURE_WINDOW, ON_FAILURE, REPLACE_BROKEN_FIRST, RESUME,
 };

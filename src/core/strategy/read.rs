@@ -17,6 +17,8 @@ use super::{
     Disruption, Invalid, Mode, Note, OnFailure, Pause, Predownload, Reading, RollingUpdateType,
     Share, Strategy, advice, failing, kruise, sequence, wave,
 };
+use crate::core::engine::surge::exclusive::Exclusive;
+use crate::core::engine::surge::preempting::Preempting;
 use crate::core::lifecycle::PreDelete;
 use crate::core::names::{
     DISRUPTION, IMAGE_PREDOWNLOAD_PARALLELISM, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE,
@@ -25,8 +27,6 @@ use crate::core::names::{
     UPDATE_STRATEGY_TYPE_FIELD, UPGRADE_STRATEGY,
 };
 use crate::core::selector::Selector;
-use crate::core::surge::exclusive::Exclusive;
-use crate::core::surge::preempting::Preempting;
 use crate::core::window::Windows;
 
 /// `max-unavailable` when nothing is set, and when `0` or `0%` is set (OpenYurt).

@@ -7,14 +7,14 @@ use super::{
     settles, slots, way_of,
 };
 use crate::core::eligibility::Obstacle;
-use crate::core::eviction::BACK_OFF;
-use crate::core::in_place::Way;
+use crate::core::engine::replacement::Way;
+use crate::core::engine::revert::is_due;
+use crate::core::fleet::evictions::BACK_OFF;
 use crate::core::names::{
     HOLD, LIFECYCLE, MAINTENANCE_WINDOW, MAX_UNAVAILABLE, MIN_INTERVAL, PARTITION, PAUSED,
     SELECTOR, WAVES,
 };
 use crate::core::remedy::{nevertheless, way_on};
-use crate::core::revert::is_due;
 use crate::core::said::behind_remedy;
 use crate::core::{
     Behind, Cause, Disruption, Guarded, Mode, Node, Offline, Phase, Pod, Progress, Revert,

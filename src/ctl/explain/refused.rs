@@ -1,7 +1,7 @@
 //! Writes that the API server refuses: what it says, and who can mend that.
 
 use crate::controller::permissions::{BASE, SURGE};
-use crate::core::refusals::{BACK_OFF, lacks_permission};
+use crate::core::fleet::refusals::{BACK_OFF, lacks_permission};
 use crate::core::{Node, RefusedWrite, Verdict};
 use crate::ctl::picture::Picture;
 

@@ -1,7 +1,7 @@
 //! Every state of a node has words.
 
 use super::*;
-use crate::core::in_place::{Recreate, Shape, Succession};
+use crate::core::fleet::in_place::{Recreate, Shape, Succession};
 use crate::core::selector::Selector;
 use crate::core::strategy::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};

@@ -13,8 +13,8 @@ use kube::{Api, Resource};
 use serde_json::{Value, json};
 
 use super::slim::{ControllerRevision, Node, Pod};
+use crate::core::fleet::in_place::Shape;
 use crate::core::images::of_template;
-use crate::core::in_place::Shape;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, adopted, current};
 use crate::core::{Behind, Revision, RevisionState};
 use crate::ctl::access::{Access, Trouble};

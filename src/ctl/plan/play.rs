@@ -32,9 +32,9 @@ use crate::k8s::client::Role;
 use crate::sim::cluster::Cluster;
 use crate::sim::cluster::resources::Storage;
 use crate::sim::kubelet::{self, Behaviour, Kubelets, Rule};
-use crate::sim::picture::Picture as Follower;
-use crate::sim::watched::{Events, events};
-use crate::sim::world::{Setup, World, start_controller};
+use crate::sim::picture::ClusterPicture as Follower;
+use crate::sim::watched::{WatchEvents, events};
+use crate::sim::world::{World, WorldSetup, start_controller};
 
 /// One seed for all plans: the same fleet gives the same plan. No other cluster of ours has it, so that what is made for a plan
 /// gets no UID that a copied object has.
@@ -111,14 +111,14 @@ pub(super) async fn play(
 ) -> Result<Played> {
     let clock = Clock::starting_at(question.begins);
     let measured = &question.measured;
-    let world = World::start(Setup {
+    let world = World::start(WorldSetup {
         clock: clock.clone(),
         seed: SEED,
-        kubelets: kubelet::Options {
+        kubelets: kubelet::KubeletOptions {
             behaviour: behaviour(measured),
             terminate: measured.end(),
             broken: Arc::new(std::mem::take(&mut question.broken)),
-            ..kubelet::Options::default()
+            ..kubelet::KubeletOptions::default()
         },
         controller: false,
     });
@@ -177,7 +177,7 @@ fn behaviour(measured: &Measured) -> Behaviour {
 struct Player {
     cluster: Cluster,
     follower: Follower,
-    events: Events<Pod>,
+    events: WatchEvents<Pod>,
     log: Log,
     /// When time alone last made something possible: who has waited until then does not stand still.
     woken: Option<Timestamp>,

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::core::in_place::State;
+use crate::core::fleet::in_place::State;
 use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
 use crate::core::revision::hash_of;
 use crate::k8s::{nullable, resource};

@@ -1,7 +1,7 @@
 //! Pods that are updated in place, from the wire to the fleet.
 
 use super::*;
-use crate::core::in_place::Recreate;
+use crate::core::fleet::in_place::Recreate;
 
 /// The usual index, of which the template has changed from `v1` to `v2` and is to go in place.
 fn index_in_place() -> Index {
@@ -196,7 +196,7 @@ fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
     let mut index = index_in_place();
     let mut other: k8s::ControllerRevision = revision("ccc", 1, "v1");
     let template = json!({ "spec": { "hostNetwork": true, "containers": [{ "name": "main", "image": "v1" }] } });
-    let shape = crate::core::in_place::Shape::of(&template);
+    let shape = crate::core::fleet::in_place::Shape::of(&template);
     other.template.as_mut().unwrap().shape = Arc::new(shape);
     other.template.as_mut().unwrap().fingerprint =
         crate::core::revision::TemplateFingerprint::of(&template);

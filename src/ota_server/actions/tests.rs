@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::sim::cluster::{Fault, Guard};
+use crate::sim::cluster::{Fault, FaultGuard};
 use crate::sim::kubelet::{self, NodeSpec};
 use crate::sim::world::{self, World as Sim};
 
@@ -39,10 +39,10 @@ impl World {
     async fn start() -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
-        let sim = Sim::start(world::Setup {
+        let sim = Sim::start(world::WorldSetup {
             clock: clock.clone(),
             seed: 1,
-            kubelets: kubelet::Options::default(),
+            kubelets: kubelet::KubeletOptions::default(),
             controller: true,
         });
         let nodes = ["n1", "n2"].map(NodeSpec::named);
@@ -201,12 +201,12 @@ impl World {
     }
 
     /// From now on our controller is away: nobody but the agent and the test writes conditions.
-    fn without_controller(&self) -> Guard {
+    fn without_controller(&self) -> FaultGuard {
         self.without("yurt-ds/")
     }
 
     /// From now on this happens to the agent's requests of that verb; to all with an empty one.
-    fn agent_meets(&self, verb: &'static str, fault: Fault) -> Guard {
+    fn agent_meets(&self, verb: &'static str, fault: Fault) -> FaultGuard {
         let faults = self.sim.cluster.faults();
         faults.add(move |request| {
             let meant = verb.is_empty() || request.verb == verb;
@@ -218,7 +218,7 @@ impl World {
     }
 
     /// From now on whoever calls itself so is away.
-    fn without(&self, agent: &'static str) -> Guard {
+    fn without(&self, agent: &'static str) -> FaultGuard {
         let faults = self.sim.cluster.faults();
         faults.add(move |request| match request.user_agent.starts_with(agent) {
             true => Fault::Hang,

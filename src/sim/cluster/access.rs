@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::faults::{Fault, Faults, Guard, RequestInfo};
+use super::faults::{Fault, FaultGuard, Faults, RequestInfo};
 use super::object::Object;
-use super::status::{Failure, qualified};
-use super::write::Outcome;
+use super::status::{ApiFailure, qualified};
+use super::write::WriteOutcome;
 
 /// The rules that deny.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
+pub(crate) struct AccessRules {
     rules: Faults,
     user: String,
 }
 
-impl Access {
+impl AccessRules {
     /// No rules yet; `user` is the name that refusals give to whoever asks.
     pub(crate) fn new(user: String) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Access {
     pub(crate) fn deny(
         &self,
         rule: impl Fn(&RequestInfo) -> bool + Send + Sync + 'static,
-    ) -> Guard {
+    ) -> FaultGuard {
         self.rules.add(move |request| match rule(request) {
             true => Fault::Status(403, None),
             false => Fault::Pass,
@@ -39,7 +39,7 @@ impl Access {
     }
 
     /// Refuses what is denied, in the words of RBAC.
-    pub(crate) fn check(&self, request: &RequestInfo) -> Result<(), Failure> {
+    pub(crate) fn check(&self, request: &RequestInfo) -> Result<(), ApiFailure> {
         if self.allows(request) {
             return Ok(());
         }
@@ -55,7 +55,7 @@ impl Access {
             "User {:?} cannot {} resource {resource:?} in API group {:?} {scope}",
             self.user, request.verb, request.group
         );
-        let failure = Failure::forbidden(&request.group, &request.resource, &request.name, &why);
+        let failure = ApiFailure::forbidden(&request.group, &request.resource, &request.name, &why);
         let name = match request.name.as_str() {
             "" => String::new(),
             name => format!(" {name:?}"),
@@ -69,7 +69,7 @@ impl Access {
     }
 
     /// Answers a SelfSubjectAccessReview.
-    pub(crate) fn review(&self, mut review: Value) -> Result<Outcome, Failure> {
+    pub(crate) fn review(&self, mut review: Value) -> Result<WriteOutcome, ApiFailure> {
         let attributes = &review["spec"]["resourceAttributes"];
         let asked = RequestInfo {
             user_agent: String::new(),
@@ -82,11 +82,11 @@ impl Access {
         };
         let non_resource = !review["spec"]["nonResourceAttributes"].is_null();
         if attributes.is_null() && !non_resource {
-            return Err(Failure::invalid(
+            return Err(ApiFailure::invalid(
                 "authorization.k8s.io",
                 "SelfSubjectAccessReview",
                 "",
-                &[super::status::Cause::invalid(
+                &[super::status::StatusCause::invalid(
                     "spec.resourceAttributes",
                     &Value::Null,
                     "exactly one of nonResourceAttributes or resourceAttributes must be specified",
@@ -95,6 +95,6 @@ impl Access {
         }
         let allowed = non_resource || self.allows(&asked);
         review["status"] = json!({ "allowed": allowed });
-        Ok(Outcome::new(201, review))
+        Ok(WriteOutcome::new(201, review))
     }
 }

@@ -6,32 +6,33 @@ use serde_json::{Map, Value, json};
 use super::object::{Object, default};
 use super::request::Target;
 use super::resources::{self, Storage};
-use super::status::Failure;
-use super::store::{Filter, Key, Store};
+use super::status::ApiFailure;
+use super::store::{Filter, ObjectKey, Store};
 use super::{compute_quota, pod_security};
 
 /// May this object be created in its namespace?
 ///
 /// # Errors
 /// 404 when there is no such namespace, 403 when it is being deleted or a quota is used up.
-pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<(), Failure> {
+pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<(), ApiFailure> {
     let resource = target.resource;
     if !resource.namespaced || resource.storage == Storage::Nothing {
         return Ok(());
     }
-    let key = Key {
+    let key = ObjectKey {
         namespace: String::new(),
         name: target.namespace.clone(),
     };
     let namespace = store
         .get(Storage::Namespaces, &key)
-        .ok_or_else(|| Failure::not_found("", "namespaces", &target.namespace))?;
+        .ok_or_else(|| ApiFailure::not_found("", "namespaces", &target.namespace))?;
     if namespace.value.is_terminating() {
         let why = format!(
             "unable to create new content in namespace {} because it is being terminated",
             target.namespace
         );
-        let mut failure = Failure::forbidden(resource.group, resource.plural, object.name(), &why);
+        let mut failure =
+            ApiFailure::forbidden(resource.group, resource.plural, object.name(), &why);
         if let Some(details) = &mut failure.details {
             details["causes"] = json!([{
                 "reason": "NamespaceTerminating",
@@ -51,7 +52,7 @@ pub(crate) fn admit(store: &Store, target: &Target, object: &Value) -> Result<()
 
 /// A pod without pull secrets takes those of its service account.
 pub(crate) fn take_pull_secrets(store: &Store, pod: &mut Value) {
-    let key = Key {
+    let key = ObjectKey {
         namespace: pod.namespace().to_owned(),
         name: pod.text("/spec/serviceAccountName").to_owned(),
     };
@@ -85,7 +86,7 @@ fn quota_names(storage: Storage) -> Vec<String> {
     names
 }
 
-fn within_quota(store: &Store, target: &Target, object: &Value) -> Result<(), Failure> {
+fn within_quota(store: &Store, target: &Target, object: &Value) -> Result<(), ApiFailure> {
     let storage = target.resource.storage;
     let filter = Filter {
         namespace: target.namespace.clone(),
@@ -117,9 +118,9 @@ fn within_quota(store: &Store, target: &Target, object: &Value) -> Result<(), Fa
     Ok(())
 }
 
-fn refused(target: &Target, object: &Value, why: String) -> Failure {
+fn refused(target: &Target, object: &Value, why: String) -> ApiFailure {
     let resource = target.resource;
-    Failure::forbidden(resource.group, resource.plural, object.name(), why)
+    ApiFailure::forbidden(resource.group, resource.plural, object.name(), why)
 }
 
 fn runs(pod: &Value) -> bool {

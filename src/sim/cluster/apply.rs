@@ -7,15 +7,15 @@
 use serde_json::{Value, json};
 
 use super::fields::{self, Paths};
-use super::managed_fields::{Owner, Owners, entries, owners};
+use super::managed_fields::{FieldOwner, FieldOwners, entries, owners};
 use super::object::Object;
 use super::parsed::Parsed;
 use super::request::{Target, option_failure};
 use super::schema;
-use super::status::{Cause, Failure};
+use super::status::{ApiFailure, StatusCause};
 use super::store::Store;
 use super::verbs;
-use super::write::{Outcome, Writing};
+use super::write::{WriteOutcome, Writing};
 
 /// PATCH with `application/apply-patch+yaml`.
 pub(crate) fn apply(
@@ -24,17 +24,17 @@ pub(crate) fn apply(
     target: &Target,
     config: Value,
     writing: &Writing,
-) -> Result<Outcome, Failure> {
+) -> Result<WriteOutcome, ApiFailure> {
     let manager = parsed.query.get("fieldManager");
     if manager.is_empty() {
         return Err(option_failure(
             "PatchOptions",
-            Cause::required("fieldManager", "is required for apply patch"),
+            StatusCause::required("fieldManager", "is required for apply patch"),
         ));
     }
     let (config, warnings) = checked(target, config, writing)?;
     let wanted = fields::of(&config);
-    let me = Owner {
+    let me = FieldOwner {
         manager: manager.to_owned(),
         operation: "Apply",
         subresource: target.subresource.clone(),
@@ -70,7 +70,7 @@ pub(crate) fn apply(
     writing.managed = Some(entries(&owners, &current.value, &writing, None));
     let (object, _) = verbs::decode(target, object, &writing)?;
     let body = verbs::update(store, target, &current, object, &writing)?;
-    Ok(Outcome {
+    Ok(WriteOutcome {
         code: 200,
         body,
         warnings,
@@ -82,23 +82,23 @@ fn checked(
     target: &Target,
     mut config: Value,
     writing: &Writing,
-) -> Result<(Value, Vec<String>), Failure> {
+) -> Result<(Value, Vec<String>), ApiFailure> {
     for (field, pointer) in [("apiVersion", "/apiVersion"), ("kind", "/kind")] {
         if config.text(pointer).is_empty() {
-            return Err(Failure::bad_request(format!(
+            return Err(ApiFailure::bad_request(format!(
                 "error decoding patch: the field {field} has to be given"
             )));
         }
     }
     let name = config.name();
     if !name.is_empty() && name != target.name {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             target.name
         )));
     }
     if config["metadata"].get("managedFields").is_some() {
-        return Err(Failure::bad_request(
+        return Err(ApiFailure::bad_request(
             "metadata.managedFields must be nil: the server counts the owners of fields",
         ));
     }
@@ -117,12 +117,12 @@ fn checked(
 
 /// Paths that would get another value and belong to somebody else.
 fn conflicts(
-    me: &Owner,
+    me: &FieldOwner,
     wanted: &Paths,
     config: &Value,
     live: &Value,
-    owners: &Owners,
-) -> Vec<(fields::Path, Owner)> {
+    owners: &FieldOwners,
+) -> Vec<(fields::Path, FieldOwner)> {
     let mut conflicts = Vec::new();
     for path in wanted {
         let have = fields::value(live, path);
@@ -138,8 +138,8 @@ fn conflicts(
     conflicts
 }
 
-fn conflict(conflicts: &[(fields::Path, Owner)]) -> Failure {
-    let with = |owner: &Owner| {
+fn conflict(conflicts: &[(fields::Path, FieldOwner)]) -> ApiFailure {
+    let with = |owner: &FieldOwner| {
         let operation = match owner.subresource.as_str() {
             "" => String::new(),
             sub => format!(" with subresource {sub:?}"),
@@ -164,7 +164,7 @@ fn conflict(conflicts: &[(fields::Path, Owner)]) -> Failure {
         .map(|(path, owner)| format!("{}: {}", with(owner), fields::display(path)))
         .collect();
     let plural = if conflicts.len() == 1 { "" } else { "s" };
-    let mut failure = Failure::conflict("", "", "", "").saying(format!(
+    let mut failure = ApiFailure::conflict("", "", "", "").saying(format!(
         "Apply failed with {} conflict{plural}: {}",
         conflicts.len(),
         sentences.join("\n")
@@ -174,7 +174,7 @@ fn conflict(conflicts: &[(fields::Path, Owner)]) -> Failure {
 }
 
 /// Removes what the manager named last time and does not name now, unless it is somebody else's, too.
-fn drop_abandoned(object: &mut Value, me: &Owner, wanted: &Paths, owners: &Owners) {
+fn drop_abandoned(object: &mut Value, me: &FieldOwner, wanted: &Paths, owners: &FieldOwners) {
     let named = owners
         .iter()
         .find(|(owner, _)| owner == me)

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::object::Object;
 use super::request::Target;
 use super::resources::Storage;
-use super::status::{Failure, success};
+use super::status::{ApiFailure, success};
 use super::store::Store;
 use super::verbs;
-use super::write::{Outcome, Writing, seconds};
+use super::write::{WriteOutcome, Writing, seconds};
 
 /// POST `pods/NAME/binding`: gives an unbound pod its node.
 pub(crate) fn bind(
@@ -16,19 +16,19 @@ pub(crate) fn bind(
     target: &Target,
     body: &Value,
     writing: &Writing,
-) -> Result<Outcome, Failure> {
+) -> Result<WriteOutcome, ApiFailure> {
     let node = body.text("/target/name");
     if node.is_empty() {
-        return Err(Failure::invalid(
+        return Err(ApiFailure::invalid(
             "",
             "Binding",
             &target.name,
-            &[super::status::Cause::required("target.name", "")],
+            &[super::status::StatusCause::required("target.name", "")],
         ));
     }
     let current = verbs::get(store, target)?;
     let mut pod = current.value.clone();
-    let conflict = |why: String| Failure::conflict("", "pods/binding", &target.name, why);
+    let conflict = |why: String| ApiFailure::conflict("", "pods/binding", &target.name, why);
     if pod.is_terminating() {
         return Err(conflict(format!(
             "pod {} is being deleted, cannot be assigned to a host",
@@ -47,7 +47,7 @@ pub(crate) fn bind(
     if !writing.dry_run {
         store.put(Storage::Pods, pod);
     }
-    Ok(Outcome::new(201, success(json!({}))))
+    Ok(WriteOutcome::new(201, success(json!({}))))
 }
 
 fn scheduled(pod: &mut Value, writing: &Writing) {

@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::object::Object;
 use super::resources::Storage;
-use super::selector::Selector;
 use super::store::{Filter, Store};
 use super::write::seconds;
+use crate::core::selector::Selector;
 
 /// So long a pod that was let go counts as missing although it is not deleted (Kubernetes, `DeletionTimeout`).
 const EXPECTED: SignedDuration = SignedDuration::from_secs(120);
@@ -27,7 +27,7 @@ pub(super) fn budgets(store: &Store, namespace: &str) -> Vec<Value> {
 }
 
 pub(super) fn selector(budget: &Value) -> Selector {
-    Selector::of_label_selector(&budget["spec"]["selector"]).unwrap_or_default()
+    Selector::from_json(&budget["spec"]["selector"]).unwrap_or_default()
 }
 
 /// Brings the status of the budgets of a namespace up to date; writes only what changed.

@@ -7,10 +7,11 @@ use super::budgets::{budgets, count, is_ready, number, selector, set_condition};
 use super::object::Object;
 use super::request::Target;
 use super::resources::Storage;
-use super::status::{Failure, success};
+use super::selector::selects;
+use super::status::{ApiFailure, success};
 use super::store::Store;
 use super::verbs;
-use super::write::{DeleteOptions, Outcome, Writing, seconds};
+use super::write::{DeleteOptions, WriteOutcome, Writing, seconds};
 
 /// What an eviction over the budget is answered with.
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -21,7 +22,7 @@ pub(crate) fn evict(
     target: &Target,
     options: &DeleteOptions,
     writing: &Writing,
-) -> Result<Outcome, Failure> {
+) -> Result<WriteOutcome, ApiFailure> {
     let pods = Target {
         subresource: String::new(),
         ..target.clone()
@@ -48,7 +49,7 @@ pub(crate) fn evict(
         ..options.clone()
     };
     verbs::delete(store, &pods, &rest, writing)?;
-    Ok(Outcome::new(201, success(json!({}))))
+    Ok(WriteOutcome::new(201, success(json!({}))))
 }
 
 /// Says on the pod why it goes.
@@ -65,19 +66,19 @@ fn mark(pod: &mut Value, now: Timestamp) {
 }
 
 /// Takes one disruption out of the pod's budget.
-fn spend(store: &mut Store, pod: &Value, writing: &Writing) -> Result<(), Failure> {
+fn spend(store: &mut Store, pod: &Value, writing: &Writing) -> Result<(), ApiFailure> {
     let budgets: Vec<Value> = budgets(store, pod.namespace())
         .into_iter()
         .filter(|budget| {
             // A selector that selects everything has no say here.
-            !selector(budget).is_empty() && selector(budget).selects(pod)
+            !selector(budget).is_empty() && selects(&selector(budget), pod)
         })
         .collect();
     let mut budget = match budgets.as_slice() {
         [] => return Ok(()),
         [budget] => budget.clone(),
         _ => {
-            return Err(Failure::internal(
+            return Err(ApiFailure::internal(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             ));
         }
@@ -116,8 +117,8 @@ fn spend(store: &mut Store, pod: &Value, writing: &Writing) -> Result<(), Failur
     Ok(())
 }
 
-fn refused(budget: &Value, why: &str, retry_after: Option<u32>) -> Failure {
-    let mut failure = Failure::too_many_requests(VIOLATES, retry_after);
+fn refused(budget: &Value, why: &str, retry_after: Option<u32>) -> ApiFailure {
+    let mut failure = ApiFailure::too_many_requests(VIOLATES, retry_after);
     let mut details = failure.details.take().unwrap_or_else(|| json!({}));
     details["causes"] = json!([{
         "reason": "DisruptionBudget",

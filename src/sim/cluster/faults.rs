@@ -54,18 +54,18 @@ pub struct Faults {
 
 /// Removes its rule when dropped.
 #[must_use = "the rule ends when its guard is dropped"]
-pub struct Guard {
+pub struct FaultGuard {
     rules: Weak<Rules>,
     id: u64,
 }
 
 impl Faults {
     /// Adds a rule; of several the first that does not pass decides, in the order in which they were added.
-    pub fn add(&self, rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static) -> Guard {
+    pub fn add(&self, rule: impl Fn(&RequestInfo) -> Fault + Send + Sync + 'static) -> FaultGuard {
         let mut rules = lock(&self.rules);
         let id = rules.keys().next_back().map_or(0, |last| last + 1);
         rules.insert(id, Arc::new(rule));
-        Guard {
+        FaultGuard {
             rules: Arc::downgrade(&self.rules),
             id,
         }
@@ -82,7 +82,7 @@ impl Faults {
     }
 }
 
-impl Drop for Guard {
+impl Drop for FaultGuard {
     fn drop(&mut self) {
         if let Some(rules) = self.rules.upgrade() {
             lock(&rules).remove(&self.id);

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use super::object::Object;
 use super::parsed::{Parsed, text};
 use super::present::{Form, incoming, outgoing};
-use super::request::{Query, Route, Target, option_failure};
+use super::request::{ApiRoute, Query, Target, option_failure};
 use super::resources::Storage;
-use super::selector::{FieldSelector, Selector};
-use super::status::{Cause, Failure};
-use super::store::{Filter, Key, Store, Stored};
+use super::selector::{FieldSelector, parse_labels};
+use super::status::{ApiFailure, StatusCause};
+use super::store::{Filter, ObjectKey, Store, Stored};
 use super::verbs;
-use super::watch::{self, Manner};
-use super::write::{DeleteOptions, Outcome, Writing};
+use super::watch::{self, ObjectForm};
+use super::write::{DeleteOptions, WriteOutcome, Writing};
 use super::{access, apply, binding, discovery, disruption, openapi, patch, protobuf};
 use crate::clock::Clock;
 
@@ -36,7 +36,7 @@ const WATCH_TIME: Duration = Duration::from_secs(40 * 60);
 
 /// What a request needs of the server.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct ApiServer {
     /// The objects.
     pub(crate) store: Arc<Mutex<Store>>,
     /// Time.
@@ -46,14 +46,14 @@ pub(crate) struct Server {
     /// The minor number of its Kubernetes.
     pub(crate) minor: u32,
     /// Who may do what.
-    pub(crate) access: access::Access,
+    pub(crate) access: access::AccessRules,
 }
 
 /// Reads a body up to the limit.
 ///
 /// # Errors
 /// 413 when it is longer, 400 when it breaks off.
-pub(crate) async fn read<B>(request: Request<B>) -> Result<Bytes, Failure>
+pub(crate) async fn read<B>(request: Request<B>) -> Result<Bytes, ApiFailure>
 where
     B: hyper::body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -62,20 +62,20 @@ where
     match limited.collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(Failure::too_large(BODY_LIMIT))
+            Err(ApiFailure::too_large(BODY_LIMIT))
         }
-        Err(error) => Err(Failure::bad_request(format!(
+        Err(error) => Err(ApiFailure::bad_request(format!(
             "the body of the request could not be read: {error}"
         ))),
     }
 }
 
-impl Server {
+impl ApiServer {
     /// Answers a request.
     pub(crate) fn answer(&self, parsed: &Parsed, body: &Bytes) -> Response<Body> {
         let answer = match &parsed.route {
-            Route::Other => other(parsed, self.minor),
-            Route::Resource(target) => self.resource(parsed, target, body),
+            ApiRoute::Other => other(parsed, self.minor),
+            ApiRoute::Resource(target) => self.resource(parsed, target, body),
         };
         answer.unwrap_or_else(|failure| refusal(&failure))
     }
@@ -89,7 +89,7 @@ impl Server {
         parsed: &Parsed,
         target: &Target,
         body: &Bytes,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiFailure> {
         self.check_verb(parsed, target)?;
         self.access.check(&parsed.info)?;
         let accept = text(&parsed.headers, header::ACCEPT);
@@ -106,7 +106,7 @@ impl Server {
     }
 
     /// Is there such a verb, and such a subresource?
-    fn check_verb(&self, parsed: &Parsed, target: &Target) -> Result<(), Failure> {
+    fn check_verb(&self, parsed: &Parsed, target: &Target) -> Result<(), ApiFailure> {
         let verb = parsed.info.verb.as_str();
         let allowed: &[&str] = match target.subresource.as_str() {
             "" => target.resource.verbs(),
@@ -121,13 +121,13 @@ impl Server {
             && target.resource.namespaced
             && target.namespace.is_empty();
         if !allowed.contains(&verb) || creates_by_name || nowhere {
-            return Err(Failure::method_not_allowed());
+            return Err(ApiFailure::method_not_allowed());
         }
         Ok(())
     }
 
     /// What a kubelet would have to do is not there, and says so.
-    fn missing_subresource(&self, target: &Target) -> Failure {
+    fn missing_subresource(&self, target: &Target) -> ApiFailure {
         const OF_KUBELETS: &[&str] = &[
             "log",
             "exec",
@@ -138,12 +138,12 @@ impl Server {
             "resize",
         ];
         if !OF_KUBELETS.contains(&target.subresource.as_str()) {
-            return Failure::no_such_path();
+            return ApiFailure::no_such_path();
         }
         if let Err(missing) = verbs::get(&self.lock(), target) {
             return missing;
         }
-        Failure::of_status(501, None).saying(format!(
+        ApiFailure::of_status(501, None).saying(format!(
             "the embedded cluster runs no containers, so {}/{} does not exist here; use a real cluster for it",
             target.resource.plural, target.subresource
         ))
@@ -154,12 +154,12 @@ impl Server {
         parsed: &Parsed,
         target: &Target,
         form: &Form,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiFailure> {
         let query = &parsed.query;
         if query.optional_flag("sendInitialEvents").is_some() {
             return Err(option_failure(
                 "ListOptions",
-                Cause::forbidden(
+                StatusCause::forbidden(
                     "sendInitialEvents",
                     "sendInitialEvents is forbidden for list",
                 ),
@@ -170,10 +170,13 @@ impl Server {
         query.check_version_match()?;
         let asked = query
             .version()
-            .map_err(|why| Failure::bad_request(format!("invalid resource version: {why}")))?
+            .map_err(|why| ApiFailure::bad_request(format!("invalid resource version: {why}")))?
             .unwrap_or(0);
         if asked > store.version() {
-            return Err(Failure::too_large_resource_version(asked, store.version()));
+            return Err(ApiFailure::too_large_resource_version(
+                asked,
+                store.version(),
+            ));
         }
         let page = Page::read(query, &store, target.resource.storage)?;
         if query.get("resourceVersionMatch") == "Exact"
@@ -209,20 +212,20 @@ impl Server {
         parsed: &Parsed,
         target: &Target,
         form: Form,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiFailure> {
         let query = &parsed.query;
         let initial = self.initial_events(query)?;
         let filter = filter(query, target)?;
         let since = query
             .version()
-            .map_err(Failure::internal)?
+            .map_err(ApiFailure::internal)?
             .filter(|version| *version > 0);
         let seconds = query.number("timeoutSeconds")?.unwrap_or(0);
         let timeout = match u64::try_from(seconds) {
             Ok(0) | Err(_) => WATCH_TIME,
             Ok(seconds) => Duration::from_secs(seconds),
         };
-        let manner = Manner {
+        let manner = ObjectForm {
             resource: target.resource,
             form,
             bookmarks: query.flag("allowWatchBookmarks"),
@@ -245,13 +248,13 @@ impl Server {
     }
 
     /// `sendInitialEvents`, refused as by a server without streaming lists unless this one has them.
-    fn initial_events(&self, query: &Query) -> Result<Option<bool>, Failure> {
+    fn initial_events(&self, query: &Query) -> Result<Option<bool>, ApiFailure> {
         let asked = query.optional_flag("sendInitialEvents");
         if asked.is_none() {
             if !query.get("resourceVersionMatch").is_empty() {
                 return Err(option_failure(
                     "ListOptions",
-                    Cause::forbidden(
+                    StatusCause::forbidden(
                         "resourceVersionMatch",
                         "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
                     ),
@@ -262,7 +265,7 @@ impl Server {
         if !self.streaming_lists {
             return Err(option_failure(
                 "ListOptions",
-                Cause::forbidden(
+                StatusCause::forbidden(
                     "sendInitialEvents",
                     "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
                 ),
@@ -271,7 +274,7 @@ impl Server {
         if query.get("resourceVersionMatch") != "NotOlderThan" {
             return Err(option_failure(
                 "ListOptions",
-                Cause::forbidden(
+                StatusCause::forbidden(
                     "resourceVersionMatch",
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 ),
@@ -286,7 +289,7 @@ impl Server {
         target: &Target,
         form: &Form,
         body: &Bytes,
-    ) -> Result<Response<Body>, Failure> {
+    ) -> Result<Response<Body>, ApiFailure> {
         let writing = self.writing(parsed)?;
         let content = text(&parsed.headers, header::CONTENT_TYPE);
         let content = content.split(';').next().unwrap_or("").trim();
@@ -306,7 +309,7 @@ impl Server {
             ("create", "eviction") => {
                 let eviction = decode_body(content, body)?;
                 if eviction.name() != target.name {
-                    return Err(Failure::bad_request(
+                    return Err(ApiFailure::bad_request(
                         "name in URL does not match name in Eviction object",
                     ));
                 }
@@ -334,12 +337,12 @@ impl Server {
                     form.list(target.resource, &items, &metadata),
                 ));
             }
-            _ => Err(Failure::method_not_allowed()),
+            _ => Err(ApiFailure::method_not_allowed()),
         }?;
         Ok(outcome_answer(target, form, outcome))
     }
 
-    fn writing(&self, parsed: &Parsed) -> Result<Writing, Failure> {
+    fn writing(&self, parsed: &Parsed) -> Result<Writing, ApiFailure> {
         let options = match parsed.info.verb.as_str() {
             "create" => "CreateOptions",
             "update" => "UpdateOptions",
@@ -351,7 +354,7 @@ impl Server {
         if !LEVELS.contains(&validation) {
             return Err(option_failure(
                 options,
-                Cause::unsupported("fieldValidation", &validation.into(), LEVELS),
+                StatusCause::unsupported("fieldValidation", &validation.into(), LEVELS),
             ));
         }
         Ok(Writing {
@@ -373,13 +376,13 @@ fn manager(parsed: &Parsed) -> String {
     .to_owned()
 }
 
-fn other(parsed: &Parsed, minor: u32) -> Result<Response<Body>, Failure> {
+fn other(parsed: &Parsed, minor: u32) -> Result<Response<Body>, ApiFailure> {
     let path = parsed.path.trim_end_matches('/');
     if path.starts_with("/readyz") || path.starts_with("/livez") || path.starts_with("/healthz") {
         return Ok(plain_answer("text/plain; charset=utf-8", "ok".into()));
     }
     if path.starts_with("/openapi/") {
-        let document = openapi::answer(path).ok_or_else(Failure::no_such_path)?;
+        let document = openapi::answer(path).ok_or_else(ApiFailure::no_such_path)?;
         return Ok(plain_answer(
             "application/json",
             document.to_string().into(),
@@ -391,9 +394,9 @@ fn other(parsed: &Parsed, minor: u32) -> Result<Response<Body>, Failure> {
             range.contains("as=APIGroupDiscoveryList") && range.contains("v=v2;")
                 || range.ends_with("v=v2")
         });
-    let found = discovery::answer(path, aggregated, minor).ok_or_else(Failure::no_such_path)?;
+    let found = discovery::answer(path, aggregated, minor).ok_or_else(ApiFailure::no_such_path)?;
     if parsed.method != Method::GET {
-        return Err(Failure::method_not_allowed());
+        return Err(ApiFailure::method_not_allowed());
     }
     let kind = if found["kind"] == "APIGroupDiscoveryList" {
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -406,12 +409,12 @@ fn other(parsed: &Parsed, minor: u32) -> Result<Response<Body>, Failure> {
 /// Where a list starts and how long it may get.
 struct Page {
     limit: Option<usize>,
-    after: Option<Key>,
+    after: Option<ObjectKey>,
     version: u64,
 }
 
 impl Page {
-    fn read(query: &Query, store: &Store, storage: Storage) -> Result<Self, Failure> {
+    fn read(query: &Query, store: &Store, storage: Storage) -> Result<Self, ApiFailure> {
         let limit = query
             .number("limit")?
             .and_then(|limit| usize::try_from(limit).ok())
@@ -428,13 +431,13 @@ impl Page {
         let parsed = (|| {
             let version: u64 = parts.next()?.parse().ok()?;
             let (namespace, name) = (parts.next()?.to_owned(), parts.next()?.to_owned());
-            Some((version, Key { namespace, name }))
+            Some((version, ObjectKey { namespace, name }))
         })();
         let Some((version, after)) = parsed else {
-            return Err(Failure::bad_request("continue key is not valid"));
+            return Err(ApiFailure::bad_request("continue key is not valid"));
         };
         if version < store.floor(storage) {
-            return Err(Failure::expired(
+            return Err(ApiFailure::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new \
                  list without the continue parameter.",
             ));
@@ -447,11 +450,11 @@ impl Page {
     }
 }
 
-fn filter(query: &Query, target: &Target) -> Result<Filter, Failure> {
-    let labels = Selector::parse(query.get("labelSelector")).map_err(Failure::bad_request)?;
+fn filter(query: &Query, target: &Target) -> Result<Filter, ApiFailure> {
+    let labels = parse_labels(query.get("labelSelector")).map_err(ApiFailure::bad_request)?;
     let resource = target.resource;
     let fields = FieldSelector::parse(query.get("fieldSelector"), resource.storage)
-        .map_err(Failure::bad_request)?;
+        .map_err(ApiFailure::bad_request)?;
     Ok(Filter {
         namespace: target.namespace.clone(),
         labels,
@@ -460,7 +463,7 @@ fn filter(query: &Query, target: &Target) -> Result<Filter, Failure> {
 }
 
 /// A body in JSON, YAML or protobuf as a value.
-fn decode_body(content: &str, body: &Bytes) -> Result<Value, Failure> {
+fn decode_body(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     if content == "application/vnd.kubernetes.protobuf" {
         return protobuf::decode(body);
     }
@@ -470,35 +473,35 @@ fn decode_body(content: &str, body: &Bytes) -> Result<Value, Failure> {
             serde_saphyr::from_slice(body).map_err(|error| error.to_string())
         }
         _ => {
-            return Err(Failure::unsupported_media_type(
+            return Err(ApiFailure::unsupported_media_type(
                 "the body of the request was in an unknown format - accepted media types include: application/json, \
                  application/yaml, application/vnd.kubernetes.protobuf",
             ));
         }
     };
     let value = value.map_err(|error| {
-        Failure::bad_request(format!(
+        ApiFailure::bad_request(format!(
             "couldn't get version/kind; json parse error: {error}"
         ))
     })?;
     match value {
         Value::Object(_) => Ok(value),
         Value::Null => Ok(json!({})),
-        _ => Err(Failure::bad_request(
+        _ => Err(ApiFailure::bad_request(
             "couldn't get version/kind; json parse error: the body has to be an object",
         )),
     }
 }
 
 /// The options of a deletion, empty when there is no body.
-fn decode_options(content: &str, body: &Bytes) -> Result<Value, Failure> {
+fn decode_options(content: &str, body: &Bytes) -> Result<Value, ApiFailure> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
     decode_body(content, body)
 }
 
-fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, Failure> {
+fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, ApiFailure> {
     if let Err(error) =
         k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions::deserialize(&if body
             .is_null()
@@ -508,7 +511,7 @@ fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, Failure>
             body.clone()
         })
     {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "DeleteOptions cannot be read: {error}"
         )));
     }
@@ -521,14 +524,14 @@ fn delete_options(query: &Query, body: &Value) -> Result<DeleteOptions, Failure>
     if !propagation.is_empty() && !POLICIES.contains(&propagation.as_str()) {
         return Err(option_failure(
             "DeleteOptions",
-            Cause::unsupported("propagationPolicy", &propagation.into(), POLICIES),
+            StatusCause::unsupported("propagationPolicy", &propagation.into(), POLICIES),
         ));
     }
     let both = !propagation.is_empty() && !body["orphanDependents"].is_null();
     if both {
         return Err(option_failure(
             "DeleteOptions",
-            Cause::invalid(
+            StatusCause::invalid(
                 "propagationPolicy",
                 &propagation.into(),
                 "orphanDependents and deletionPropagation cannot be both set",
@@ -559,18 +562,18 @@ fn patch_object(
     content: &str,
     body: &Bytes,
     writing: &Writing,
-) -> Result<Outcome, Failure> {
+) -> Result<WriteOutcome, ApiFailure> {
     if content == "application/apply-patch+yaml" {
         let config = incoming(target.resource, decode_body(content, body)?);
         return apply::apply(store, parsed, target, config, writing);
     }
     if !PATCH_TYPES.split(", ").any(|known| known == content) {
-        return Err(Failure::unsupported_media_type(format!(
+        return Err(ApiFailure::unsupported_media_type(format!(
             "the body of the request was in an unknown format - accepted media types include: {PATCH_TYPES}"
         )));
     }
     let document: Value = serde_json::from_slice(body)
-        .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
+        .map_err(|error| ApiFailure::bad_request(format!("error decoding patch: {error}")))?;
     let current = verbs::get(store, target)?;
     let shown = outgoing(target.resource, current.value.clone());
     let patched = match content {
@@ -579,12 +582,12 @@ fn patch_object(
         _ => patch::strategic(&shown, &document),
     }?;
     if patched == shown {
-        return Ok(Outcome::new(200, current.value.clone()));
+        return Ok(WriteOutcome::new(200, current.value.clone()));
     }
     let decoded = verbs::decode(target, incoming(target.resource, patched), writing);
     let (object, warnings) = decoded.map_err(as_invalid_patch)?;
     if object.uid() != current.value.uid() {
-        let cause = Cause::invalid(
+        let cause = StatusCause::invalid(
             "metadata.uid",
             &object["metadata"]["uid"],
             "field is immutable",
@@ -592,14 +595,14 @@ fn patch_object(
         return Err(target.invalid(&[cause]));
     }
     if object.name() != target.name || object.namespace() != target.namespace {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
             object.name(),
             target.name
         )));
     }
     let body = verbs::update(store, target, &current, object, writing)?;
-    Ok(Outcome {
+    Ok(WriteOutcome {
         code: 200,
         body,
         warnings,
@@ -607,20 +610,20 @@ fn patch_object(
 }
 
 /// What is a bad request in a whole object is an invalid patch in a part of one.
-fn as_invalid_patch(failure: Failure) -> Failure {
+fn as_invalid_patch(failure: ApiFailure) -> ApiFailure {
     if failure.code != 400 {
         return failure;
     }
-    let cause = Cause {
+    let cause = StatusCause {
         reason: "FieldValueInvalid",
         field: "patch".to_owned(),
         message: format!("Invalid value: {}", failure.message),
     };
-    Failure::invalid("", "", "", &[cause])
+    ApiFailure::invalid("", "", "", &[cause])
 }
 
-fn too_old(asked: u64, floor: u64) -> Failure {
-    Failure::expired(format!("too old resource version: {asked} ({floor})"))
+fn too_old(asked: u64, floor: u64) -> ApiFailure {
+    ApiFailure::expired(format!("too old resource version: {asked} ({floor})"))
 }
 
 /// As a real server: 200, and the refusal inside the stream.
@@ -629,7 +632,7 @@ fn expired_watch(asked: u64, floor: u64) -> Response<Body> {
     json_answer(200, format!("{line}\n").into())
 }
 
-fn outcome_answer(target: &Target, form: &Form, outcome: Outcome) -> Response<Body> {
+fn outcome_answer(target: &Target, form: &Form, outcome: WriteOutcome) -> Response<Body> {
     let is_status = outcome.body["kind"] == "Status";
     let body = match form {
         _ if is_status || target.resource.storage == Storage::Nothing => outcome.body,
@@ -646,7 +649,7 @@ fn outcome_answer(target: &Target, form: &Form, outcome: Outcome) -> Response<Bo
 }
 
 /// The answer that carries a refusal.
-pub(crate) fn refusal(failure: &Failure) -> Response<Body> {
+pub(crate) fn refusal(failure: &ApiFailure) -> Response<Body> {
     let mut response = json_answer(failure.code, failure.to_json().to_string().into());
     if let Some(seconds) = failure.retry_after {
         response

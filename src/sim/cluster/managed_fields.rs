@@ -9,16 +9,16 @@ use super::write::{Writing, seconds};
 
 /// Who wrote, how, and where.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Owner {
+pub(super) struct FieldOwner {
     pub(super) manager: String,
     pub(super) operation: &'static str,
     pub(super) subresource: String,
     pub(super) version: String,
 }
 
-pub(super) type Owners = Vec<(Owner, Paths)>;
+pub(super) type FieldOwners = Vec<(FieldOwner, Paths)>;
 
-impl Owner {
+impl FieldOwner {
     fn of(entry: &Value) -> Self {
         Self {
             manager: entry.text("/manager").to_owned(),
@@ -48,15 +48,15 @@ impl Owner {
 }
 
 /// The owners of an object, made up where nobody has counted yet.
-pub(super) fn owners(object: &Value) -> Owners {
+pub(super) fn owners(object: &Value) -> FieldOwners {
     let counted = object["metadata"]["managedFields"].as_array();
     match counted {
         Some(entries) => entries
             .iter()
-            .map(|entry| (Owner::of(entry), fields::from_json(&entry["fieldsV1"])))
+            .map(|entry| (FieldOwner::of(entry), fields::from_json(&entry["fieldsV1"])))
             .collect(),
         None => {
-            let before = Owner {
+            let before = FieldOwner {
                 manager: "before-first-apply".to_owned(),
                 operation: "Update",
                 subresource: String::new(),
@@ -69,10 +69,10 @@ pub(super) fn owners(object: &Value) -> Owners {
 
 /// As `metadata.managedFields`; an entry whose fields are the same keeps its time, but for that of who `changed` something.
 pub(super) fn entries(
-    owners: &Owners,
+    owners: &FieldOwners,
     old: &Value,
     writing: &Writing,
-    changed: Option<&Owner>,
+    changed: Option<&FieldOwner>,
 ) -> Value {
     let olds = old["metadata"]["managedFields"].as_array();
     owners
@@ -84,7 +84,9 @@ pub(super) fn entries(
                 .into_iter()
                 .flatten()
                 .filter(|_| changed != Some(owner))
-                .find(|entry| Owner::of(entry) == *owner && entry["fieldsV1"] == fresh["fieldsV1"]);
+                .find(|entry| {
+                    FieldOwner::of(entry) == *owner && entry["fieldsV1"] == fresh["fieldsV1"]
+                });
             kept.cloned().unwrap_or(fresh)
         })
         .collect()
@@ -98,7 +100,7 @@ pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writ
         .filter(|path| fields::value(old, path) != fields::value(object, path))
         .cloned()
         .collect();
-    let me = Owner {
+    let me = FieldOwner {
         manager: writing.manager.clone(),
         operation: "Update",
         subresource: target.subresource.clone(),

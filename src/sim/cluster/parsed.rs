@@ -3,13 +3,13 @@
 use http::{HeaderMap, Method, header};
 
 use super::faults::RequestInfo;
-use super::request::{self, Query, Route, Target};
-use super::status::Failure;
+use super::request::{self, ApiRoute, Query, Target};
+use super::status::ApiFailure;
 
 /// A request whose path and query are understood.
 pub(crate) struct Parsed {
     /// Where it leads.
-    pub(crate) route: Route,
+    pub(crate) route: ApiRoute,
     /// Its parameters.
     pub(crate) query: Query,
     /// The same in the words that rules look at.
@@ -26,7 +26,7 @@ pub(crate) struct Parsed {
 ///
 /// # Errors
 /// 400 for an unreadable query.
-pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, Failure> {
+pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, ApiFailure> {
     let path = head.uri.path().to_owned();
     let query = Query::parse(head.uri.query().unwrap_or(""))?;
     let route = request::route(&path)?;
@@ -35,7 +35,7 @@ pub(crate) fn parse(head: &http::request::Parts) -> Result<Parsed, Failure> {
         verb: head.method.as_str().to_lowercase(),
         ..RequestInfo::default()
     };
-    if let Route::Resource(target) = &route {
+    if let ApiRoute::Resource(target) = &route {
         info.group = target.resource.group.to_owned();
         info.resource = target.resource.plural.to_owned();
         info.subresource.clone_from(&target.subresource);

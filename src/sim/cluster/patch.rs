@@ -6,29 +6,29 @@
 use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
-use super::status::Failure;
+use super::status::ApiFailure;
 
 /// Most operations that a JSON patch may have, as in kube-apiserver.
 const JSON_PATCH_OPERATIONS: usize = 10_000;
 
 /// Applies a JSON patch.
-pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, Failure> {
+pub(crate) fn json(object: &Value, patch: Value) -> Result<Value, ApiFailure> {
     let is_list_of_objects = patch
         .as_array()
         .is_some_and(|list| list.iter().all(Value::is_object));
     let patch: json_patch::Patch =
         serde_json::from_value(patch).map_err(|error| match is_list_of_objects {
-            true => Failure::unprocessable(error.to_string()),
-            false => Failure::bad_request(format!("error decoding patch: {error}")),
+            true => ApiFailure::unprocessable(error.to_string()),
+            false => ApiFailure::bad_request(format!("error decoding patch: {error}")),
         })?;
     if patch.0.len() > JSON_PATCH_OPERATIONS {
-        return Err(Failure::too_large(JSON_PATCH_OPERATIONS));
+        return Err(ApiFailure::too_large(JSON_PATCH_OPERATIONS));
     }
     let mut patched = object.clone();
     for operation in patch.0 {
         let operation = lenient(&patched, operation);
         json_patch::patch(&mut patched, &[operation])
-            .map_err(|error| Failure::unprocessable(error.to_string()))?;
+            .map_err(|error| ApiFailure::unprocessable(error.to_string()))?;
     }
     Ok(patched)
 }
@@ -50,9 +50,9 @@ fn lenient(object: &Value, operation: PatchOperation) -> PatchOperation {
 }
 
 /// Applies a merge patch.
-pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, Failure> {
+pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     if !patch.is_object() {
-        return Err(Failure::bad_request(
+        return Err(ApiFailure::bad_request(
             "error decoding patch: a merge patch has to be an object",
         ));
     }
@@ -62,9 +62,9 @@ pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, Failure> {
 }
 
 /// Applies a strategic merge patch.
-pub(crate) fn strategic(object: &Value, patch: &Value) -> Result<Value, Failure> {
+pub(crate) fn strategic(object: &Value, patch: &Value) -> Result<Value, ApiFailure> {
     let Value::Object(patch) = patch else {
-        return Err(Failure::bad_request(
+        return Err(ApiFailure::bad_request(
             "error decoding patch: a strategic merge patch has to be an object",
         ));
     };
@@ -73,7 +73,11 @@ pub(crate) fn strategic(object: &Value, patch: &Value) -> Result<Value, Failure>
     Ok(patched)
 }
 
-fn merge_map(object: &mut Value, patch: &Map<String, Value>, parent: &str) -> Result<(), Failure> {
+fn merge_map(
+    object: &mut Value,
+    patch: &Map<String, Value>,
+    parent: &str,
+) -> Result<(), ApiFailure> {
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => {
             let mut whole = patch.clone();
@@ -111,7 +115,7 @@ fn merge_field(
     key: &str,
     value: &Value,
     parent: &str,
-) -> Result<(), Failure> {
+) -> Result<(), ApiFailure> {
     match value {
         Value::Null => drop(fields.remove(key)),
         Value::Object(patch) => {
@@ -216,7 +220,7 @@ fn merge_list(
     key: &str,
     patch: &[Value],
     merge_key: &str,
-) -> Result<(), Failure> {
+) -> Result<(), ApiFailure> {
     let place = fields
         .entry(key.to_owned())
         .or_insert_with(|| Value::Array(Vec::new()));
@@ -246,15 +250,15 @@ fn merge_item(
     item: &Value,
     key: &str,
     merge_key: &str,
-) -> Result<(), Failure> {
+) -> Result<(), ApiFailure> {
     let Value::Object(patch) = item else {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "error decoding patch: an entry of {key} has to be an object"
         )));
     };
     let identity = &item[merge_key];
     if identity.is_null() {
-        return Err(Failure::internal(format!(
+        return Err(ApiFailure::internal(format!(
             "map: {item} does not contain declared merge key: {merge_key}"
         )));
     }
@@ -333,8 +337,8 @@ fn without_directives(value: Value) -> Value {
     }
 }
 
-fn unknown_directive(directive: &str) -> Failure {
-    Failure::internal(format!(
+fn unknown_directive(directive: &str) -> ApiFailure {
+    ApiFailure::internal(format!(
         "unknown patch type: {directive} (known: replace, merge, delete)"
     ))
 }

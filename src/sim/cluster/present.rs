@@ -4,8 +4,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Map, Value, json};
 
 use super::resources::{Resource, Storage};
-use super::status::Failure;
-use super::store::{Change, Event, Stored, watch_line};
+use super::status::ApiFailure;
+use super::store::{Event, StoreChange, Stored, watch_line};
 use super::table;
 use crate::clock::Clock;
 
@@ -23,7 +23,7 @@ pub(crate) enum Form {
 impl Form {
     /// Reads `Accept`: the first shape in it that this server has, and for a table what comes with each row. Clients that
     /// prefer protobuf get JSON.
-    pub(crate) fn of(accept: &str, included: &str, clock: &Clock) -> Result<Self, Failure> {
+    pub(crate) fn of(accept: &str, included: &str, clock: &Clock) -> Result<Self, ApiFailure> {
         if accept.trim().is_empty() {
             return Ok(Self::Object);
         }
@@ -50,7 +50,7 @@ impl Form {
                 Some(_) => {}
             }
         }
-        Err(Failure::not_acceptable(
+        Err(ApiFailure::not_acceptable(
             "only the following media types are accepted: application/json",
         ))
     }
@@ -107,12 +107,17 @@ impl Form {
     }
 
     /// A line of a watch for a present object.
-    pub(crate) fn line(&self, resource: &Resource, change: Change, stored: &Stored) -> Bytes {
+    pub(crate) fn line(&self, resource: &Resource, change: StoreChange, stored: &Stored) -> Bytes {
         watch_line(change.word(), &self.one(resource, stored))
     }
 
     /// A line of a watch for an event; plain objects share one body among all watchers.
-    pub(crate) fn event_line(&self, resource: &Resource, change: Change, event: &Event) -> Bytes {
+    pub(crate) fn event_line(
+        &self,
+        resource: &Resource,
+        change: StoreChange,
+        event: &Event,
+    ) -> Bytes {
         if matches!(self, Self::Object) && as_stored(resource) {
             return event.line(change);
         }
@@ -150,12 +155,12 @@ pub(crate) enum Included {
 }
 
 impl Included {
-    fn read(text: &str) -> Result<Self, Failure> {
+    fn read(text: &str) -> Result<Self, ApiFailure> {
         match text {
             "None" => Ok(Self::Nothing),
             "" | "Metadata" => Ok(Self::Metadata),
             "Object" => Ok(Self::Object),
-            other => Err(Failure::bad_request(format!(
+            other => Err(ApiFailure::bad_request(format!(
                 "unrecognized includeObject value: {other:?}"
             ))),
         }

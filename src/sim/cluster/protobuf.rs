@@ -7,7 +7,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::status::Failure;
+use super::status::ApiFailure;
 
 const MAGIC: &[u8] = b"k8s\0";
 
@@ -65,7 +65,7 @@ NonResourceAttributes 1:path=string 2:verb=string
 ///
 /// # Errors
 /// 400 for broken bytes, 415 for kinds and fields that are not known here.
-pub(crate) fn decode(body: &[u8]) -> Result<Value, Failure> {
+pub(crate) fn decode(body: &[u8]) -> Result<Value, ApiFailure> {
     let envelope = body.strip_prefix(MAGIC).ok_or_else(broken)?;
     let mut version = Value::Null;
     let mut raw: &[u8] = &[];
@@ -86,12 +86,12 @@ pub(crate) fn decode(body: &[u8]) -> Result<Value, Failure> {
     Ok(object)
 }
 
-fn broken() -> Failure {
-    Failure::bad_request("the body of the request is broken protobuf")
+fn broken() -> ApiFailure {
+    ApiFailure::bad_request("the body of the request is broken protobuf")
 }
 
-fn unknown(what: &str) -> Failure {
-    Failure::unsupported_media_type(format!(
+fn unknown(what: &str) -> ApiFailure {
+    ApiFailure::unsupported_media_type(format!(
         "{what} is not understood in protobuf here; send application/json instead (kubectl create -f does)"
     ))
 }
@@ -108,7 +108,7 @@ impl Wire<'_> {
     }
 }
 
-fn fields(mut rest: &[u8]) -> impl Iterator<Item = Result<(u64, Wire<'_>), Failure>> {
+fn fields(mut rest: &[u8]) -> impl Iterator<Item = Result<(u64, Wire<'_>), ApiFailure>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
@@ -156,7 +156,7 @@ fn fields_of(name: &str) -> Option<&'static str> {
     })
 }
 
-fn message(name: &str, bytes: &[u8]) -> Result<Value, Failure> {
+fn message(name: &str, bytes: &[u8]) -> Result<Value, ApiFailure> {
     let known = fields_of(name).unwrap_or("");
     let mut object = Map::new();
     for field in fields(bytes) {
@@ -180,7 +180,7 @@ fn put(
     field: &str,
     shape: &str,
     wire: &Wire<'_>,
-) -> Result<(), Failure> {
+) -> Result<(), ApiFailure> {
     if let Some(shape) = shape.strip_prefix("[]") {
         let item = value(shape, wire)?;
         if let Value::Array(list) = object.entry(field).or_insert_with(|| json!([])) {
@@ -206,7 +206,7 @@ fn put(
     Ok(())
 }
 
-fn entry(shape: &str, wire: &Wire<'_>) -> Result<(String, Value), Failure> {
+fn entry(shape: &str, wire: &Wire<'_>) -> Result<(String, Value), ApiFailure> {
     let Wire::Bytes(bytes) = wire else {
         return Err(broken());
     };
@@ -221,11 +221,11 @@ fn entry(shape: &str, wire: &Wire<'_>) -> Result<(String, Value), Failure> {
     Ok((key, item))
 }
 
-fn text(bytes: &[u8]) -> Result<String, Failure> {
+fn text(bytes: &[u8]) -> Result<String, ApiFailure> {
     String::from_utf8(bytes.to_vec()).map_err(|_| broken())
 }
 
-fn value(shape: &str, wire: &Wire<'_>) -> Result<Value, Failure> {
+fn value(shape: &str, wire: &Wire<'_>) -> Result<Value, ApiFailure> {
     Ok(match (shape, wire) {
         ("string", Wire::Bytes(bytes)) => text(bytes)?.into(),
         ("bytes", Wire::Bytes(bytes)) => {
@@ -242,7 +242,7 @@ fn value(shape: &str, wire: &Wire<'_>) -> Result<Value, Failure> {
     })
 }
 
-fn quantity(bytes: &[u8]) -> Result<Value, Failure> {
+fn quantity(bytes: &[u8]) -> Result<Value, ApiFailure> {
     for field in fields(bytes) {
         if let (1, Wire::Bytes(bytes)) = field? {
             return Ok(text(bytes)?.into());
@@ -251,7 +251,7 @@ fn quantity(bytes: &[u8]) -> Result<Value, Failure> {
     Ok("".into())
 }
 
-fn time(bytes: &[u8]) -> Result<Value, Failure> {
+fn time(bytes: &[u8]) -> Result<Value, ApiFailure> {
     for field in fields(bytes) {
         if let (1, Wire::Number(seconds)) = field? {
             let instant = Timestamp::from_second(seconds.cast_signed()).map_err(|_| broken())?;
@@ -261,7 +261,7 @@ fn time(bytes: &[u8]) -> Result<Value, Failure> {
     Ok(Value::Null)
 }
 
-fn int_or_string(bytes: &[u8]) -> Result<Value, Failure> {
+fn int_or_string(bytes: &[u8]) -> Result<Value, ApiFailure> {
     let (mut is_text, mut number, mut word) = (false, 0, String::new());
     for field in fields(bytes) {
         match field? {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::resources::{self, Resource};
-use super::status::{Cause, Failure};
+use super::status::{ApiFailure, StatusCause};
 
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum ApiRoute {
     /// A resource, one of its objects, or something under one.
     Resource(Target),
     /// Anything else: discovery, health, nothing.
@@ -29,13 +29,13 @@ pub(crate) struct Target {
 
 impl Target {
     /// 404 for the object in the path.
-    pub(crate) fn not_found(&self) -> Failure {
-        Failure::not_found(self.resource.group, self.resource.plural, &self.name)
+    pub(crate) fn not_found(&self) -> ApiFailure {
+        ApiFailure::not_found(self.resource.group, self.resource.plural, &self.name)
     }
 
     /// 422 for the object in the path.
-    pub(crate) fn invalid(&self, causes: &[Cause]) -> Failure {
-        Failure::invalid(self.resource.group, self.resource.kind, &self.name, causes)
+    pub(crate) fn invalid(&self, causes: &[StatusCause]) -> ApiFailure {
+        ApiFailure::invalid(self.resource.group, self.resource.kind, &self.name, causes)
     }
 }
 
@@ -43,14 +43,14 @@ impl Target {
 ///
 /// # Errors
 /// 400 for a broken escape.
-pub(crate) fn route(path: &str) -> Result<Route, Failure> {
+pub(crate) fn route(path: &str) -> Result<ApiRoute, ApiFailure> {
     let segments: Option<Vec<String>> = path
         .split('/')
         .filter(|segment| !segment.is_empty())
         .map(|segment| decode(segment, false))
         .collect();
     let segments = segments.ok_or_else(|| {
-        Failure::bad_request(format!(
+        ApiFailure::bad_request(format!(
             "the path {path:?} has an invalid escape; write it as %XX"
         ))
     })?;
@@ -60,7 +60,7 @@ pub(crate) fn route(path: &str) -> Result<Route, Failure> {
         ["apis", group, version, rest @ ..] => resource(group, version, rest),
         _ => None,
     };
-    Ok(target.map_or(Route::Other, Route::Resource))
+    Ok(target.map_or(ApiRoute::Other, ApiRoute::Resource))
 }
 
 fn resource(group: &str, version: &str, rest: &[&str]) -> Option<Target> {
@@ -97,13 +97,13 @@ impl Query {
     ///
     /// # Errors
     /// A broken escape.
-    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ApiFailure> {
         let mut parameters = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let decoded = decode(key, true).zip(decode(value, true));
             let (key, value) = decoded.ok_or_else(|| {
-                Failure::bad_request(format!(
+                ApiFailure::bad_request(format!(
                     "the query parameter {pair:?} has an invalid escape; write it as %XX"
                 ))
             })?;
@@ -132,11 +132,11 @@ impl Query {
     ///
     /// # Errors
     /// Something that is no number.
-    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, Failure> {
+    pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, ApiFailure> {
         match self.get(key) {
             "" => Ok(None),
             text => text.parse().map(Some).map_err(|_| {
-                Failure::bad_request(format!(
+                ApiFailure::bad_request(format!(
                     "unable to decode query parameter {key}: {text:?} is not a whole number"
                 ))
             }),
@@ -162,13 +162,13 @@ impl Query {
     ///
     /// # Errors
     /// 422 with the rule that is broken.
-    pub(crate) fn check_version_match(&self) -> Result<(), Failure> {
+    pub(crate) fn check_version_match(&self) -> Result<(), ApiFailure> {
         let (version, rule) = (
             self.get("resourceVersion"),
             self.get("resourceVersionMatch"),
         );
         const RULES: &[&str] = &["Exact", "NotOlderThan", ""];
-        let forbidden = |why: &str| Some(Cause::forbidden("resourceVersionMatch", why));
+        let forbidden = |why: &str| Some(StatusCause::forbidden("resourceVersionMatch", why));
         let cause = match (rule, version) {
             ("", _) => None,
             _ if !self.get("continue").is_empty() => {
@@ -180,7 +180,7 @@ impl Query {
             ("Exact", "0") => {
                 forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
             }
-            (rule, _) if !RULES.contains(&rule) => Some(Cause::unsupported(
+            (rule, _) if !RULES.contains(&rule) => Some(StatusCause::unsupported(
                 "resourceVersionMatch",
                 &rule.into(),
                 RULES,
@@ -194,21 +194,21 @@ impl Query {
     ///
     /// # Errors
     /// Anything but `All`.
-    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, Failure> {
+    pub(crate) fn dry_run(&self, options: &str) -> Result<bool, ApiFailure> {
         match self.get("dryRun") {
             "" => Ok(false),
             "All" => Ok(true),
             other => Err(option_failure(
                 options,
-                Cause::unsupported("dryRun", &other.into(), &["All"]),
+                StatusCause::unsupported("dryRun", &other.into(), &["All"]),
             )),
         }
     }
 }
 
 /// 422 for an option of a request, such as `CreateOptions`.
-pub(crate) fn option_failure(options: &str, cause: Cause) -> Failure {
-    Failure::invalid("meta.k8s.io", options, "", &[cause])
+pub(crate) fn option_failure(options: &str, cause: StatusCause) -> ApiFailure {
+    ApiFailure::invalid("meta.k8s.io", options, "", &[cause])
 }
 
 /// Decodes `%XX` and, in queries, `+`.

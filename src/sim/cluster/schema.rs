@@ -17,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::resources::{Resource, Storage};
-use super::status::Failure;
+use super::status::ApiFailure;
 
 /// An object in canonical form, and the paths of the fields that its type does not have.
 pub(crate) struct Decoded {
@@ -28,7 +28,7 @@ pub(crate) struct Decoded {
 }
 
 /// Decodes `object` as the kind of `resource`.
-pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, Failure> {
+pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, ApiFailure> {
     numbers_to_quantities(&mut object);
     let canonical = match resource.storage {
         Storage::Namespaces => through::<Namespace>(&object),
@@ -48,7 +48,7 @@ pub(crate) fn decode(resource: &Resource, mut object: Value) -> Result<Decoded, 
         Storage::Nothing => through::<SelfSubjectAccessReview>(&object),
     }
     .map_err(|error| {
-        Failure::bad_request(format!(
+        ApiFailure::bad_request(format!(
             "{kind} in version {version:?} cannot be handled as a {kind}: {error}",
             kind = resource.kind,
             version = resource.version,

@@ -1,238 +1,32 @@
-//! Label selectors (string form and LabelSelector objects) and field selectors.
-
-use std::collections::BTreeMap;
+//! What lists and watches select by: labels, as the rest of the house reads them, and fields.
 
 use serde_json::Value;
 
-use super::object::Object;
 use super::resources::Storage;
+use crate::core::selector::{Selector, is_label_key, is_label_value};
 
-/// Requirements on labels, all of which have to hold; the default selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selector(Vec<Requirement>);
-
-/// One requirement on one label.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requirement {
-    key: String,
-    operator: Operator,
-    values: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    In,
-    NotIn,
-    Exists,
-    DoesNotExist,
-    Greater,
-    Less,
-}
-
-impl Selector {
-    /// Reads the string form: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
-    ///
-    /// # Errors
-    /// Names the part that cannot be read.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        split_outside_parentheses(text)
-            .map_err(|()| format!("unable to parse requirement: unbalanced ( in {text:?}"))?
-            .into_iter()
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-            .map(Requirement::parse)
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
-
-    /// Reads a LabelSelector object (`matchLabels`, `matchExpressions`).
-    ///
-    /// # Errors
-    /// Names the expression that cannot be used.
-    pub fn of_label_selector(selector: &Value) -> Result<Self, String> {
-        let mut requirements: Vec<Requirement> = selector
-            .strings("/matchLabels")
-            .into_iter()
-            .map(|(key, value)| Requirement {
-                key,
-                operator: Operator::In,
-                values: vec![value],
-            })
-            .collect();
-        let expressions = selector["matchExpressions"].as_array();
-        for expression in expressions.into_iter().flatten() {
-            requirements.push(Requirement::of_expression(expression)?);
-        }
-        Ok(Self(requirements))
-    }
-
-    /// Do these labels satisfy every requirement?
-    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0
-            .iter()
-            .all(|requirement| requirement.holds(labels.get(&requirement.key).map(String::as_str)))
-    }
-
-    /// The same for an object's own labels.
-    pub(crate) fn selects(&self, object: &Value) -> bool {
-        let labels = &object["metadata"]["labels"];
-        self.0
-            .iter()
-            .all(|requirement| requirement.holds(labels[&requirement.key].as_str()))
-    }
-
-    /// Does it select everything?
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl Requirement {
-    fn parse(text: &str) -> Result<Self, String> {
-        let parsed = Self::parse_set(text)
-            .or_else(|| Self::parse_comparison(text))
-            .or_else(|| Self::parse_existence(text))
-            .ok_or_else(|| format!("unable to parse requirement: {text:?}"))?;
-        check_label_key(&parsed.key)?;
-        for value in &parsed.values {
-            check_label_value(value)?;
-        }
-        if matches!(parsed.operator, Operator::Greater | Operator::Less)
-            && parsed.values[0].parse::<i64>().is_err()
-        {
-            return Err(format!(
-                "unable to parse requirement: {text:?}: for 'Gt', 'Lt' operators, the value must be an integer"
-            ));
-        }
-        Ok(parsed)
-    }
-
-    fn parse_set(text: &str) -> Option<Self> {
-        let (head, values) = text.strip_suffix(')')?.split_once('(')?;
-        let (key, word) = head.trim().rsplit_once(char::is_whitespace)?;
-        let operator = match word {
-            "in" => Operator::In,
-            "notin" => Operator::NotIn,
-            _ => return None,
-        };
-        Some(Self {
-            key: key.trim().to_owned(),
-            operator,
-            values: values
-                .split(',')
-                .map(|value| value.trim().to_owned())
-                .collect(),
-        })
-    }
-
-    fn parse_comparison(text: &str) -> Option<Self> {
-        let tokens = [
-            ("!=", Operator::NotIn),
-            ("==", Operator::In),
-            ("=", Operator::In),
-            (">", Operator::Greater),
-            ("<", Operator::Less),
-        ];
-        tokens.into_iter().find_map(|(token, operator)| {
-            let (key, value) = text.split_once(token)?;
-            Some(Self {
-                key: key.trim().to_owned(),
-                operator,
-                values: vec![value.trim().to_owned()],
-            })
-        })
-    }
-
-    fn parse_existence(text: &str) -> Option<Self> {
-        let (operator, key) = match text.strip_prefix('!') {
-            Some(key) => (Operator::DoesNotExist, key.trim()),
-            None => (Operator::Exists, text),
-        };
-        Some(Self {
-            key: key.to_owned(),
-            operator,
-            values: Vec::new(),
-        })
-    }
-
-    fn of_expression(expression: &Value) -> Result<Self, String> {
-        let operator = match expression.text("/operator") {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
-            other => return Err(format!("{other:?} is not a valid label selector operator")),
-        };
-        let values: Vec<String> = expression["values"]
-            .as_array()
-            .map(|list| {
-                list.iter()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
-                    .collect()
-            })
-            .unwrap_or_default();
-        if matches!(operator, Operator::In | Operator::NotIn) && values.is_empty() {
-            return Err("for 'in', 'notin' operators, values set can't be empty".to_owned());
-        }
-        Ok(Self {
-            key: expression.text("/key").to_owned(),
-            operator,
-            values,
-        })
-    }
-
-    fn holds(&self, value: Option<&str>) -> bool {
-        let listed = |value: &str| self.values.iter().any(|allowed| allowed == value);
-        let number = |text: &str| text.parse::<i64>().ok();
-        match self.operator {
-            Operator::In => value.is_some_and(listed),
-            Operator::NotIn => !value.is_some_and(listed),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::Greater => value.and_then(number) > number(&self.values[0]),
-            Operator::Less => value
-                .and_then(number)
-                .is_some_and(|have| number(&self.values[0]).is_some_and(|limit| have < limit)),
+/// Reads the string form: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; an empty one selects everything.
+///
+/// # Errors
+/// Names the part that cannot be read.
+pub(super) fn parse_labels(text: &str) -> Result<Selector, String> {
+    match text.trim() {
+        "" => Ok(Selector::default()),
+        text => {
+            Selector::from_query(text).map_err(|why| format!("unable to parse requirement: {why}"))
         }
     }
 }
 
-fn split_outside_parentheses(text: &str) -> Result<Vec<&str>, ()> {
-    let mut parts = Vec::new();
-    let (mut depth, mut start) = (0_i32, 0);
-    for (at, character) in text.char_indices() {
-        match character {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(&text[start..at]);
-                start = at + 1;
-            }
-            _ => {}
-        }
-        if !(0..=1).contains(&depth) {
-            return Err(());
-        }
-    }
-    parts.push(&text[start..]);
-    if depth == 0 { Ok(parts) } else { Err(()) }
+/// Whether the labels of this object satisfy it.
+pub(super) fn selects(selector: &Selector, object: &Value) -> bool {
+    let labels = &object["metadata"]["labels"];
+    selector.matches(|key| labels[key].as_str())
 }
 
 /// Is this a qualified name (`prefix/name`)?
 pub(crate) fn check_label_key(key: &str) -> Result<(), String> {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    let prefix_is_good = prefix.is_none_or(|prefix| {
-        !prefix.is_empty()
-            && prefix.len() <= 253
-            && prefix
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'))
-    });
-    if prefix_is_good && !name.is_empty() && name.len() <= 63 && is_name(name) {
+    if is_label_key(key) {
         return Ok(());
     }
     Err(format!(
@@ -243,22 +37,13 @@ pub(crate) fn check_label_key(key: &str) -> Result<(), String> {
 
 /// Is this a value that a label may have?
 pub(crate) fn check_label_value(value: &str) -> Result<(), String> {
-    if value.is_empty() || (value.len() <= 63 && is_name(value)) {
+    if is_label_value(value) {
         return Ok(());
     }
     Err(format!(
         "{value:?} is no label value: a valid label must be an empty string or consist of at most 63 alphanumeric \
          characters, '-', '_' or '.', and must start and end with an alphanumeric character"
     ))
-}
-
-fn is_name(text: &str) -> bool {
-    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    ends(text.chars().next())
-        && ends(text.chars().next_back())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 /// Requirements on fields, all of which have to hold; the default selects everything.
@@ -385,11 +170,9 @@ mod tests {
     use super::*;
 
     fn matches(selector: &str) -> bool {
-        let labels = [("app", "web"), ("tier", "edge"), ("level", "7")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        Selector::parse(selector)
-            .unwrap()
-            .matches(&BTreeMap::from(labels))
+        let labels = json!({ "app": "web", "tier": "edge", "level": "7" });
+        let object = json!({ "metadata": { "labels": labels } });
+        selects(&parse_labels(selector).unwrap(), &object)
     }
 
     #[test]
@@ -435,28 +218,8 @@ mod tests {
         for selector in [
             "a===b", "a in (", "a in b", "a b", "!", "a>x", "-a=b", "a=b c", "a))",
         ] {
-            assert!(Selector::parse(selector).is_err(), "{selector} is refused");
+            assert!(parse_labels(selector).is_err(), "{selector} is refused");
         }
-    }
-
-    #[test]
-    fn label_selector_objects_match_by_every_operator() {
-        let selects = |selector: Value| {
-            let labels = [("app", "web")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-            Selector::of_label_selector(&selector).map(|all| all.matches(&BTreeMap::from(labels)))
-        };
-        let expression = |operator: &str, values: Value| json!({ "matchExpressions": [{ "key": "app", "operator": operator, "values": values }] });
-        assert_eq!(selects(json!({})), Ok(true));
-        assert_eq!(
-            selects(json!({ "matchLabels": { "app": "db" } })),
-            Ok(false)
-        );
-        assert_eq!(selects(expression("In", json!(["web"]))), Ok(true));
-        assert_eq!(selects(expression("NotIn", json!(["web"]))), Ok(false));
-        assert_eq!(selects(expression("Exists", Value::Null)), Ok(true));
-        assert_eq!(selects(expression("DoesNotExist", Value::Null)), Ok(false));
-        assert!(selects(expression("In", json!([]))).is_err());
-        assert!(selects(expression("Near", json!(["web"]))).is_err());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// A refused request; becomes a `v1` Status.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct ApiFailure {
     /// HTTP status.
     pub code: u16,
     /// Machine-readable reason, such as `NotFound`.
@@ -19,7 +19,7 @@ pub struct Failure {
 
 /// One field that is wrong.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cause {
+pub struct StatusCause {
     /// Machine-readable reason, such as `FieldValueRequired`.
     pub reason: &'static str,
     /// Path of the field, as in `spec.selector`.
@@ -28,7 +28,7 @@ pub struct Cause {
     pub message: String,
 }
 
-impl Cause {
+impl StatusCause {
     /// The field has to be given.
     pub fn required(field: impl Into<String>, detail: &str) -> Self {
         let message = match detail {
@@ -83,7 +83,7 @@ impl Cause {
     }
 }
 
-impl Failure {
+impl ApiFailure {
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -207,7 +207,7 @@ impl Failure {
     }
 
     /// 422: readable, with fields that are wrong.
-    pub fn invalid(group: &str, kind: &str, name: &str, causes: &[Cause]) -> Self {
+    pub fn invalid(group: &str, kind: &str, name: &str, causes: &[StatusCause]) -> Self {
         let list: Vec<String> = causes
             .iter()
             .map(|cause| format!("{}: {}", cause.field, cause.message))

@@ -12,21 +12,22 @@ use tokio::sync::mpsc;
 
 use super::object::Object;
 use super::resources::Storage;
-use super::selector::{FieldSelector, Selector};
+use super::selector::{FieldSelector, selects};
+use crate::core::selector::Selector;
 
 /// Events that may wait for one slow watcher before its watch is ended; kube-apiserver does the same with fewer.
 const WATCHER_QUEUE: usize = 10_000;
 
 /// Where an object is inside its collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct ObjectKey {
     /// Empty for cluster-wide objects.
     pub(crate) namespace: String,
     /// The object's name.
     pub(crate) name: String,
 }
 
-impl Key {
+impl ObjectKey {
     /// The key of an object.
     pub(crate) fn of(object: &Value) -> Self {
         Self {
@@ -90,7 +91,7 @@ impl Text {
 
 /// What happened to an object, or what a watcher is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum StoreChange {
     /// It is new (to this watcher).
     Added,
     /// It changed.
@@ -99,7 +100,7 @@ pub(crate) enum Change {
     Deleted,
 }
 
-impl Change {
+impl StoreChange {
     /// The word on the wire.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -113,7 +114,7 @@ impl Change {
 /// One entry of the log: an event as text, which is read again when a watch is resumed from before it.
 #[derive(Debug)]
 struct Entry {
-    change: Change,
+    change: StoreChange,
     object: Text,
     previous: Option<Text>,
 }
@@ -137,7 +138,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Event {
     /// What happened.
-    pub(crate) change: Change,
+    pub(crate) change: StoreChange,
     /// The object afterwards; of a deleted one its last state with the resourceVersion of the deletion.
     pub(crate) object: Arc<Stored>,
     /// The object before, with the resourceVersion of this event when it left a selector.
@@ -147,7 +148,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    fn new(change: Change, object: Arc<Stored>, previous: Option<Arc<Stored>>) -> Self {
+    fn new(change: StoreChange, object: Arc<Stored>, previous: Option<Arc<Stored>>) -> Self {
         Self {
             change,
             object,
@@ -158,24 +159,24 @@ impl Event {
     }
 
     /// What a watcher with this filter is told, if anything.
-    pub(crate) fn seen_by(&self, filter: &Filter) -> Option<Change> {
-        let is = self.change != Change::Deleted && filter.selects(&self.object.value);
+    pub(crate) fn seen_by(&self, filter: &Filter) -> Option<StoreChange> {
+        let is = self.change != StoreChange::Deleted && filter.selects(&self.object.value);
         let was = self
             .previous
             .as_ref()
             .is_some_and(|previous| filter.selects(&previous.value));
         match (was, is) {
-            (false, true) => Some(Change::Added),
-            (true, true) => Some(Change::Modified),
-            (true, false) => Some(Change::Deleted),
+            (false, true) => Some(StoreChange::Added),
+            (true, true) => Some(StoreChange::Modified),
+            (true, false) => Some(StoreChange::Deleted),
             (false, false) => None,
         }
     }
 
     /// The object that goes with `seen`: one that left a selector is shown as it was.
-    pub(crate) fn shown(&self, seen: Change) -> &Arc<Stored> {
+    pub(crate) fn shown(&self, seen: StoreChange) -> &Arc<Stored> {
         match (&self.previous, seen, self.change) {
-            (Some(previous), Change::Deleted, Change::Modified) => self
+            (Some(previous), StoreChange::Deleted, StoreChange::Modified) => self
                 .left
                 .get_or_init(|| Stored::new(previous.value.clone(), self.object.version)),
             _ => &self.object,
@@ -183,7 +184,7 @@ impl Event {
     }
 
     /// The line of JSON that tells it, the same bytes for every watcher.
-    pub(crate) fn line(&self, seen: Change) -> Bytes {
+    pub(crate) fn line(&self, seen: StoreChange) -> Bytes {
         self.lines[seen as usize]
             .get_or_init(|| watch_line(seen.word(), self.shown(seen).json()))
             .clone()
@@ -216,7 +217,7 @@ impl Filter {
     /// Is this object wanted?
     pub(crate) fn selects(&self, object: &Value) -> bool {
         (self.namespace.is_empty() || self.namespace == object.namespace())
-            && self.labels.selects(object)
+            && selects(&self.labels, object)
             && self.fields.selects(object)
     }
 
@@ -263,7 +264,7 @@ fn routes(event: &Event) -> BTreeSet<Route> {
 #[derive(Debug)]
 pub(crate) enum Signal {
     /// Tell this event as this change.
-    Event(Change, Arc<Event>),
+    Event(StoreChange, Arc<Event>),
     /// Nothing up to this resourceVersion is missing.
     Bookmark(u64),
     /// The connection breaks.
@@ -278,7 +279,7 @@ struct Watcher {
 
 #[derive(Debug, Default)]
 struct Collection {
-    objects: BTreeMap<Key, Arc<Stored>>,
+    objects: BTreeMap<ObjectKey, Arc<Stored>>,
     log: VecDeque<Entry>,
     /// Events up to this resourceVersion are no longer in the log.
     floor: u64,
@@ -349,7 +350,7 @@ pub(crate) struct Opened {
     /// Present objects, when the watch starts with them.
     pub(crate) present: Vec<Arc<Stored>>,
     /// Events since the resourceVersion asked for.
-    pub(crate) replay: Vec<(Change, Arc<Event>)>,
+    pub(crate) replay: Vec<(StoreChange, Arc<Event>)>,
     /// What comes next.
     pub(crate) queue: mpsc::Receiver<Signal>,
     /// The store's resourceVersion at this moment.
@@ -396,7 +397,7 @@ impl Store {
     }
 
     /// The object with this key.
-    pub(crate) fn get(&self, storage: Storage, key: &Key) -> Option<&Arc<Stored>> {
+    pub(crate) fn get(&self, storage: Storage, key: &ObjectKey) -> Option<&Arc<Stored>> {
         self.collections.get(&storage)?.objects.get(key)
     }
 
@@ -405,12 +406,12 @@ impl Store {
         &'a self,
         storage: Storage,
         filter: &'a Filter,
-        after: Option<&Key>,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
+        after: Option<&ObjectKey>,
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Stored>)> {
         use std::ops::Bound;
         let start = match after {
             Some(key) => Bound::Excluded(key.clone()),
-            None => Bound::Included(Key {
+            None => Bound::Included(ObjectKey {
                 namespace: filter.namespace.clone(),
                 name: String::new(),
             }),
@@ -433,23 +434,23 @@ impl Store {
         let collection = self.collections.entry(storage).or_default();
         let previous = collection
             .objects
-            .insert(Key::of(&stored.value), Arc::clone(&stored));
+            .insert(ObjectKey::of(&stored.value), Arc::clone(&stored));
         let change = match previous {
-            Some(_) => Change::Modified,
-            None => Change::Added,
+            Some(_) => StoreChange::Modified,
+            None => StoreChange::Added,
         };
         self.log(storage, Event::new(change, Arc::clone(&stored), previous));
         stored
     }
 
     /// Removes an object; its last state is told with the resourceVersion of the removal.
-    pub(crate) fn remove(&mut self, storage: Storage, key: &Key) -> Option<Arc<Stored>> {
+    pub(crate) fn remove(&mut self, storage: Storage, key: &ObjectKey) -> Option<Arc<Stored>> {
         let previous = self.collections.get_mut(&storage)?.objects.remove(key)?;
         self.version += 1;
         let last = Stored::new(previous.value.clone(), self.version);
         self.log(
             storage,
-            Event::new(Change::Deleted, Arc::clone(&last), Some(previous)),
+            Event::new(StoreChange::Deleted, Arc::clone(&last), Some(previous)),
         );
         Some(last)
     }

@@ -19,7 +19,7 @@ use super::*;
 
 fn cluster() -> Cluster {
     let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-    Cluster::new(Options::new(Clock::starting_at(epoch), 1))
+    Cluster::new(ClusterOptions::new(Clock::starting_at(epoch), 1))
 }
 
 fn config_map(name: &str) -> ConfigMap {

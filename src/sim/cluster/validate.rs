@@ -5,14 +5,19 @@ use serde_json::Value;
 use super::object::Object;
 use super::request::Target;
 use super::resources::{Resource, Storage};
-use super::selector::{Selector, check_label_key, check_label_value};
-use super::status::{Cause, Failure};
+use super::selector::{check_label_key, check_label_value, selects};
+use super::status::{ApiFailure, StatusCause};
+use crate::core::selector::Selector;
 
 /// Checks an object; `old` is what it replaces.
 ///
 /// # Errors
 /// 422 with a cause for every field that is wrong.
-pub(crate) fn check(target: &Target, object: &Value, old: Option<&Value>) -> Result<(), Failure> {
+pub(crate) fn check(
+    target: &Target,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), ApiFailure> {
     let mut causes = Vec::new();
     if old.is_none() {
         name(target.resource, object, &mut causes);
@@ -33,7 +38,7 @@ pub(crate) fn check(target: &Target, object: &Value, old: Option<&Value>) -> Res
     if causes.is_empty() {
         return Ok(());
     }
-    Err(Failure::invalid(
+    Err(ApiFailure::invalid(
         target.resource.group,
         target.resource.kind,
         object.name(),
@@ -46,7 +51,7 @@ fn is_label_name(storage: Storage) -> bool {
     matches!(storage, Storage::Namespaces | Storage::Services)
 }
 
-fn name(resource: &Resource, object: &Value, causes: &mut Vec<Cause>) {
+fn name(resource: &Resource, object: &Value, causes: &mut Vec<StatusCause>) {
     let name = object.name();
     let limit = if is_label_name(resource.storage) {
         63
@@ -65,7 +70,7 @@ fn name(resource: &Resource, object: &Value, causes: &mut Vec<Cause>) {
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character"
         };
-        causes.push(Cause::invalid("metadata.name", &name.into(), rule));
+        causes.push(StatusCause::invalid("metadata.name", &name.into(), rule));
     }
 }
 
@@ -77,14 +82,14 @@ fn is_dns_label(word: &str) -> bool {
     !word.is_empty() && word.chars().all(inner) && !word.starts_with('-') && !word.ends_with('-')
 }
 
-fn labels_and_annotations(object: &Value, causes: &mut Vec<Cause>) {
+fn labels_and_annotations(object: &Value, causes: &mut Vec<StatusCause>) {
     labels("metadata.labels", &object["metadata"]["labels"], causes);
     let Some(annotations) = object["metadata"]["annotations"].as_object() else {
         return;
     };
     for key in annotations.keys() {
         if let Err(why) = check_label_key(&key.to_lowercase()) {
-            causes.push(Cause::invalid(
+            causes.push(StatusCause::invalid(
                 "metadata.annotations",
                 &key.as_str().into(),
                 &why,
@@ -97,7 +102,7 @@ fn labels_and_annotations(object: &Value, causes: &mut Vec<Cause>) {
         .sum();
     const LIMIT: usize = 256 * 1024;
     if size > LIMIT {
-        causes.push(Cause {
+        causes.push(StatusCause {
             reason: "FieldValueTooLong",
             field: "metadata.annotations".to_owned(),
             message: format!("Too long: may not be more than {LIMIT} bytes"),
@@ -105,23 +110,23 @@ fn labels_and_annotations(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn labels(field: &str, labels: &Value, causes: &mut Vec<Cause>) {
+fn labels(field: &str, labels: &Value, causes: &mut Vec<StatusCause>) {
     for (key, value) in labels.as_object().into_iter().flatten() {
         if let Err(why) = check_label_key(key) {
-            causes.push(Cause::invalid(field, &key.as_str().into(), &why));
+            causes.push(StatusCause::invalid(field, &key.as_str().into(), &why));
         }
         if let Err(why) = check_label_value(value.as_str().unwrap_or("")) {
-            causes.push(Cause::invalid(field, value, &why));
+            causes.push(StatusCause::invalid(field, value, &why));
         }
     }
 }
 
-fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let spec = &object["spec"];
     if let Some(old) = old
         && old["spec"]["selector"] != spec["selector"]
     {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "spec.selector",
             &spec["selector"],
             "field is immutable",
@@ -131,7 +136,7 @@ fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     not_negative(spec, "minReadySeconds", causes);
     not_negative(spec, "revisionHistoryLimit", causes);
     if spec.text("/template/spec/restartPolicy") != "Always" {
-        causes.push(Cause::unsupported(
+        causes.push(StatusCause::unsupported(
             "spec.template.spec.restartPolicy",
             &spec["template"]["spec"]["restartPolicy"],
             &["Always"],
@@ -141,7 +146,7 @@ fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     match strategy.text("/type") {
         "OnDelete" => {}
         "RollingUpdate" => rolling_update(&strategy["rollingUpdate"], causes),
-        _ => causes.push(Cause::unsupported(
+        _ => causes.push(StatusCause::unsupported(
             "spec.updateStrategy",
             &strategy["type"],
             &["RollingUpdate", "OnDelete"],
@@ -149,7 +154,7 @@ fn daemon_set(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn rolling_update(rolling: &Value, causes: &mut Vec<Cause>) {
+fn rolling_update(rolling: &Value, causes: &mut Vec<StatusCause>) {
     let mut zero = Vec::new();
     for field in ["maxUnavailable", "maxSurge"] {
         let path = format!("spec.updateStrategy.rollingUpdate.{field}");
@@ -160,33 +165,37 @@ fn rolling_update(rolling: &Value, causes: &mut Vec<Cause>) {
             _ => Some(0),
         };
         match number {
-            None => causes.push(Cause::invalid(
+            None => causes.push(StatusCause::invalid(
                 path,
                 value,
                 "a valid percent string must be a numeric string followed by an ending '%'",
             )),
             Some(number) if number < 0 => {
-                causes.push(Cause::invalid(
+                causes.push(StatusCause::invalid(
                     path,
                     value,
                     "must be greater than or equal to 0",
                 ));
             }
             Some(number) if number > 100 && value.is_string() => {
-                causes.push(Cause::invalid(path, value, "must not be greater than 100%"));
+                causes.push(StatusCause::invalid(
+                    path,
+                    value,
+                    "must not be greater than 100%",
+                ));
             }
             Some(0) => zero.push(path),
             Some(_) => {}
         }
     }
     if let [unavailable, _] = zero.as_slice() {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             unavailable.clone(),
             &rolling["maxUnavailable"],
             "cannot be 0 when maxSurge is 0",
         ));
     } else if zero.is_empty() && !rolling["maxSurge"].is_null() {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "spec.updateStrategy.rollingUpdate.maxSurge",
             &rolling["maxSurge"],
             "may not be set when maxUnavailable is non-zero",
@@ -194,22 +203,36 @@ fn rolling_update(rolling: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
-    let selector = Selector::of_label_selector(&spec["selector"]);
+/// What is not given selects everything, as far as this goes.
+fn label_selector(selector: &Value) -> Result<Selector, String> {
     match selector {
-        Err(why) => causes.push(Cause::invalid("spec.selector", &spec["selector"], &why)),
+        Value::Null => Ok(Selector::default()),
+        selector => Selector::from_json(selector).map_err(|why| why.to_string()),
+    }
+}
+
+fn selector_and_template(spec: &Value, causes: &mut Vec<StatusCause>) {
+    let selector = label_selector(&spec["selector"]);
+    match selector {
+        Err(why) => causes.push(StatusCause::invalid(
+            "spec.selector",
+            &spec["selector"],
+            &why,
+        )),
         Ok(selector) if selector.is_empty() => {
-            causes.push(Cause::invalid(
+            causes.push(StatusCause::invalid(
                 "spec.selector",
                 &spec["selector"],
                 "empty selector is invalid for daemonset",
             ));
         }
-        Ok(selector) if !selector.selects(&spec["template"]) => causes.push(Cause::invalid(
-            "spec.template.metadata.labels",
-            &spec["template"]["metadata"]["labels"],
-            "`selector` does not match template `labels`",
-        )),
+        Ok(selector) if !selects(&selector, &spec["template"]) => {
+            causes.push(StatusCause::invalid(
+                "spec.template.metadata.labels",
+                &spec["template"]["metadata"]["labels"],
+                "`selector` does not match template `labels`",
+            ))
+        }
         Ok(_) => {}
     }
     labels(
@@ -220,10 +243,10 @@ fn selector_and_template(spec: &Value, causes: &mut Vec<Cause>) {
     pod_spec("spec.template.spec", &spec["template"]["spec"], causes);
 }
 
-fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
+fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<StatusCause>) {
     let containers = spec["containers"].as_array();
     if containers.is_none_or(Vec::is_empty) {
-        causes.push(Cause::required(format!("{path}.containers"), ""));
+        causes.push(StatusCause::required(format!("{path}.containers"), ""));
     }
     let mut names: Vec<&str> = Vec::new();
     for list in ["initContainers", "containers"] {
@@ -231,31 +254,31 @@ fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
             let path = format!("{path}.{list}[{at}]");
             let name = container.text("/name");
             if name.is_empty() {
-                causes.push(Cause::required(format!("{path}.name"), ""));
+                causes.push(StatusCause::required(format!("{path}.name"), ""));
             } else if name.len() > 63 || !is_dns_label(name) {
-                causes.push(Cause::invalid(
+                causes.push(StatusCause::invalid(
                     format!("{path}.name"),
                     &name.into(),
                     LABEL_RULE,
                 ));
             } else if names.contains(&name) {
-                causes.push(Cause::duplicate(format!("{path}.name"), &name.into()));
+                causes.push(StatusCause::duplicate(format!("{path}.name"), &name.into()));
             }
             names.push(name);
             if container.text("/image").trim() != container.text("/image") {
-                causes.push(Cause::invalid(
+                causes.push(StatusCause::invalid(
                     format!("{path}.image"),
                     &container["image"],
                     "must not have leading or trailing whitespace",
                 ));
             }
             if container.text("/image").is_empty() {
-                causes.push(Cause::required(format!("{path}.image"), ""));
+                causes.push(StatusCause::required(format!("{path}.image"), ""));
             }
             let policy = &container["imagePullPolicy"];
             const POLICIES: &[&str] = &["Always", "IfNotPresent", "Never"];
             if !POLICIES.contains(&policy.as_str().unwrap_or("")) {
-                causes.push(Cause::unsupported(
+                causes.push(StatusCause::unsupported(
                     format!("{path}.imagePullPolicy"),
                     policy,
                     POLICIES,
@@ -267,7 +290,7 @@ fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
     }
     const RESTART: &[&str] = &["Always", "OnFailure", "Never"];
     if !RESTART.contains(&spec.text("/restartPolicy")) {
-        causes.push(Cause::unsupported(
+        causes.push(StatusCause::unsupported(
             format!("{path}.restartPolicy"),
             &spec["restartPolicy"],
             RESTART,
@@ -275,14 +298,14 @@ fn pod_spec(path: &str, spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn ports_and_variables(path: &str, container: &Value, causes: &mut Vec<Cause>) {
+fn ports_and_variables(path: &str, container: &Value, causes: &mut Vec<StatusCause>) {
     let each = |list: &str| container[list].as_array().cloned().unwrap_or_default();
     for (at, port) in each("ports").iter().enumerate() {
         let field = format!("{path}.ports[{at}].containerPort");
         match port["containerPort"].as_i64() {
-            None | Some(0) => causes.push(Cause::required(field, "")),
+            None | Some(0) => causes.push(StatusCause::required(field, "")),
             Some(1..=65535) => {}
-            Some(_) => causes.push(Cause::invalid(
+            Some(_) => causes.push(StatusCause::invalid(
                 field,
                 &port["containerPort"],
                 "must be between 1 and 65535, inclusive",
@@ -291,19 +314,19 @@ fn ports_and_variables(path: &str, container: &Value, causes: &mut Vec<Cause>) {
     }
     for (at, variable) in each("env").iter().enumerate() {
         if variable.text("/name").is_empty() {
-            causes.push(Cause::required(format!("{path}.env[{at}].name"), ""));
+            causes.push(StatusCause::required(format!("{path}.env[{at}].name"), ""));
         }
     }
 }
 
-fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<Cause>) {
+fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<StatusCause>) {
     let mounts = container["volumeMounts"].as_array();
     for (at, mount) in mounts.into_iter().flatten().enumerate() {
         let known = spec["volumes"]
             .as_array()
             .is_some_and(|volumes| volumes.iter().any(|volume| volume["name"] == mount["name"]));
         if !known {
-            causes.push(Cause {
+            causes.push(StatusCause {
                 reason: "FieldValueNotFound",
                 field: format!("{path}.volumeMounts[{at}].name"),
                 message: format!("Not found: {}", mount["name"]),
@@ -313,7 +336,7 @@ fn mounts(path: &str, container: &Value, spec: &Value, causes: &mut Vec<Cause>) 
 }
 
 /// Of a pod's spec only images, deadline, grace period and further tolerations may change.
-fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let Some(old) = old else {
         pod_spec("spec", &object["spec"], causes);
         return;
@@ -324,7 +347,7 @@ fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     pod_spec("spec", &object["spec"], causes);
     let number = |pod: &Value, list: &str| pod["spec"][list].as_array().map_or(0, Vec::len);
     if number(old, "containers") != number(object, "containers") {
-        causes.push(Cause::forbidden(
+        causes.push(StatusCause::forbidden(
             "spec.containers",
             "pod updates may not add or remove containers",
         ));
@@ -351,7 +374,7 @@ fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
                 .is_some_and(|list| list.contains(toleration))
         });
     if allowed != object["spec"] || !additions_only {
-        causes.push(Cause::forbidden(
+        causes.push(StatusCause::forbidden(
             "spec",
             "pod updates may not change fields other than `spec.containers[*].image`,\
              `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \
@@ -361,14 +384,14 @@ fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let spec = &object["spec"];
     for field in ["completions", "parallelism", "backoffLimit"] {
         not_negative(spec, field, causes);
     }
     pod_spec("spec.template.spec", &spec["template"]["spec"], causes);
     if !["OnFailure", "Never"].contains(&spec.text("/template/spec/restartPolicy")) {
-        causes.push(Cause::unsupported(
+        causes.push(StatusCause::unsupported(
             "spec.template.spec.restartPolicy",
             &spec["template"]["spec"]["restartPolicy"],
             &["OnFailure", "Never"],
@@ -379,7 +402,7 @@ fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     };
     for field in ["selector", "template", "completionMode"] {
         if old["spec"][field] != spec[field] {
-            causes.push(Cause::invalid(
+            causes.push(StatusCause::invalid(
                 format!("spec.{field}"),
                 &spec[field],
                 "field is immutable",
@@ -388,22 +411,22 @@ fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     }
 }
 
-fn controller_revision(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn controller_revision(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     if object["data"].is_null() {
-        causes.push(Cause::required("data", "data is mandatory"));
+        causes.push(StatusCause::required("data", "data is mandatory"));
     }
     if object["revision"]
         .as_i64()
         .is_some_and(|revision| revision < 0)
     {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "revision",
             &object["revision"],
             "must be greater than or equal to 0",
         ));
     }
     if old.is_some_and(|old| old["data"] != object["data"]) {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "data",
             &object["data"],
             "field is immutable",
@@ -411,19 +434,19 @@ fn controller_revision(object: &Value, old: Option<&Value>, causes: &mut Vec<Cau
     }
 }
 
-fn node(object: &Value, causes: &mut Vec<Cause>) {
+fn node(object: &Value, causes: &mut Vec<StatusCause>) {
     let taints = object["spec"]["taints"].as_array();
     for (at, taint) in taints.into_iter().flatten().enumerate() {
         const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
         if !EFFECTS.contains(&taint.text("/effect")) {
-            causes.push(Cause::unsupported(
+            causes.push(StatusCause::unsupported(
                 format!("spec.taints[{at}].effect"),
                 &taint["effect"],
                 EFFECTS,
             ));
         }
         if let Err(why) = check_label_key(taint.text("/key")) {
-            causes.push(Cause::invalid(
+            causes.push(StatusCause::invalid(
                 format!("spec.taints[{at}].key"),
                 &taint["key"],
                 &why,
@@ -432,38 +455,42 @@ fn node(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn immutable_data(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn immutable_data(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let Some(old) = old.filter(|old| old["immutable"] == true) else {
         return;
     };
     if old["data"] != object["data"] || object["immutable"] != true {
-        causes.push(Cause::forbidden(
+        causes.push(StatusCause::forbidden(
             "data",
             "field is immutable when `immutable` is set",
         ));
     }
 }
 
-fn disruption_budget(object: &Value, causes: &mut Vec<Cause>) {
+fn disruption_budget(object: &Value, causes: &mut Vec<StatusCause>) {
     let spec = &object["spec"];
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "spec",
             spec,
             "minAvailable and maxUnavailable cannot be both set",
         ));
     }
-    if let Err(why) = Selector::of_label_selector(&spec["selector"]) {
-        causes.push(Cause::invalid("spec.selector", &spec["selector"], &why));
+    if let Err(why) = label_selector(&spec["selector"]) {
+        causes.push(StatusCause::invalid(
+            "spec.selector",
+            &spec["selector"],
+            &why,
+        ));
     }
 }
 
 /// Events of the newer group have more fields that must be given.
-fn event(resource: &Resource, object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn event(resource: &Resource, object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let involved = object.text("/involvedObject/namespace");
     let cluster_wide = involved.is_empty() && object.namespace() == "default";
     if involved != object.namespace() && !cluster_wide && old.is_none() {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "involvedObject.namespace",
             &involved.into(),
             "does not match event.namespace",
@@ -480,18 +507,22 @@ fn event(resource: &Resource, object: &Value, old: Option<&Value>, causes: &mut 
         ("reason", "reason"),
     ] {
         if object.text(&format!("/{stored}")).is_empty() {
-            causes.push(Cause::required(field, ""));
+            causes.push(StatusCause::required(field, ""));
         }
     }
     if !["Normal", "Warning"].contains(&object.text("/type")) {
-        causes.push(Cause::invalid("type", &object["type"], "has invalid value"));
+        causes.push(StatusCause::invalid(
+            "type",
+            &object["type"],
+            "has invalid value",
+        ));
     }
 }
 
-fn lease(object: &Value, causes: &mut Vec<Cause>) {
+fn lease(object: &Value, causes: &mut Vec<StatusCause>) {
     let seconds = &object["spec"]["leaseDurationSeconds"];
     if seconds.as_i64().is_some_and(|seconds| seconds <= 0) {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "spec.leaseDurationSeconds",
             seconds,
             "must be greater than 0",
@@ -500,9 +531,9 @@ fn lease(object: &Value, causes: &mut Vec<Cause>) {
     not_negative(&object["spec"], "leaseTransitions", causes);
 }
 
-fn not_negative(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
+fn not_negative(spec: &Value, field: &str, causes: &mut Vec<StatusCause>) {
     if spec[field].as_i64().is_some_and(|number| number < 0) {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             format!("spec.{field}"),
             &spec[field],
             "must be greater than or equal to 0",

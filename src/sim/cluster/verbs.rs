@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::object::{Object, default};
 use super::request::Target;
 use super::resources::Storage;
-use super::status::{Cause, Failure, success};
-use super::store::{Filter, Key, Store, Stored};
-use super::write::{DeleteOptions, Outcome, Writing, seconds};
+use super::status::{ApiFailure, StatusCause, success};
+use super::store::{Filter, ObjectKey, Store, Stored};
+use super::write::{DeleteOptions, WriteOutcome, Writing, seconds};
 use super::{admission, budgets, defaults, managed_fields, schema, validate};
 
 /// Decodes a body as the kind of the path and checks that it belongs there.
@@ -22,7 +22,7 @@ pub(crate) fn decode(
     target: &Target,
     mut body: Value,
     writing: &Writing,
-) -> Result<(Value, Vec<String>), Failure> {
+) -> Result<(Value, Vec<String>), ApiFailure> {
     let resource = target.resource;
     let expected = stored_form_version(target);
     // Kind and version that are not given follow from the path.
@@ -35,7 +35,7 @@ pub(crate) fn decode(
         body.text("/apiVersion").to_owned(),
     );
     if kind != resource.kind || version != expected {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "the API version and kind in the data ({version}, {kind}) do not match the expected ({}, {})",
             resource.api_version(),
             resource.kind
@@ -48,7 +48,7 @@ pub(crate) fn decode(
         .map(|path| format!("unknown field {path:?}"))
         .collect();
     if writing.strict && !unknown.is_empty() {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
             resource.version,
             unknown.join(", ")
@@ -72,12 +72,12 @@ pub(crate) fn create(
     target: &Target,
     body: Value,
     writing: &Writing,
-) -> Result<Outcome, Failure> {
+) -> Result<WriteOutcome, ApiFailure> {
     let resource = target.resource;
     let (mut object, warnings) = decode(target, body, writing)?;
     place_in_namespace(target, &mut object)?;
     if !object.text("/metadata/resourceVersion").is_empty() {
-        return Err(Failure::internal(
+        return Err(ApiFailure::internal(
             "resourceVersion should not be set on objects to be created",
         ));
     }
@@ -117,9 +117,9 @@ pub(crate) fn create(
         object.set_or_remove("status", defaults::first_status(resource.storage, &object));
     }
     validate::check(target, &object, None)?;
-    let key = Key::of(&object);
+    let key = ObjectKey::of(&object);
     if store.get(resource.storage, &key).is_some() {
-        return Err(Failure::already_exists(
+        return Err(ApiFailure::already_exists(
             resource.group,
             resource.plural,
             &key.name,
@@ -127,21 +127,21 @@ pub(crate) fn create(
     }
     admission::admit(store, target, &object)?;
     let body = commit(store, target, object, writing);
-    Ok(Outcome {
+    Ok(WriteOutcome {
         code: 201,
         body,
         warnings,
     })
 }
 
-fn place_in_namespace(target: &Target, object: &mut Value) -> Result<(), Failure> {
+fn place_in_namespace(target: &Target, object: &mut Value) -> Result<(), ApiFailure> {
     let given = object.namespace().to_owned();
     if !target.resource.namespaced {
         object.metadata_mut().remove("namespace");
         return Ok(());
     }
     if !given.is_empty() && given != target.namespace {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "the namespace of the provided object does not match the namespace sent on the request ({given} does not match {})",
             target.namespace
         )));
@@ -153,13 +153,13 @@ fn place_in_namespace(target: &Target, object: &mut Value) -> Result<(), Failure
     Ok(())
 }
 
-fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result<(), Failure> {
+fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result<(), ApiFailure> {
     if !object.name().is_empty() {
         return Ok(());
     }
     let prefix = object.text("/metadata/generateName").to_owned();
     if prefix.is_empty() {
-        return Err(target.invalid(&[Cause::required(
+        return Err(target.invalid(&[StatusCause::required(
             "metadata.name",
             "name or generateName is required",
         )]));
@@ -168,7 +168,7 @@ fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result
     let kept: String = prefix.chars().take(58).collect();
     let name = loop {
         let name = format!("{kept}{}", store.suffix());
-        let key = Key {
+        let key = ObjectKey {
             namespace: object.namespace().to_owned(),
             name: name.clone(),
         };
@@ -199,7 +199,7 @@ fn after_write(store: &mut Store, namespace: &str, now: Timestamp) {
 }
 
 /// GET of one object.
-pub(crate) fn get(store: &Store, target: &Target) -> Result<Arc<Stored>, Failure> {
+pub(crate) fn get(store: &Store, target: &Target) -> Result<Arc<Stored>, ApiFailure> {
     let key = key(target);
     store
         .get(target.resource.storage, &key)
@@ -207,8 +207,8 @@ pub(crate) fn get(store: &Store, target: &Target) -> Result<Arc<Stored>, Failure
         .ok_or_else(|| target.not_found())
 }
 
-fn key(target: &Target) -> Key {
-    Key {
+fn key(target: &Target) -> ObjectKey {
+    ObjectKey {
         namespace: target.namespace.clone(),
         name: target.name.clone(),
     }
@@ -220,17 +220,17 @@ pub(crate) fn replace(
     target: &Target,
     body: Value,
     writing: &Writing,
-) -> Result<Outcome, Failure> {
+) -> Result<WriteOutcome, ApiFailure> {
     let resource = target.resource;
     let (mut object, warnings) = decode(target, body, writing)?;
     if object.name().is_empty() {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
             target.name
         )));
     }
     if object.name() != target.name {
-        return Err(Failure::bad_request(format!(
+        return Err(ApiFailure::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
             object.name(),
             target.name
@@ -245,14 +245,14 @@ pub(crate) fn replace(
         return Err(target.not_found());
     };
     if object.text("/metadata/resourceVersion").is_empty() && !resource.unconditional_update {
-        return Err(target.invalid(&[Cause::invalid(
+        return Err(target.invalid(&[StatusCause::invalid(
             "metadata.resourceVersion",
             &json!(0),
             "must be specified for an update",
         )]));
     }
     let body = update(store, target, &current, object, writing)?;
-    Ok(Outcome {
+    Ok(WriteOutcome {
         code: 200,
         body,
         warnings,
@@ -266,7 +266,7 @@ pub(crate) fn update(
     current: &Stored,
     mut object: Value,
     writing: &Writing,
-) -> Result<Value, Failure> {
+) -> Result<Value, ApiFailure> {
     let resource = target.resource;
     let old = &current.value;
     check_identity(target, old, &object)?;
@@ -311,7 +311,12 @@ pub(crate) fn update(
     }
     if is_finished(resource.storage, &object) {
         if !writing.dry_run {
-            remove(store, resource.storage, &Key::of(&object), writing.now);
+            remove(
+                store,
+                resource.storage,
+                &ObjectKey::of(&object),
+                writing.now,
+            );
         }
         return Ok(object);
     }
@@ -331,23 +336,23 @@ fn is_finished(storage: Storage, object: &Value) -> bool {
         && !waits_for_content
 }
 
-fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), Failure> {
+fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), ApiFailure> {
     let resource = target.resource;
     let version = new.text("/metadata/resourceVersion");
     if !version.is_empty() && version.parse::<u64>().is_err() {
-        return Err(Failure::internal(format!(
+        return Err(ApiFailure::internal(format!(
             "strconv.ParseUint: parsing {version:?}: invalid syntax"
         )));
     }
     if !new.uid().is_empty() && new.uid() != old.uid() {
         let why = format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+            "StorageError: invalid object, Code: 4, ObjectKey: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
              failed: UID in precondition: {}, UID in object meta: {}",
             old.name(),
             new.uid(),
             old.uid()
         );
-        return Err(Failure::conflict(
+        return Err(ApiFailure::conflict(
             resource.group,
             resource.plural,
             old.name(),
@@ -355,7 +360,7 @@ fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), Failu
         ));
     }
     if !version.is_empty() && version != old.text("/metadata/resourceVersion") {
-        return Err(Failure::modified(
+        return Err(ApiFailure::modified(
             resource.group,
             resource.plural,
             old.name(),
@@ -392,21 +397,21 @@ pub(crate) fn delete(
     target: &Target,
     options: &DeleteOptions,
     writing: &Writing,
-) -> Result<Outcome, Failure> {
+) -> Result<WriteOutcome, ApiFailure> {
     let current = get(store, target)?;
     check_preconditions(target, &current.value, options)?;
     let storage = target.resource.storage;
     const KEPT: &[&str] = &["default", "kube-public", "kube-system"];
     if storage == Storage::Namespaces && KEPT.contains(&target.name.as_str()) {
         let why = "this namespace may not be deleted";
-        return Err(Failure::forbidden("", "namespaces", &target.name, why));
+        return Err(ApiFailure::forbidden("", "namespaces", &target.name, why));
     }
     let marked = mark(storage, &current.value, options, writing);
     let Some(marked) = marked else {
         if !writing.dry_run {
             remove(store, storage, &key(target), writing.now);
         }
-        return Ok(Outcome::new(200, deleted(target, &current.value)));
+        return Ok(WriteOutcome::new(200, deleted(target, &current.value)));
     };
     let body = if marked == current.value {
         marked
@@ -416,7 +421,7 @@ pub(crate) fn delete(
     if storage == Storage::Namespaces && !writing.dry_run {
         empty_namespace(store, &target.name, writing);
     }
-    Ok(Outcome::new(200, body))
+    Ok(WriteOutcome::new(200, body))
 }
 
 /// The answer when it is gone: pods and service accounts show their last state, others a Status.
@@ -439,10 +444,10 @@ pub(crate) fn check_preconditions(
     target: &Target,
     object: &Value,
     options: &DeleteOptions,
-) -> Result<(), Failure> {
+) -> Result<(), ApiFailure> {
     let conflict = |why: String| {
         let resource = target.resource;
-        Err(Failure::conflict(
+        Err(ApiFailure::conflict(
             resource.group,
             resource.kind,
             object.name(),
@@ -560,7 +565,7 @@ fn finalizers(object: &Value, options: &DeleteOptions) -> BTreeSet<String> {
     finalizers
 }
 
-fn remove(store: &mut Store, storage: Storage, key: &Key, now: Timestamp) {
+fn remove(store: &mut Store, storage: Storage, key: &ObjectKey, now: Timestamp) {
     store.remove(storage, key);
     after_write(store, &key.namespace, now);
 }
@@ -572,7 +577,7 @@ pub(crate) fn delete_collection(
     filter: &Filter,
     options: &DeleteOptions,
     writing: &Writing,
-) -> Result<Vec<Arc<Stored>>, Failure> {
+) -> Result<Vec<Arc<Stored>>, ApiFailure> {
     let selected: Vec<Arc<Stored>> = store
         .select(target.resource.storage, filter, None)
         .map(|(_, stored)| Arc::clone(stored))
@@ -619,7 +624,7 @@ fn empty_namespace(store: &mut Store, namespace: &str, writing: &Writing) {
 
 /// Removes a terminating namespace once nothing is left in it.
 fn finish_namespace(store: &mut Store, namespace: &str) {
-    let key = Key {
+    let key = ObjectKey {
         namespace: String::new(),
         name: namespace.to_owned(),
     };

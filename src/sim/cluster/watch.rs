@@ -13,13 +13,13 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::present::Form;
 use super::resources::Resource;
-use super::store::{Change, Opened, Signal, Store, watch_line};
+use super::store::{Opened, Signal, Store, StoreChange, watch_line};
 
 /// Time between bookmarks; kube-apiserver takes about a minute.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
 /// How a watch is to be told.
-pub(crate) struct Manner {
+pub(crate) struct ObjectForm {
     /// The kind watched.
     pub(crate) resource: &'static Resource,
     /// The shape of its objects.
@@ -50,7 +50,7 @@ impl Drop for Registered {
 
 struct Watch {
     registered: Registered,
-    manner: Manner,
+    manner: ObjectForm,
     first: VecDeque<Bytes>,
     queue: mpsc::Receiver<Signal>,
     tick: Interval,
@@ -61,12 +61,16 @@ struct Watch {
 pub(crate) fn lines(
     store: Arc<Mutex<Store>>,
     opened: Opened,
-    manner: Manner,
+    manner: ObjectForm,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     let mut first: VecDeque<Bytes> = opened
         .present
         .iter()
-        .map(|stored| manner.form.line(manner.resource, Change::Added, stored))
+        .map(|stored| {
+            manner
+                .form
+                .line(manner.resource, StoreChange::Added, stored)
+        })
         .collect();
     for (change, event) in &opened.replay {
         first.push_back(manner.form.event_line(manner.resource, *change, event));
@@ -143,7 +147,7 @@ impl Watch {
     }
 }
 
-fn bookmark(manner: &Manner, version: u64, initial_end: bool) -> Bytes {
+fn bookmark(manner: &ObjectForm, version: u64, initial_end: bool) -> Bytes {
     let mut object = json!({
         "kind": manner.resource.kind,
         "apiVersion": manner.resource.api_version(),

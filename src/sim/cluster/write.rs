@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 /// What a write leads to.
-pub(crate) struct Outcome {
+pub(crate) struct WriteOutcome {
     /// HTTP status.
     pub(crate) code: u16,
     /// The object, or a Status.
@@ -13,7 +13,7 @@ pub(crate) struct Outcome {
     pub(crate) warnings: Vec<String>,
 }
 
-impl Outcome {
+impl WriteOutcome {
     /// An answer without warnings.
     pub(crate) fn new(code: u16, body: Value) -> Self {
         Self {

@@ -16,20 +16,20 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::history::{self, History};
-use super::manage::{NodeRecord, Todo, View};
-use super::options::Options;
+use super::manage::{ManagedNode, ManagedView, Todo};
+use super::options::DaemonSetsOptions;
 use super::pods::{self, by_node};
 use super::set::Set;
-use super::write::{Answer, Write, Writer};
+use super::write::{DaemonSetWrite, DaemonSetWriter, WriteAnswer};
 use super::{status, template};
 use crate::backoff;
 use crate::clock::Clock;
 use crate::core::eligibility::{Effect, Taint};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::k8s::{Node, Pod};
-use crate::sim::events::Events;
+use crate::sim::events::EventSink;
 use crate::sim::queue::Queue;
-use crate::sim::watched::{Cache, Change, Key, backlog, events, key};
+use crate::sim::watched::{Cache, WatchedChange, WatchedKey, backlog, events, key};
 
 /// At most so many pods are created, and as many deleted, at once (the native controller's value).
 const BURST: usize = 250;
@@ -40,26 +40,26 @@ const RETRY_MAX: Duration = Duration::from_secs(15);
 const FAILED_POD: Duration = Duration::from_secs(1);
 const FAILED_POD_MAX: Duration = Duration::from_secs(15 * 60);
 
-type Done = (Key, Vec<Answer>, Result<(), Error>);
+type Done = (WatchedKey, Vec<WriteAnswer>, Result<(), Error>);
 
 /// All that the controller knows.
-pub(super) struct Engine {
+pub(super) struct DaemonSetsController {
     client: Client,
     clock: Clock,
-    options: Options,
-    recorder: Events,
+    options: DaemonSetsOptions,
+    recorder: EventSink,
     objects: Cache<DynamicObject>,
-    sets: BTreeMap<Key, Set>,
+    sets: BTreeMap<WatchedKey, Set>,
     pods: Cache<Pod>,
     node_objects: Cache<Node>,
-    nodes: BTreeMap<String, NodeRecord>,
+    nodes: BTreeMap<String, ManagedNode>,
     revisions: Cache<DynamicObject>,
     /// Keys of pods by the UID of their controlling owner; under "" those without.
-    owned: BTreeMap<String, BTreeSet<Key>>,
-    progress: BTreeMap<Key, Progress>,
+    owned: BTreeMap<String, BTreeSet<WatchedKey>>,
+    progress: BTreeMap<WatchedKey, Progress>,
     /// Back-off of failed pods, by UID and generation of the DaemonSet and by node.
     failed: BTreeMap<(String, i64, String), (Instant, Duration)>,
-    due: Queue<Key>,
+    due: Queue<WatchedKey>,
     under_way: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
@@ -76,10 +76,10 @@ struct Progress {
     held: Option<Instant>,
 }
 
-impl Engine {
-    pub(super) fn new(client: Client, clock: Clock, options: Options) -> Self {
+impl DaemonSetsController {
+    pub(super) fn new(client: Client, clock: Clock, options: DaemonSetsOptions) -> Self {
         Self {
-            recorder: Events::new(client.clone(), clock.clone(), "daemonset-controller"),
+            recorder: EventSink::new(client.clone(), clock.clone(), "daemonset-controller"),
             client,
             clock,
             options,
@@ -162,11 +162,11 @@ impl Engine {
     }
 
     /// Looks at a DaemonSet soon: changes that come together are looked at together.
-    fn look_at(&mut self, key: &Key) {
+    fn look_at(&mut self, key: &WatchedKey) {
         self.look_at_after(key, self.options.gather);
     }
 
-    fn look_at_after(&mut self, key: &Key, delay: Duration) {
+    fn look_at_after(&mut self, key: &WatchedKey, delay: Duration) {
         if !self.is_synced() {
             return; // all are looked at once everything is listed
         }
@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    fn set_changed(&mut self, change: &Change<DynamicObject>) {
+    fn set_changed(&mut self, change: &WatchedChange<DynamicObject>) {
         let key = &change.key;
         match self.objects.get(key).map(Set::read) {
             Some(set) => {
@@ -198,12 +198,12 @@ impl Engine {
         }
     }
 
-    fn revision_changed(&mut self, change: &Change<DynamicObject>) {
+    fn revision_changed(&mut self, change: &WatchedChange<DynamicObject>) {
         let now = self.revisions.get(&change.key);
         let owners = [change.before.as_ref(), now];
         let owners = owners.into_iter().flatten();
         let owners = owners.flat_map(|r| r.metadata.owner_references.iter().flatten());
-        let keys: BTreeSet<Key> = owners
+        let keys: BTreeSet<WatchedKey> = owners
             .map(|owner| (change.key.0.clone(), owner.name.clone()))
             .collect();
         let keys = keys.into_iter().filter(|key| self.sets.contains_key(key));
@@ -212,7 +212,7 @@ impl Engine {
         }
     }
 
-    fn pod_changed(&mut self, change: &Change<Pod>) {
+    fn pod_changed(&mut self, change: &WatchedChange<Pod>) {
         let owner = |pod: &Pod| pods::owner(pod).unwrap_or_default().to_owned();
         let now = self.pods.get(&change.key);
         let before = change.before.as_ref().map(owner);
@@ -250,7 +250,7 @@ impl Engine {
         }
     }
 
-    fn node_changed(&mut self, key: &Key) {
+    fn node_changed(&mut self, key: &WatchedKey) {
         let record = self.node_objects.get(key).map(record);
         let changed = self.nodes.get(&key.1) != record.as_ref();
         match record {
@@ -263,7 +263,7 @@ impl Engine {
     }
 
     /// Finds the next thing to do for a DaemonSet and starts it.
-    fn sync(&mut self, key: &Key) {
+    fn sync(&mut self, key: &WatchedKey) {
         let Some(progress) = self.progress.get_mut(key) else {
             return;
         };
@@ -295,11 +295,11 @@ impl Engine {
         }
     }
 
-    fn start(&mut self, key: &Key, writes: Vec<Write>) {
+    fn start(&mut self, key: &WatchedKey, writes: Vec<DaemonSetWrite>) {
         let Some(set) = self.sets.get(key) else {
             return;
         };
-        let writer = Writer {
+        let writer = DaemonSetWriter {
             client: self.client.clone(),
             namespace: key.0.clone(),
             set: key.1.clone(),
@@ -344,7 +344,7 @@ impl Engine {
             return next;
         }
         let by_node = by_node(mine.iter().copied());
-        let view = View {
+        let view = ManagedView {
             set,
             hash: &hash,
             nodes: &self.nodes,
@@ -365,7 +365,7 @@ impl Engine {
         if next.writes.is_empty() {
             let patch = status::patch(&view, &counted, true);
             next.writes
-                .extend(patch.map(|patch| Write::Status { patch }));
+                .extend(patch.map(|patch| DaemonSetWrite::Status { patch }));
         }
         next.look_again_in(counted.next.map(|at| {
             let wait: SignedDuration = at.duration_since(view.now);
@@ -374,7 +374,7 @@ impl Engine {
         next
     }
 
-    fn pods_to_write(&self, view: &View<'_>, next: &mut Next) {
+    fn pods_to_write(&self, view: &ManagedView<'_>, next: &mut Next) {
         let soonest: Cell<Option<Duration>> = Cell::new(None);
         let key = |node: &str| (view.set.uid.clone(), view.set.generation, node.to_owned());
         let may_retry = |node: &str| {
@@ -400,7 +400,7 @@ impl Engine {
     }
 
     /// The pods of a DaemonSet, and what has to be written to adopt or release some.
-    fn claim(&self, set: &Set) -> (Vec<&Pod>, Vec<Write>) {
+    fn claim(&self, set: &Set) -> (Vec<&Pod>, Vec<DaemonSetWrite>) {
         let mut mine = Vec::new();
         let mut writes = Vec::new();
         let keys = |owner: &str| self.owned.get(owner).into_iter().flatten();
@@ -412,7 +412,7 @@ impl Engine {
         for pod in pods(&set.uid) {
             match selected(pod) || pods::is_deleted(pod) {
                 true => mine.push(pod),
-                false => writes.push(Write::Pod {
+                false => writes.push(DaemonSetWrite::Pod {
                     name: key(pod).1,
                     patch: json!({ "metadata": { "uid": pod.metadata.uid, "ownerReferences": [
                         { "$patch": "delete", "uid": set.uid },
@@ -423,7 +423,7 @@ impl Engine {
         let here = |pod: &&Pod| pod.metadata.namespace.as_ref() == Some(&set.namespace);
         let orphans = pods("").filter(here).filter(|pod| !pods::is_deleted(pod));
         for pod in orphans.filter(|pod| selected(pod)) {
-            writes.push(Write::Pod {
+            writes.push(DaemonSetWrite::Pod {
                 name: key(pod).1,
                 patch: json!({ "metadata": {
                     "uid": pod.metadata.uid, "ownerReferences": [set.owner()],
@@ -434,11 +434,11 @@ impl Engine {
     }
 
     /// Moves the pods of a duplicate revision to the one that is kept.
-    fn relabel(&self, set: &Set, from: &str, to: &str) -> Vec<Write> {
+    fn relabel(&self, set: &Set, from: &str, to: &str) -> Vec<DaemonSetWrite> {
         let keys = self.owned.get(&set.uid).into_iter().flatten();
         let pods = keys.filter_map(|key| self.pods.get(key));
         pods.filter(|pod| pods::label(pod, REVISION_HASH_LABEL) == Some(from))
-            .map(|pod| Write::Pod {
+            .map(|pod| DaemonSetWrite::Pod {
                 name: key(pod).1,
                 patch: json!({ "metadata": { "labels": { REVISION_HASH_LABEL: to } } }),
             })
@@ -473,30 +473,30 @@ impl Engine {
         self.look_at(&key);
     }
 
-    fn take_in(&mut self, key: &Key, answer: Answer) {
+    fn take_in(&mut self, key: &WatchedKey, answer: WriteAnswer) {
         match answer {
-            Answer::Pod(pod) => {
+            WriteAnswer::Pod(pod) => {
                 if let Some(change) = self.pods.answer(*pod) {
                     self.pod_changed(&change);
                 }
             }
-            Answer::PodGone(name) => {
+            WriteAnswer::PodGone(name) => {
                 if let Some(change) = self.pods.take(&(key.0.clone(), name)) {
                     self.pod_changed(&change);
                 }
             }
-            Answer::Revision(revision) => {
+            WriteAnswer::Revision(revision) => {
                 self.revisions.answer(*revision);
             }
-            Answer::RevisionGone(name) => {
+            WriteAnswer::RevisionGone(name) => {
                 self.revisions.take(&(key.0.clone(), name));
             }
-            Answer::Set(set) => {
+            WriteAnswer::Set(set) => {
                 if let Some(change) = self.objects.answer(*set) {
                     self.set_changed(&change);
                 }
             }
-            Answer::Stale => {}
+            WriteAnswer::Stale => {}
         }
     }
 }
@@ -505,7 +505,7 @@ impl Engine {
 #[derive(Default)]
 struct Next {
     generation: i64,
-    writes: Vec<Write>,
+    writes: Vec<DaemonSetWrite>,
     /// Nodes whose failed pod is deleted, with the UID of the DaemonSet.
     failed: Vec<(String, String)>,
     look_again: Option<Duration>,
@@ -520,21 +520,29 @@ impl Next {
     }
 }
 
-fn to_writes(view: &View<'_>, todo: &Todo<'_>) -> Vec<Write> {
-    let create = todo.create.iter().take(BURST).map(|node| Write::NewPod {
-        object: template::pod(view.set, view.hash, node),
-    });
-    let delete = todo.delete.iter().take(BURST).map(|pod| Write::DropPod {
-        name: key(*pod).1,
-        uid: pod.metadata.uid.clone().unwrap_or_default(),
-    });
+fn to_writes(view: &ManagedView<'_>, todo: &Todo<'_>) -> Vec<DaemonSetWrite> {
+    let create = todo
+        .create
+        .iter()
+        .take(BURST)
+        .map(|node| DaemonSetWrite::NewPod {
+            object: template::pod(view.set, view.hash, node),
+        });
+    let delete = todo
+        .delete
+        .iter()
+        .take(BURST)
+        .map(|pod| DaemonSetWrite::DropPod {
+            name: key(*pod).1,
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+        });
     create.chain(delete).collect()
 }
 
-fn record(node: &Node) -> NodeRecord {
+fn record(node: &Node) -> ManagedNode {
     let labels = node.metadata.labels.iter().flatten();
     let taints = node.spec.taints.iter();
-    NodeRecord {
+    ManagedNode {
         labels: labels
             .map(|(key, value)| (key.as_str(), value.as_str()))
             .collect(),

@@ -5,13 +5,13 @@ use serde_json::json;
 
 use super::set::Set;
 use super::template;
-use super::write::Write;
+use super::write::DaemonSetWrite;
 use crate::core::names::REVISION_HASH_LABEL;
 
 /// What is known of a DaemonSet's revisions after a look at all of its namespace.
 pub(super) enum History<'a> {
     /// Something has to be written first.
-    Write(Vec<Write>),
+    Write(Vec<DaemonSetWrite>),
     /// The present template is that of this revision; the others are older, oldest first.
     Known {
         hash: String,
@@ -22,14 +22,14 @@ pub(super) enum History<'a> {
 pub(super) fn read<'a>(
     set: &Set,
     revisions: impl Iterator<Item = &'a DynamicObject>,
-    relabel: impl Fn(&str, &str) -> Vec<Write>,
+    relabel: impl Fn(&str, &str) -> Vec<DaemonSetWrite>,
 ) -> History<'a> {
     let mut writes = Vec::new();
     let mut mine: Vec<&DynamicObject> = Vec::new();
     for revision in revisions {
         match claim(set, revision) {
             Claim::Mine => mine.push(revision),
-            Claim::Adopt => writes.push(Write::Revision {
+            Claim::Adopt => writes.push(DaemonSetWrite::Revision {
                 name: name(revision),
                 patch: json!({ "metadata": {
                     "uid": revision.metadata.uid, "ownerReferences": [set.owner()],
@@ -50,17 +50,17 @@ pub(super) fn read<'a>(
     let Some(keep) = current.pop() else {
         let hash = template::hash(set);
         let object = template::revision(set, &hash, next);
-        return History::Write(vec![Write::NewRevision { object }]);
+        return History::Write(vec![DaemonSetWrite::NewRevision { object }]);
     };
     let kept = hash(keep);
     for duplicate in current {
         writes.extend(relabel(&hash(duplicate), &kept));
-        writes.push(Write::DropRevision {
+        writes.push(DaemonSetWrite::DropRevision {
             name: name(duplicate),
         });
     }
     if number(keep) < next {
-        writes.push(Write::Revision {
+        writes.push(DaemonSetWrite::Revision {
             name: name(keep),
             patch: json!({ "revision": next }),
         });
@@ -76,12 +76,12 @@ pub(super) fn superfluous(
     set: &Set,
     old: &[&DynamicObject],
     is_live: impl Fn(&str) -> bool,
-) -> Vec<Write> {
+) -> Vec<DaemonSetWrite> {
     let surplus = old.len().saturating_sub(set.history_limit);
     old.iter()
         .filter(|revision| !is_live(&hash(revision)))
         .take(surplus)
-        .map(|revision| Write::DropRevision {
+        .map(|revision| DaemonSetWrite::DropRevision {
             name: name(revision),
         })
         .collect()

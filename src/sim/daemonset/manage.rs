@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::pods::{ByNode, is_available, is_deleted, is_updated, label, ready_since};
-use super::set::{Set, Strategy, scaled};
+use super::set::{NativeStrategy, Set, scaled};
 use crate::core::Labels;
 use crate::core::Targeting;
 use crate::core::eligibility::{NodeFacts, Taint};
@@ -14,7 +14,7 @@ use crate::k8s::Pod;
 
 /// A node, as far as eligibility goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NodeRecord {
+pub(super) struct ManagedNode {
     pub(super) labels: Labels,
     pub(super) taints: Vec<Taint>,
 }
@@ -31,15 +31,15 @@ pub(super) struct Todo<'a> {
 }
 
 /// Everything that is looked at for one DaemonSet.
-pub(super) struct View<'a> {
+pub(super) struct ManagedView<'a> {
     pub(super) set: &'a Set,
     pub(super) hash: &'a str,
-    pub(super) nodes: &'a BTreeMap<String, NodeRecord>,
+    pub(super) nodes: &'a BTreeMap<String, ManagedNode>,
     pub(super) pods: &'a ByNode<'a>,
     pub(super) now: Timestamp,
 }
 
-impl<'a> View<'a> {
+impl<'a> ManagedView<'a> {
     pub(super) fn targeting(&self, node: &str) -> Targeting {
         self.nodes.get(node).map_or(Targeting::No, |record| {
             self.set.scheduling.targeting(&NodeFacts {
@@ -131,7 +131,7 @@ impl<'a> View<'a> {
 
     /// What the native rolling update does next; nothing under OnDelete.
     pub(super) fn roll(&self) -> Todo<'a> {
-        let Strategy::RollingUpdate {
+        let NativeStrategy::RollingUpdate {
             max_unavailable,
             max_surge,
         } = &self.set.strategy

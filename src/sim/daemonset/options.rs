@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How the controller works.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DaemonSetsOptions {
     /// Changes within this time are looked at together.
     pub gather: Duration,
     /// Pods that changed are looked at one every so often, and out of order: as Kubernetes before 1.33 does when it is behind.
@@ -12,7 +12,7 @@ pub struct Options {
     pub backlog: Option<Duration>,
 }
 
-impl Default for Options {
+impl Default for DaemonSetsOptions {
     fn default() -> Self {
         Self {
             gather: Duration::from_millis(2),

@@ -24,7 +24,7 @@ pub(super) struct Set {
     /// `None` when it is not usable or selects everything, which the native controller refuses to work on.
     pub(super) selector: Option<Selector>,
     pub(super) scheduling: Scheduling,
-    pub(super) strategy: Strategy,
+    pub(super) strategy: NativeStrategy,
     pub(super) min_ready: Duration,
     pub(super) history_limit: usize,
     pub(super) status: Value,
@@ -32,7 +32,7 @@ pub(super) struct Set {
 
 /// `spec.updateStrategy`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Strategy {
+pub(super) enum NativeStrategy {
     OnDelete,
     RollingUpdate {
         max_unavailable: Value,
@@ -81,8 +81,8 @@ impl Set {
     /// Whether two pods may run on a node during an update.
     pub(super) fn surges(&self) -> bool {
         match &self.strategy {
-            Strategy::OnDelete => false,
-            Strategy::RollingUpdate { max_surge, .. } => scaled(max_surge, 100, 0) > 0,
+            NativeStrategy::OnDelete => false,
+            NativeStrategy::RollingUpdate { max_surge, .. } => scaled(max_surge, 100, 0) > 0,
         }
     }
 }
@@ -92,10 +92,10 @@ fn selector(selector: &Value) -> Option<Selector> {
     (!read.to_query().is_empty()).then_some(read)
 }
 
-fn strategy(strategy: &Value) -> Strategy {
+fn strategy(strategy: &Value) -> NativeStrategy {
     match strategy["type"].as_str() {
-        Some("OnDelete") => Strategy::OnDelete,
-        _ => Strategy::RollingUpdate {
+        Some("OnDelete") => NativeStrategy::OnDelete,
+        _ => NativeStrategy::RollingUpdate {
             max_unavailable: strategy["rollingUpdate"]["maxUnavailable"].clone(),
             max_surge: strategy["rollingUpdate"]["maxSurge"].clone(),
         },

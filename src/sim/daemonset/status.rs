@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::manage::View;
+use super::manage::ManagedView;
 use super::pods::{available_at, is_updated};
 use crate::core::Targeting;
 
@@ -15,7 +15,7 @@ pub(super) struct Counted {
 }
 
 /// Counts; of several pods on a node the oldest speaks for it.
-pub(super) fn count(view: &View<'_>) -> Counted {
+pub(super) fn count(view: &ManagedView<'_>) -> Counted {
     let [
         mut desired,
         mut current,
@@ -75,7 +75,7 @@ fn number_or_nothing(key: &str, count: i32) -> Value {
 
 /// The patch that brings the status up to date. Conditions, the native
 /// controller's own and those of others, are not touched. `None` when nothing is different.
-pub(super) fn patch(view: &View<'_>, counted: &Counted, observed: bool) -> Option<Value> {
+pub(super) fn patch(view: &ManagedView<'_>, counted: &Counted, observed: bool) -> Option<Value> {
     let mut status = counted.counters.clone();
     if observed {
         status.insert("observedGeneration".to_owned(), json!(view.set.generation));

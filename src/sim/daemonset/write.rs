@@ -14,7 +14,7 @@ use crate::sim::events::Recorder;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(super) enum Write {
+pub(super) enum DaemonSetWrite {
     /// Make a pod.
     NewPod { object: Value },
     /// Delete a pod.
@@ -32,7 +32,7 @@ pub(super) enum Write {
 }
 
 /// What a request brought.
-pub(super) enum Answer {
+pub(super) enum WriteAnswer {
     Pod(Box<Pod>),
     PodGone(String),
     Revision(Box<DynamicObject>),
@@ -44,7 +44,7 @@ pub(super) enum Answer {
 
 /// Who writes, and for which DaemonSet.
 #[derive(Clone)]
-pub(super) struct Writer {
+pub(super) struct DaemonSetWriter {
     pub(super) client: Client,
     pub(super) namespace: String,
     pub(super) set: String,
@@ -54,12 +54,15 @@ pub(super) struct Writer {
 /// Pods are made in groups of 1, 2, 4 …: a quota that refuses them is met with few requests.
 const FIRST_GROUP: usize = 1;
 
-impl Writer {
+impl DaemonSetWriter {
     /// Does all of it; the first failed creation ends the creations.
-    pub(super) async fn run(self, writes: Vec<Write>) -> (Vec<Answer>, Result<(), Error>) {
-        let (new, other): (Vec<Write>, Vec<Write>) = writes
+    pub(super) async fn run(
+        self,
+        writes: Vec<DaemonSetWrite>,
+    ) -> (Vec<WriteAnswer>, Result<(), Error>) {
+        let (new, other): (Vec<DaemonSetWrite>, Vec<DaemonSetWrite>) = writes
             .into_iter()
-            .partition(|write| matches!(write, Write::NewPod { .. }));
+            .partition(|write| matches!(write, DaemonSetWrite::NewPod { .. }));
         let (mut answers, mut result) = (Vec::new(), Ok(()));
         let mut new = new.into_iter().peekable();
         let mut group = FIRST_GROUP;
@@ -73,35 +76,35 @@ impl Writer {
         (answers, result)
     }
 
-    async fn one(&self, write: Write) -> Result<Answer, Error> {
+    async fn one(&self, write: DaemonSetWrite) -> Result<WriteAnswer, Error> {
         let params = PatchParams::default();
         let answer = match write {
-            Write::NewPod { object } => return self.new_pod(object).await,
-            Write::DropPod { name, uid } => return self.drop_pod(name, uid).await,
-            Write::NewRevision { object } => return self.new_revision(object).await,
-            Write::Pod { name, patch } => {
+            DaemonSetWrite::NewPod { object } => return self.new_pod(object).await,
+            DaemonSetWrite::DropPod { name, uid } => return self.drop_pod(name, uid).await,
+            DaemonSetWrite::NewRevision { object } => return self.new_revision(object).await,
+            DaemonSetWrite::Pod { name, patch } => {
                 let patch = Patch::Strategic(patch);
                 let patched = self.pods().patch(&name, &params, &patch).await;
-                stale(patched)?.map(|pod| Answer::Pod(Box::new(pod)))
+                stale(patched)?.map(|pod| WriteAnswer::Pod(Box::new(pod)))
             }
-            Write::Revision { name, patch } => {
+            DaemonSetWrite::Revision { name, patch } => {
                 let patch = Patch::Strategic(patch);
                 let patched = self.revisions().patch(&name, &params, &patch).await;
-                stale(patched)?.map(|revision| Answer::Revision(Box::new(revision)))
+                stale(patched)?.map(|revision| WriteAnswer::Revision(Box::new(revision)))
             }
-            Write::DropRevision { name } => {
+            DaemonSetWrite::DropRevision { name } => {
                 let params = DeleteParams::default();
                 let deleted = self.revisions().delete(&name, &params).await;
-                stale(deleted)?.map(|_| Answer::RevisionGone(name))
+                stale(deleted)?.map(|_| WriteAnswer::RevisionGone(name))
             }
-            Write::Status { patch } => {
+            DaemonSetWrite::Status { patch } => {
                 let patch = Patch::Merge(patch);
                 let sets = self.sets();
                 let patched = sets.patch_status(&self.set, &params, &patch).await;
-                stale(patched)?.map(|set| Answer::Set(Box::new(set)))
+                stale(patched)?.map(|set| WriteAnswer::Set(Box::new(set)))
             }
         };
-        Ok(answer.unwrap_or(Answer::Stale))
+        Ok(answer.unwrap_or(WriteAnswer::Stale))
     }
 
     fn pods(&self) -> Api<Pod> {
@@ -118,7 +121,7 @@ impl Writer {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
-    async fn new_pod(&self, object: Value) -> Result<Answer, Error> {
+    async fn new_pod(&self, object: Value) -> Result<WriteAnswer, Error> {
         let url = Pod::url_path(&(), Some(&self.namespace));
         let body = object.to_string().into_bytes();
         let request = Request::new(url).create(&PostParams::default(), body);
@@ -130,7 +133,7 @@ impl Writer {
                 self.recorder
                     .record("Normal", "SuccessfulCreate", &note)
                     .await;
-                Ok(Answer::Pod(Box::new(pod)))
+                Ok(WriteAnswer::Pod(Box::new(pod)))
             }
             Err(error) => {
                 let note = format!("Error creating: {}", said(&error));
@@ -140,7 +143,7 @@ impl Writer {
         }
     }
 
-    async fn drop_pod(&self, name: String, uid: String) -> Result<Answer, Error> {
+    async fn drop_pod(&self, name: String, uid: String) -> Result<WriteAnswer, Error> {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(uid),
@@ -157,9 +160,11 @@ impl Writer {
                 let going = deleted
                     .left()
                     .filter(|pod| pod.metadata.deletion_timestamp.is_some());
-                Ok(going.map_or(Answer::PodGone(name), |pod| Answer::Pod(Box::new(pod))))
+                Ok(going.map_or(WriteAnswer::PodGone(name), |pod| {
+                    WriteAnswer::Pod(Box::new(pod))
+                }))
             }
-            Ok(None) => Ok(Answer::Stale),
+            Ok(None) => Ok(WriteAnswer::Stale),
             Err(error) => {
                 let note = format!("Error deleting: {}", said(&error));
                 self.recorder.record("Warning", "FailedDelete", &note).await;
@@ -170,7 +175,7 @@ impl Writer {
 
     /// Makes a revision. One of that name with other content is a collision of the hash: it is counted, and the next
     /// try has another name.
-    async fn new_revision(&self, object: Value) -> Result<Answer, Error> {
+    async fn new_revision(&self, object: Value) -> Result<WriteAnswer, Error> {
         let api = self.revisions();
         let wanted: DynamicObject =
             serde_json::from_value(object.clone()).map_err(Error::SerdeError)?;
@@ -180,7 +185,7 @@ impl Writer {
                     .get(wanted.metadata.name.as_deref().unwrap_or_default())
                     .await?;
                 if holds_the_same(&existing, &object) {
-                    return Ok(Answer::Revision(Box::new(existing)));
+                    return Ok(WriteAnswer::Revision(Box::new(existing)));
                 }
                 let set = self.sets().get(&self.set).await?;
                 let collisions = set.data["status"]["collisionCount"].as_u64().unwrap_or(0) + 1;
@@ -189,16 +194,16 @@ impl Writer {
                     .sets()
                     .patch_status(&self.set, &PatchParams::default(), &Patch::Merge(patch))
                     .await?;
-                Ok(Answer::Set(Box::new(patched)))
+                Ok(WriteAnswer::Set(Box::new(patched)))
             }
-            made => Ok(Answer::Revision(Box::new(made?))),
+            made => Ok(WriteAnswer::Revision(Box::new(made?))),
         }
     }
 }
 
 fn collect(
-    results: Vec<Result<Answer, Error>>,
-    answers: &mut Vec<Answer>,
+    results: Vec<Result<WriteAnswer, Error>>,
+    answers: &mut Vec<WriteAnswer>,
     all: &mut Result<(), Error>,
 ) {
     for result in results {

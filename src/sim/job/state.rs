@@ -16,7 +16,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(600);
 
 /// The next thing to do for a Job.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum JobStep {
     Nothing,
     /// Look again after this time.
     Wait(Duration),
@@ -36,15 +36,15 @@ pub(super) enum Step {
     Remove,
 }
 
-pub(super) fn next(job: &DynamicObject, pods: &[&Pod], now: Timestamp) -> Step {
+pub(super) fn next(job: &DynamicObject, pods: &[&Pod], now: Timestamp) -> JobStep {
     let (spec, status) = (&job.data["spec"], &job.data["status"]);
     if job.metadata.deletion_timestamp.is_some() {
-        return Step::Nothing;
+        return JobStep::Nothing;
     }
     let active: Vec<&Pod> = pods.iter().copied().filter(|pod| is_active(pod)).collect();
     if let Some(ended) = ended(status) {
         return match active.is_empty() {
-            false => Step::Delete(names(&active)),
+            false => JobStep::Delete(names(&active)),
             true => after_end(spec, ended, now),
         };
     }
@@ -59,7 +59,7 @@ pub(super) fn next(job: &DynamicObject, pods: &[&Pod], now: Timestamp) -> Step {
     let end = verdict(spec, &counts, &active, started, now);
     if let Some(status) = status_if_new(status, &counts, end, now) {
         let event = end.map(|end| end.event());
-        return Step::Status { status, event };
+        return JobStep::Status { status, event };
     }
     go_on(job, &counts, pods, started, now)
 }
@@ -177,10 +177,10 @@ fn go_on(
     pods: &[&Pod],
     started: Option<Timestamp>,
     now: Timestamp,
-) -> Step {
+) -> JobStep {
     let spec = &job.data["spec"];
     if spec["suspend"] == true {
-        return Step::Nothing;
+        return JobStep::Nothing;
     }
     let deadline = seconds(&spec["activeDeadlineSeconds"]);
     let until_deadline = started
@@ -194,23 +194,23 @@ fn go_on(
         last_failure(pods).map(|at| back_off(counts.failed).saturating_sub(passed(at, now)));
     match back_off {
         Some(left) if missing > 0 && !left.is_zero() => {
-            Step::Wait(until_deadline.map_or(left, |deadline| deadline.min(left)))
+            JobStep::Wait(until_deadline.map_or(left, |deadline| deadline.min(left)))
         }
-        _ if missing > 0 => Step::Create {
+        _ if missing > 0 => JobStep::Create {
             pod: pod(job),
             count: missing,
         },
-        _ => until_deadline.map_or(Step::Nothing, |left| {
-            Step::Wait(left.max(Duration::from_millis(1)))
+        _ => until_deadline.map_or(JobStep::Nothing, |left| {
+            JobStep::Wait(left.max(Duration::from_millis(1)))
         }),
     }
 }
 
-fn after_end(spec: &Value, ended: Timestamp, now: Timestamp) -> Step {
+fn after_end(spec: &Value, ended: Timestamp, now: Timestamp) -> JobStep {
     match seconds(&spec["ttlSecondsAfterFinished"]) {
-        None => Step::Nothing,
-        Some(time) if passed(ended, now) >= time => Step::Remove,
-        Some(time) => Step::Wait(time.saturating_sub(passed(ended, now))),
+        None => JobStep::Nothing,
+        Some(time) if passed(ended, now) >= time => JobStep::Remove,
+        Some(time) => JobStep::Wait(time.saturating_sub(passed(ended, now))),
     }
 }
 

@@ -11,13 +11,13 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 
 use super::behaviour::{Rule, Rules};
-use super::node::{Flap, Node, NodeSpec, Offline, unknown};
-use super::options::Options;
-use super::pod::{Host, Next, Pod, Stage, Step};
+use super::node::{Flap, KubeletNode, NodeSpec, Offline, unknown};
+use super::options::KubeletOptions;
+use super::pod::{Host, KubeletPod, NextStep, PodStage, PodStep};
 
 use super::status;
 use super::view::PodView;
-use super::write::{self, Ack, Key, Outcome, Request, Subject};
+use super::write::{self, Ack, PodKey, Request, StatusWriteOutcome, WriteSubject};
 use crate::clock::Clock;
 use crate::sim::queue::Queue;
 use crate::sim::watched::events;
@@ -26,7 +26,7 @@ use crate::sim::watched::events;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What a handle asks for.
-pub(super) enum Command {
+pub(super) enum KubeletCommand {
     Add(Vec<NodeSpec>),
     Adopt(Vec<NodeSpec>, bool),
     Offline(String, Offline),
@@ -39,7 +39,7 @@ pub(super) enum Command {
 
 /// What is due at some instant.
 enum Due {
-    Pod(String, Step),
+    Pod(String, PodStep),
     Retry(String),
     Flap(String, u32),
     NodeDies(String, u32),
@@ -48,13 +48,13 @@ enum Due {
 }
 
 /// All nodes and pods.
-pub(super) struct Engine {
+pub(super) struct KubeletEngine {
     client: Client,
     clock: Clock,
-    options: Options,
+    options: KubeletOptions,
     rules: Rules,
-    nodes: BTreeMap<String, Node>,
-    pods: BTreeMap<String, Pod>,
+    nodes: BTreeMap<String, KubeletNode>,
+    pods: BTreeMap<String, KubeletPod>,
     /// UIDs of the pods bound to a node, ours or not (it may become ours).
     bound: BTreeMap<String, BTreeSet<String>>,
     due: Queue<Due>,
@@ -66,8 +66,8 @@ pub(super) struct Engine {
     count: u32,
 }
 
-impl Engine {
-    pub(super) fn new(client: Client, clock: Clock, options: Options) -> Self {
+impl KubeletEngine {
+    pub(super) fn new(client: Client, clock: Clock, options: KubeletOptions) -> Self {
         Self {
             client,
             clock,
@@ -85,7 +85,7 @@ impl Engine {
     }
 
     /// Runs until every handle is dropped.
-    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<(Command, Ack)>) {
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<(KubeletCommand, Ack)>) {
         let pods = Api::<PodView>::all(self.client.clone());
         let mut events = events(pods, "spec.nodeName!=");
         loop {
@@ -112,24 +112,26 @@ impl Engine {
         }
     }
 
-    fn command(&mut self, command: Command, ack: &Ack) {
+    fn command(&mut self, command: KubeletCommand, ack: &Ack) {
         match command {
-            Command::Add(specs) => specs.into_iter().for_each(|spec| self.add(spec, ack)),
-            Command::Adopt(specs, online) => {
+            KubeletCommand::Add(specs) => specs.into_iter().for_each(|spec| self.add(spec, ack)),
+            KubeletCommand::Adopt(specs, online) => {
                 specs.into_iter().for_each(|spec| self.adopt(spec, online));
             }
-            Command::Rule(rule) => self.rules.add(rule),
-            Command::Offline(name, how) => self.known(&name, ack, |e| {
+            KubeletCommand::Rule(rule) => self.rules.add(rule),
+            KubeletCommand::Offline(name, how) => self.known(&name, ack, |e| {
                 e.stop_flapping(&name);
                 e.offline(&name, how, ack);
             }),
-            Command::Online(name) => self.known(&name, ack, |e| {
+            KubeletCommand::Online(name) => self.known(&name, ack, |e| {
                 e.stop_flapping(&name);
                 e.online(&name, Some(ack.clone()));
             }),
-            Command::Remove(name) => self.known(&name, ack, |e| e.remove(&name, ack)),
-            Command::Flap(name, up, down) => self.known(&name, ack, |e| e.flap(&name, up, down)),
-            Command::Terminate(name, time) => self.known(&name, ack, |e| {
+            KubeletCommand::Remove(name) => self.known(&name, ack, |e| e.remove(&name, ack)),
+            KubeletCommand::Flap(name, up, down) => {
+                self.known(&name, ack, |e| e.flap(&name, up, down))
+            }
+            KubeletCommand::Terminate(name, time) => self.known(&name, ack, |e| {
                 if let Some(node) = e.nodes.get_mut(&name) {
                     node.spec.terminate = Some(time);
                 }
@@ -166,7 +168,7 @@ impl Engine {
         let name = spec.name.clone();
         let now = self.clock.now().saturating_add(spec.skew);
         let now = now.unwrap_or_else(|_| self.clock.now());
-        let node = Node::new(spec, address([100, 64], number), now);
+        let node = KubeletNode::new(spec, address([100, 64], number), now);
         let request = write::register(
             self.client.clone(),
             name.clone(),
@@ -183,7 +185,7 @@ impl Engine {
     fn adopt(&mut self, spec: NodeSpec, online: bool) {
         let number = self.number();
         let name = spec.name.clone();
-        let mut node = Node::new(spec, address([100, 64], number), self.clock.now());
+        let mut node = KubeletNode::new(spec, address([100, 64], number), self.clock.now());
         node.online = online;
         self.nodes.insert(name.clone(), node);
         self.sync_all(&name);
@@ -220,7 +222,7 @@ impl Engine {
                 let Some(pod) = self.pods.get(uid).filter(|pod| pod.ready.is) else {
                     continue;
                 };
-                let key = Key::from(&pod.seen);
+                let key = PodKey::from(&pod.seen);
                 let request = write::mark_not_ready(self.client.clone(), key, now, ack.clone());
                 self.waiting.push_back(request);
             }
@@ -319,7 +321,7 @@ impl Engine {
     }
 
     fn die(&mut self, name: &str, life: u32) {
-        let up = |node: &&mut Node| node.online && node.life == life;
+        let up = |node: &&mut KubeletNode| node.online && node.life == life;
         if let Some(node) = self.nodes.get_mut(name).filter(up) {
             node.crashed = true;
             tracing::debug!(node = name, "A container took its node down");
@@ -339,7 +341,7 @@ impl Engine {
     }
 
     fn beat(&mut self, name: &str, life: u32) {
-        let alive = |node: &&Node| node.online && node.life == life;
+        let alive = |node: &&KubeletNode| node.online && node.life == life;
         let Some(every) = self.options.lease else {
             return;
         };
@@ -383,7 +385,8 @@ impl Engine {
                 };
                 let bound = self.bound.entry(view.spec.node_name.clone()).or_default();
                 bound.insert(uid.clone());
-                self.pods.insert(uid.clone(), Pod::new(view, ip, now));
+                self.pods
+                    .insert(uid.clone(), KubeletPod::new(view, ip, now));
             }
         }
         self.with(&uid, |pod, host| pod.sync(host));
@@ -408,7 +411,7 @@ impl Engine {
         }
     }
 
-    fn step(&mut self, uid: &str, step: Step) {
+    fn step(&mut self, uid: &str, step: PodStep) {
         let Some(pod) = self.pods.get(uid) else {
             return;
         };
@@ -419,7 +422,7 @@ impl Engine {
     }
 
     /// Lets a pod of an online node of ours do something, then plans and writes what follows from it.
-    fn with(&mut self, uid: &str, act: impl FnOnce(&mut Pod, &mut Host<'_>)) {
+    fn with(&mut self, uid: &str, act: impl FnOnce(&mut KubeletPod, &mut Host<'_>)) {
         let Some(name) = self
             .pods
             .get(uid)
@@ -428,7 +431,7 @@ impl Engine {
             return;
         };
         let now = self.now(&name);
-        let mut next = Next::default();
+        let mut next = NextStep::default();
         let (Some(pod), Some(node)) = (self.pods.get_mut(uid), self.nodes.get_mut(&name)) else {
             return;
         };
@@ -479,13 +482,13 @@ impl Engine {
             Some(node) if node.online => &node.ip,
             _ => return,
         };
-        let key = Key::from(&pod.seen);
+        let key = PodKey::from(&pod.seen);
         let request = match pod.stage {
-            Stage::Stopped => {
+            PodStage::Stopped => {
                 let last = self.options.final_status.then(|| status::pod(pod, host_ip));
                 write::pod_removal(self.client.clone(), key, last)
             }
-            Stage::Live | Stage::Stopping if pod.dirty => {
+            PodStage::Live | PodStage::Stopping if pod.dirty => {
                 let status = status::pod(pod, host_ip);
                 write::pod_status(self.client.clone(), key, status, self.options.status_write)
             }
@@ -496,44 +499,45 @@ impl Engine {
         self.waiting.push_back(request);
     }
 
-    fn answered(&mut self, subject: Subject, outcome: &Outcome) {
+    fn answered(&mut self, subject: WriteSubject, outcome: &StatusWriteOutcome) {
         match subject {
-            Subject::Status(uid) | Subject::Removal(uid) if !self.pods.contains_key(&uid) => {}
-            Subject::Status(uid) => self.status_written(&uid, outcome),
-            Subject::Removal(uid) => self.removed(&uid, outcome),
-            Subject::Node(name) if matches!(outcome, Outcome::Failed) => {
+            WriteSubject::Status(uid) | WriteSubject::Removal(uid)
+                if !self.pods.contains_key(&uid) => {}
+            WriteSubject::Status(uid) => self.status_written(&uid, outcome),
+            WriteSubject::Removal(uid) => self.removed(&uid, outcome),
+            WriteSubject::Node(name) if matches!(outcome, StatusWriteOutcome::Failed) => {
                 self.due.add(RETRY, Due::Report(name));
             }
-            Subject::Node(_) | Subject::Other => {}
+            WriteSubject::Node(_) | WriteSubject::Other => {}
         }
     }
 
-    fn status_written(&mut self, uid: &str, outcome: &Outcome) {
+    fn status_written(&mut self, uid: &str, outcome: &StatusWriteOutcome) {
         let Some(pod) = self.pods.get_mut(uid) else {
             return;
         };
         pod.writing = false;
         match outcome {
-            Outcome::Done(version) => {
+            StatusWriteOutcome::Done(version) => {
                 pod.written = *version;
                 self.flush(uid);
             }
-            Outcome::Moot => {}
-            Outcome::Failed => {
+            StatusWriteOutcome::Moot => {}
+            StatusWriteOutcome::Failed => {
                 pod.dirty = true;
                 self.due.add(RETRY, Due::Retry(uid.to_owned()));
             }
         }
     }
 
-    fn removed(&mut self, uid: &str, outcome: &Outcome) {
+    fn removed(&mut self, uid: &str, outcome: &StatusWriteOutcome) {
         let Some(pod) = self.pods.get_mut(uid) else {
             return;
         };
         pod.writing = false;
         match outcome {
-            Outcome::Done(_) | Outcome::Moot => pod.stage = Stage::Gone,
-            Outcome::Failed => self.due.add(RETRY, Due::Retry(uid.to_owned())),
+            StatusWriteOutcome::Done(_) | StatusWriteOutcome::Moot => pod.stage = PodStage::Gone,
+            StatusWriteOutcome::Failed => self.due.add(RETRY, Due::Retry(uid.to_owned())),
         }
     }
 }

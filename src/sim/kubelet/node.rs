@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::pod::Step;
+use super::pod::PodStep;
 
 /// A node to be added.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,7 @@ impl Offline {
 }
 
 /// A node as its kubelet knows it.
-pub(super) struct Node {
+pub(super) struct KubeletNode {
     pub(super) spec: NodeSpec,
     pub(super) online: bool,
     /// It went down and has to boot: its containers will start anew.
@@ -88,7 +88,7 @@ pub(super) struct Node {
     pub(super) ip: String,
     pub(super) ready_since: Timestamp,
     /// What came due while it was offline.
-    pub(super) missed: Vec<(String, Step)>,
+    pub(super) missed: Vec<(String, PodStep)>,
     pub(super) flap: Option<Flap>,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct Flap {
     pub(super) number: u32,
 }
 
-impl Node {
+impl KubeletNode {
     pub(super) fn new(spec: NodeSpec, ip: String, now: Timestamp) -> Self {
         Self {
             spec,

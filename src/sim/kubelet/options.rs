@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::behaviour::Behaviour;
 use super::node::Offline;
-use crate::sim::pulse::Pulse;
+use crate::sim::pulse::NodePulse;
 
 /// How all the kubelets behave unless told otherwise.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct KubeletOptions {
     /// What containers do for which no rule was made.
     pub behaviour: Behaviour,
     /// How long containers take to end after a deletion (never longer than the pod's grace period).
@@ -24,7 +24,7 @@ pub struct Options {
     /// How often a node renews its Lease; `None`: never, for clusters that do not look.
     pub lease: Option<Duration>,
     /// Heartbeats for our own node lifecycle controller that cost no requests.
-    pub pulse: Option<Pulse>,
+    pub pulse: Option<NodePulse>,
     /// UIDs of pods that stay as they are until they are deleted or their images change: their containers do not
     /// recover.
     pub broken: Arc<BTreeSet<String>>,
@@ -36,7 +36,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for KubeletOptions {
     fn default() -> Self {
         Self {
             behaviour: Behaviour::default(),

@@ -22,11 +22,11 @@ const BACK_OFF_RESET: Duration = Duration::from_secs(600);
 const FAILURE_SHOWN: Duration = Duration::from_secs(1);
 
 /// A pod as its kubelet knows it.
-pub(super) struct Pod {
+pub(super) struct KubeletPod {
     /// The newest version that the watch delivered.
     pub(super) seen: PodView,
-    pub(super) stage: Stage,
-    pub(super) containers: Vec<Container>,
+    pub(super) stage: PodStage,
+    pub(super) containers: Vec<PodContainer>,
     /// When the kubelet accepted it.
     pub(super) started: Option<Timestamp>,
     pub(super) ip: String,
@@ -45,7 +45,7 @@ pub(super) struct Pod {
 
 /// Where a pod is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum PodStage {
     /// Bound, and the kubelet has not looked at it yet.
     New,
     /// Its containers are being started, run, or ended by themselves.
@@ -77,7 +77,7 @@ impl Flag {
 
 /// A container of the pod.
 #[derive(Clone, Debug)]
-pub(super) struct Container {
+pub(super) struct PodContainer {
     pub(super) name: String,
     /// The image it runs, or will run next.
     pub(super) image: String,
@@ -85,8 +85,8 @@ pub(super) struct Container {
     pub(super) ran_image: Option<String>,
     /// The `imageID` of that which another kubelet told before this one took over: it does not change while the image does not.
     pub(super) told_id: Option<String>,
-    pub(super) state: State,
-    pub(super) last: Option<Exit>,
+    pub(super) state: PodState,
+    pub(super) last: Option<PodExit>,
     pub(super) restarts: i32,
     pub(super) ready: bool,
     /// It ran at least once.
@@ -111,14 +111,14 @@ pub(super) enum PullError {
 pub(super) const START_ERROR: i32 = 128;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PodState {
     Waiting(&'static str),
     Running { since: Timestamp },
-    Terminated(Exit),
+    Terminated(PodExit),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Exit {
+pub(super) struct PodExit {
     pub(super) code: i32,
     pub(super) started: Timestamp,
     pub(super) finished: Timestamp,
@@ -126,15 +126,15 @@ pub(super) struct Exit {
 
 /// What happens to a pod after some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum PodStep {
     /// To the container with this index, in this life.
-    Container(usize, u32, Act),
+    Container(usize, u32, PodAct),
     /// The pod's containers have ended after its deletion.
     End,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Act {
+pub(super) enum PodAct {
     Pulled,
     Start,
     BecomeReady,
@@ -151,8 +151,8 @@ pub(super) enum Act {
 
 /// What the pod wants done after a step.
 #[derive(Default)]
-pub(super) struct Next {
-    pub(super) steps: Vec<(Duration, Step)>,
+pub(super) struct NextStep {
+    pub(super) steps: Vec<(Duration, PodStep)>,
     /// The node goes down after this time.
     pub(super) node_dies: Option<Duration>,
 }
@@ -171,7 +171,7 @@ pub(super) struct Host<'a> {
     pub(super) change: Option<Duration>,
     /// What the node's clock shows.
     pub(super) now: Timestamp,
-    pub(super) next: &'a mut Next,
+    pub(super) next: &'a mut NextStep,
 }
 
 impl Host<'_> {
@@ -179,26 +179,26 @@ impl Host<'_> {
         self.rules.of(self.name, image).clone()
     }
 
-    fn after(&mut self, delay: Duration, step: Step) {
+    fn after(&mut self, delay: Duration, step: PodStep) {
         self.next.steps.push((delay, step));
     }
 
     /// How long a container takes from the end of its pull until it runs.
-    fn start(&self, container: &Container, behaviour: &Behaviour) -> Duration {
+    fn start(&self, container: &PodContainer, behaviour: &Behaviour) -> Duration {
         let change = self.change.filter(|_| container.ran);
         let change = change.map(|change| change.saturating_sub(self.terminate));
         change.or(self.start).unwrap_or(behaviour.start)
     }
 }
 
-impl Container {
+impl PodContainer {
     fn new(name: &str, image: &str) -> Self {
         Self {
             name: name.to_owned(),
             image: image.to_owned(),
             ran_image: None,
             told_id: None,
-            state: State::Waiting("ContainerCreating"),
+            state: PodState::Waiting("ContainerCreating"),
             last: None,
             restarts: 0,
             ready: false,
@@ -210,20 +210,20 @@ impl Container {
     }
 
     fn is_running(&self) -> bool {
-        matches!(self.state, State::Running { .. })
+        matches!(self.state, PodState::Running { .. })
     }
 
     /// Ends it, if it runs.
     fn end(&mut self, code: i32, now: Timestamp) {
         self.life += 1;
         self.ready = false;
-        if let State::Running { since } = self.state {
-            let exit = Exit {
+        if let PodState::Running { since } = self.state {
+            let exit = PodExit {
                 code,
                 started: since,
                 finished: now,
             };
-            self.state = State::Terminated(exit);
+            self.state = PodState::Terminated(exit);
         }
     }
 
@@ -232,7 +232,7 @@ impl Container {
     }
 }
 
-impl Pod {
+impl KubeletPod {
     pub(super) fn new(seen: PodView, ip: String, now: Timestamp) -> Self {
         let flag = Flag {
             is: false,
@@ -240,7 +240,7 @@ impl Pod {
         };
         Self {
             seen,
-            stage: Stage::New,
+            stage: PodStage::New,
             containers: Vec::new(),
             started: None,
             ip,
@@ -257,20 +257,20 @@ impl Pod {
     /// Brings the pod in line with what its object says; called for every version seen and when the node returns.
     pub(super) fn sync(&mut self, host: &mut Host<'_>) {
         let observed = std::mem::replace(&mut self.observed, self.seen.metadata.generation);
-        if self.stage == Stage::Live && !self.seen.is_deleted() {
+        if self.stage == PodStage::Live && !self.seen.is_deleted() {
             self.dirty |= self.observed != observed;
         }
         match (self.stage, self.seen.is_deleted()) {
-            (Stage::New, _) if self.seen.is_finished() && !self.seen.is_deleted() => {}
-            (Stage::New, false) => self.admit(host),
-            (Stage::New | Stage::Live, true) => self.stop(host),
-            (Stage::Live, false) => self.follow(host),
-            (Stage::Stopping | Stage::Stopped | Stage::Gone, _) => {}
+            (PodStage::New, _) if self.seen.is_finished() && !self.seen.is_deleted() => {}
+            (PodStage::New, false) => self.admit(host),
+            (PodStage::New | PodStage::Live, true) => self.stop(host),
+            (PodStage::Live, false) => self.follow(host),
+            (PodStage::Stopping | PodStage::Stopped | PodStage::Gone, _) => {}
         }
     }
 
     fn admit(&mut self, host: &mut Host<'_>) {
-        self.stage = Stage::Live;
+        self.stage = PodStage::Live;
         self.started = Some(host.now);
         self.initialized.set(true, host.now);
         if self.adopt(host) || host.broken.contains(self.seen.uid()) {
@@ -284,7 +284,7 @@ impl Pod {
         for index in 0..self.seen.spec.containers.len() {
             let wanted = &self.seen.spec.containers[index];
             self.containers
-                .push(Container::new(&wanted.name, &wanted.image));
+                .push(PodContainer::new(&wanted.name, &wanted.image));
             self.pull(index, host);
         }
     }
@@ -308,8 +308,8 @@ impl Pod {
             let wanted = wanted.find(|wanted| wanted.name == old.name && old.means(&wanted.image));
             let image = wanted.map_or(&old.image, |wanted| &wanted.image);
             host.images.insert(image.clone());
-            self.containers.push(Container {
-                state: State::Running {
+            self.containers.push(PodContainer {
+                state: PodState::Running {
                     since: since.map_or(host.now, |time| time.0),
                 },
                 restarts: old.restart_count,
@@ -317,7 +317,7 @@ impl Pod {
                 ran: true,
                 ran_image: Some(old.image.clone()),
                 told_id: Some(old.image_id.clone()).filter(|id| !id.is_empty()),
-                ..Container::new(&old.name, image)
+                ..PodContainer::new(&old.name, image)
             });
         }
         self.started = status.start_time.as_ref().map(|time| time.0);
@@ -371,7 +371,7 @@ impl Pod {
         container.image = image;
         container.failures = 0;
         container.life += 1;
-        let step = Step::Container(index, container.life, Act::Replaced);
+        let step = PodStep::Container(index, container.life, PodAct::Replaced);
         if container.is_running() {
             let change = host.change.unwrap_or(Duration::MAX);
             host.after(host.terminate.min(change), step);
@@ -381,15 +381,15 @@ impl Pod {
     }
 
     fn stop(&mut self, host: &mut Host<'_>) {
-        let runs = self.containers.iter().any(Container::is_running);
-        let kills = |container: &Container| {
+        let runs = self.containers.iter().any(PodContainer::is_running);
+        let kills = |container: &PodContainer| {
             let behaviour = host.rules.of(host.name, &container.image);
             container.is_running() && behaviour.kills_node_when_stopped
         };
         if self.containers.iter().any(kills) {
             host.next.node_dies = Some(Duration::ZERO);
         }
-        self.stage = Stage::Stopping;
+        self.stage = PodStage::Stopping;
         let grace = self.seen.metadata.deletion_grace_period_seconds;
         let grace = Duration::from_secs(grace.and_then(|s| s.try_into().ok()).unwrap_or(30));
         let delay = if runs {
@@ -397,16 +397,16 @@ impl Pod {
         } else {
             Duration::ZERO
         };
-        host.after(delay, Step::End);
+        host.after(delay, PodStep::End);
     }
 
     /// Lets happen what was planned. Steps of an earlier life do nothing.
-    pub(super) fn step(&mut self, step: Step, host: &mut Host<'_>) {
+    pub(super) fn step(&mut self, step: PodStep, host: &mut Host<'_>) {
         match step {
-            Step::End => self.end(host.now),
-            Step::Container(index, life, act) => {
+            PodStep::End => self.end(host.now),
+            PodStep::Container(index, life, act) => {
                 let current = self.containers.get(index).map(|c| c.life);
-                if self.stage == Stage::Live && current == Some(life) {
+                if self.stage == PodStage::Live && current == Some(life) {
                     self.act(index, act, host);
                     self.judge(host.now);
                 }
@@ -414,27 +414,27 @@ impl Pod {
         }
     }
 
-    fn act(&mut self, index: usize, act: Act, host: &mut Host<'_>) {
+    fn act(&mut self, index: usize, act: PodAct, host: &mut Host<'_>) {
         match act {
-            Act::Pulled => self.pulled(index, host),
-            Act::PullAgain => self.pull(index, host),
-            Act::Start => self.start(index, host),
-            Act::BecomeReady => self.containers[index].ready = true,
-            Act::Fail => self.fail(index, host),
-            Act::Complete => {
+            PodAct::Pulled => self.pulled(index, host),
+            PodAct::PullAgain => self.pull(index, host),
+            PodAct::Start => self.start(index, host),
+            PodAct::BecomeReady => self.containers[index].ready = true,
+            PodAct::Fail => self.fail(index, host),
+            PodAct::Complete => {
                 self.containers[index].end(0, host.now);
                 if self.restarts_always() {
                     self.restart_later(index, host);
                 }
             }
-            Act::BackOff => self.back_off(index),
-            Act::KillNode => host.next.node_dies = Some(Duration::ZERO),
-            Act::Replaced => {
+            PodAct::BackOff => self.back_off(index),
+            PodAct::KillNode => host.next.node_dies = Some(Duration::ZERO),
+            PodAct::Replaced => {
                 self.containers[index].end(0, host.now);
                 self.pull(index, host);
             }
         }
-        self.dirty |= ![Act::PullAgain, Act::KillNode].contains(&act);
+        self.dirty |= ![PodAct::PullAgain, PodAct::KillNode].contains(&act);
     }
 
     /// Pulls the image of a container unless the node has it, then starts it.
@@ -445,11 +445,14 @@ impl Pod {
         if host.images.contains(&container.image) && !behaviour.image_error {
             container.pull_error = None;
             let start = host.start(container, &behaviour);
-            return host.after(start, Step::Container(index, life, Act::Start));
+            return host.after(start, PodStep::Container(index, life, PodAct::Start));
         }
         if behaviour.pull > Duration::ZERO || self.pull_error(&behaviour).is_some() {
             self.dirty = true;
-            host.after(behaviour.pull, Step::Container(index, life, Act::Pulled));
+            host.after(
+                behaviour.pull,
+                PodStep::Container(index, life, PodAct::Pulled),
+            );
         } else {
             self.pulled(index, host);
         }
@@ -481,9 +484,12 @@ impl Pod {
         if error.is_some() {
             container.failures += 1;
             set_waiting(container, "ErrImagePull");
-            host.after(FAILURE_SHOWN, Step::Container(index, life, Act::BackOff));
+            host.after(
+                FAILURE_SHOWN,
+                PodStep::Container(index, life, PodAct::BackOff),
+            );
             let again = container.back_off();
-            return host.after(again, Step::Container(index, life, Act::PullAgain));
+            return host.after(again, PodStep::Container(index, life, PodAct::PullAgain));
         }
         host.images.insert(container.image.clone());
         if container.failures > 0 {
@@ -491,7 +497,7 @@ impl Pod {
             set_waiting(container, "ContainerCreating");
         }
         let start = host.start(container, &behaviour);
-        host.after(start, Step::Container(index, life, Act::Start));
+        host.after(start, PodStep::Container(index, life, PodAct::Start));
     }
 
     /// Whether a container is told to run a program that its image does not have.
@@ -519,7 +525,7 @@ impl Pod {
         if self.lacks_program(index, &behaviour) {
             let container = &mut self.containers[index];
             container.life += 1;
-            container.state = State::Terminated(Exit {
+            container.state = PodState::Terminated(PodExit {
                 code: START_ERROR,
                 started: Timestamp::UNIX_EPOCH,
                 finished: host.now,
@@ -530,28 +536,28 @@ impl Pod {
             return;
         }
         let container = &mut self.containers[index];
-        if let State::Terminated(exit) = &container.state {
+        if let PodState::Terminated(exit) = &container.state {
             container.last = Some(exit.clone());
         }
         container.restarts += i32::from(container.ran);
         container.ran = true;
-        container.state = State::Running { since: host.now };
+        container.state = PodState::Running { since: host.now };
         container.ready = behaviour.ready_after.is_zero() && !behaviour.never_ready;
         let life = container.life;
-        let plan = |delay, act| (delay, Step::Container(index, life, act));
+        let plan = |delay, act| (delay, PodStep::Container(index, life, act));
         if !container.ready && !behaviour.never_ready {
-            let step = plan(behaviour.ready_after, Act::BecomeReady);
+            let step = plan(behaviour.ready_after, PodAct::BecomeReady);
             host.next.steps.push(step);
         }
         let end = match (behaviour.crash_after, behaviour.completes_after) {
-            (Some(delay), _) => Some(plan(delay, Act::Fail)),
-            (None, Some(delay)) => Some(plan(delay, Act::Complete)),
-            (None, None) if !always => Some(plan(Duration::ZERO, Act::Complete)),
+            (Some(delay), _) => Some(plan(delay, PodAct::Fail)),
+            (None, Some(delay)) => Some(plan(delay, PodAct::Complete)),
+            (None, None) if !always => Some(plan(Duration::ZERO, PodAct::Complete)),
             (None, None) => None,
         };
         // One whose image was changed meanwhile does not run any more, and takes nobody down.
         let kills = behaviour.kills_node_after;
-        let kills = kills.map(|delay| plan(delay, Act::KillNode));
+        let kills = kills.map(|delay| plan(delay, PodAct::KillNode));
         host.next.steps.extend(end.into_iter().chain(kills));
     }
 
@@ -566,8 +572,8 @@ impl Pod {
     fn restart_later(&mut self, index: usize, host: &mut Host<'_>) {
         let container = &mut self.containers[index];
         let lasted = match &container.state {
-            State::Terminated(exit) => exit.finished.duration_since(exit.started),
-            State::Waiting(_) | State::Running { .. } => return,
+            PodState::Terminated(exit) => exit.finished.duration_since(exit.started),
+            PodState::Waiting(_) | PodState::Running { .. } => return,
         };
         if lasted.unsigned_abs() >= BACK_OFF_RESET {
             container.failures = 0;
@@ -577,33 +583,36 @@ impl Pod {
         let wait = if container.failures == 0 {
             Duration::ZERO
         } else {
-            host.after(FAILURE_SHOWN, Step::Container(index, life, Act::BackOff));
+            host.after(
+                FAILURE_SHOWN,
+                PodStep::Container(index, life, PodAct::BackOff),
+            );
             container.back_off()
         };
         container.failures += 1;
-        host.after(wait + start, Step::Container(index, life, Act::Start));
+        host.after(wait + start, PodStep::Container(index, life, PodAct::Start));
     }
 
     fn back_off(&mut self, index: usize) {
         let container = &mut self.containers[index];
         match container.state.clone() {
-            State::Terminated(exit) => {
+            PodState::Terminated(exit) => {
                 container.last = Some(exit);
-                container.state = State::Waiting("CrashLoopBackOff");
+                container.state = PodState::Waiting("CrashLoopBackOff");
             }
-            State::Waiting("ErrImagePull") => set_waiting(container, "ImagePullBackOff"),
-            State::Waiting(_) | State::Running { .. } => {}
+            PodState::Waiting("ErrImagePull") => set_waiting(container, "ImagePullBackOff"),
+            PodState::Waiting(_) | PodState::Running { .. } => {}
         }
     }
 
     /// The node was restarted: every container starts anew.
     pub(super) fn reboot(&mut self, host: &mut Host<'_>) {
-        if self.stage != Stage::Live {
+        if self.stage != PodStage::Live {
             return;
         }
         for index in 0..self.containers.len() {
             self.containers[index].end(255, host.now);
-            let ended = matches!(self.containers[index].state, State::Terminated(_));
+            let ended = matches!(self.containers[index].state, PodState::Terminated(_));
             if ended && !self.restarts_always() {
                 continue;
             }
@@ -617,7 +626,7 @@ impl Pod {
         for container in &mut self.containers {
             container.end(0, now);
         }
-        self.stage = Stage::Stopped;
+        self.stage = PodStage::Stopped;
         self.judge(now);
     }
 
@@ -649,7 +658,7 @@ impl Pod {
         let codes: Vec<Option<i32>> = self.containers.iter().map(exit_code).collect();
         let ended = !codes.is_empty() && codes.iter().all(Option::is_some);
         let failed = codes.iter().flatten().any(|&code| code != 0);
-        let stopped = self.stage == Stage::Stopped;
+        let stopped = self.stage == PodStage::Stopped;
         let final_failure = stopped || self.seen.spec.restart_policy.as_deref() == Some("Never");
         if ended && (stopped || !self.restarts_always()) && (!failed || final_failure) {
             return if failed { "Failed" } else { "Succeeded" };
@@ -664,17 +673,17 @@ impl Pod {
     }
 }
 
-fn exit_code(container: &Container) -> Option<i32> {
+fn exit_code(container: &PodContainer) -> Option<i32> {
     match &container.state {
-        State::Terminated(exit) => Some(exit.code),
-        State::Waiting(_) | State::Running { .. } => None,
+        PodState::Terminated(exit) => Some(exit.code),
+        PodState::Waiting(_) | PodState::Running { .. } => None,
     }
 }
 
 /// Shows why a container waits; what it ended with before is kept.
-fn set_waiting(container: &mut Container, reason: &'static str) {
-    if let State::Terminated(exit) = &container.state {
+fn set_waiting(container: &mut PodContainer, reason: &'static str) {
+    if let PodState::Terminated(exit) = &container.state {
         container.last = Some(exit.clone());
     }
-    container.state = State::Waiting(reason);
+    container.state = PodState::Waiting(reason);
 }

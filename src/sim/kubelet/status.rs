@@ -4,11 +4,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pod::{Container, Exit, Flag, Pod, PullError, START_ERROR, Stage, State};
+use super::pod::{
+    Flag, KubeletPod, PodContainer, PodExit, PodStage, PodState, PullError, START_ERROR,
+};
 use crate::sim::fnv::fnv;
 
 /// The status of a pod, as a strategic merge patch: it names the kubelet's own conditions and leaves those of others.
-pub(super) fn pod(pod: &Pod, host_ip: &str) -> Value {
+pub(super) fn pod(pod: &KubeletPod, host_ip: &str) -> Value {
     let statuses: Vec<Value> = pod.containers.iter().map(container).collect();
     json!({
         "observedGeneration": pod.observed,
@@ -24,8 +26,8 @@ pub(super) fn pod(pod: &Pod, host_ip: &str) -> Value {
     })
 }
 
-fn conditions(pod: &Pod) -> Value {
-    let finished = pod.phase() == "Succeeded" || pod.stage == Stage::Stopped;
+fn conditions(pod: &KubeletPod) -> Value {
+    let finished = pod.phase() == "Succeeded" || pod.stage == PodStage::Stopped;
     let unready: Vec<&str> = pod
         .containers
         .iter()
@@ -66,20 +68,20 @@ fn condition(kind: &str, flag: Flag, (reason, message): (&str, String)) -> Value
     })
 }
 
-fn container(container: &Container) -> Value {
+fn container(container: &PodContainer) -> Value {
     let state = match &container.state {
-        State::Waiting(reason) => json!({ "waiting": waiting(reason, container) }),
-        State::Running { since } => json!({ "running": { "startedAt": Time(*since) } }),
-        State::Terminated(exit) => json!({ "terminated": terminated(exit, container) }),
+        PodState::Waiting(reason) => json!({ "waiting": waiting(reason, container) }),
+        PodState::Running { since } => json!({ "running": { "startedAt": Time(*since) } }),
+        PodState::Terminated(exit) => json!({ "terminated": terminated(exit, container) }),
     };
     let last = match &container.last {
         Some(exit) => json!({ "terminated": terminated(exit, container) }),
         None => json!({}),
     };
     let since = match &container.state {
-        State::Running { since } => Some(*since),
-        State::Terminated(exit) => Some(exit.started),
-        State::Waiting(_) => container.last.as_ref().map(|exit| exit.started),
+        PodState::Running { since } => Some(*since),
+        PodState::Terminated(exit) => Some(exit.started),
+        PodState::Waiting(_) => container.last.as_ref().map(|exit| exit.started),
     };
     let own_id = container.ran_image.as_deref().map(image_id);
     json!({
@@ -88,14 +90,14 @@ fn container(container: &Container) -> Value {
         "imageID": container.told_id.clone().or(own_id).unwrap_or_default(),
         "ready": container.ready,
         "containerID": since.map(|since| container_id(container, since)),
-        "started": matches!(container.state, State::Running { .. }),
+        "started": matches!(container.state, PodState::Running { .. }),
         "restartCount": container.restarts,
         "state": state,
         "lastState": last,
     })
 }
 
-fn waiting(reason: &str, container: &Container) -> Value {
+fn waiting(reason: &str, container: &PodContainer) -> Value {
     let image = &container.image;
     let message = match reason {
         "ErrImagePull" => pull_error(container),
@@ -110,7 +112,7 @@ fn waiting(reason: &str, container: &Container) -> Value {
 }
 
 /// What containerd says (1.6, behind a kubelet of 1.36).
-fn pull_error(container: &Container) -> String {
+fn pull_error(container: &PodContainer) -> String {
     let image = &container.image;
     let (before, why) = match container.pull_error {
         Some(PullError::Unreachable) => (
@@ -133,7 +135,7 @@ fn pull_error(container: &Container) -> String {
     )
 }
 
-fn terminated(exit: &Exit, container: &Container) -> Value {
+fn terminated(exit: &PodExit, container: &PodContainer) -> Value {
     let (reason, message) = match exit.code {
         0 => ("Completed", None),
         START_ERROR => (
@@ -156,7 +158,7 @@ fn terminated(exit: &Exit, container: &Container) -> Value {
 }
 
 /// Another one for every start of the container.
-fn container_id(container: &Container, started: Timestamp) -> String {
+fn container_id(container: &PodContainer, started: Timestamp) -> String {
     format!(
         "fake://{:016x}",
         number([&container.name, &started.to_string()])
@@ -164,7 +166,7 @@ fn container_id(container: &Container, started: Timestamp) -> String {
 }
 
 /// The init containers have ended by the time a kubelet first writes: they take no time here.
-fn init_containers(pod: &Pod) -> Value {
+fn init_containers(pod: &KubeletPod) -> Value {
     let at = pod.started.unwrap_or(Timestamp::UNIX_EPOCH);
     let exit = json!({
         "exitCode": 0, "reason": "Completed", "startedAt": Time(at), "finishedAt": Time(at),

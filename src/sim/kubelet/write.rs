@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What a request was for.
 #[derive(Clone, Debug)]
-pub(super) enum Subject {
+pub(super) enum WriteSubject {
     /// The status of the pod with this UID.
     Status(String),
     /// The removal of the pod with this UID.
@@ -34,7 +34,7 @@ pub(super) enum Subject {
 
 /// What came of a request.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum StatusWriteOutcome {
     /// Done; the version it made.
     Done(u64),
     /// The object is gone or is another one by now.
@@ -43,7 +43,7 @@ pub(super) enum Outcome {
     Failed,
 }
 
-pub(super) type Request = BoxFuture<'static, (Subject, Outcome)>;
+pub(super) type Request = BoxFuture<'static, (WriteSubject, StatusWriteOutcome)>;
 
 /// Completes when all requests made for one command have ended.
 #[derive(Clone)]
@@ -91,13 +91,13 @@ impl Ack {
 
 /// Which pod, for a request.
 #[derive(Clone, Debug)]
-pub(super) struct Key {
+pub(super) struct PodKey {
     namespace: String,
     name: String,
     uid: String,
 }
 
-impl From<&PodView> for Key {
+impl From<&PodView> for PodKey {
     fn from(pod: &PodView) -> Self {
         Self {
             namespace: pod.namespace().to_owned(),
@@ -108,16 +108,16 @@ impl From<&PodView> for Key {
 }
 
 /// Writes the status of a pod.
-pub(super) fn pod_status(client: Client, key: Key, status: Value, how: StatusWrite) -> Request {
+pub(super) fn pod_status(client: Client, key: PodKey, status: Value, how: StatusWrite) -> Request {
     Box::pin(async move {
         let result = within(write_status(&client, &key, status, how)).await;
-        (Subject::Status(key.uid), outcome(result))
+        (WriteSubject::Status(key.uid), outcome(result))
     })
 }
 
 async fn write_status(
     client: &Client,
-    key: &Key,
+    key: &PodKey,
     status: Value,
     how: StatusWrite,
 ) -> kube::Result<u64> {
@@ -161,14 +161,14 @@ fn put_into(pod: &mut Pod, status: Value) {
 }
 
 /// Writes the last status of a pod whose containers have ended, then deletes the object.
-pub(super) fn pod_removal(client: Client, key: Key, status: Option<Value>) -> Request {
+pub(super) fn pod_removal(client: Client, key: PodKey, status: Option<Value>) -> Request {
     Box::pin(async move {
         let result = within(remove(&client, &key, status)).await;
-        (Subject::Removal(key.uid), outcome(result))
+        (WriteSubject::Removal(key.uid), outcome(result))
     })
 }
 
-async fn remove(client: &Client, key: &Key, status: Option<Value>) -> kube::Result<u64> {
+async fn remove(client: &Client, key: &PodKey, status: Option<Value>) -> kube::Result<u64> {
     if let Some(status) = status {
         write_status(client, key, status, StatusWrite::Patch).await?;
     }
@@ -185,7 +185,7 @@ async fn remove(client: &Client, key: &Key, status: Option<Value>) -> kube::Resu
 }
 
 /// Marks a pod not ready in place of the node lifecycle controller.
-pub(super) fn mark_not_ready(client: Client, key: Key, now: Timestamp, ack: Ack) -> Request {
+pub(super) fn mark_not_ready(client: Client, key: PodKey, now: Timestamp, ack: Ack) -> Request {
     let condition = json!({ "type": "Ready", "status": "False", "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now) });
     let status = json!({ "conditions": [condition] });
     Box::pin(async move {
@@ -195,7 +195,7 @@ pub(super) fn mark_not_ready(client: Client, key: Key, now: Timestamp, ack: Ack)
             &format!("mark pod {}/{} not ready", key.namespace, key.name),
             &result,
         );
-        (Subject::Other, outcome(result))
+        (WriteSubject::Other, outcome(result))
     })
 }
 
@@ -204,7 +204,7 @@ pub(super) fn register(client: Client, name: String, object: Value, ack: Ack) ->
     Box::pin(async move {
         let result = within(create_node(&client, &name, object)).await;
         settle(&ack, &format!("register node {name}"), &result);
-        (Subject::Node(name), outcome(result))
+        (WriteSubject::Node(name), outcome(result))
     })
 }
 
@@ -251,7 +251,7 @@ pub(super) fn node_status(
         if let Some(ack) = ack {
             settle(&ack, &format!("write the status of node {name}"), &result);
         }
-        (Subject::Node(name), outcome(result))
+        (WriteSubject::Node(name), outcome(result))
     })
 }
 
@@ -269,7 +269,7 @@ pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
         settle(&ack, &format!("delete node {name}"), &result);
         // The real ones go with their node by owner reference; here the node may never have had one.
         let _ = within(async { gone(leases.delete(&name, &params).await.map(drop)) }).await;
-        (Subject::Other, outcome(result))
+        (WriteSubject::Other, outcome(result))
     })
 }
 
@@ -277,7 +277,7 @@ pub(super) fn delete_node(client: Client, name: String, ack: Ack) -> Request {
 pub(super) fn renew(client: Client, name: String, now: Timestamp) -> Request {
     Box::pin(async move {
         let result = within(write_lease(&client, &name, now)).await;
-        (Subject::Other, outcome(result))
+        (WriteSubject::Other, outcome(result))
     })
 }
 
@@ -306,13 +306,13 @@ async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> kube::Resu
     }
 }
 
-fn outcome(result: kube::Result<u64>) -> Outcome {
+fn outcome(result: kube::Result<u64>) -> StatusWriteOutcome {
     match result {
-        Ok(version) => Outcome::Done(version),
-        Err(Error::Api(status)) if status.is_not_found() => Outcome::Moot,
+        Ok(version) => StatusWriteOutcome::Done(version),
+        Err(Error::Api(status)) if status.is_not_found() => StatusWriteOutcome::Moot,
         Err(error) => {
             tracing::debug!(%error, "A fake kubelet's request failed");
-            Outcome::Failed
+            StatusWriteOutcome::Failed
         }
     }
 }

@@ -16,20 +16,22 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::options::Options;
+use super::options::NodeLifecycleOptions;
 use super::taints::{NO_EXECUTE, may_stay, readiness, wanted};
 use crate::clock::Clock;
 use crate::core::names::AUTONOMY;
 use crate::k8s::nullable;
 use crate::sim::kubelet::unknown;
 use crate::sim::queue::Queue;
-use crate::sim::watched::{Cache, Change, Events, Key, Part, Writes, events};
+use crate::sim::watched::{
+    Cache, WatchEvents, WatchedChange, WatchedKey, WatchedPart, WatchedWrites, events,
+};
 
 /// After this a failed write is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A pod, as far as its place is concerned.
-type Lodger = Part<LodgerSpec, LodgerStatus>;
+type Lodger = WatchedPart<LodgerSpec, LodgerStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -66,7 +68,7 @@ struct LodgerCondition {
 }
 
 /// A Lease, of which only matters that it changed.
-type Beat = Part<IgnoredAny, IgnoredAny>;
+type Beat = WatchedPart<IgnoredAny, IgnoredAny>;
 
 /// What is due at some instant.
 enum Due {
@@ -75,46 +77,46 @@ enum Due {
     /// All nodes are judged by their Leases.
     Judge,
     /// A node's taints are looked at again.
-    Node(Key),
+    Node(WatchedKey),
     /// Whether a pod may stay is looked at again.
-    Pod(Key),
+    Pod(WatchedKey),
     /// A pod is marked not ready again after that failed.
-    Mark(Key),
+    Mark(WatchedKey),
     /// The pods of a node that vanished go.
     Vanished(String),
 }
 
-pub(super) struct Engine {
+pub(super) struct NodeLifecycleController {
     client: Client,
     clock: Clock,
-    options: Options,
+    options: NodeLifecycleOptions,
     nodes: Cache<DynamicObject>,
     pods: Cache<Lodger>,
     /// Keys of pods by node.
-    lodgers: BTreeMap<String, BTreeSet<Key>>,
+    lodgers: BTreeMap<String, BTreeSet<WatchedKey>>,
     /// When a node was heard of last, where Leases tell.
     heard: BTreeMap<String, Instant>,
     /// Nodes with a write of ours under way.
-    busy: BTreeSet<Key>,
+    busy: BTreeSet<WatchedKey>,
     /// Nodes that do not exist although pods are bound to them.
     vanished: BTreeSet<String>,
     due: Queue<Due>,
-    writes: Writes<Answer>,
+    writes: WatchedWrites<Answer>,
 }
 
 /// What came of a write.
 enum Answer {
     /// To a node: what it is now, if that is known.
-    Node(Key, Option<Box<DynamicObject>>),
+    Node(WatchedKey, Option<Box<DynamicObject>>),
     /// To the readiness of a pod, which failed.
-    Unmarked(Key),
+    Unmarked(WatchedKey),
     /// To a pod: it went, or has to be looked at again.
-    Pod(Key, bool),
+    Pod(WatchedKey, bool),
     Nothing,
 }
 
-impl Engine {
-    pub(super) fn new(client: Client, clock: Clock, options: Options) -> Self {
+impl NodeLifecycleController {
+    pub(super) fn new(client: Client, clock: Clock, options: NodeLifecycleOptions) -> Self {
         Self {
             client,
             clock,
@@ -126,7 +128,7 @@ impl Engine {
             busy: BTreeSet::new(),
             vanished: BTreeSet::new(),
             due: Queue::default(),
-            writes: Writes::default(),
+            writes: WatchedWrites::default(),
         }
     }
 
@@ -175,7 +177,12 @@ impl Engine {
     }
 
     /// Where heartbeats come from: one of the two never says anything.
-    fn heartbeats(&mut self) -> (Events<Beat>, watch::Receiver<BTreeMap<String, Instant>>) {
+    fn heartbeats(
+        &mut self,
+    ) -> (
+        WatchEvents<Beat>,
+        watch::Receiver<BTreeMap<String, Instant>>,
+    ) {
         if let Some(pulse) = &self.options.pulse {
             let mut receiver = pulse.subscribe();
             receiver.mark_changed();
@@ -184,7 +191,7 @@ impl Engine {
         self.due.add(self.options.grace, Due::Judge);
         let lease = ApiResource::erase::<Lease>(&());
         let api = Api::namespaced_with(self.client.clone(), "kube-node-lease", &lease);
-        let silent = crate::sim::pulse::Pulse::default();
+        let silent = crate::sim::pulse::NodePulse::default();
         (events(api, ""), silent.subscribe())
     }
 
@@ -246,7 +253,7 @@ impl Engine {
     }
 
     /// Sets a pod's Ready condition to `False`, if it is `True`.
-    fn mark_pod(&mut self, key: &Key) {
+    fn mark_pod(&mut self, key: &WatchedKey) {
         let Some(pod) = self.pods.get(key) else {
             return;
         };
@@ -274,7 +281,7 @@ impl Engine {
         });
     }
 
-    fn write_node(&mut self, key: &Key, patch: Value, subresource: Option<&'static str>) {
+    fn write_node(&mut self, key: &WatchedKey, patch: Value, subresource: Option<&'static str>) {
         self.busy.insert(key.clone());
         let (client, key) = (self.client.clone(), key.clone());
         self.writes.add(async move {
@@ -291,7 +298,7 @@ impl Engine {
         });
     }
 
-    fn node_changed(&mut self, key: &Key) {
+    fn node_changed(&mut self, key: &WatchedKey) {
         let Some(node) = self.nodes.get(key) else {
             self.check_vanished(&key.1);
             return;
@@ -316,7 +323,7 @@ impl Engine {
         }
     }
 
-    fn pod_changed(&mut self, change: &Change<Lodger>) {
+    fn pod_changed(&mut self, change: &WatchedChange<Lodger>) {
         if let Some(before) = &change.before
             && let Some(pods) = self.lodgers.get_mut(&before.spec.node_name)
         {
@@ -335,7 +342,7 @@ impl Engine {
     }
 
     /// Lets a pod go that may not stay on its node, or plans to look again.
-    fn look_at_pod(&mut self, key: &Key) {
+    fn look_at_pod(&mut self, key: &WatchedKey) {
         let Some(pod) = self.pods.get(key) else {
             return;
         };
@@ -379,7 +386,7 @@ impl Engine {
         }
     }
 
-    fn delete(&mut self, key: &Key, grace: Option<u32>) {
+    fn delete(&mut self, key: &WatchedKey, grace: Option<u32>) {
         let uid = self.pods.get(key).and_then(|pod| pod.metadata.uid.clone());
         let params = DeleteParams {
             grace_period_seconds: grace,

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use crate::sim::pulse::Pulse;
+use crate::sim::pulse::NodePulse;
 
 /// How the controller works.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct NodeLifecycleOptions {
     /// How long a node may be silent (the original's `--node-monitor-grace-period`).
     pub grace: Duration,
     /// Where heartbeats come from; `None`: from the Leases in `kube-node-lease`.
-    pub pulse: Option<Pulse>,
+    pub pulse: Option<NodePulse>,
     /// How often Leases are judged (the original's `--node-monitor-period`).
     pub period: Duration,
     /// How long the pods of a node that vanished are left alone.
     pub quarantine: Duration,
 }
 
-impl Default for Options {
+impl Default for NodeLifecycleOptions {
     fn default() -> Self {
         Self {
             grace: Duration::from_secs(40),

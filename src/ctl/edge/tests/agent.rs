@@ -19,7 +19,7 @@ use crate::ctl::{Code, Trouble};
 use crate::ota_server::{Agent, Config, serve_stream};
 use crate::sim::cluster::Fault;
 use crate::sim::kubelet::{self, Behaviour, NodeSpec};
-use crate::sim::world::{Setup, World as Sim};
+use crate::sim::world::{World as Sim, WorldSetup};
 
 /// Long enough for native controllers, kubelets and our controller to do what they do.
 const A_MOMENT: Duration = Duration::from_secs(60);
@@ -34,10 +34,10 @@ impl World {
     async fn start() -> Self {
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::starting_at(epoch);
-        let sim = Sim::start(Setup {
+        let sim = Sim::start(WorldSetup {
             clock: clock.clone(),
             seed: 1,
-            kubelets: kubelet::Options::default(),
+            kubelets: kubelet::KubeletOptions::default(),
             controller: true,
         });
         let nodes = ["n1", "n2"].map(NodeSpec::named);

@@ -224,7 +224,7 @@ async fn before_anything_was_heard_a_frozen_server_costs_the_first_caller_two_se
 }
 
 /// The agent's requests of that verb take a second, which is in time.
-fn slow(world: &World, verb: &'static str) -> Guard {
+fn slow(world: &World, verb: &'static str) -> FaultGuard {
     let faults = world.sim.cluster.faults();
     faults.add(
         move |request| match request.user_agent == AGENT && request.verb == verb {

@@ -1,0 +1,42 @@
+//! The engine: from a fleet and its settings to a plan.
+//!
+//! ```text
+//! Fleet ──observation──► a class per node, looked at alone
+//!       ──judged───────► who failed (guard), who keeps its pod (scope), what is allowed (budget, waves, gates)
+//!       ──order────────► the queue of those who wait
+//!       ──decide───────► Plan: actions and verdicts (roll), phase, numbers, and when to look again (outcome)
+//! ```
+//!
+//! What a node can be is its [`class`]; how long it may be so is in [`patience`], and what follows when it is not is in
+//! [`deadline`]. Each other module is one rule.
+
+pub(super) mod budget;
+pub(super) mod class;
+pub(super) mod classify;
+pub mod deadline;
+pub(super) mod decide;
+pub(super) mod domains;
+pub mod eviction;
+pub(crate) mod failing;
+pub(super) mod gates;
+pub(super) mod guard;
+pub(super) mod judged;
+pub mod not_ready;
+pub(super) mod observation;
+pub(super) mod opening;
+pub(super) mod order;
+pub(super) mod ota;
+pub mod overdue;
+pub(super) mod pace;
+pub mod patience;
+pub(super) mod pause;
+pub(super) mod phase;
+pub(super) mod pod_summary;
+pub(super) mod predownload;
+pub(super) mod removal;
+pub mod replacement;
+pub mod revert;
+pub(super) mod scope;
+pub(super) mod surge;
+pub(super) mod unmatched;
+pub(super) mod waves;

@@ -1,0 +1,173 @@
+//! In which state one node is: exactly one class per pass.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::class::Class;
+use super::failing::proved_at;
+use super::patience::{JUDGED_AFTER, failure_window};
+use super::removal;
+use super::surge::{self, Pair, Terms};
+use crate::core::fleet::{Node, Pod, Readiness, Targeting};
+use crate::core::id::PodRevision;
+use crate::core::instant::later;
+use crate::core::strategy::{Mode, Strategy};
+use crate::core::verdict::Progress;
+
+/// The class of `node`.
+pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
+    let ready_since = match node.readiness {
+        Readiness::Gone => return Class::NoNode,
+        _ if node.is_repelled() && node.outdated().is_some() => return Class::Repelled,
+        _ if node.targeting != Targeting::Run => return barred(strategy, node, terms),
+        Readiness::NotReady { since } => return offline(node, since),
+        Readiness::Ready { since } => since,
+    };
+    if let Some(pair) = Pair::of(node, terms) {
+        return with_surge(strategy, node, pair, ready_since, terms);
+    }
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    match (alive.next(), alive.next()) {
+        (None, _) if node.pods.is_empty() => Class::InProgress(Progress::Missing {
+            since: node.podless_since,
+        }),
+        (None, _) => Class::InProgress(Progress::Terminating),
+        (Some(_), Some(_)) => Class::InProgress(Progress::Surplus),
+        (Some(pod), None) => match single(strategy, pod, ready_since, terms) {
+            Class::Done | Class::Outdated { settling: None, .. } if surge::is_followed(node) => {
+                Class::Surging(Box::new(Pair::followed(pod, terms)))
+            }
+            class => class,
+        },
+    }
+}
+
+/// A node that returned a moment ago is left alone with both of its pods, too.
+fn with_surge(
+    strategy: &Strategy,
+    node: &Node,
+    pair: Pair,
+    node_ready_since: Timestamp,
+    terms: Terms,
+) -> Class {
+    let old = surge::alive(node).filter(|pod| pod.revision == PodRevision::Outdated);
+    match old.map(|old| single(strategy, old, node_ready_since, terms)) {
+        Some(
+            settling @ Class::Outdated {
+                settling: Some(_), ..
+            },
+        ) => settling,
+        _ => Class::Surging(Box::new(Pair {
+            has_way_back: surge::has_way_back(strategy, node),
+            ..pair
+        })),
+    }
+}
+
+/// A node where no pod belongs (any more). What we began there is not over by that: until its pod is available, or the loss is
+/// judged, it takes a slot as any other.
+fn barred(strategy: &Strategy, node: &Node, terms: Terms) -> Class {
+    let window = failure_window(strategy);
+    let since = match node.readiness {
+        Readiness::NotReady { since } => {
+            let is_soon =
+                |at: Timestamp| since.is_none_or(|since| at <= since && since <= later(at, window));
+            return match node.is_barred() || node.marked_at().any(is_soon) {
+                true => offline(node, since),
+                false => Class::NotTargeted,
+            };
+        }
+        Readiness::Ready { since } => since,
+        Readiness::Gone => return Class::NoNode,
+    };
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    match (alive.next(), alive.next()) {
+        (Some(pod), None) if pod.revision == PodRevision::Current && !pod.surge => {
+            let was_revised = pod.of_template && later(pod.revised(), window) > terms.now;
+            match single(strategy, pod, since, terms) {
+                class @ Class::InProgress(_) if was_revised => class,
+                _ => Class::NotTargeted,
+            }
+        }
+        (None, _) if node.is_barred() && !node.pods.is_empty() => {
+            Class::InProgress(Progress::Terminating)
+        }
+        (None, _) if node.is_barred() && judged_at(node).is_some_and(|at| at > terms.now) => {
+            Class::InProgress(Progress::Missing {
+                since: node.podless_since,
+            })
+        }
+        _ => Class::NotTargeted,
+    }
+}
+
+/// When it is judged that no pod comes to a node that is barred.
+pub(super) fn judged_at(node: &Node) -> Option<Timestamp> {
+    Some(later(node.podless_since?, JUDGED_AFTER))
+}
+
+fn offline(node: &Node, since: Option<Timestamp>) -> Class {
+    Class::Offline {
+        updated: node
+            .pods
+            .iter()
+            .any(|pod| !pod.terminating && !pod.surge && pod.revision == PodRevision::Current),
+        terminating: node.pods.iter().any(|pod| pod.terminating),
+        since,
+    }
+}
+
+fn single(strategy: &Strategy, pod: &Pod, node_ready_since: Timestamp, terms: Terms) -> Class {
+    let under_way = pod.in_place.update.filter(|update| !update.is_carried_out);
+    let (available_at, available) = (terms.available_at(pod), terms.is_available(pod));
+    let now = terms.now;
+    if let (PodRevision::Current, Some(update)) = (pod.revision, under_way) {
+        return Class::InProgress(Progress::UpdatingInPlace { since: update.at });
+    }
+    match (pod.revision, available_at) {
+        (PodRevision::Current, Some(available_at)) => {
+            let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+            let proved_at = rolls.then(|| proved_at(pod, node_ready_since, now));
+            match proved_at.flatten() {
+                Some(proved_at) => Class::InProgress(Progress::Young {
+                    available_at: available_at.max(proved_at),
+                }),
+                None if available => Class::Done,
+                None => Class::InProgress(Progress::Young { available_at }),
+            }
+        }
+        (PodRevision::Current, None) => Class::InProgress(Progress::Starting),
+        (PodRevision::Unknown, _) => Class::Unknown { available },
+        (PodRevision::Outdated, _) => {
+            let settling = settling(strategy, pod, node_ready_since).filter(|until| *until > now);
+            match pod.exit.preparing {
+                Some(preparing) if strategy.mode == Mode::AdvancedRollingUpdate => {
+                    Class::Preparing {
+                        preparing: Box::new(preparing),
+                        available,
+                        overdue: removal::overdue_at(pod).is_some_and(|at| at <= now),
+                        settling,
+                    }
+                }
+                _ => Class::Outdated {
+                    available,
+                    settling,
+                },
+            }
+        }
+    }
+}
+
+/// Until when a node has to stay Ready, if its pod lived through an absence of the node.
+///
+/// A node that was Ready before the pod started did not go away meanwhile: nothing to settle.
+///
+/// Under OTA nothing is replaced that an absence could interrupt.
+pub(super) fn settling(
+    strategy: &Strategy,
+    pod: &Pod,
+    node_ready_since: Timestamp,
+) -> Option<Timestamp> {
+    let lived_through = pod.started.unwrap_or(pod.created) < node_ready_since;
+    let replaces = strategy.mode == Mode::AdvancedRollingUpdate;
+    (replaces && lived_through).then(|| later(node_ready_since, strategy.ready_settle))
+}

@@ -1,0 +1,196 @@
+//! When a node that is being updated has to be further, and how it stalls if it is not: every state that can hold a slot has a
+//! deadline.
+//!
+//! A pod that is being deleted has its grace period and [`MARGIN`]; a step of the native controller has [`MISSING_GRACE`],
+//! and everything else [`PROGRESS_DEADLINE`].
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::patience::{
+    BUDGET_PATIENCE, HOOK_PATIENCE, MARGIN, MISSING_GRACE, PROGRESS_DEADLINE, REFUSAL_PATIENCE,
+};
+use super::{failing, surge};
+use crate::core::fleet::{Fleet, Node, Pod, Readiness};
+use crate::core::instant::later;
+use crate::core::names::UNSCHEDULABLE;
+use crate::core::plan::Stall;
+use crate::core::verdict::{Progress, Verdict};
+
+/// Why `node`, which got `verdict`, does not move; `None` when it moves, or may just be slow.
+pub fn stall_of(node: &Node, verdict: &Verdict, now: Timestamp) -> Option<Stall> {
+    stuck(node, verdict, MISSING_GRACE, now).ok()
+}
+
+/// Why `node` does not move, if it does not; or when that has to be asked again. `grace` is for a missing pod.
+pub(super) fn stuck(
+    node: &Node,
+    verdict: &Verdict,
+    grace: Duration,
+    now: Timestamp,
+) -> Result<Stall, Option<Timestamp>> {
+    let by_deadline = |since: Option<Timestamp>, grace: Duration, stall: Stall| match since
+        .map(|at| later(at, grace))
+    {
+        Some(at) if at <= now => Ok(stall),
+        at => Err(at),
+    };
+    match *verdict {
+        Verdict::FailedByRevision { cause, .. } => match cause.holds_slot() {
+            true => Ok(Stall::PodsDoNotStart),
+            false => Err(None),
+        },
+        Verdict::BlockedByPdb { since, .. } => {
+            by_deadline(Some(since), BUDGET_PATIENCE, Stall::BlockedByPdb)
+        }
+        Verdict::Refused { since } => {
+            by_deadline(Some(since), REFUSAL_PATIENCE, Stall::WritesRefused)
+        }
+        Verdict::HookPending { overdue: true, .. } => Ok(Stall::HookPending),
+        Verdict::HookPending { since, .. } => by_deadline(since, HOOK_PATIENCE, Stall::HookPending),
+        Verdict::InProgress(progress) if fails(node, progress) => Ok(Stall::PodsDoNotStart),
+        Verdict::InProgress(Progress::Young { .. }) if is_between_crashes(node, now) => {
+            Ok(Stall::PodsDoNotStart)
+        }
+        Verdict::InProgress(progress @ (Progress::SurgeStarting | Progress::Starting))
+            if let Some(since) = unscheduled_since(node, progress == Progress::SurgeStarting) =>
+        {
+            by_deadline(Some(since), MISSING_GRACE, Stall::PodsDoNotStart)
+        }
+        // What ends beside the pod that stays keeps the rollout from being complete.
+        ref told if told.is_kept() => match gone_by(node) {
+            Some(at) if at <= now => Ok(Stall::NoProgress),
+            at => Err(at),
+        },
+        Verdict::InProgress(progress) => match deadline(node, progress, grace) {
+            Some((at, stall)) if at <= now => Ok(stall),
+            Some((at, _)) => Err(Some(at)),
+            None => Err(None),
+        },
+        _ => Err(None),
+    }
+}
+
+/// Whether a pod of this node crashed again and again, and is Ready for a moment.
+pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
+    let Readiness::Ready { since } = node.readiness else {
+        return false;
+    };
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive.any(|pod| failing::proved_at(pod, since, now).is_some())
+}
+
+/// Since when a pod (`beside` the old one, or in its place) waits for room on its node.
+fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
+    let made = node.pods.iter().filter(|pod| pod.surge == beside);
+    let waits = |pod: &&Pod| {
+        let trouble = pod.trouble.as_ref();
+        trouble.is_some_and(|trouble| *trouble.reason == *UNSCHEDULABLE)
+    };
+    made.filter(waits).map(|pod| pod.created).min()
+}
+
+/// How long a missing pod may take. The first pods of a large fleet take their time: that is an installation, not a rollout.
+pub(super) fn missing_grace(fleet: &Fleet) -> Duration {
+    match fleet.replaces {
+        true => MISSING_GRACE,
+        false => PROGRESS_DEADLINE,
+    }
+}
+
+/// When the last pod of this node that is being deleted should be gone; `None`: none is, or the API server has not said so.
+pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
+    let back = match node.readiness {
+        Readiness::Ready { since } => since,
+        Readiness::NotReady { .. } | Readiness::Gone => Timestamp::MAX,
+    };
+    let ends = ending(node).filter_map(|pod| Some(pod.leaving.as_deref()?.ends));
+    Some(later(ends.max()?.max(back), MARGIN))
+}
+
+pub(super) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
+    node.pods.iter().filter(|pod| pod.terminating)
+}
+
+/// When a node in progress has to be further, and how it stalls if it is not; `None`: that depends on a change alone.
+pub(super) fn deadline(
+    node: &Node,
+    progress: Progress,
+    missing_grace: Duration,
+) -> Option<(Timestamp, Stall)> {
+    let no_progress = |since: Timestamp| Some((later(since, PROGRESS_DEADLINE), Stall::NoProgress));
+    let revised = || node.pods.iter().map(Pod::revised).max();
+    let made = || {
+        let made = node.pods.iter().filter(|pod| pod.surge);
+        made.map(|pod| pod.created).max()
+    };
+    let own = || surge::own(node).find(|pod| !pod.terminating);
+    match progress {
+        // The guard judges that before long.
+        Progress::Missing { .. } if node.is_barred() => None,
+        Progress::Missing { since } => Some((later(since?, missing_grace), Stall::PodsNotCreated)),
+        Progress::Terminating
+        | Progress::OldTerminating
+        | Progress::SurgeLeaving
+        | Progress::SurgeTakingOver
+            if ending(node).next().is_some() =>
+        {
+            Some((gone_by(node)?, Stall::NoProgress))
+        }
+        // Ours waits for the pod that the native controller makes.
+        Progress::SurgeTakingOver if own().is_none() => Some((
+            later(node.podless_since?, MISSING_GRACE),
+            Stall::PodsNotCreated,
+        )),
+        Progress::SurgeTakingOver => {
+            let ready = node.pods.iter().filter_map(|pod| pod.ready_since).max();
+            no_progress(ready.or_else(made)?)
+        }
+        // Ours waits until the other one serves.
+        Progress::SurgeLeaving => {
+            let unready = own().map(|own| own.unready_since.unwrap_or(own.revised()));
+            no_progress(unready.max(made())?)
+        }
+        Progress::SurgeStarting => no_progress(made()?),
+        Progress::Starting | Progress::UpdatingInPlace { .. } | Progress::Surplus => {
+            no_progress(revised()?)
+        }
+        Progress::Reverting { since } => no_progress(since),
+        // One that is Ready for the first time gets there by time alone; one that was late, or is so again and again, may not.
+        Progress::Young { .. } | Progress::SurgeYoung { .. } => {
+            let pod = node.pods.iter().max_by_key(|pod| pod.revised())?;
+            let (by, stall) = no_progress(pod.revised())?;
+            (pod.ready_since? >= by).then_some((by, stall))
+        }
+        Progress::Replacing | Progress::Terminating | Progress::OldTerminating => None,
+    }
+}
+
+/// Whether a pod of this node fails by itself, in a state in which that is what holds it up.
+pub(super) fn fails(node: &Node, progress: Progress) -> bool {
+    let starts = matches!(
+        progress,
+        Progress::Starting
+            | Progress::UpdatingInPlace { .. }
+            | Progress::Reverting { .. }
+            | Progress::SurgeStarting
+    );
+    starts && failing::any_on(node)
+}
+
+/// The pod of a node in progress that has to become available before the node is further; `None`: that is not what it waits for.
+pub(super) fn awaited(node: &Node, progress: Progress) -> Option<&Pod> {
+    let newest = || node.pods.iter().max_by_key(|pod| pod.created);
+    let is_ending = ending(node).next().is_some();
+    match progress {
+        Progress::Starting
+        | Progress::UpdatingInPlace { .. }
+        | Progress::Reverting { .. }
+        | Progress::Young { .. }
+        | Progress::SurgeStarting
+        | Progress::SurgeYoung { .. } => newest(),
+        Progress::SurgeLeaving if !is_ending => surge::own(node).find(|pod| !pod.terminating),
+        _ => None,
+    }
+}

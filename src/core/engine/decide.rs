@@ -1,0 +1,296 @@
+//! The decision: one pass over a fleet, from what is judged to a plan.
+//!
+//! The plan is drafted from a [`JudgedFleet`]: who has a turn is replaced as far as the budget goes ([`roll`]), and what
+//! follows for the fleet as a whole is said at the end ([`outcome`]).
+//!
+//! # Guarantees
+//! - The same input gives the same plan; nothing but the arguments is looked at.
+//! - A plan that is carried out twice changes nothing more.
+//! - Nodes are served in a stated order (see [`order`](super::order)).
+
+mod counts;
+mod outcome;
+mod roll;
+mod slots;
+mod wake;
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::class::{Class, Kept};
+use super::guard::Guard;
+use super::judged::JudgedFleet;
+use super::patience::BEHIND_PATIENCE;
+use super::pause::is_paused;
+use super::surge::{self, Parting, Release, Terms};
+use super::{ota, removal, revert};
+use crate::core::action::{Action, Pull};
+use crate::core::fleet::Fleet;
+use crate::core::fleet::in_place::Recreate;
+use crate::core::id::{Behind, RevisionState};
+use crate::core::instant::later;
+use crate::core::plan::{PauseStand, Phase, Plan, Reversal, Stall};
+use crate::core::strategy::{Invalid, Mode, Strategy};
+use crate::core::verdict::{Progress, Verdict};
+
+/// What to do with `fleet` at `now`, as `strategy` asks.
+///
+/// # Assumptions
+/// `fleet.nodes` is sorted by name and each pod of the DaemonSet stands in exactly one of them. `now` never runs
+/// backwards between calls; if it does, the worst is a later replacement.
+pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
+    let mut plan = attempt(strategy, fleet, now);
+    // Whoever was refused and is tried again has a slot until the answer comes. Then it may be the one of somebody else.
+    if matches!(plan.phase, Phase::Stalled(_))
+        && let Some(then) = (fleet.refusals).tried_in_vain(&fleet.nodes, &plan.actions, now)
+    {
+        let (refusals, nodes) = then;
+        let fleet = Fleet {
+            refusals,
+            nodes,
+            ..fleet.clone()
+        };
+        if attempt(strategy, &fleet, now).phase == Phase::Progressing {
+            plan.phase = Phase::Progressing;
+        }
+    }
+    plan
+}
+
+/// The plan, with the slots of those who were refused in the hands of those who are tried again.
+fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
+    let mut draft = Draft::of(JudgedFleet::of(strategy, fleet, now));
+    let revision = match &fleet.revision {
+        RevisionState::Behind(behind) => return draft.hold(*behind),
+        RevisionState::Current(_) if draft.judged.meets_unknown() => {
+            return draft.hold(Behind::UnknownRevision);
+        }
+        RevisionState::Current(revision) => revision,
+    };
+    if let Some(invalid) = draft.judged.unmatched() {
+        return draft.refuse(invalid);
+    }
+    match (strategy.mode, is_paused(strategy, now)) {
+        (Mode::Ota, true) => {
+            draft.pulls = draft.judged.owners_pulls(revision, true);
+            draft.pause()
+        }
+        (Mode::Ota, false) => {
+            draft.part();
+            draft.actions.extend(ota::announce(fleet, revision));
+            draft.keep_marks_true();
+            draft.pulls = draft.judged.owners_pulls(revision, false);
+            draft.await_owners()
+        }
+        (Mode::AdvancedRollingUpdate, true) => {
+            if let Some(images) = &draft.judged.gates.images {
+                draft.pulls = images.rest();
+            }
+            draft.pause()
+        }
+        (Mode::AdvancedRollingUpdate, false) => {
+            draft.roll();
+            draft.finish(None)
+        }
+    }
+}
+
+/// What to write to the pods of a DaemonSet that is ours no longer (annotation removed, or not under `OnDelete`): what OTA
+/// mode left behind goes, and so does every pod that was made beside another one, unless it is all there is.
+///
+/// `min_ready` is `spec.minReadySeconds`.
+pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> Release {
+    let terms = Terms {
+        min_ready,
+        in_order: fleet.in_order,
+        now,
+    };
+    let mut release = surge::release(fleet, terms);
+    let actions = &mut release.actions;
+    actions.extend(ota::withdraw(fleet.nodes.iter().flat_map(surge::own)));
+    let ready = fleet.nodes.iter().filter(|node| node.is_ready());
+    let pods = ready.flat_map(|node| &node.pods);
+    let alive = pods.filter(|pod| !pod.terminating);
+    actions.extend(alive.filter_map(|pod| removal::stay(pod, false)));
+    release
+}
+
+/// The positions of the outdated nodes that may be replaced at `now`, in the order in which they have their turn; a plan of
+/// the same moment replaces some of them.
+pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
+    let queue = JudgedFleet::of(strategy, fleet, now).queue();
+    queue.into_iter().map(|turn| turn.position).collect()
+}
+
+/// A plan in the making.
+struct Draft<'a> {
+    judged: JudgedFleet<'a>,
+    actions: Vec<Action>,
+    /// By position in the fleet.
+    verdicts: Vec<Verdict>,
+    /// The pause that holds, if one does.
+    pause: Option<PauseStand>,
+    /// Before this instant nothing is replaced (`min-interval`).
+    opens: Option<Timestamp>,
+    /// The setting that turned out to match no node, if one did.
+    invalid: Option<Invalid>,
+    /// The failure domains that are held or have their turn.
+    domains: Vec<String>,
+    /// Why pods are made anew although an update in place was asked for.
+    recreates: Option<Recreate>,
+    pulls: Vec<Pull>,
+    /// When a node may be asked again to pull its images.
+    pulls_again: Option<Timestamp>,
+    /// How far a stopped revision is taken back.
+    reversal: Option<Reversal>,
+    /// When time alone adds somebody to those who are taken back.
+    reverts_again: Option<Timestamp>,
+}
+
+impl<'a> Draft<'a> {
+    /// Nothing is written yet, and every node is told what follows from its class.
+    fn of(judged: JudgedFleet<'a>) -> Self {
+        Self {
+            actions: Vec::new(),
+            verdicts: judged.classes.iter().map(Class::verdict).collect(),
+            pause: PauseStand::of(judged.strategy, judged.fleet, judged.now),
+            opens: None,
+            invalid: None,
+            domains: Vec::new(),
+            recreates: None,
+            pulls: Vec::new(),
+            pulls_again: None,
+            reversal: None,
+            reverts_again: None,
+            judged,
+        }
+    }
+
+    /// Has those pods go that were made beside others.
+    fn part(&mut self) {
+        if !self.judged.summary.is_surging {
+            return;
+        }
+        let terms = self.judged.terms();
+        self.actions = surge::release(self.judged.fleet, terms).actions;
+        for (position, class) in self.judged.classes.iter_mut().enumerate() {
+            let Class::Surging(pair) = class else {
+                continue;
+            };
+            if let Some(parting) = Parting::of(&self.judged.fleet.nodes[position], terms) {
+                (pair.progress, pair.turn) = (parting.progress, parting.turn);
+                let told = Verdict::InProgress(parting.progress);
+                self.verdicts[position] = pair.failed_or(told);
+            }
+        }
+        self.tell_left_behind();
+    }
+
+    /// Says of nodes to which no pod belongs (any more) that they have two.
+    fn tell_left_behind(&mut self) {
+        if !self.judged.summary.is_surging {
+            return;
+        }
+        for (position, class) in self.judged.classes.iter().enumerate() {
+            let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
+            if is_left && self.judged.summary.is_paired(position) {
+                let parting = Parting::of(&self.judged.fleet.nodes[position], self.judged.terms());
+                let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
+                self.verdicts[position] = Verdict::InProgress(progress);
+            }
+        }
+    }
+
+    /// Nothing is replaced before the native controller and this view agree on the revision.
+    fn hold(mut self, behind: Behind) -> Plan {
+        self.judged.guard = Guard {
+            record: self.judged.fleet.record.clone(),
+            changes: self.judged.guard.changes,
+            ..Guard::default()
+        };
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
+            if matches!(
+                class,
+                Class::Done
+                    | Class::InProgress(_)
+                    | Class::Surging(_)
+                    | Class::Outdated { .. }
+                    | Class::Preparing { .. }
+                    | Class::Kept(_)
+                    | Class::Unknown { .. }
+            ) {
+                *verdict = Verdict::NativeControllerBehind;
+            }
+        }
+        let overdue_at =
+            (self.judged.fleet.behind_since).map(|since| later(since, BEHIND_PATIENCE));
+        let is_overdue = overdue_at.is_some_and(|at| at <= self.judged.now);
+        let plan = self.finish(Some(match is_overdue {
+            true => Phase::Stalled(Stall::NativeControllerBehind),
+            false => Phase::Behind(behind),
+        }));
+        Plan {
+            next_wake: overdue_at
+                .filter(|_| !is_overdue)
+                .into_iter()
+                .chain(plan.next_wake)
+                .min(),
+            ..plan
+        }
+    }
+
+    /// Nothing is written to any pod before that setting, or the labels of nodes, are corrected.
+    fn refuse(mut self, invalid: Invalid) -> Plan {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
+            if matches!(
+                class,
+                Class::Outdated { settling: None, .. } | Class::Kept(Kept::NotSelected)
+            ) {
+                *verdict = Verdict::Invalid;
+            }
+        }
+        if let Some(images) = &self.judged.gates.images {
+            self.pulls = images.rest();
+        }
+        self.invalid = Some(invalid);
+        self.finish(Some(Phase::Invalid))
+    }
+
+    /// Nothing is written to any pod.
+    fn pause(mut self) -> Plan {
+        self.tell_left_behind();
+        let until = self.pause.as_ref().and_then(|stand| stand.until);
+        self.tell_outdated(Verdict::Paused { until });
+        let revert::RevertTurns {
+            turns, settling, ..
+        } = self.judged.reverts();
+        let reverts = !(turns.is_empty() && settling.is_empty());
+        if let Some(stand) = &mut self.pause {
+            stand.reverts = reverts;
+        }
+        let turns = turns.into_iter().map(|turn| turn.position);
+        self.tell_reverts(turns.chain(settling));
+        let waits = reverts || self.judged.is_any_outdated() || self.judged.parts_later();
+        let phase = waits.then_some(Phase::Paused { until });
+        self.finish(phase)
+    }
+
+    /// The owners of the nodes decide.
+    fn await_owners(mut self) -> Plan {
+        self.tell_outdated(Verdict::AwaitingOwner);
+        let phase = self
+            .judged
+            .is_any_outdated()
+            .then_some(Phase::AwaitingOwners);
+        self.finish(phase)
+    }
+
+    fn tell_outdated(&mut self, told: Verdict) {
+        for (verdict, class) in self.verdicts.iter_mut().zip(&self.judged.classes) {
+            if matches!(class, Class::Outdated { settling: None, .. }) {
+                *verdict = told;
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What is said of a fleet when its actions are chosen: numbers, phase, and when to look again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::Draft;
+use super::counts::begins;
+use super::wake::leaving;
+use crate::core::engine::class::Class;
+use crate::core::engine::overdue::Overdue;
+use crate::core::engine::phase;
+use crate::core::fleet::refusals::Part;
+use crate::core::id::NodeName;
+use crate::core::plan::{Counts, PauseStand, Phase, Plan, Reversal, Stall, WaveStand};
+use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict, WaveShut};
+
+/// From this `min-interval` on its end is told.
+const TOLD_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Draft<'_> {
+    pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
+        let actions = std::mem::take(&mut self.actions);
+        let mut refused = self.judged.gates.refusing.again(actions.iter());
+        let (actions, tried_again) = self.judged.gates.refusing.without_held(actions);
+        self.actions = actions;
+        self.tell_refused(&mut refused);
+        let counts = self.counts();
+        let waves = match phase {
+            Some(phase) if phase.is_behind() => Vec::new(),
+            _ => self.waves(),
+        };
+        let refusing = &self.judged.gates.refusing;
+        let begun = self.actions.iter().filter(|action| action.begins());
+        let tried = begun.filter(|action| !refusing.is_again(action)).count();
+        let moving = tried > self.judged.gates.asking.again() || self.waits_for_next_second();
+        let blocked = self.blocked_since().filter(|_| !moving);
+        let judged = || {
+            let reverts = |reversal: &Reversal| !reversal.under_way.is_empty();
+            // Who is away follows as little as the others.
+            let is_held = counts.outdated + counts.offline_outdated > 0
+                || self.reversal.as_ref().is_some_and(reverts);
+            let stopped = match self.judged.guard.gate {
+                Some(Guarded::Stopped(stopped)) => Some(stopped).filter(|_| is_held),
+                _ => None,
+            };
+            let about = (
+                self.judged.fleet,
+                self.verdicts.as_slice(),
+                stopped,
+                blocked,
+            );
+            phase::of_rollout(about, &counts, [moving, self.is_judging()], self.judged.now)
+        };
+        let (phase, wake) = match phase.map_or_else(judged, |phase| (phase, None)) {
+            (Phase::Stalled(Stall::WritesRefused), _) if self.others_follow() => {
+                (Phase::Progressing, None)
+            }
+            (Phase::Progressing, _) if !moving && self.is_behind_a_failed_wave(&counts) => {
+                (Phase::Stalled(Stall::FailedByRevision), None)
+            }
+            known => known,
+        };
+        let Overdue {
+            nodes: mut overdue,
+            next: overdue_at,
+        } = Overdue::of(
+            self.judged.fleet,
+            &self.verdicts,
+            counts.surging > 0,
+            self.judged.now,
+        );
+        overdue.retain(|position| !self.leaves_now(*position));
+        let next_wake = self
+            .turns()
+            .chain(wake)
+            .chain(overdue_at)
+            .chain(self.judged.scope.next_change())
+            .chain(self.opens)
+            .chain(self.pulls_again)
+            .chain(self.judged.guard.changes)
+            .chain(self.gate_changes())
+            .chain(self.reverts_again)
+            .chain(self.asked_again())
+            .chain(tried_again)
+            .chain(self.refused_again(&refused))
+            .chain(self.pause.as_ref().map(PauseStand::changes))
+            .min();
+        Plan {
+            actions: self.actions,
+            recreates: self.recreates,
+            verdicts: self.verdicts,
+            pulls: self.pulls,
+            counts,
+            phase,
+            opens: self.opens,
+            tells_opening: self.judged.strategy.min_interval >= TOLD_INTERVAL,
+            invalid: self.invalid,
+            domains: self.domains,
+            guarded: self.judged.guard.gate,
+            record: self.judged.guard.record,
+            reversal: self.reversal,
+            pause: self.pause,
+            waves,
+            overdue,
+            blocked: blocked.is_some(),
+            refused: self.judged.fleet.refusals.only(&refused),
+            next_wake,
+        }
+    }
+
+    /// Whether the second pod of that node goes by this plan: however old the two are, that has just begun.
+    fn leaves_now(&self, position: usize) -> bool {
+        let pods = &self.judged.fleet.nodes[position].pods;
+        self.verdicts[position] == Verdict::InProgress(Progress::SurgeLeaving)
+            && (self.actions.iter().filter(|action| action.ends()))
+                .any(|action| pods.iter().any(|pod| pod.uid == action.pod().uid))
+    }
+
+    /// Whether a node that was lost with the revision waits for its judgement, be it the network or not.
+    fn is_judging(&self) -> bool {
+        matches!(self.judged.guard.gate, Some(Guarded::Inconclusive { .. }))
+    }
+
+    /// Says of those whom the API server refused that they wait for it, be they tried again by this plan or not; adds them to
+    /// `refused`.
+    fn tell_refused(&mut self, refused: &mut BTreeSet<(NodeName, Part)>) {
+        if self.judged.fleet.refusals.is_nobody_refused() {
+            return;
+        }
+        let terms = self.judged.terms();
+        for (position, node) in self.judged.fleet.nodes.iter().enumerate() {
+            let part = match (self.verdicts[position], &self.judged.classes[position]) {
+                (Verdict::Refused { .. } | Verdict::Budget { .. }, _) => None,
+                (Verdict::InProgress(Progress::SurgeStarting), Class::Outdated { .. }) => {
+                    Some(Part::Create)
+                }
+                (
+                    Verdict::InProgress(Progress::SurgeTakingOver | Progress::SurgeLeaving),
+                    Class::Surging(_),
+                )
+                | (Verdict::InProgress(Progress::Replacing | Progress::Reverting { .. }), _)
+                | (Verdict::Revert(Revert::Pending), _)
+                | (Verdict::HookPending { since: None, .. }, _) => Some(Part::Step),
+                (Verdict::InProgress(Progress::Terminating), _)
+                    if node
+                        .pods
+                        .iter()
+                        .any(|pod| self.judged.fleet.refusals.is_in_doubt(node, pod)) =>
+                {
+                    Some(Part::Step)
+                }
+                (Verdict::PullPending(_), _) => Some(Part::Tell),
+                // Its readiness gate is shut, by us.
+                (Verdict::InProgress(Progress::Starting | Progress::Young { .. }), _)
+                    if refused.contains(&(node.name.clone(), Part::Tell)) =>
+                {
+                    Some(Part::Tell)
+                }
+                (Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected, _)
+                    if (self.judged.summary.withheld_until(position, terms))
+                        .is_some_and(|until| until == Timestamp::MAX) =>
+                {
+                    Some(Part::Tell)
+                }
+                _ => continue,
+            };
+            let parts = match &part {
+                Some(part) => std::slice::from_ref(part),
+                None => &[Part::Step, Part::Create],
+            };
+            let at = |part: &Part| {
+                let denial = self.judged.gates.refusing.at(&node.name, *part)?;
+                Some((*part, denial.since))
+            };
+            let Some((part, since)) = parts.iter().find_map(at) else {
+                continue;
+            };
+            self.verdicts[position] = Verdict::Refused { since };
+            refused.insert((node.name.clone(), part));
+        }
+    }
+
+    /// Whether somebody who could begin has to wait only because so much was refused within this second.
+    fn waits_for_next_second(&self) -> bool {
+        let waits = |verdict: &Verdict| matches!(verdict, Verdict::Budget { .. });
+        self.judged.gates.refusing.is_full() && self.verdicts.iter().any(waits)
+    }
+
+    /// Whether somebody waits for a time, or for something else than those whom the API server refuses.
+    fn others_follow(&self) -> bool {
+        let follows = |verdict: &Verdict| match *verdict {
+            Verdict::PullPending(stage) => !stage.has_failed(),
+            Verdict::Guarded(_) | Verdict::BlockedByPdb { .. } => true,
+            Verdict::WaveNotOpen { why, .. } => why.is_named(),
+            _ => false,
+        };
+        self.opens.is_some() || self.verdicts.iter().any(follows)
+    }
+
+    /// How each wave stands with this plan.
+    fn waves(&self) -> Vec<WaveStand> {
+        let mut waves = self
+            .judged
+            .gates
+            .wave_progress
+            .told(self.judged.strategy.max_unavailable);
+        if waves.is_empty() {
+            return waves;
+        }
+        for (position, (class, verdict)) in
+            self.judged.classes.iter().zip(&self.verdicts).enumerate()
+        {
+            if let Class::Outdated {
+                available: true, ..
+            } = class
+            {
+                let wave = self.judged.gates.wave_progress.of_node(position);
+                waves[wave].taken += usize::from(begins(verdict));
+            }
+        }
+        waves
+    }
+
+    /// Since when nothing moves before a disruption budget lets a pod go; `None`: something does, or may by itself.
+    fn blocked_since(&self) -> Option<Timestamp> {
+        let (mut since, mut others) = (None, self.opens.is_some());
+        for (position, verdict) in self.verdicts.iter().enumerate() {
+            match *verdict {
+                Verdict::BlockedByPdb { since: from, .. } => {
+                    since = since.max(Some(from));
+                    let pod = leaving(&self.judged.fleet.nodes[position]);
+                    others |= pod.is_some_and(|pod| self.judged.gates.asking.is_hurried(pod));
+                }
+                Verdict::InProgress(_)
+                | Verdict::HookPending { .. }
+                | Verdict::PullPending(_)
+                | Verdict::Revert(_)
+                | Verdict::Guarded(_) => others = true,
+                Verdict::FailedByRevision { cause, .. } => others |= cause.holds_slot(),
+                Verdict::WaveNotOpen { why, .. } => others |= why.is_named(),
+                _ => {}
+            }
+        }
+        since.filter(|_| !others)
+    }
+
+    /// Whether everybody who is left and online waits for a wave in which a node failed: a person has to look at that.
+    fn is_behind_a_failed_wave(&self, counts: &Counts) -> bool {
+        let is_shut = |why: Option<Verdict>| {
+            let Some(Verdict::WaveNotOpen { why, .. }) = why else {
+                return false;
+            };
+            matches!(why, WaveShut::Charged { .. })
+        };
+        let waiting = self.verdicts.iter();
+        let waiting = waiting.filter(|verdict| is_shut(Some(**verdict))).count();
+        let moves = |(position, verdict): (usize, &Verdict)| match verdict {
+            Verdict::Offline(Offline::Settling { .. }) => {
+                !is_shut(self.judged.gates.shut_at(position))
+            }
+            verdict => verdict.is_in_flight(),
+        };
+        waiting > 0 && waiting == counts.outdated && !self.verdicts.iter().enumerate().any(moves)
+    }
+}

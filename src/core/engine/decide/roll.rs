@@ -1,0 +1,390 @@
+//! What is done about a rollout: whose turn it is, and how each pod is replaced.
+
+use std::collections::BTreeSet;
+
+use super::Draft;
+use super::slots::{Manner, Slots};
+use crate::core::action::{Action, BATCH};
+use crate::core::engine::class::Class;
+use crate::core::engine::domains::Domains;
+use crate::core::engine::order::{Order, Turn};
+use crate::core::engine::pace::Pace;
+use crate::core::engine::replacement::{self, Way};
+use crate::core::engine::{ota, removal, revert, surge};
+use crate::core::fleet::Pod;
+use crate::core::id::{PodUid, RevisionState};
+use crate::core::verdict::{Progress, Revert, Verdict};
+
+impl Draft<'_> {
+    /// Replaces what the budget allows, in the stated order.
+    pub(super) fn roll(&mut self) {
+        self.go_on_beside();
+        self.go_on();
+        self.take_back();
+        let wave_progress = &self.judged.gates.wave_progress;
+        let mut pace = Pace::of(
+            self.judged.strategy,
+            (&self.judged.classes, &self.verdicts, &self.judged.summary),
+            wave_progress,
+            self.judged.now,
+        );
+        let waiting = pace
+            .iter()
+            .enumerate()
+            .filter(|(wave, _)| wave_progress.waits(*wave));
+        let opens = waiting.filter_map(|(_, pace)| pace.opens).min();
+        self.opens = opens.filter(|_| self.judged.is_any_outdated());
+        let mut in_wave: Vec<Slots> = (0..wave_progress.count())
+            .map(|wave| Slots::of_wave(wave_progress.slots(wave, self.judged.strategy)))
+            .collect();
+        let mut slots = Slots::of(&self.judged.budget, self.judged.strategy);
+        let batch = BATCH.saturating_sub(self.actions.len());
+        let mut left = self.judged.gates.refusing.room(batch);
+        let queue = match slots.is_empty() {
+            true if self.judged.strategy.topology.is_none() => Vec::new(),
+            _ => self.judged.queue(),
+        };
+        let domains = Domains::of(
+            self.judged.strategy,
+            self.judged.fleet,
+            &self.judged.classes,
+            &queue,
+        );
+        self.domains = domains.names();
+        for turn in queue {
+            if left == 0 || slots.is_empty() {
+                break;
+            }
+            let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
+            let may = |manner| match manner {
+                Manner::Delete => self.judged.may_delete(turn.position),
+                Manner::Surge => self.judged.gates.may_surge(turn.position),
+            };
+            if *in_time > 0
+                && domains.may_begin(&self.judged.fleet.nodes[turn.position])
+                && let Some(manner) = slots.take(in_wave, turn.available, may)
+            {
+                self.replace(turn.position, manner);
+                *in_time -= 1;
+                left -= 1;
+            }
+        }
+        self.tell_shut();
+        let asked = self.ask_for_images();
+        if self.judged.summary.is_announced {
+            self.withdraw(&asked);
+        }
+        self.keep_marks_true();
+    }
+
+    /// What is under way beside old pods goes on, whatever keeps others from beginning. An old pod that may go now is
+    /// asked for first, as any other is.
+    fn go_on_beside(&mut self) {
+        let terms = self.judged.terms();
+        self.tell_left_behind();
+        for position in 0..self.judged.classes.len() {
+            if self.actions.len() >= BATCH {
+                break; // the rest follows when these are done
+            }
+            let node = &self.judged.fleet.nodes[position];
+            let actions = match &self.judged.classes[position] {
+                Class::Surging(pair) => {
+                    let pair = **pair;
+                    let old = surge::alive(node).filter(|_| pair.step == surge::SurgeStep::Retire);
+                    let leaves = old.and_then(|old| {
+                        let (leaves, told) = self.leave(old);
+                        let is_known = |told: &Verdict| matches!(told, Verdict::InProgress(_));
+                        if let Some(told) = told.filter(|told| !is_known(told)) {
+                            self.verdicts[position] = pair.failed_or(told);
+                        }
+                        leaves
+                    });
+                    pair.actions(node, leaves, self.judged.fleet.in_order)
+                }
+                Class::NotTargeted | Class::Repelled | Class::NoNode => surge::leave(node, terms),
+                // What keeps its old pod loses the one beside it.
+                Class::Kept(_) if self.judged.summary.is_surging => {
+                    if surge::spare(node).is_none()
+                        || !surge::has_way_back(self.judged.strategy, node)
+                    {
+                        continue;
+                    }
+                    self.verdicts[position] = Verdict::InProgress(Progress::SurgeLeaving);
+                    surge::leave(node, terms)
+                }
+                _ => continue,
+            };
+            self.actions.extend(actions);
+        }
+    }
+
+    /// Lets the pods go whose hooks are gone; none while the guard holds the revision.
+    fn go_on(&mut self) {
+        if self.judged.guard.gate.is_some() {
+            return;
+        }
+        let mut free = self.judged.budget.for_waiting();
+        let wave_progress = &self.judged.gates.wave_progress;
+        let share = self.judged.strategy.max_unavailable;
+        let mut in_wave: Vec<usize> = (0..wave_progress.count())
+            .map(|wave| wave_progress.for_waiting(wave, share))
+            .collect();
+        for position in 0..self.judged.classes.len() {
+            let Class::Preparing {
+                available,
+                settling: None,
+                ..
+            } = self.judged.classes[position]
+            else {
+                continue;
+            };
+            let is_hooked =
+                removal::is_hooked(self.judged.strategy, &self.judged.fleet.nodes[position]);
+            if !self.judged.gates.may_step(position) {
+                if !is_hooked {
+                    self.verdicts[position] = Verdict::Budget { broken: false };
+                }
+                continue;
+            }
+            let in_wave = &mut in_wave[self.judged.gates.wave_progress.of_node(position)];
+            let written = self.actions.len();
+            if !available || free > 0 && *in_wave > 0 {
+                self.replace(position, Manner::Delete);
+            } else if !is_hooked {
+                self.verdicts[position] = Verdict::Budget { broken: false };
+            }
+            let goes = self.actions[written..].iter().any(Action::takes_down);
+            free = free.saturating_sub(usize::from(available && goes));
+            *in_wave = in_wave.saturating_sub(usize::from(available && goes));
+        }
+    }
+
+    /// Says of nodes whose pod is available that it is taken back later.
+    pub(super) fn tell_reverts(&mut self, positions: impl IntoIterator<Item = usize>) {
+        for position in positions {
+            let told = &mut self.verdicts[position];
+            if *told == Verdict::Done {
+                *told = Verdict::Revert(Revert::Pending);
+            }
+        }
+    }
+
+    /// Takes pods back that have the revision which the guard stopped.
+    fn take_back(&mut self) {
+        let revert::RevertTurns {
+            turns,
+            settling,
+            reversal,
+            again,
+        } = self.judged.reverts();
+        (self.reversal, self.reverts_again) = (reversal, again);
+        self.tell_reverts(settling);
+        if self.reversal.is_none() {
+            return;
+        }
+        let wave_progress = &self.judged.gates.wave_progress;
+        let mut in_wave: Vec<usize> = (0..wave_progress.count())
+            .map(|wave| wave_progress.slots(wave, self.judged.strategy)[1])
+            .collect();
+        let mut free = self.judged.budget.for_available();
+        let order = Order::of(
+            self.judged.fleet,
+            &self.judged.classes,
+            &self.judged.summary,
+            &self.judged.scope,
+        );
+        let available = turns.iter().filter(|turn| turn.is_available());
+        let queue = available.map(|turn| {
+            let wave = wave_progress.of_node(turn.position);
+            order.turn(&self.judged.summary, turn.position, wave, true)
+        });
+        let queue: Vec<Turn> = queue.collect();
+        let domains = Domains::of(
+            self.judged.strategy,
+            self.judged.fleet,
+            &self.judged.classes,
+            &queue,
+        );
+        for turn in turns {
+            if self.actions.len() >= BATCH {
+                break; // the rest follows when these are done
+            }
+            let node = &self.judged.fleet.nodes[turn.position];
+            if !self.judged.gates.may_step(turn.position) {
+                self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
+                continue;
+            }
+            if turn.is_available() {
+                self.verdicts[turn.position] = Verdict::Revert(Revert::Pending);
+                let in_wave = &mut in_wave[self.judged.gates.wave_progress.of_node(turn.position)];
+                let opening = self.judged.gates.opening_at(turn.position);
+                let may_begin = opening.is_open && domains.may_begin(node);
+                if !may_begin || free == 0 || *in_wave == 0 {
+                    let again = self.reverts_again.into_iter();
+                    self.reverts_again = again.chain(opening.changes).min();
+                    continue;
+                }
+                (free, *in_wave) = (free - 1, *in_wave - 1);
+                self.judged.budget.in_flight += 1;
+                self.judged.gates.wave_progress.take_slot(turn.position);
+            }
+            let pod = node.pods.iter().find(|pod| !pod.terminating);
+            let Some(pod) = pod.map(Pod::reference) else {
+                continue;
+            };
+            let progress = Progress::Reverting {
+                since: self.judged.now,
+            };
+            self.judged.classes[turn.position] = Class::InProgress(progress);
+            self.verdicts[turn.position] = Verdict::InProgress(progress);
+            let renewal = turn.renewal;
+            self.actions.push(Action::UpdateInPlace { pod, renewal });
+        }
+    }
+
+    /// Takes the marks off the pods that are not on their way out, or not any more.
+    pub(super) fn keep_marks_true(&mut self) {
+        if !self.judged.summary.is_marked {
+            return;
+        }
+        let hook = self.judged.strategy.pre_delete.as_ref();
+        let opens = hook.is_some_and(|hook| hook.mark_not_ready);
+        let leaves = |position: usize| {
+            matches!(self.judged.classes[position], Class::Preparing { .. })
+                || matches!(
+                    (&self.judged.classes[position], &self.verdicts[position]),
+                    (_, Verdict::HookPending { .. })
+                        | (
+                            _,
+                            Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
+                        )
+                        | (Class::Surging(_), Verdict::BlockedByPdb { .. })
+                )
+        };
+        let deleted = self.ended();
+        let nodes = self.judged.fleet.nodes.iter().enumerate();
+        let staying = nodes.filter(|(position, node)| node.is_ready() && !leaves(*position));
+        let pods = staying.flat_map(|(_, node)| &node.pods);
+        let alive = pods.filter(|pod| !pod.terminating && !deleted.contains(&pod.uid));
+        let marks = alive.filter_map(|pod| removal::stay(pod, opens));
+        let marks: Vec<Action> = marks.take(BATCH).collect();
+        self.actions.extend(marks);
+    }
+
+    /// The pods that go because of this plan.
+    fn ended(&self) -> BTreeSet<PodUid> {
+        let ends = self.actions.iter().filter(|action| action.ends());
+        ends.map(|action| action.pod().uid.clone()).collect()
+    }
+
+    /// Has nodes pull ahead that wait for their replacement; says which are asked now.
+    fn ask_for_images(&mut self) -> BTreeSet<usize> {
+        let Some(images) = &self.judged.gates.images else {
+            return BTreeSet::new();
+        };
+        let queue = || {
+            self.judged
+                .waiting()
+                .iter()
+                .map(|turn| turn.position)
+                .collect()
+        };
+        let (classes, verdicts) = (&self.judged.classes, &self.verdicts);
+        let asking = images.ask(classes, verdicts, self.judged.budget.base, queue);
+        self.actions.extend(asking.actions);
+        self.pulls = asking.pulls;
+        self.pulls_again = asking.wake;
+        asking.asked
+    }
+
+    /// Says of the nodes that would be next what they wait for.
+    fn tell_shut(&mut self) {
+        for (position, class) in self.judged.classes.iter().enumerate() {
+            if !matches!(class, Class::Outdated { settling: None, .. }) {
+                continue;
+            }
+            let blocked = || {
+                let waits = matches!(self.verdicts[position], Verdict::Budget { .. });
+                self.judged.gates.blocked_at(position).filter(|_| waits)
+            };
+            if let Some(verdict) = self.judged.gates.shut_at(position).or_else(blocked) {
+                let is_back = revert::is_back(self.judged.strategy, self.judged.fleet, position);
+                self.verdicts[position] = match is_back {
+                    true => Verdict::Revert(Revert::Done),
+                    false => verdict,
+                };
+            }
+        }
+    }
+
+    fn leave(&mut self, pod: &Pod) -> (Option<Action>, Option<Verdict>) {
+        removal::leave(
+            self.judged.strategy,
+            &mut self.judged.gates.asking,
+            pod,
+            self.judged.now,
+        )
+    }
+
+    /// What OTA mode left behind goes, and what tells of images that nobody waits for, unless its pod goes anyway or
+    /// is `asked` for something else by this very plan.
+    fn withdraw(&mut self, asked: &BTreeSet<usize>) {
+        let keeps_image = |position: usize, pod: &Pod| {
+            let images = self.judged.gates.images.as_ref();
+            asked.contains(&position)
+                || images.is_some_and(|images| {
+                    images.keeps(position, &self.judged.classes[position], pod)
+                })
+        };
+        let ended = self.ended();
+        let nodes = self.judged.fleet.nodes.iter().enumerate();
+        let kept = nodes.filter(|(position, _)| {
+            !matches!(
+                self.verdicts[*position],
+                Verdict::InProgress(Progress::Replacing | Progress::SurgeTakingOver)
+            )
+        });
+        let pods =
+            kept.flat_map(|(position, node)| surge::own(node).map(move |pod| (position, pod)));
+        let pods = pods.filter(|(_, pod)| !ended.contains(&pod.uid));
+        let pods = pods.map(|(position, pod)| (pod, keeps_image(position, pod)));
+        let withdrawn = ota::withdraw_but_images(pods);
+        self.actions.extend(withdrawn);
+    }
+
+    fn replace(&mut self, position: usize, manner: Manner) {
+        let node = &self.judged.fleet.nodes[position];
+        let Some(pod) = node.outdated() else {
+            return;
+        };
+        if let (Manner::Surge, RevisionState::Current(revision)) =
+            (manner, &self.judged.fleet.revision)
+        {
+            self.actions.push(Action::Surge {
+                node: node.name.clone(),
+                beside: pod.reference(),
+                revision: revision.clone(),
+            });
+            self.verdicts[position] = Verdict::InProgress(Progress::SurgeStarting);
+            return;
+        }
+        let in_place = match replacement::way(self.judged.strategy, self.judged.fleet, pod) {
+            Way::InPlace(change) => replacement::renewal(self.judged.fleet, pod, &change),
+            Way::Recreate(why) => {
+                self.recreates = self.recreates.or(why);
+                None
+            }
+        };
+        let (action, verdict) = match in_place {
+            Some(renewal) => {
+                let pod = pod.reference();
+                let update = Action::UpdateInPlace { pod, renewal };
+                let told = Verdict::InProgress(Progress::Replacing);
+                (Some(update), Some(told))
+            }
+            None => self.leave(pod),
+        };
+        self.actions.extend(action);
+        self.verdicts[position] = verdict.unwrap_or(self.verdicts[position]);
+    }
+}

@@ -1,0 +1,71 @@
+//! How many more nodes may be replaced now, and how.
+
+use crate::core::engine::budget::Budget;
+use crate::core::strategy::Strategy;
+
+/// How the pod of a node is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It is deleted, and the native controller makes the next one.
+    Delete,
+    /// The next one is made beside it.
+    Surge,
+}
+
+/// How many more nodes may be replaced now, and how.
+pub(super) struct Slots {
+    broken: usize,
+    available: usize,
+    surge: usize,
+}
+
+impl Slots {
+    pub(super) fn of(budget: &Budget, strategy: &Strategy) -> Self {
+        Self {
+            broken: budget.for_broken(strategy),
+            available: budget.for_available(),
+            surge: budget.for_surge(),
+        }
+    }
+
+    /// What a wave limits by its own `max-unavailable`; `max-surge` is one for all.
+    pub(super) fn of_wave([broken, available]: [usize; 2]) -> Self {
+        Self {
+            broken,
+            available,
+            surge: usize::MAX,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        [self.broken, self.available, self.surge] == [0; 3]
+    }
+
+    /// The slot of a node whose old pod is available or not, where its wave has one too: a broken one has nothing to lose
+    /// and is deleted, as far as `max-unavailable` goes; an available one gets its successor first, as far as `max-surge`
+    /// goes.
+    ///
+    /// Whose pod may not be deleted now can still get a successor first, and the other way round: `may` tells.
+    pub(super) fn take(
+        &mut self,
+        in_wave: &mut Self,
+        available: bool,
+        may: impl Fn(Manner) -> bool,
+    ) -> Option<Manner> {
+        let pairs = match available {
+            true => [
+                (&mut self.surge, &mut in_wave.surge, Manner::Surge),
+                (&mut self.available, &mut in_wave.available, Manner::Delete),
+            ],
+            false => [
+                (&mut self.broken, &mut in_wave.broken, Manner::Delete),
+                (&mut self.surge, &mut in_wave.surge, Manner::Surge),
+            ],
+        };
+        let mut pairs = pairs.into_iter();
+        let (slots, in_wave, manner) =
+            pairs.find(|(all, wave, manner)| **all > 0 && **wave > 0 && may(*manner))?;
+        (*slots, *in_wave) = (*slots - 1, *in_wave - 1);
+        Some(manner)
+    }
+}

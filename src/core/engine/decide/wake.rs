@@ -1,0 +1,139 @@
+//! When the same fleet would be judged differently by time alone.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::Draft;
+use crate::core::engine::class::Class;
+use crate::core::engine::classify::judged_at;
+use crate::core::engine::patience::failure_window;
+use crate::core::engine::removal;
+use crate::core::engine::surge::{self, Parting};
+use crate::core::fleet::refusals::Part;
+use crate::core::fleet::{Node, Pod, Targeting};
+use crate::core::id::{NodeName, PodRevision};
+use crate::core::instant::later;
+use crate::core::verdict::{Progress, Verdict};
+
+impl Draft<'_> {
+    /// When nodes change their class by time alone: back for long enough, or available for long enough.
+    pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
+        fn alive(node: &Node) -> Option<&Pod> {
+            node.pods.iter().find(|pod| !pod.terminating)
+        }
+        let terms = self.judged.terms();
+        let available_at = move |node: &Node| terms.available_at(alive(node)?);
+        // Who was out of service because of us is back, or is not because of us any more.
+        let serves_again = move |position: usize| {
+            let is_kept = matches!(self.judged.classes[position], Class::Kept(_));
+            let starting = is_kept.then(|| self.judged.summary.starting_until(position, terms));
+            let until = [
+                self.judged.summary.withheld_until(position, terms),
+                starting.flatten(),
+            ];
+            let mut until = until.into_iter().flatten().peekable();
+            until.peek()?;
+            let back = available_at(&self.judged.fleet.nodes[position]);
+            let turns = until.chain(back);
+            turns
+                .filter(|at| *at > self.judged.now && *at < Timestamp::MAX)
+                .min()
+        };
+        let turn = move |(position, (node, class)): (usize, (&Node, &Class))| match *class {
+            Class::InProgress(Progress::Young { available_at }) => Some(available_at),
+            Class::InProgress(Progress::Missing { .. }) if node.is_barred() => judged_at(node),
+            Class::InProgress(Progress::Surplus) => {
+                let pods = node.pods.iter().filter_map(|pod| pod.ready_since);
+                let ripe = pods.map(|since| later(since, self.judged.strategy.min_ready));
+                ripe.filter(|at| *at > self.judged.now).min()
+            }
+            Class::Surging(ref pair) => pair.turn,
+            Class::Kept(_) | Class::NotTargeted if self.judged.summary.is_surging => {
+                let parts = Parting::of(node, terms).and_then(|parting| parting.turn);
+                parts.into_iter().chain(serves_again(position)).min()
+            }
+            Class::Kept(_) => serves_again(position),
+            Class::Outdated {
+                settling: Some(until),
+                ..
+            } => Some(until),
+            Class::Preparing {
+                available,
+                overdue,
+                settling,
+                ..
+            } => {
+                let overdue_at = alive(node).and_then(removal::overdue_at);
+                let overdue_at = overdue_at.filter(|_| !overdue);
+                let available_at = available_at(node).filter(|_| !available);
+                let turns = [overdue_at, available_at, settling];
+                turns.into_iter().flatten().min()
+            }
+            Class::Outdated {
+                available: false, ..
+            }
+            | Class::InProgress(Progress::Reverting { .. })
+            | Class::Unknown { available: false } => {
+                let waves = self.judged.strategy.waves.is_some();
+                let started = waves.then(|| {
+                    self.judged
+                        .summary
+                        .fresh_until(self.judged.strategy, position)
+                });
+                let turns = available_at(node).into_iter().chain(started.flatten());
+                let turns = turns.chain(serves_again(position));
+                // A pod that is taken back while it is available counts as available before its image changes.
+                turns.filter(|at| *at > self.judged.now).min()
+            }
+            _ => None,
+        };
+        // What began where no pod belongs any more takes a slot for as long as a node may be charged.
+        let window = failure_window(self.judged.strategy);
+        let lets_go = move |(_, (node, class)): (usize, (&Node, &Class))| {
+            let began = matches!(class, Class::InProgress(_) | Class::Failed { .. });
+            let is_barred = began && node.targeting != Targeting::Run;
+            let revised = alive(node).filter(|_| is_barred).map(Pod::revised)?;
+            Some(later(revised, window)).filter(|at| *at > self.judged.now)
+        };
+        let nodes = self.judged.fleet.nodes.iter().zip(&self.judged.classes);
+        let nodes = nodes.enumerate();
+        nodes.filter_map(move |told| turn(told).into_iter().chain(lets_go(told)).min())
+    }
+
+    /// When a gate opens or shuts for a node that waits.
+    pub(super) fn gate_changes(&self) -> Option<Timestamp> {
+        let waits = |class: &Class| matches!(class, Class::Outdated { .. });
+        let waiting = self.judged.classes.iter().enumerate();
+        let waiting = waiting.filter(|(_, class)| waits(class));
+        waiting
+            .filter_map(|(position, _)| self.judged.gates.changes_at(position))
+            .min()
+    }
+
+    /// When a pod may be asked for again that a disruption budget did not let go.
+    pub(super) fn asked_again(&self) -> Option<Timestamp> {
+        if !self.judged.gates.asking.is_any_refused() {
+            return None;
+        }
+        let nodes = self.judged.fleet.nodes.iter().zip(&self.verdicts);
+        let waits =
+            |told: &Verdict| matches!(told, Verdict::BlockedByPdb { .. } | Verdict::Budget { .. });
+        let waiting = nodes.filter(|(_, told)| waits(told));
+        let due = waiting.filter_map(|(node, _)| self.judged.gates.asking.due(leaving(node)?));
+        due.filter(|due| *due > self.judged.now).min()
+    }
+
+    /// When one of those who were `refused`, or whoever has to wait because of them, may be tried.
+    pub(super) fn refused_again(&self, refused: &BTreeSet<(NodeName, Part)>) -> Option<Timestamp> {
+        let refusing = &self.judged.gates.refusing;
+        let matters = !refused.is_empty() || refusing.is_full();
+        refusing.wake().filter(|_| matters)
+    }
+}
+
+/// The pod of a node that has to go, whether another one stands beside it or not.
+pub(super) fn leaving(node: &Node) -> Option<&Pod> {
+    let is_old = |pod: &&Pod| pod.revision == PodRevision::Outdated;
+    surge::alive(node).filter(is_old)
+}

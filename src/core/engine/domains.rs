@@ -1,0 +1,169 @@
+//! Failure domains take turns: what is under way stays inside a few values of one node label (kubernetes/kubernetes#114010).
+//!
+//! A node's domain is its value of the label `topology-key`; all nodes without that label form one domain, whose value is
+//! empty. A domain is *held* while a node in it is under way, waits for a pod, or is charged to the revision; a node that is
+//! offline for any other reason holds nothing. A replacement begins only where at most `max-domains` domains are held with
+//! it. Which further domains have their turn: those where a broken pod waits for its repair, then all others, each in the
+//! alphabetical order of values.
+//!
+//! When more domains are held than may be (a pod crashed elsewhere), nothing begins before enough of them are released.
+
+use std::collections::BTreeSet;
+
+use super::class::Class;
+use super::order::Turn;
+use crate::core::fleet::{Fleet, Node};
+use crate::core::strategy::{Strategy, Topology};
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub(super) struct Domains<'a> {
+    /// `None`: everybody's.
+    topology: Option<&'a Topology>,
+    held: BTreeSet<&'a str>,
+    /// Where replacements may begin.
+    turn: BTreeSet<&'a str>,
+}
+
+impl<'a> Domains<'a> {
+    /// Whose turn it is among the nodes of `queue`.
+    pub(super) fn of(
+        strategy: &'a Strategy,
+        fleet: &'a Fleet,
+        classes: &[Class],
+        queue: &[Turn],
+    ) -> Self {
+        let Some(topology) = &strategy.topology else {
+            return Self {
+                topology: None,
+                held: BTreeSet::new(),
+                turn: BTreeSet::new(),
+            };
+        };
+        let value = |position: usize| topology.domain_of(&fleet.nodes[position]);
+        let busy = classes.iter().enumerate();
+        let busy = busy.filter(|(_, class)| class.is_in_flight());
+        let held: BTreeSet<&str> = busy.map(|(position, _)| value(position)).collect();
+        let mut turn = BTreeSet::new();
+        if held.len() <= topology.at_once {
+            turn.clone_from(&held);
+            for available in [false, true] {
+                let waiting = queue.iter().filter(|turn| turn.available == available);
+                let waiting = waiting.map(|turn| value(turn.position));
+                let free = topology.at_once - turn.len();
+                turn.extend(least(waiting.filter(|value| !turn.contains(value)), free));
+            }
+        }
+        Self {
+            topology: Some(topology),
+            held,
+            turn,
+        }
+    }
+
+    /// Whether a replacement may begin on this node, as far as domains go.
+    pub(super) fn may_begin(&self, node: &Node) -> bool {
+        self.topology
+            .is_none_or(|topology| self.turn.contains(topology.domain_of(node)))
+    }
+
+    /// The domains that are held or have their turn, in alphabetical order.
+    pub(super) fn names(&self) -> Vec<String> {
+        let names = self.held.union(&self.turn);
+        names.map(|name| (*name).to_owned()).collect()
+    }
+}
+
+/// The first `count` of the values.
+fn least<'a>(values: impl Iterator<Item = &'a str>, count: usize) -> BTreeSet<&'a str> {
+    let mut least = BTreeSet::new();
+    for value in values {
+        let is_among = least.len() < count || least.last().is_some_and(|last| value < *last);
+        if is_among && least.insert(value) && least.len() > count {
+            least.pop_last();
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::{at, current, fleet, node, old};
+    use crate::core::{Action, Mode, Share, decide};
+
+    /// The nodes that are replaced now, and the domains that are held or have their turn.
+    fn chosen(at_once: usize, nodes: Vec<Node>) -> (Vec<String>, Vec<String>) {
+        let strategy = Strategy {
+            max_unavailable: Share::Percent(100),
+            topology: Some(Topology {
+                key: "zone".into(),
+                at_once,
+            }),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let plan = decide(&strategy, &fleet(nodes), at(1_000));
+        let name = |action: &Action| action.pod().name.to_string();
+        (plan.actions.iter().map(name).collect(), plan.domains)
+    }
+
+    fn zone(name: &str, zone: &str, pod: crate::core::Pod) -> Node {
+        node(name, pod).labelled("zone", zone)
+    }
+
+    #[test]
+    fn domains_take_turns_in_alphabetical_order() {
+        let nodes = || {
+            vec![
+                zone("n1", "b", old(1)),
+                zone("n2", "a", old(1)),
+                zone("n3", "c", old(1)),
+                zone("n4", "a", old(1)),
+            ]
+        };
+        let (nodes_, domains) = chosen(1, nodes());
+        assert_eq!((nodes_, domains), (names(&["n2", "n4"]), names(&["a"])));
+        let (nodes_, domains) = chosen(2, nodes());
+        assert_eq!(
+            (nodes_, domains),
+            (names(&["n1", "n2", "n4"]), names(&["a", "b"]))
+        );
+    }
+
+    #[test]
+    fn what_is_under_way_holds_its_domain_and_who_is_offline_does_not() {
+        let nodes = vec![
+            zone("n1", "a", old(1)),
+            zone("n2", "a", old(1)).away(),
+            zone("n3", "b", current(2).broken()),
+            zone("n4", "b", old(1)),
+        ];
+        assert_eq!(chosen(1, nodes), (names(&["n4"]), names(&["b"])));
+    }
+
+    #[test]
+    fn a_crash_elsewhere_lets_nothing_begin() {
+        let nodes = vec![
+            zone("n1", "a", old(1)),
+            zone("n2", "a", current(2).broken()),
+            zone("n3", "b", current(2).broken()),
+        ];
+        assert_eq!(chosen(1, nodes), (names(&[]), names(&["a", "b"])));
+    }
+
+    #[test]
+    fn a_domain_with_a_broken_pod_comes_first() {
+        let nodes = vec![zone("n1", "a", old(1)), zone("n2", "b", old(1).broken())];
+        assert_eq!(chosen(1, nodes), (names(&["n2"]), names(&["b"])));
+    }
+
+    #[test]
+    fn nodes_without_the_label_are_a_domain_of_their_own_and_the_first() {
+        let nodes = vec![zone("n1", "a", old(1)), node("n2", old(1))];
+        assert_eq!(chosen(1, nodes), (names(&["n2"]), names(&[""])));
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+}

@@ -1,0 +1,1128 @@
+//! What is charged, what is not, and what stops a rollout.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::core::engine::patience::JUDGED_AFTER;
+use crate::core::fleet::in_place::Update;
+use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::{
+    Action, Cause, Exit, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline, Phase, Plan, Pod,
+    Preparing, Readiness, Record, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+};
+
+/// Three of ten nodes at a time, and two may fail.
+fn strategy() -> Strategy {
+    Strategy {
+        max_unavailable: Share::Number(3),
+        failure_threshold: Some(Share::Number(2)),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+/// Its new pod was made at 1000; it was lost so many seconds after that.
+fn lost(name: &str, after: i64) -> Node {
+    let since = Some(at(1000 + after));
+    Node {
+        readiness: Readiness::NotReady { since },
+        ..node(name, current(2).made(1000).broken())
+    }
+}
+
+fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
+    Pod {
+        trouble: Some(Trouble {
+            said: Default::default(),
+            reason: reason.into(),
+            restarts,
+        }),
+        ..pod.broken()
+    }
+}
+
+/// These, and old ones up to ten nodes in all.
+fn beside_old(nodes: Vec<Node>) -> Fleet {
+    let names = (nodes.len()..10).map(|number| format!("z{number}"));
+    let old = names.map(|name| node(&name, old(1)));
+    fleet(nodes.into_iter().chain(old).collect())
+}
+
+fn at_1400(strategy: &Strategy, fleet: &Fleet) -> Plan {
+    decide(strategy, fleet, at(1400))
+}
+
+fn deletions(plan: &Plan) -> usize {
+    let deletes = |action: &&Action| matches!(action, Action::Delete(_));
+    plan.actions.iter().filter(deletes).count()
+}
+
+fn named(record: Option<&Record>) -> Vec<&str> {
+    record.map_or_else(Vec::new, |record| {
+        record.failed.iter().map(NodeName::as_str).collect()
+    })
+}
+
+#[test]
+fn a_node_lost_within_the_window_is_charged_and_one_lost_later_is_not() {
+    #[track_caller]
+    fn case(after: i64, window: Option<u64>, charged: bool) {
+        let strategy = Strategy {
+            failure_window: window.map(Duration::from_secs),
+            ..strategy()
+        };
+        let plan = decide(&strategy, &beside_old(vec![lost("a", after)]), at(9000));
+        let verdict = Verdict::FailedByRevision {
+            since: at(1000 + after),
+            cause: Cause::NodeLost,
+        };
+        assert_eq!(
+            plan.verdicts[0] == verdict,
+            charged,
+            "{:?}",
+            plan.verdicts[0]
+        );
+        assert_eq!(plan.counts.failures, usize::from(charged));
+        assert_eq!(plan.counts.unavailable, 3);
+    }
+    case(300, None, true);
+    case(301, None, false);
+    case(301, Some(400), true);
+    case(100, Some(60), false);
+    case(-1, None, false);
+}
+
+#[test]
+fn more_failures_than_may_be_stop_the_rollout_with_free_slots_left() {
+    let two = at_1400(&strategy(), &beside_old(vec![lost("a", 9), lost("b", 9)]));
+    assert_eq!((two.guarded, deletions(&two)), (None, 3));
+    let many = Strategy {
+        max_unavailable: Share::Number(8),
+        ..strategy()
+    };
+    let nodes = ["a", "b", "c"].map(|name| lost(name, 9)).to_vec();
+    let three = at_1400(&many, &beside_old(nodes));
+    let stopped = Guarded::Stopped(Stopped::FailedByRevision);
+    assert_eq!((three.guarded, deletions(&three)), (Some(stopped), 0));
+    assert_eq!(three.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!(three.verdicts[9], Verdict::Guarded(stopped));
+    assert_eq!(named(three.record.as_ref()), ["a", "b", "c"]);
+}
+
+#[test]
+fn crashes_and_images_that_cannot_be_had_are_failures_too() {
+    #[track_caller]
+    fn case(reason: &str, restarts: u32, expected: Option<Cause>) {
+        let pod = crashing(current(2).made(1000), reason, restarts);
+        let plan = at_1400(&strategy(), &beside_old(vec![node("a", pod)]));
+        let cause = match plan.verdicts[0] {
+            Verdict::FailedByRevision { cause, .. } => Some(cause),
+            _ => None,
+        };
+        assert_eq!(cause, expected, "{reason}, {restarts} restarts");
+        assert_eq!(plan.counts.failures, usize::from(expected.is_some()));
+        // For want of an image nobody is remembered.
+        let remembered = usize::from(expected == Some(Cause::Crashing));
+        assert_eq!(named(plan.record.as_ref()).len(), remembered);
+    }
+    case("Error", 1, None);
+    case("Error", 2, Some(Cause::Crashing));
+    case("CrashLoopBackOff", 1, Some(Cause::Crashing));
+    case("ErrImagePull", 0, Some(Cause::NotStarting));
+    case("CreateContainerConfigError", 0, Some(Cause::NotStarting));
+}
+
+/// The old pod of such a node serves: it occupies a place among those that surge, and none of `max-unavailable`.
+#[test]
+fn a_new_pod_that_crashes_beside_the_old_one_is_charged_and_the_two_stay() {
+    let beside = |threshold| {
+        let strategy = Strategy {
+            max_unavailable: Share::Number(0),
+            max_surge: Share::Number(2),
+            failure_threshold: threshold,
+            ..strategy()
+        };
+        let pair = |name: &str| {
+            let new = Pod {
+                uid: format!("{name}-new").into(),
+                surge: true,
+                ..crashing(current(2).made(1300), "Error", 3)
+            };
+            let mut pair = node(name, old(1));
+            pair.pods.push(new);
+            pair
+        };
+        at_1400(&strategy, &beside_old(vec![pair("a")]))
+    };
+    let plan = beside(None);
+    let failed = Verdict::FailedByRevision {
+        since: at(1300),
+        cause: Cause::Crashing,
+    };
+    assert_eq!((plan.verdicts[0], plan.counts.threshold), (failed, 2));
+    assert_eq!((plan.counts.failures, plan.counts.unavailable), (1, 0));
+    assert_eq!((plan.guarded, deletions(&plan)), (None, 0));
+    let surges = |action: &&Action| matches!(action, Action::Surge { .. });
+    assert_eq!(plan.actions.iter().filter(surges).count(), 1);
+    let stopped = beside(Some(Share::Number(0)));
+    assert_eq!(
+        (stopped.guarded, stopped.actions.len()),
+        (Some(Guarded::Stopped(Stopped::FailedByRevision)), 0)
+    );
+    assert_eq!(named(stopped.record.as_ref()), ["a"]);
+}
+
+#[test]
+fn a_pod_that_ran_for_long_before_it_crashed_is_no_failure_of_the_revision() {
+    let pod = Pod {
+        unready_since: Some(at(1301)),
+        ..crashing(current(2).made(1000), "Error", 5)
+    };
+    let plan = at_1400(&strategy(), &beside_old(vec![node("a", pod)]));
+    assert_eq!(plan.counts.failures, 0);
+}
+
+#[test]
+fn a_loss_waits_for_its_judgement_and_nothing_begins_meanwhile() {
+    let fleet = beside_old(vec![lost("a", 9)]);
+    let until = at(1009) + JUDGED_AFTER;
+    let early = decide(&strategy(), &fleet, at(1010));
+    assert_eq!(early.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(deletions(&early), 0);
+    let judged = early.record.map(|record| record.judged);
+    let expected = [("a".into(), at(1009))].into();
+    assert_eq!((judged, early.next_wake), (Some(expected), Some(until)));
+    let late = decide(&strategy(), &fleet, until);
+    // Judged, it holds no slot.
+    assert_eq!((late.guarded, deletions(&late)), (None, 3));
+}
+
+#[test]
+fn who_is_deleted_while_it_is_judged_is_charged_all_the_same() {
+    let fleet = beside_old(vec![lost("a", 9)]);
+    let early = decide(&strategy(), &fleet, at(1010));
+    let until = at(1009) + JUDGED_AFTER;
+    let deleted = Fleet {
+        record: early.record,
+        ..beside_old(Vec::new())
+    };
+    let waits = decide(&strategy(), &deleted, at(1011));
+    assert_eq!(waits.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((deletions(&waits), waits.next_wake), (0, Some(until)));
+    assert_eq!(waits.record, deleted.record);
+    let late = decide(&strategy(), &deleted, until);
+    assert_eq!(named(late.record.as_ref()), ["a"]);
+    assert_eq!((late.guarded, late.counts.failures), (None, 1));
+    let record = late.record.expect("it failed");
+    let since = [("a".into(), at(1009))];
+    assert_eq!(record.judged, since.into(), "it is a loss still");
+    // Others that were lost with it tell of the network also when it is gone.
+    let away = |node: Node| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1012)),
+        },
+        ..node
+    };
+    let nodes = deleted.nodes.iter().cloned().map(away);
+    let outage = Fleet {
+        nodes: nodes.collect(),
+        ..deleted.clone()
+    };
+    let plan = decide(&strategy(), &outage, until);
+    assert_eq!(plan.counts.failures, 0);
+    // Back and well before that, it is no loss.
+    let back = Fleet {
+        record: deleted.record.clone(),
+        ..beside_old(vec![node("a", current(2).made(1000))])
+    };
+    let plan = decide(&strategy(), &back, until);
+    assert_eq!((plan.counts.failures, plan.record), (0, None));
+}
+
+#[test]
+fn a_rollout_is_not_complete_while_its_last_node_is_judged_and_names_who_is_gone() {
+    let strategy = Strategy {
+        partition: Share::Number(99),
+        ..strategy()
+    };
+    let fleet = beside_old(vec![lost("a", 9)]);
+    let early = decide(&strategy, &fleet, at(1010));
+    assert_eq!(
+        (early.counts.outdated, early.phase),
+        (0, Phase::Progressing)
+    );
+    let deleted = Fleet {
+        record: early.record,
+        ..beside_old(Vec::new())
+    };
+    let late = decide(&strategy, &deleted, at(1009) + JUDGED_AFTER);
+    let about = crate::core::said::About {
+        set: &"web/agent",
+        fleet: &deleted,
+        plan: &late,
+        hook: None,
+    };
+    let said = about.said(late.phase);
+    assert_eq!(said.reason, "CompleteExceptFailed");
+    let names = "; failed by this revision, and deleted since: a";
+    assert!(said.sentence.ends_with(names), "{}", said.sentence);
+}
+
+#[test]
+fn when_the_others_are_lost_as_well_it_is_the_network_and_it_ends_by_itself() {
+    let away = |name: &str, second| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(second)),
+        },
+        ..node(name, old(1))
+    };
+    let nodes = |second| {
+        let updated = ["a", "b", "c"].map(|name| lost(name, 9));
+        let olds = ["d", "e", "f"].map(|name| away(name, second));
+        beside_old(updated.into_iter().chain(olds).collect())
+    };
+    // Three of three updated ones and three of seven others: too few of the others.
+    let charged = at_1400(&strategy(), &nodes(1020));
+    assert_eq!(
+        charged.guarded,
+        Some(Guarded::Stopped(Stopped::FailedByRevision))
+    );
+    // With twelve more that are updated and well, three of fifteen are less than three of seven.
+    let well = (0..12).map(|number| node(&format!("c{number:02}"), current(2).made(500)));
+    let mut outage = nodes(1020);
+    outage.nodes.extend(well);
+    outage.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    let until = at(1309);
+    for now in [1010, 1100, 1308] {
+        let plan = decide(&strategy(), &outage, at(now));
+        let held = Guarded::Inconclusive { until };
+        assert_eq!(
+            (plan.guarded, plan.counts.failures),
+            (Some(held), 0),
+            "{now}"
+        );
+        assert_eq!(deletions(&plan), 0);
+        // Should their Nodes be deleted meanwhile.
+        let judged = plan
+            .record
+            .map(|record| record.judged.into_values().collect());
+        assert_eq!(judged, Some(vec![at(1009); 3]));
+    }
+    let over = decide(&strategy(), &outage, until);
+    assert_eq!((over.guarded, over.counts.failures), (None, 0));
+    assert_eq!(deletions(&over), 3);
+    // They stay a proof when they are back before those that the rollout had touched, or their Nodes are deleted.
+    let record = over.record.expect("the control group is remembered");
+    let beside: Vec<&str> = record.beside.keys().map(NodeName::as_str).collect();
+    assert_eq!((beside, record.judged.len()), (vec!["d", "e", "f"], 0));
+    let mut some_back = outage.clone();
+    some_back.record = Some(record);
+    some_back.nodes.retain(|node| node.name.as_str() != "e");
+    let is_back = |node: &&mut Node| ["d", "f"].contains(&node.name.as_str());
+    for node in some_back.nodes.iter_mut().filter(is_back) {
+        node.readiness = Readiness::Ready { since: at(1100) };
+    }
+    for now in [1100, 1308, 2000] {
+        let plan = decide(&strategy(), &some_back, at(now));
+        assert_eq!(plan.counts.failures, 0, "{now}");
+    }
+    // It is forgotten with whom it speaks for.
+    some_back.nodes.retain(|node| node.is_ready());
+    let plan = decide(&strategy(), &some_back, at(2000));
+    assert_eq!(plan.record, None);
+    // What happened to the others long before or after is another story.
+    let mut apart = nodes(500);
+    apart.nodes.extend(
+        outage
+            .nodes
+            .iter()
+            .filter(|node| node.name.as_str().starts_with('c') && node.name.as_str() != "c")
+            .cloned(),
+    );
+    apart.nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(at_1400(&strategy(), &apart).counts.failures, 3);
+}
+
+/// Found by a property: one of four old nodes was lost, and our own deletions made it one of two.
+#[test]
+fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
+    // At 1009 one updated node of two is lost, and one old node of four.
+    let since = Some(at(1020));
+    let away = Node {
+        readiness: Readiness::NotReady { since },
+        ..node("c", old(1))
+    };
+    let judged = |others: [Node; 3]| {
+        let well = node("b", current(2).made(500));
+        let mut nodes = vec![lost("a", 9), well, away.clone()];
+        nodes.extend(others);
+        let plan = at_1400(&strategy(), &fleet(nodes));
+        (plan.guarded, plan.verdicts[0])
+    };
+    let charged = Verdict::FailedByRevision {
+        since: at(1009),
+        cause: Cause::NodeLost,
+    };
+    let made = |second| ["d", "e", "f"].map(|name| node(name, current(2).made(second)));
+    let before = ["d", "e", "f"].map(|name| node(name, old(1)));
+    let deleted = before.clone().map(|mut node| {
+        node.pods[0].terminating = true;
+        node
+    });
+    let podless = before.clone().map(|mut node| {
+        node.pods.clear();
+        node
+    });
+    for others in [before, deleted, podless, made(1010)] {
+        assert_eq!(judged(others), (None, charged));
+    }
+    // Nodes that had the revision by then do count.
+    let updated = Verdict::Offline(Offline::Updated {
+        since: Some(at(1009)),
+    });
+    assert_eq!(judged(made(1009)).1, updated);
+}
+
+/// These nodes, and the record of one more that was lost at 1009 and whose Node is gone.
+fn beside_gone(nodes: Vec<Node>) -> Fleet {
+    let record = Record {
+        judged: [("gone".into(), at(1009))].into(),
+        ..Record::of("new".into())
+    };
+    Fleet {
+        record: Some(record),
+        ..fleet(nodes)
+    }
+}
+
+/// Found by a property: two of four updated nodes were lost, and the charge against one of them made it one of three.
+#[test]
+fn who_is_gone_and_charged_stays_a_loss_beside_the_others() {
+    let since = Some(at(1020));
+    let away = Node {
+        readiness: Readiness::NotReady { since },
+        ..node("d", old(1))
+    };
+    let mut nodes = vec![lost("a", 9)];
+    nodes.extend(["b", "c"].map(|name| node(name, current(2).made(500))));
+    nodes.push(away);
+    nodes.extend(["e", "f"].map(|name| node(name, old(1))));
+    let mut fleet = beside_gone(nodes);
+    let plan = at_1400(&strategy(), &fleet);
+    assert_eq!((plan.guarded, plan.counts.failures), (None, 2));
+    assert_eq!(named(plan.record.as_ref()), ["a", "gone"]);
+    fleet.record = plan.record.clone();
+    assert_eq!(at_1400(&strategy(), &fleet), plan);
+}
+
+#[test]
+fn who_leaves_the_nodes_of_the_template_while_it_is_judged_is_charged_all_the_same() {
+    let early = decide(&strategy(), &beside_old(vec![lost("a", 9)]), at(1010));
+    let left = Node {
+        targeting: crate::core::Targeting::No,
+        ..lost("a", 9)
+    };
+    let fleet = Fleet {
+        record: early.record,
+        ..beside_old(vec![left])
+    };
+    let until = at(1009) + JUDGED_AFTER;
+    let waits = decide(&strategy(), &fleet, at(1011));
+    assert_eq!(waits.guarded, Some(Guarded::Inconclusive { until }));
+    let late = decide(&strategy(), &fleet, until);
+    assert_eq!(named(late.record.as_ref()), ["a"]);
+}
+
+#[test]
+fn who_is_charged_and_deleted_later_stays_a_loss_beside_the_others() {
+    let others = |mut nodes: Vec<Node>| {
+        nodes.extend(["b", "c", "d"].map(|name| node(name, old(1))));
+        fleet(nodes)
+    };
+    let charged = at_1400(&strategy(), &others(vec![lost("a", 9)]));
+    assert_eq!(named(charged.record.as_ref()), ["a"]);
+    let deleted = Fleet {
+        record: charged.record.clone(),
+        ..others(Vec::new())
+    };
+    let plan = at_1400(&strategy(), &deleted);
+    assert_eq!(plan.record, charged.record);
+}
+
+/// Found by a property: it kept the rollout from being complete for half a minute, and nothing woke it then.
+#[test]
+fn who_failed_and_is_gone_is_not_being_judged_any_more() {
+    let mut fleet = beside_gone(vec![node("a", current(2).made(0))]);
+    let record = fleet.record.as_mut().expect("there is one");
+    record.failed.insert("gone".into());
+    let plan = decide(&strategy(), &fleet, at(1010));
+    assert!(matches!(plan.phase, Phase::Complete { .. }), "{plan:?}");
+}
+
+#[test]
+fn whom_the_network_took_away_for_good_is_no_loss_beside_the_others_when_its_window_is_over() {
+    let since = Some(at(1300));
+    let away = Node {
+        readiness: Readiness::NotReady { since },
+        ..node("b", old(1))
+    };
+    let made = current(2).made(1375).broken();
+    let nodes = vec![
+        Node {
+            readiness: Readiness::NotReady {
+                since: Some(at(1380)),
+            },
+            ..node("a", made)
+        },
+        away,
+        node("c", old(1)),
+    ];
+    let mut fleet = beside_gone(nodes);
+    let plan = at_1400(&strategy(), &fleet);
+    // One of one, beside one of two: it is not the network, and is judged soon.
+    let until = at(1380) + JUDGED_AFTER;
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(plan.counts.failures, 0);
+    fleet.record = plan.record.clone();
+    assert_eq!(at_1400(&strategy(), &fleet), plan);
+}
+
+#[test]
+fn whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago() {
+    let down = |since: i64| Pod {
+        unready_since: Some(at(since)),
+        ..crashing(old(1), "Error", 9)
+    };
+    let nodes = vec![node("a", down(1100)), node("b", down(1101))];
+    let strategy = strategy();
+    let before = at_1400(&strategy, &beside_old(nodes));
+    let record = before.record.expect("something to remember");
+    let names: Vec<&str> = record.broken_before.iter().map(NodeName::as_str).collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(before.next_wake, Some(at(1401)));
+    let nodes = ["a", "b"].map(|name| node(name, crashing(current(2).made(1400), "Error", 3)));
+    let after = Fleet {
+        record: Some(record),
+        ..beside_old(nodes.to_vec())
+    };
+    let plan = decide(&strategy, &after, at(1450));
+    assert_eq!(named(plan.record.as_ref()), ["b"]);
+    assert_eq!((plan.counts.failures, plan.counts.failed), (1, 1));
+}
+
+/// A fleet of which the guard told that so many nodes failed.
+fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
+    Fleet {
+        record: Some(Record {
+            failed: failed.iter().map(|name| NodeName::from(*name)).collect(),
+            stopped,
+            ..Record::of("new".into())
+        }),
+        ..beside_old(nodes)
+    }
+}
+
+#[test]
+fn a_failure_outlives_its_node_its_pod_and_a_short_recovery() {
+    // Gone: its slot is free, and it is counted.
+    let plan = at_1400(&strategy(), &told(vec![], &["gone-1", "gone-2"], None));
+    assert_eq!((plan.counts.failures, deletions(&plan)), (2, 3));
+    let plan = at_1400(
+        &strategy(),
+        &told(vec![], &["gone-1", "gone-2", "gone-3"], None),
+    );
+    assert_eq!((plan.counts.failures, deletions(&plan)), (3, 0));
+    // Well again, for less than the window, and for as long as that.
+    let recovered = |made: i64| node("a", current(2).made(made));
+    let plan = at_1400(&strategy(), &told(vec![recovered(1200)], &["a"], None));
+    assert_eq!((plan.verdicts[0], plan.counts.failures), (Verdict::Done, 1));
+    assert_eq!(plan.next_wake, Some(at(1510)));
+    let plan = at_1400(&strategy(), &told(vec![recovered(1090)], &["a"], None));
+    assert_eq!((plan.record, plan.counts.failures), (None, 0));
+}
+
+#[test]
+fn a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one() {
+    let fleet = told(vec![], &["a"], Some(Stopped::FailedByRevision));
+    let is_stopped = |strategy: &Strategy, fleet: &Fleet| {
+        let plan = at_1400(strategy, fleet);
+        let stopped = matches!(plan.guarded, Some(Guarded::Stopped(_)));
+        assert_eq!(stopped, deletions(&plan) == 0);
+        stopped
+    };
+    assert!(is_stopped(&strategy(), &fleet));
+    let lenient = Strategy {
+        failure_threshold: Some(Share::Percent(100)),
+        ..strategy()
+    };
+    assert!(is_stopped(&lenient, &fleet));
+    let resume = |hash: &str| Strategy {
+        resume: Some(hash.into()),
+        ..strategy()
+    };
+    assert!(is_stopped(&resume("old"), &fleet));
+    assert!(!is_stopped(&resume("new"), &fleet));
+    let mut next = fleet;
+    next.revision = crate::core::RevisionState::Current("newer".into());
+    assert!(!is_stopped(&strategy(), &next));
+}
+
+#[test]
+fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
+    let twice = |name: &str| Fleet {
+        record: Some(Record {
+            replaced_twice: [NodeName::from(name)].into(),
+            ..Record::of("new".into())
+        }),
+        ..beside_old(vec![node("a", current(2).made(500))])
+    };
+    // It has the current revision by now.
+    assert_eq!(deletions(&at_1400(&strategy(), &twice("a"))), 3);
+    let plan = at_1400(&strategy(), &twice("z5"));
+    assert_eq!(plan.guarded, Some(Guarded::Stopped(Stopped::ReplacedTwice)));
+    assert_eq!(plan.phase, Phase::Stalled(Stall::ReplacedTwice));
+    assert_eq!(deletions(&plan), 0);
+}
+
+#[test]
+fn a_list_of_names_has_an_end_and_the_number_is_kept() {
+    let nodes: Vec<Node> = (0..300)
+        .map(|number| lost(&format!("n{number:03}"), 9))
+        .collect();
+    let mut large = fleet(nodes);
+    large.nodes.push(node("z", old(1)));
+    let strategy = Strategy {
+        failure_threshold: Some(Share::Number(290)),
+        ..strategy()
+    };
+    let plan = at_1400(&strategy, &large);
+    let record = plan.record.expect("a record");
+    assert_eq!((record.failed.len(), record.more), (200, 100));
+    assert_eq!(
+        plan.guarded,
+        Some(Guarded::Stopped(Stopped::FailedByRevision))
+    );
+    large.record = Some(record.clone());
+    assert_eq!(at_1400(&strategy, &large).record, Some(record));
+}
+
+#[test]
+fn all_broken_old_pods_go_at_once_where_that_is_asked_for() {
+    let broken = || (0..8).map(|number| node(&format!("a{number}"), old(1).broken()));
+    let mut fleet = fleet(broken().collect());
+    fleet.nodes.push(node("z", old(1)));
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    assert_eq!(deletions(&at_1400(&one, &fleet)), 1);
+    let all = Strategy {
+        broken_unlimited: true,
+        ..one
+    };
+    let plan = at_1400(&all, &fleet);
+    assert_eq!(deletions(&plan), 8);
+    assert_eq!(plan.verdicts[8], Verdict::Budget { broken: false });
+}
+
+#[test]
+fn the_numbers_say_why_pods_are_not_available() {
+    let starting = |name: &str| node(name, current(2).made(1390).broken());
+    let away = node("e", old(1)).away();
+    let nodes = vec![
+        starting("a"),
+        lost("b", 9),
+        node("c", old(1).broken()),
+        node("d", old(1).broken()),
+        away,
+    ];
+    let strategy = Strategy {
+        max_unavailable: Share::Number(2),
+        ..strategy()
+    };
+    let plan = at_1400(&strategy, &beside_old(nodes));
+    assert_eq!(deletions(&plan), 1);
+    let expected = [
+        ("offline", 1),
+        ("in_progress", 2),
+        ("failed", 1),
+        ("broken_before", 1),
+    ];
+    assert_eq!(plan.counts.lacking(), expected);
+    // Of two pods on a node the available one counts, whichever is older.
+    let mut surplus = node("a", current(2).made(1000));
+    for second in [900, 1100] {
+        let other = Pod {
+            name: "other".into(),
+            uid: "other".into(),
+            ..current(2).made(second).broken()
+        };
+        surplus.pods = vec![surplus.pods[0].clone(), other];
+        surplus.pods.sort_by_key(|pod| pod.created);
+        let plan = at_1400(&strategy, &beside_old(vec![surplus.clone()]));
+        assert_eq!(plan.counts.updated, 1);
+        surplus.pods.retain(|pod| pod.name.as_str() == "a");
+    }
+}
+
+#[test]
+fn a_timestamp_may_stand_anywhere() {
+    let mut fleet = beside_old(vec![lost("a", 9)]);
+    fleet.nodes[0].pods[0].created = Timestamp::MAX;
+    assert_eq!(
+        decide(&strategy(), &fleet, Timestamp::MAX).counts.failures,
+        0
+    );
+}
+
+/// Found by a property: the pod had never been Ready, neither before its update in place nor afterwards.
+#[test]
+fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
+    let updated = |pod: Pod| Pod {
+        in_place: InPlace {
+            update: Some(Update {
+                at: at(1200),
+                is_carried_out: true,
+            }),
+            ..InPlace::default()
+        },
+        ..pod
+    };
+    let pod = updated(crashing(current(2).made(1000), "Error", 2));
+    let plan = at_1400(&strategy(), &beside_old(vec![node("a", pod)]));
+    let (since, cause) = (at(1200), Cause::Crashing);
+    assert_eq!(plan.verdicts[0], Verdict::FailedByRevision { since, cause });
+
+    // One that is Ready all the time has proved nothing before its update.
+    let recovered = Fleet {
+        record: plan.record,
+        ..beside_old(vec![node("a", updated(current(2).made(0)))])
+    };
+    let names = |now: i64| {
+        let record = decide(&strategy(), &recovered, at(now)).record;
+        named(record.as_ref()).join(" ")
+    };
+    assert_eq!(names(1499), "a");
+    assert_eq!(names(1500), "");
+}
+
+/// Found by a property: nobody waited for a turn any more, and the pod that waited for its hook went.
+#[test]
+fn a_pod_that_waits_for_its_hook_is_worth_a_stop() {
+    let failed = (0..3).map(|number| {
+        let pod = crashing(current(2).made(1000), "Error", 2);
+        node(&format!("a{number}"), pod)
+    });
+    let waits = |exit: Exit| node("z", Pod { exit, ..old(1) });
+    let marked = waits(Exit {
+        preparing: Some(Preparing { since: None }),
+        ..Exit::default()
+    });
+    let plan = at_1400(&strategy(), &fleet(failed.chain([marked]).collect()));
+    let stopped = Guarded::Stopped(Stopped::FailedByRevision);
+    assert_eq!(plan.guarded, Some(stopped));
+    assert_eq!(deletions(&plan), 0);
+}
+
+/// Who is offline holds up nobody, also after its update: losses are bounded by the threshold and what was in flight.
+#[test]
+fn a_node_that_was_lost_and_judged_frees_its_slot() {
+    let strategy = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    let exit = Exit {
+        preparing: Some(Preparing { since: None }),
+        ..Exit::default()
+    };
+    let marked = node("z", Pod { exit, ..old(1) });
+    let plan = at_1400(&strategy, &fleet(vec![lost("a", 100), marked]));
+    assert_eq!((plan.counts.failures, deletions(&plan)), (1, 1));
+    assert_eq!(plan.phase, Phase::Progressing);
+    // One that is Ready and crashes keeps it.
+    let crashes = node("a", crashing(current(2).made(1000), "Error", 3));
+    let plan = at_1400(&strategy, &beside_old(vec![crashes]));
+    assert_eq!((plan.counts.failures, deletions(&plan)), (1, 0));
+}
+
+/// Its new pod was never made: the removal of the old one took the node down.
+fn lost_by_removal(name: &str, removed: i64, since: i64) -> Node {
+    let leaving = Pod {
+        terminating: true,
+        ..old(1).broken()
+    };
+    Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(since)),
+        },
+        disrupted_at: Some(at(removed)),
+        ..node(name, leaving)
+    }
+}
+
+#[test]
+fn a_node_that_is_lost_by_the_removal_of_its_old_pod_is_charged() {
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        failure_threshold: Some(Share::Number(1)),
+        ..strategy()
+    };
+    let first = beside_old(vec![lost_by_removal("a", 1000, 1003)]);
+    let until = at(1033);
+    let judged = decide(&one, &first, at(1010));
+    assert_eq!(judged.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((deletions(&judged), judged.next_wake), (0, Some(until)));
+    let goes_on = decide(&one, &first, until);
+    assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 1));
+    assert_eq!(named(goes_on.record.as_ref()), ["a"]);
+    let second = ["a", "b"].map(|name| lost_by_removal(name, 1000, 1003));
+    let stopped = decide(&one, &beside_old(second.to_vec()), until);
+    assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!(deletions(&stopped), 0);
+    // Who was away before is not, nor who was removed for an earlier template.
+    let before = beside_old(vec![lost_by_removal("a", 1004, 1003)]);
+    let mut earlier = lost_by_removal("a", 1000, 1003);
+    earlier.disrupted_at = None;
+    for fleet in [before, beside_old(vec![earlier])] {
+        let plan = decide(&one, &fleet, until);
+        assert_eq!((plan.counts.failures, deletions(&plan)), (0, 1));
+    }
+}
+
+#[test]
+fn nodes_that_the_removal_took_down_are_no_control_group() {
+    let nodes = ["a", "b", "c", "d"].map(|name| lost_by_removal(name, 1000, 1003));
+    let plan = at_1400(&strategy(), &beside_old(nodes.to_vec()));
+    assert_eq!(named(plan.record.as_ref()), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
+    // The pod is gone, and its successor was made after the loss.
+    let made = |disrupted_at| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1003)),
+        },
+        disrupted_at,
+        ..node("a", current(2).made(1010).broken())
+    };
+    let seen = decide(
+        &strategy(),
+        &beside_old(vec![made(Some(at(1000)))]),
+        at(1020),
+    );
+    let record = seen.record.expect("nothing else tells of the removal");
+    assert_eq!(record.touched, [NodeName::from("a")].into());
+    // After a restart the record alone tells.
+    let restarted = |node: Option<Node>, record: &Record| Fleet {
+        record: Some(record.clone()),
+        ..beside_old(node.into_iter().collect())
+    };
+    let gone = at_1400(&strategy(), &restarted(None, &record));
+    assert_eq!(named(gone.record.as_ref()), ["a"], "it was being judged");
+    // While it may be the network nobody is.
+    let record = Record {
+        judged: Default::default(),
+        ..record
+    };
+    let gone = at_1400(&strategy(), &restarted(None, &record));
+    assert_eq!(gone.counts.failures, 0);
+    let record = gone.record.expect("it may come back");
+    // Its new Node does not say yet for how long it has not been Ready.
+    let silent = Node {
+        readiness: Readiness::NotReady { since: None },
+        ..made(None)
+    };
+    let unheard = at_1400(&strategy(), &restarted(Some(silent), &record));
+    assert_eq!(unheard.counts.failures, 0);
+    let record = unheard.record.expect("it will say so");
+    let anew = Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(1060)),
+        },
+        ..made(None)
+    };
+    let plan = at_1400(&strategy(), &restarted(Some(anew), &record));
+    assert_eq!(named(plan.record.as_ref()), ["a"]);
+    // Back and well, nothing is left of it.
+    let well = node("a", current(2).made(500));
+    assert_eq!(
+        at_1400(&strategy(), &restarted(Some(well), &record)).record,
+        None
+    );
+}
+
+/// Found by a property: its second pod began to leave after the loss, and was taken for the one whose removal came before it.
+#[test]
+fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
+    let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
+    fleet.record = Some(Record {
+        touched: ["a".into()].into(),
+        ..Record::of("new".into())
+    });
+    let plan = decide(&strategy(), &fleet, at(1020));
+    let until = at(1009) + JUDGED_AFTER;
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    fleet.record = plan.record.clone();
+    assert_eq!(decide(&strategy(), &fleet, at(1020)), plan);
+    assert_eq!(named(at_1400(&strategy(), &fleet).record.as_ref()), ["a"]);
+}
+
+#[test]
+fn a_rollback_is_not_charged_with_what_was_lost_before_it() {
+    let before = |pod: Pod| Pod {
+        of_template: false,
+        ..pod
+    };
+    let mut away = lost("a", 9);
+    away.pods = vec![before(away.pods[0].clone())];
+    let crashes = node("b", before(crashing(current(2).made(1000), "Error", 3)));
+    let plan = at_1400(&strategy(), &beside_old(vec![away, crashes]));
+    assert_eq!((plan.counts.failures, plan.record), (0, None));
+}
+
+#[test]
+fn a_rollout_whose_last_node_was_lost_is_complete_but_for_it_or_stalled() {
+    let strategy = |threshold| Strategy {
+        failure_threshold: Some(Share::Number(threshold)),
+        ..strategy()
+    };
+    let fleet = fleet(vec![lost("a", 9), node("b", current(2).made(1000))]);
+    let within = at_1400(&strategy(1), &fleet);
+    assert!(matches!(within.phase, Phase::Complete { .. }));
+    assert_eq!(
+        within.exceptions(&fleet),
+        "offline: 1, of these failed by this revision: 1"
+    );
+    let beyond = at_1400(&strategy(0), &fleet);
+    assert_eq!(beyond.phase, Phase::Stalled(Stall::FailedByRevision));
+}
+
+/// NotReady since that second.
+fn away_since(second: i64, node: Node) -> Node {
+    let since = Some(at(second));
+    Node {
+        readiness: Readiness::NotReady { since },
+        ..node
+    }
+}
+
+#[test]
+fn who_crashed_and_goes_away_with_all_others_stays_charged_and_nothing_begins_meanwhile() {
+    let mut fleet = beside_old(vec![node("a", crashing(current(2).made(1000), "Error", 3))]);
+    let charged = decide(&strategy(), &fleet, at(1050));
+    assert_eq!(named(charged.record.as_ref()), ["a"]);
+    fleet.record = charged.record;
+    // It alone: that is judged as any loss, before its slot goes to others.
+    let mut alone = fleet.clone();
+    alone.nodes[0] = away_since(1060, alone.nodes[0].clone());
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    let until = at(1060) + JUDGED_AFTER;
+    let plan = decide(&one, &alone, at(1070));
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((deletions(&plan), plan.next_wake), (0, Some(until)));
+    assert_eq!(deletions(&decide(&one, &alone, until)), 1);
+    // All of them: whoever waits for a judgement is not complete; then it is so but for who is offline.
+    for node in &mut fleet.nodes {
+        *node = away_since(1060, node.clone());
+    }
+    for second in [1070, 1100, 1359] {
+        let plan = decide(&strategy(), &fleet, at(second));
+        assert_eq!(named(plan.record.as_ref()), ["a"], "{second}");
+        assert_eq!(plan.phase, Phase::Progressing, "{second}");
+    }
+    let over = decide(&strategy(), &fleet, at(1360));
+    assert!(matches!(over.phase, Phase::Complete { .. }), "{over:?}");
+    assert_eq!(named(over.record.as_ref()), ["a"]);
+    // All but it are back.
+    for node in &mut fleet.nodes[1..] {
+        node.readiness = Readiness::Ready { since: at(1370) };
+    }
+    let plan = decide(&strategy(), &fleet, at(1410));
+    assert_eq!(
+        (named(plan.record.as_ref()), plan.counts.failures),
+        (vec!["a"], 1)
+    );
+}
+
+#[test]
+fn a_rollout_with_free_slots_that_waits_for_a_judgement_is_not_stalled() {
+    let crashes = node("a", crashing(current(2).made(1000), "Error", 3));
+    let mut fleet = beside_old(vec![crashes, lost("b", 250)]);
+    fleet.nodes[2] = away_since(1250, fleet.nodes[2].clone());
+    let plan = decide(&strategy(), &fleet, at(1260));
+    assert!(matches!(plan.guarded, Some(Guarded::Inconclusive { .. })));
+    assert_eq!(plan.phase, Phase::Progressing);
+}
+
+#[test]
+fn what_was_lost_before_a_revision_was_adopted_is_not_its_fault() {
+    let mut fleet = beside_old(vec![lost_by_removal("a", 1004, 1009)]);
+    assert_eq!(named(at_1400(&strategy(), &fleet).record.as_ref()), ["a"]);
+    fleet.adopted = Some(at(1010));
+    assert_eq!(at_1400(&strategy(), &fleet).record, None);
+    fleet.adopted = Some(at(1009));
+    assert_eq!(named(at_1400(&strategy(), &fleet).record.as_ref()), ["a"]);
+}
+
+#[test]
+fn a_revision_that_comes_again_within_its_window_is_charged_with_pods_of_its_own_that_crash() {
+    let before = Pod {
+        of_template: false,
+        ..crashing(current(2).made(1000), "Error", 3)
+    };
+    let mut fleet = beside_old(vec![node("a", before)]);
+    for (adopted, failures) in [(1250, 1), (1301, 0)] {
+        (fleet.made, fleet.adopted) = (Some(at(1000)), Some(at(adopted)));
+        let plan = at_1400(&strategy(), &fleet);
+        assert_eq!(plan.counts.failures, failures, "{adopted}");
+    }
+    // One that was taken back was not made for it.
+    fleet.adopted = Some(at(1250));
+    fleet.nodes[0].pods[0].in_place.reverted_from = Some("bad".into());
+    assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
+}
+
+#[test]
+fn pods_that_crash_stop_a_revision_for_those_who_are_away_and_losses_alone_do_not() {
+    let none = Strategy {
+        failure_threshold: Some(Share::Number(0)),
+        ..strategy()
+    };
+    let reverting = Strategy {
+        on_failure: crate::core::OnFailure::RevertInPlace,
+        ..none.clone()
+    };
+    let stopped = |strategy: &Strategy, nodes: Vec<Node>| {
+        let plan = at_1400(strategy, &fleet(nodes));
+        assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+        plan.record.unwrap().stopped.is_some()
+    };
+    let crashes = || node("a", crashing(current(2).made(1000), "Error", 3));
+    let done = || node("b", current(2).made(1000));
+    let away = || node("c", old(1)).away();
+    assert!(stopped(&none, vec![crashes(), done(), away()]));
+    assert!(!stopped(&none, vec![crashes(), done()]));
+    assert!(stopped(&reverting, vec![crashes(), done()]));
+    // There is nobody to compare with.
+    assert!(!stopped(&none, vec![lost("a", 9), done(), away()]));
+    assert!(!stopped(&reverting, vec![lost("a", 9), done()]));
+}
+
+#[test]
+fn who_is_charged_stays_so_while_its_pod_crashes_however_seldom() {
+    let crashes = |ready_until| Pod {
+        unready_since: Some(at(ready_until)),
+        ..crashing(current(2).made(1000), "Error", 9)
+    };
+    let mut fleet = beside_old(vec![node("a", crashes(1310))]);
+    assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
+    fleet.record = Some(Record {
+        failed: ["a".into()].into(),
+        ..Record::of("new".into())
+    });
+    let plan = at_1400(&strategy(), &fleet);
+    assert!(matches!(plan.verdicts[0], Verdict::FailedByRevision { .. }));
+}
+
+#[test]
+fn a_stop_stands_while_those_it_holds_back_are_away() {
+    let mut fleet = fleet(vec![
+        node("a", current(2).made(10)),
+        node("b", old(1)).away(),
+    ]);
+    fleet.record = Some(Record {
+        stopped: Some(Stopped::FailedByRevision),
+        failed: ["a".into()].into(),
+        ..Record::of("new".into())
+    });
+    let plan = at_1400(&strategy(), &fleet);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+    // Nobody is held back when everybody has it.
+    fleet.nodes.truncate(1);
+    let over = at_1400(&strategy(), &fleet);
+    assert!(matches!(over.phase, Phase::Complete { .. }));
+}
+
+/// We deleted its pod at 1000; then a taint kept the next one away.
+fn barred(name: &str, pods: Vec<Pod>) -> Node {
+    Node {
+        targeting: crate::core::Targeting::Keep,
+        disrupted_at: Some(at(1000)),
+        emptied: true,
+        podless_since: pods.is_empty().then(|| at(1003)),
+        pods,
+        ..node(name, old(1))
+    }
+}
+
+#[test]
+fn a_node_that_is_tainted_while_it_is_replaced_keeps_its_slot_and_is_charged() {
+    let one = Strategy {
+        max_unavailable: Share::Number(1),
+        failure_threshold: Some(Share::Number(1)),
+        ..strategy()
+    };
+    let leaving = Pod {
+        terminating: true,
+        ..old(1).broken()
+    };
+    let starting = current(2).made(1003).broken();
+    for pods in [vec![leaving], vec![], vec![starting]] {
+        let plan = decide(&one, &beside_old(vec![barred("a", pods)]), at(1010));
+        assert!(matches!(plan.verdicts[0], Verdict::InProgress(_)));
+        assert_eq!((plan.counts.unavailable, deletions(&plan)), (1, 0));
+        assert_eq!(plan.phase, Phase::Progressing);
+    }
+    let first = beside_old(vec![barred("a", vec![])]);
+    let judged = decide(&one, &first, at(1010));
+    let until = at(1033);
+    assert_eq!(judged.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!(judged.next_wake, Some(until));
+    let record = judged.record.expect("nothing else tells of the removal");
+    assert_eq!(record.touched, [NodeName::from("a")].into());
+    // Judged, it holds up nobody.
+    let goes_on = decide(&one, &first, until);
+    let told = Verdict::FailedByRevision {
+        since: at(1003),
+        cause: Cause::Barred,
+    };
+    assert_eq!(goes_on.verdicts[0], told);
+    assert_eq!((goes_on.guarded, deletions(&goes_on)), (None, 1));
+    assert_eq!((goes_on.counts.lost, goes_on.counts.barred), (1, 1));
+    assert_eq!(named(goes_on.record.as_ref()), ["a"]);
+    let both = ["a", "b"].map(|name| barred(name, vec![]));
+    let stopped = decide(&one, &beside_old(both.to_vec()), until);
+    assert_eq!(stopped.phase, Phase::Stalled(Stall::FailedByRevision));
+    // With nobody left it is not complete.
+    let all = decide(&one, &fleet(both.to_vec()), until);
+    assert_eq!(all.phase, Phase::Stalled(Stall::FailedByRevision));
+    let alone = decide(&one, &fleet(vec![barred("a", vec![])]), until);
+    assert!(alone.counts.lost == 1 && matches!(alone.phase, Phase::Complete { .. }));
+    // And a pod that was not ours to remove is nobody's fault.
+    let others = Node {
+        emptied: false,
+        ..barred("a", vec![])
+    };
+    let plan = decide(&one, &beside_old(vec![others]), at(1010));
+    assert_eq!(plan.verdicts[0], Verdict::NotTargeted);
+    assert_eq!(deletions(&plan), 1);
+}
+
+#[test]
+fn a_removal_that_no_pod_followed_counts_for_min_interval() {
+    let slow = Strategy {
+        min_interval: Duration::from_secs(600),
+        failure_threshold: Some(Share::Number(5)),
+        ..strategy()
+    };
+    for lost in [barred("a", vec![]), lost_by_removal("a", 1000, 1003)] {
+        let fleet = beside_old(vec![lost]);
+        let early = decide(&slow, &fleet, at(1400));
+        assert_eq!((deletions(&early), early.opens), (0, Some(at(1600))));
+        assert_eq!(deletions(&decide(&slow, &fleet, at(1600))), 1);
+    }
+}

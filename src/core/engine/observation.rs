@@ -1,0 +1,56 @@
+//! The first look: what follows from each node alone.
+//!
+//! It is the only pass that fetches every node, its labels and its pods: whatever a later pass asks of all of them is noted
+//! here, by position in the fleet. A part that is to know something of every node gets its line in [`Observation::of`].
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::core::engine::class::Class;
+use crate::core::engine::classify::classify;
+use crate::core::engine::opening::Openings;
+use crate::core::engine::pod_summary::PodSummary;
+use crate::core::engine::predownload::Images;
+use crate::core::engine::scope::RolloutScope;
+use crate::core::engine::surge::Terms;
+use crate::core::engine::waves::Members;
+use crate::core::fleet::Fleet;
+use crate::core::strategy::Strategy;
+
+/// What was seen.
+pub(super) struct Observation<'a> {
+    pub(super) classes: Vec<Class>,
+    pub(super) summary: PodSummary<'a>,
+    pub(super) scope: RolloutScope,
+    pub(super) members: Members<'a>,
+    pub(super) openings: Openings<'a>,
+    /// `None`: nothing is pulled ahead.
+    pub(super) images: Option<Images<'a>>,
+}
+
+impl<'a> Observation<'a> {
+    /// Looks at every node.
+    pub(super) fn of(strategy: &'a Strategy, fleet: &'a Fleet, now: Timestamp) -> Self {
+        let nodes = fleet.nodes.len();
+        let mut observed = Self {
+            classes: Vec::with_capacity(nodes),
+            summary: PodSummary::at(fleet),
+            scope: RolloutScope::of(nodes),
+            members: Members::of(strategy, nodes),
+            openings: Openings::of(strategy, nodes, now),
+            images: Images::of(strategy, fleet, now),
+        };
+        let terms = Terms::of(strategy, fleet, now);
+        for (position, node) in fleet.nodes.iter().enumerate() {
+            let class = classify(strategy, node, terms);
+            observed.summary.note(node);
+            observed.scope.note(strategy, (position, node), now);
+            observed.members.note(node);
+            observed.openings.note((position, node));
+            if let Some(images) = &mut observed.images {
+                images.note(node, &class);
+            }
+            observed.classes.push(class);
+        }
+        observed
+    }
+}

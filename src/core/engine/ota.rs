@@ -1,0 +1,163 @@
+//! The two pod conditions of OTA mode: who gets them, and who loses them (docs/reference/node-api.md).
+
+use crate::core::action::{Action, BATCH, Pull, PullInitiator, StaleImage};
+use crate::core::fleet::{Fleet, OtaCondition, Pod};
+use crate::core::id::{PodRevision, Revision};
+use crate::core::names::{CONDITION_MESSAGE_PREFIX, POD_IMAGE_READY, POD_NEED_UPGRADE};
+
+/// The message by which both conditions name a revision.
+pub fn message_of(revision: &str) -> String {
+    format!("{CONDITION_MESSAGE_PREFIX}{revision}")
+}
+
+/// The revision that a message names, empty when it names none; `None` when the message has no such form.
+///
+/// It is all of the message, or stands in brackets at the end of one that says more.
+pub fn revision_in(message: &str) -> Option<&str> {
+    let at_the_end = || {
+        message
+            .strip_suffix(')')?
+            .rsplit_once('(')
+            .map(|(_, end)| end)
+    };
+    message
+        .strip_prefix(CONDITION_MESSAGE_PREFIX)
+        .or_else(|| at_the_end()?.strip_prefix(CONDITION_MESSAGE_PREFIX))
+        .map(str::trim)
+}
+
+/// What to write so that every pod tells the owner of its node whether `target` waits for it.
+pub(super) fn announce(fleet: &Fleet, target: &Revision) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let pods = fleet.nodes.iter().flat_map(|node| {
+        let repels = node.is_repelled();
+        node.pods.iter().map(move |pod| (repels, pod))
+    });
+    for (repels, pod) in pods.filter(|(_, pod)| !pod.terminating) {
+        if actions.len() >= BATCH {
+            break; // the rest follows when these are done
+        }
+        let needed = match pod.revision {
+            PodRevision::Current => false,
+            PodRevision::Outdated => true,
+            PodRevision::Unknown => continue,
+        };
+        let present = pod.need_upgrade.as_ref();
+        let flips = present.is_none_or(|condition| condition.status != needed);
+        let repelled = needed && repels;
+        let is_told = present.is_some_and(|condition| {
+            condition.revision.as_ref() == Some(target) && condition.repelled == repelled
+        });
+        if flips || !is_told {
+            actions.push(Action::SetNeedUpgrade {
+                pod: pod.reference(),
+                needed,
+                revision: target.clone(),
+                flips,
+                repelled,
+                stale_image: stale(pod, target),
+            });
+        } else if let Some(stale) = stale(pod, target) {
+            let pod = pod.reference();
+            actions.push(match stale {
+                StaleImage::Drop => Action::RemoveConditions {
+                    pod,
+                    types: vec![POD_IMAGE_READY],
+                },
+                StaleImage::AskAgain => Action::AskForImages {
+                    pod,
+                    revision: target.clone(),
+                    anew: false,
+                },
+            });
+        }
+    }
+    actions
+}
+
+/// What has to become of `PodImageReady`: a pre-pull of another revision than the target must not block the upgrade for
+/// ever, and a pod that needs no upgrade needs no pull.
+fn stale(pod: &Pod, target: &Revision) -> Option<StaleImage> {
+    let image = pod.image_ready.as_ref()?;
+    let outdated = pod.revision == PodRevision::Outdated;
+    let asks = image.waits && outdated;
+    if asks {
+        return (image.revision.as_ref() != Some(target)).then_some(StaleImage::AskAgain);
+    }
+    let names_other = |condition: &OtaCondition| {
+        condition
+            .revision
+            .as_ref()
+            .map(|revision| revision != target)
+    };
+    // A failed pull names its Job, not a revision: it belongs to the revision that was asked for then.
+    let of_other = names_other(image).or_else(|| pod.need_upgrade.as_ref().and_then(names_other));
+    (image.waits || of_other == Some(true)).then_some(StaleImage::Drop)
+}
+
+/// The pulls that are asked for and have no answer yet. What is stale is left out: it is mended first.
+pub(super) fn pulls(fleet: &Fleet, target: &Revision, paused: bool) -> Vec<Pull> {
+    let wishes = fleet.nodes.iter().flat_map(|node| {
+        let asking = node.pods.iter().filter(|pod| asks_for(pod, target));
+        asking.map(|pod| Pull {
+            pod: pod.reference(),
+            node: node.name.clone(),
+            revision: target.clone(),
+            initiator: PullInitiator::Owner,
+            begins: node.is_ready() && !paused,
+            tells: true,
+        })
+    });
+    wishes.collect()
+}
+
+fn asks_for(pod: &Pod, target: &Revision) -> bool {
+    let names = |condition: &&OtaCondition| condition.revision.as_ref() == Some(target);
+    let needed = pod.need_upgrade.as_ref().filter(names);
+    let asked = pod.image_ready.as_ref().filter(names);
+    !pod.terminating
+        && pod.revision == PodRevision::Outdated
+        && needed.is_some_and(|condition| condition.status)
+        && asked.is_some_and(|condition| condition.waits)
+}
+
+/// Whether the pod carries one of the two conditions.
+pub(super) fn is_announced(pod: &Pod) -> bool {
+    pod.need_upgrade.is_some() || pod.image_ready.is_some()
+}
+
+/// What to write so that no pod of a DaemonSet that left OTA mode still invites an upgrade.
+pub(super) fn withdraw<'a>(pods: impl Iterator<Item = &'a Pod>) -> Vec<Action> {
+    let all = pods.map(|pod| (pod, false));
+    withdraw_but_images(all)
+}
+
+/// The same where a `PodImageReady` may be to keep.
+pub(super) fn withdraw_but_images<'a>(pods: impl Iterator<Item = (&'a Pod, bool)>) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for (pod, keeps_image) in pods.filter(|(pod, _)| !pod.terminating) {
+        let present = [
+            (POD_NEED_UPGRADE, pod.need_upgrade.is_some()),
+            (POD_IMAGE_READY, pod.image_ready.is_some() && !keeps_image),
+        ];
+        let types: Vec<_> = present
+            .iter()
+            .filter(|(_, present)| *present)
+            .map(|(name, _)| *name)
+            .collect();
+        if types.is_empty() {
+            continue;
+        }
+        if actions.len() >= BATCH {
+            break; // the rest follows when these are done
+        }
+        actions.push(Action::RemoveConditions {
+            pod: pod.reference(),
+            types,
+        });
+    }
+    actions
+}
+
+#[cfg(test)]
+mod tests;

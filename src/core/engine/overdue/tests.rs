@@ -1,0 +1,190 @@
+use std::time::Duration;
+
+use super::*;
+use crate::core::fleet::Readiness;
+use crate::core::instant::later;
+use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::{Mode, Phase, Plan, PodRevision, Share, Strategy, decide};
+
+/// A pod that was asked to go and has this long from then on.
+fn leaving(pod: Pod, asked: i64, grace: u64) -> Pod {
+    let grace = Duration::from_secs(grace);
+    Pod {
+        terminating: true,
+        leaving: Some(Box::new(Leaving {
+            ends: later(at(asked), grace),
+            stamped: later(at(asked), grace),
+            grace,
+        })),
+        ..pod
+    }
+}
+
+fn held_by(pod: Pod, finalizer: &str) -> Pod {
+    let exit = crate::core::Exit {
+        finalizers: vec![finalizer.into()],
+        ..pod.exit
+    };
+    Pod { exit, ..pod }
+}
+
+fn plan(nodes: Vec<Node>, max_surge: u32, now: i64) -> Plan {
+    let strategy = Strategy {
+        max_surge: Share::Number(max_surge),
+        max_unavailable: Share::Number(1),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    };
+    decide(&strategy, &fleet(nodes), at(now))
+}
+
+const STALLED: Phase = Phase::Stalled(Stall::NoProgress);
+
+#[test]
+fn a_pod_that_does_not_end_is_named_a_minute_after_its_grace_period_with_what_holds_it() {
+    let nodes = || {
+        vec![
+            node("a", held_by(leaving(old(1), 1000, 30), "example.io/lb")),
+            node("b", old(1)),
+        ]
+    };
+    let before = plan(nodes(), 0, 1089);
+    assert_eq!(
+        (before.phase, &*before.overdue),
+        (Phase::Progressing, &[][..])
+    );
+    assert_eq!(before.next_wake, Some(at(1090)));
+    let after = plan(nodes(), 0, 1090);
+    assert_eq!((after.phase, &*after.overdue), (STALLED, &[0][..]));
+    assert_eq!(
+        words(&fleet(nodes()), &nodes()[0], &after.verdicts[0]),
+        format!(
+            "pod a is still terminating since {}, when its grace period of 30 s was over: finalizer example.io/lb holds it",
+            at(1030)
+        )
+    );
+    let hung = node("a", leaving(old(1), 1000, 30));
+    assert!(
+        words(&fleet(nodes()), &hung, &after.verdicts[0]).contains("its kubelet has not ended it")
+    );
+}
+
+/// While others move it is no stall, and it is named all the same.
+#[test]
+fn who_is_held_up_is_named_while_others_move() {
+    let nodes = vec![
+        node("a", leaving(old(1), 1000, 30)),
+        node("b", old(1).broken()),
+    ];
+    let plan = plan(nodes, 0, 2000);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::NoProgress));
+    let moving = vec![
+        node("a", leaving(old(1), 1000, 30)),
+        node("b", current(2).made(1995).broken()),
+    ];
+    let plan = self::plan(moving, 0, 2000);
+    assert_eq!((plan.phase, &*plan.overdue), (Phase::Progressing, &[0][..]));
+    assert_eq!(plan.next_wake, Some(at(1995 + 600)));
+}
+
+#[test]
+fn a_node_that_returned_has_a_minute_to_end_what_should_have_ended_long_ago() {
+    let back = Node {
+        readiness: Readiness::Ready { since: at(5000) },
+        ..node("a", leaving(old(1), 1000, 30))
+    };
+    let plan = |now| plan(vec![back.clone()], 0, now);
+    assert_eq!(plan(5059).phase, Phase::Progressing);
+    assert_eq!(plan(5059).next_wake, Some(at(5060)));
+    assert_eq!(plan(5060).phase, STALLED);
+}
+
+#[test]
+fn every_later_step_of_a_surge_has_a_deadline() {
+    let with = |pods: Vec<Pod>| Node {
+        pods,
+        ..node("a", old(1))
+    };
+    let made = || Pod {
+        surge: true,
+        ..current(2).made(900)
+    };
+    let named = |pod: Pod, name: &str| Pod {
+        name: name.into(),
+        uid: name.into(),
+        ..pod
+    };
+    let podless = Node {
+        podless_since: Some(at(1000)),
+        ..with(vec![named(made(), "new")])
+    };
+    let late = Fleet {
+        in_order: false,
+        ..fleet(vec![podless.clone()])
+    };
+    let strategy = Strategy {
+        max_surge: Share::Number(1),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    };
+    // The old pod does not end: before and after the new one is handed over.
+    let gone = leaving(named(old(1), "old"), 1000, 30);
+    for new in [named(made(), "new"), named(current(2).made(900), "new")] {
+        let node = with(vec![gone.clone(), new]);
+        let done = plan(vec![node.clone()], 1, 1090);
+        let hands_over = done.actions.iter().any(|action| action.begins());
+        assert!(hands_over || done.phase == STALLED, "{:?}", done.phase);
+        assert_eq!(done.overdue, [0]);
+        assert!(
+            words(&fleet(Vec::new()), &node, &done.verdicts[0])
+                .starts_with("pod old is still terminating")
+        );
+    }
+    // The new one, which is not wanted any more, does not end.
+    let unwanted = Pod {
+        revision: PodRevision::Outdated,
+        ..leaving(named(made(), "new"), 1000, 30)
+    };
+    let node = with(vec![named(old(1), "old"), unwanted]);
+    assert_eq!(plan(vec![node], 1, 1090).phase, STALLED);
+    // The native controller makes no pod of its own.
+    let waits = |now| decide(&strategy, &late, at(now));
+    assert_eq!(waits(1014).phase, Phase::Progressing);
+    assert_eq!(waits(1014).next_wake, Some(at(1015)));
+    assert_eq!(waits(1015).phase, Phase::Stalled(Stall::PodsNotCreated));
+    assert!(
+        words(&fleet(Vec::new()), &podless, &waits(1015).verdicts[0])
+            .contains("makes no pod of its own")
+    );
+    // It does not remove the surplus.
+    let two = with(vec![
+        named(current(2).made(900), "x"),
+        named(current(2).made(910), "y"),
+    ]);
+    assert_eq!(plan(vec![two.clone()], 1, 1509).next_wake, Some(at(1510)));
+    assert_eq!(plan(vec![two], 1, 1510).phase, STALLED);
+}
+
+/// A node that joins is updated already, and frees nothing.
+#[test]
+fn nodes_that_join_do_not_end_a_stall() {
+    let stuck = || node("a", current(2).made(1000).broken());
+    let joined = || node("b", current(2).made(1990).broken());
+    let waits = || node("c", old(1));
+    let phase = |nodes| plan(nodes, 0, 2000).phase;
+    assert_eq!(phase(vec![stuck(), waits()]), STALLED);
+    assert_eq!(phase(vec![stuck(), joined(), waits()]), STALLED);
+    let wakes = plan(vec![stuck(), joined(), waits()], 0, 2000).next_wake;
+    assert_eq!(wakes, Some(at(1990 + 600)));
+    let podless = Node {
+        pods: Vec::new(),
+        podless_since: Some(at(1999)),
+        ..joined()
+    };
+    assert_eq!(phase(vec![stuck(), podless.clone(), waits()]), STALLED);
+    // One that was replaced moves, and so does a rollout that has nobody left but such.
+    let replaced = Node {
+        disrupted_at: Some(at(1999)),
+        ..podless
+    };
+    assert_eq!(phase(vec![stuck(), replaced, waits()]), Phase::Progressing);
+    assert_eq!(phase(vec![stuck(), joined()]), Phase::Progressing);
+}

@@ -1,0 +1,45 @@
+//! How long things may take before they are called held up, and how long a failure is judged: all patience in one place.
+
+use std::time::Duration;
+
+use crate::core::strategy::Strategy;
+
+/// A kubelet has this long beyond the grace period of a pod, or after its node came back, to end it and to say so.
+pub const MARGIN: Duration = Duration::from_secs(60);
+
+/// The native controller makes a missing pod within a second or two; past this something refuses it.
+pub(crate) const MISSING_GRACE: Duration = Duration::from_secs(15);
+
+/// The native controller handles a change within a second; its replicas take over from each other, and are upgraded, within
+/// minutes.
+pub(crate) const BEHIND_PATIENCE: Duration = Duration::from_secs(300);
+
+/// A node that takes longer than this is not just slow (Kubernetes, default of a Deployment's `progressDeadlineSeconds`).
+pub(super) const PROGRESS_DEADLINE: Duration = Duration::from_secs(600);
+
+/// A rollout that waits for a disruption budget for longer needs a person.
+pub const BUDGET_PATIENCE: Duration = Duration::from_secs(600);
+
+/// A rollout in which nothing else is left than what was refused for longer needs a person; a webhook that is being
+/// restarted takes a moment.
+pub const REFUSAL_PATIENCE: Duration = Duration::from_secs(15);
+
+/// A hook that takes longer is reported. Nothing is forced then: Kruise waits for ever and says nothing.
+pub const HOOK_PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long a loss waits for its judgement: Kubernetes notices the nodes that one outage takes away within some 20 s of
+/// each other (leases are renewed every 10 s and looked at every 5 s), and the control group has to be heard.
+pub(in crate::core) const JUDGED_AFTER: Duration = Duration::from_secs(30);
+
+/// `failure-window` at the least, when nothing is set: what fails later than this failed for another reason.
+const FAILURE_WINDOW: Duration = Duration::from_secs(300);
+
+/// How long after its new pod was made a node may fail on the revision's account.
+pub(in crate::core) fn failure_window(strategy: &Strategy) -> Duration {
+    let least = FAILURE_WINDOW.max(strategy.min_ready);
+    strategy.failure_window.unwrap_or(least)
+}
+
+/// A pod that is not available takes a slot for so long after it was made, also in a wave that is not open (any more): we may
+/// have taken its predecessor a moment ago.
+pub(super) const STARTING: Duration = Duration::from_secs(300);

@@ -1,0 +1,146 @@
+//! A pause that nobody forgets: since when it holds, when somebody is reminded of it, and who got the new revision anyway.
+//!
+//! What has to be remembered stands in the condition `Paused`, so that it survives every restart: the time since when in
+//! its `lastTransitionTime`, the last reminder in its message.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::core::fleet::{Fleet, Node, PauseRecord, Pod};
+use crate::core::id::PodRevision;
+use crate::core::plan::PauseStand;
+use crate::core::strategy::{Pause, Strategy};
+
+/// Whether nothing may be replaced at `now`.
+pub fn is_paused(strategy: &Strategy, now: Timestamp) -> bool {
+    match strategy.pause {
+        None => false,
+        Some(Pause::Indefinite) => true,
+        Some(Pause::Until(until)) => now < until,
+    }
+}
+
+impl PauseStand {
+    /// The pause that holds at `now`, if one does.
+    pub(super) fn of(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Option<Self> {
+        if !is_paused(strategy, now) {
+            return None;
+        }
+        let told = fleet.pause.unwrap_or_else(|| PauseRecord::begins(now));
+        let days = told.days(now);
+        let record = PauseRecord {
+            reminded: told.reminded.max(days),
+            ..told
+        };
+        let got = |node: &&Node| node.pods.iter().any(|pod| came_since(pod, record.since));
+        // The first revision of all is everybody's.
+        let newcomers = fleet.nodes.iter().filter(|_| fleet.replaces).filter(got);
+        Some(Self {
+            record,
+            until: match strategy.pause {
+                Some(Pause::Until(until)) => Some(until),
+                _ => None,
+            },
+            reminds: days > told.reminded,
+            newcomers: newcomers.map(|node| node.name.clone()).collect(),
+            reverts: false,
+        })
+    }
+
+    /// When it ends, or somebody is to be reminded.
+    pub(super) fn changes(&self) -> Timestamp {
+        let due = self.record.due();
+        self.until.map_or(due, |until| until.min(due))
+    }
+}
+
+/// Whether the native controller made it of the current revision, in the second of `since` or later.
+fn came_since(pod: &Pod, since: Timestamp) -> bool {
+    let current = pod.revision == PodRevision::Current;
+    current && !pod.terminating && !pod.surge && pod.revised() >= since
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::{at, current, fleet, node, old};
+    use crate::core::{Mode, Plan, decide};
+
+    const HOURS_24: i64 = 86_400;
+
+    fn paused() -> Strategy {
+        Strategy {
+            pause: Some(Pause::Indefinite),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        }
+    }
+
+    fn told(since: i64, reminded: u64) -> Option<PauseRecord> {
+        let since = at(since);
+        Some(PauseRecord { since, reminded })
+    }
+
+    fn plan(record: Option<PauseRecord>, now: i64) -> Plan {
+        let fleet = Fleet {
+            pause: record,
+            ..fleet(vec![
+                node("a", old(1)),
+                node("b", current(2).made(500)),
+                node("c", current(2).made(99)),
+            ])
+        };
+        decide(&paused(), &fleet, at(now))
+    }
+
+    #[test]
+    fn somebody_is_reminded_once_a_day_whatever_restarts() {
+        #[track_caller]
+        fn case(record: Option<PauseRecord>, now: i64, reminds: bool, then: Option<PauseRecord>) {
+            let plan = plan(record, now);
+            let stand = plan.pause.expect("a pause");
+            assert_eq!((stand.reminds, Some(stand.record)), (reminds, then));
+            assert!(plan.next_wake.is_some_and(|wake| wake > at(now)));
+            assert!(plan.actions.is_empty());
+        }
+        case(None, 100, false, told(100, 0));
+        case(told(100, 0), 99 + HOURS_24, false, told(100, 0));
+        case(told(100, 0), 100 + HOURS_24, true, told(100, 1));
+        case(told(100, 1), 101 + HOURS_24, false, told(100, 1));
+        // Nobody was there for days: one reminder, not three.
+        case(told(100, 1), 200 + 4 * HOURS_24, true, told(100, 4));
+        // A clock that runs backwards repeats nothing.
+        case(told(100, 4), 200, false, told(100, 4));
+        case(told(100, 0), 50, false, told(100, 0));
+    }
+
+    #[test]
+    fn a_pause_ends_by_itself_and_says_when_it_is_looked_at_again() {
+        let mut strategy = paused();
+        strategy.pause = Some(Pause::Until(at(500)));
+        let fleet = fleet(vec![node("a", old(1))]);
+        let during = decide(&strategy, &fleet, at(499));
+        assert_eq!(during.pause.and_then(|stand| stand.until), Some(at(500)));
+        assert_eq!(during.next_wake, Some(at(500)));
+        assert_eq!(decide(&strategy, &fleet, at(500)).pause, None);
+    }
+
+    #[test]
+    fn nodes_that_got_the_new_revision_meanwhile_are_named() {
+        let stand = plan(told(100, 0), 600).pause.expect("a pause");
+        assert_eq!(stand.newcomers, ["b".into()]);
+    }
+
+    #[test]
+    fn what_is_remembered_survives_being_written_down() {
+        for reminded in [0, 1, 2, 31] {
+            let record = PauseRecord {
+                since: at(1_800_000_000),
+                reminded,
+            };
+            let message =
+                format!("revision x: paused; {record}; nodes that got it meanwhile: a, b");
+            assert_eq!(PauseRecord::read(record.since, &message), record);
+        }
+        let older = PauseRecord::read(at(5), "revision x: paused until somebody resumes it");
+        assert_eq!(Some(older), told(5, 0));
+    }
+}

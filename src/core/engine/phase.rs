@@ -1,0 +1,155 @@
+//! The state of a rollout as a whole, from the verdicts of its nodes.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::deadline::{missing_grace, stuck};
+use super::patience::BUDGET_PATIENCE;
+use super::surge;
+use crate::core::fleet::{Fleet, Node, Pod};
+use crate::core::id::PodRevision;
+use crate::core::instant::later;
+use crate::core::plan::{Counts, Phase, Stall};
+use crate::core::verdict::{Stopped, Verdict, WaveShut};
+
+/// Why nobody who is left can begin before a person acts, if it is so: images that could not be pulled so far, or maintenance
+/// windows that never open. Later waves wait for such nodes.
+fn nobody_can_begin(verdicts: &[Verdict], counts: &Counts) -> Option<Stall> {
+    let (mut pulls, mut windows, mut following) = (0, 0, 0);
+    for verdict in verdicts {
+        match verdict {
+            Verdict::PullPending(stage) if stage.has_failed() => pulls += 1,
+            Verdict::OutOfWindow { opens: None } => windows += 1,
+            Verdict::WaveNotOpen {
+                why: WaveShut::Unfinished { .. },
+                ..
+            } => following += 1,
+            _ => {}
+        }
+    }
+    match pulls + windows + following == counts.outdated {
+        true if pulls > 0 => Some(Stall::ImagesNotPulled),
+        true if windows > 0 => Some(Stall::WindowNeverOpens),
+        _ => None,
+    }
+}
+
+/// The phase, and when it would change by time alone.
+///
+/// It is about nodes with their verdicts, whether the guard stopped the revision while there is something to save from it,
+/// and since when nothing moves because of disruption budgets. The two flags tell that this plan
+/// replaces something, and that a node is judged which was lost with the revision.
+pub(super) fn of_rollout(
+    (fleet, verdicts, stopped, blocked): (&Fleet, &[Verdict], Option<Stopped>, Option<Timestamp>),
+    counts: &Counts,
+    [moving, is_judging]: [bool; 2],
+    now: Timestamp,
+) -> (Phase, Option<Timestamp>) {
+    // Nobody is left to be saved from it; a person has to know all the same.
+    let fail = counts.failed + counts.relapsing > 0;
+    if counts.outdated == 0 && fail && counts.failures > counts.threshold {
+        return (Phase::Stalled(Stall::FailedByRevision), None);
+    }
+    if let Some(stopped) = stopped {
+        let stall = match stopped {
+            Stopped::FailedByRevision => Stall::FailedByRevision,
+            Stopped::ReplacedTwice => Stall::ReplacedTwice,
+        };
+        return (Phase::Stalled(stall), None);
+    }
+    let is_served = counts.unavailable == counts.withheld;
+    if counts.outdated == 0 && is_served && counts.surging == 0 && is_judging {
+        return (Phase::Progressing, None);
+    }
+    if counts.outdated == 0 && is_served && counts.surging == 0 {
+        return (
+            Phase::Complete {
+                offline: counts.offline_outdated,
+                kept: counts.kept + counts.repelled,
+            },
+            None,
+        );
+    }
+    let goes_on = is_judging && counts.outdated > 0 && counts.unavailable < counts.allowed;
+    if moving || goes_on {
+        return (Phase::Progressing, None);
+    }
+    if let Some(since) = blocked {
+        let patience = later(since, BUDGET_PATIENCE);
+        return match patience <= now {
+            true => (Phase::Stalled(Stall::BlockedByPdb), None),
+            false => (Phase::Progressing, Some(patience)),
+        };
+    }
+    let waiting =
+        |verdict: &Verdict| verdict.is_in_flight() || matches!(verdict, Verdict::Refused { .. });
+    let has_two = |(node, verdict): &(&Node, &Verdict)| {
+        counts.surging > 0 && verdict.is_kept() && surge::is_followed(node)
+    };
+    if !verdicts.iter().any(waiting)
+        && let Some(stall) = nobody_can_begin(verdicts, counts)
+    {
+        return (Phase::Stalled(stall), None);
+    }
+    let holding = fleet
+        .nodes
+        .iter()
+        .zip(verdicts)
+        .filter(|told| waiting(told.1) || has_two(told));
+    let grace = missing_grace(fleet);
+    let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
+    let mut taken = Taken::default();
+    for (node, verdict) in holding {
+        match stuck(node, verdict, grace, now) {
+            Ok(stall) => {
+                worst = worst.into_iter().chain([stall]).min();
+                taken.add(node, verdict);
+            }
+            Err(at) => {
+                all_stuck &= joins(node);
+                taken.joining |= joins(node);
+                deadline = deadline.into_iter().chain(at).min();
+            }
+        }
+    }
+    match worst {
+        Some(stall) if all_stuck && taken.leaves_nothing(counts) => {
+            (Phase::Stalled(stall), deadline)
+        }
+        _ => (Phase::Progressing, deadline),
+    }
+}
+
+/// Slots that are taken by nodes which do not move.
+#[derive(Default)]
+struct Taken {
+    down: usize,
+    beside: usize,
+    /// Whether nodes that joined are under way.
+    joining: bool,
+}
+
+impl Taken {
+    fn add(&mut self, node: &Node, verdict: &Verdict) {
+        match node.pods.iter().any(|pod| pod.surge) {
+            true => self.beside += 1,
+            false => self.down += usize::from(verdict.is_in_flight()),
+        }
+    }
+
+    /// Whether nobody who is outdated could begin if the nodes that joined were done.
+    fn leaves_nothing(&self, counts: &Counts) -> bool {
+        let is_full = self.down >= counts.allowed && self.beside >= counts.surge_allowed;
+        !self.joining || counts.outdated > 0 && is_full
+    }
+}
+
+/// Whether a node is under way although nobody replaced anything there: it joined, or its pod was deleted by somebody.
+fn joins(node: &Node) -> bool {
+    let is_first = |pod: &Pod| {
+        pod.revision == PodRevision::Current
+            && pod.in_place.update.is_none()
+            && !pod.surge
+            && !pod.terminating
+    };
+    node.disrupted_at.is_none() && !node.emptied && node.pods.iter().all(is_first)
+}

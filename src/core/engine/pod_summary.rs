@@ -1,0 +1,234 @@
+//! What is noted of every node's pods at the first look, so that no later pass has to look at all of them again.
+//!
+//! A large fleet fits into no cache, and its pods lie anywhere in memory: fetching them takes longer than everything that
+//! is then found out. Nearly every node has one pod, which is alive; of that one the few facts are noted that are asked of
+//! every node. Those with none, or with several, are looked at again where somebody asks.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::patience::STARTING;
+use super::surge::{self, Terms};
+use super::{ota, removal};
+use crate::core::fleet::{Fleet, Node, Pod, Targeting};
+use crate::core::id::PodRevision;
+use crate::core::instant::later;
+use crate::core::strategy::Strategy;
+
+/// The facts about one pod that are asked of all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PodFacts {
+    /// Whether it runs the current revision.
+    pub(super) revision: PodRevision,
+    /// The number of its revision's ControllerRevision.
+    pub(super) number: i64,
+    /// When it got the revision that it has.
+    pub(super) revised: Timestamp,
+    /// Since when it is Ready.
+    pub(super) ready_since: Option<Timestamp>,
+    /// Whether its image changes.
+    pub(super) is_under_way: bool,
+    /// Whether it was made or updated for the present template.
+    pub(super) of_template: bool,
+}
+
+impl PodFacts {
+    fn of(pod: &Pod) -> Self {
+        Self {
+            revision: pod.revision,
+            number: pod.number,
+            revised: pod.revised(),
+            ready_since: pod.ready_since,
+            is_under_way: pod.in_place.is_under_way(),
+            of_template: pod.of_template,
+        }
+    }
+}
+
+/// What was seen of all pods of a fleet.
+///
+/// What it answers is what the pods themselves would answer.
+#[derive(Debug)]
+pub(super) struct PodSummary<'a> {
+    nodes: &'a [Node],
+    /// By position in the fleet: the only pod of the node, if there is just one and it is not terminating.
+    only: Vec<Option<PodFacts>>,
+    /// Whether a pod carries a condition of OTA mode.
+    pub(super) is_announced: bool,
+    /// Whether a pod is marked for its way out, or could be.
+    pub(super) is_marked: bool,
+    /// Whether a pod was made beside another one.
+    pub(super) is_surging: bool,
+    /// Whether a pod was taken back from some revision.
+    pub(super) is_taken_back: bool,
+}
+
+impl<'a> PodSummary<'a> {
+    /// Looks at no pod yet; every node is to be [noted](Self::note), in the order of the fleet.
+    pub(super) fn at(fleet: &'a Fleet) -> Self {
+        Self {
+            nodes: &fleet.nodes,
+            only: Vec::with_capacity(fleet.nodes.len()),
+            is_announced: false,
+            is_marked: false,
+            is_surging: false,
+            is_taken_back: false,
+        }
+    }
+
+    /// Looks at the pods of the next node.
+    pub(super) fn note(&mut self, node: &Node) {
+        for pod in &node.pods {
+            self.is_announced |= ota::is_announced(pod);
+            self.is_marked |= removal::is_marked(pod);
+            self.is_surging |= pod.surge;
+            self.is_taken_back |= pod.in_place.reverted_from.is_some();
+        }
+        self.only.push(match node.pods.as_slice() {
+            [pod] if !pod.terminating => Some(PodFacts::of(pod)),
+            _ => None,
+        });
+    }
+
+    /// Whether the node at `position` has a pod, whatever becomes of it.
+    pub(super) fn has_pods(&self, position: usize) -> bool {
+        self.only[position].is_some() || !self.nodes[position].pods.is_empty()
+    }
+
+    /// Whether a pod belongs on the node at `position`.
+    pub(super) fn is_wanted(&self, position: usize) -> bool {
+        self.nodes[position].targeting == Targeting::Run
+    }
+
+    /// Whether two pods are on the node at `position`, which is online.
+    pub(super) fn is_doubled(&self, position: usize) -> bool {
+        let node = &self.nodes[position];
+        self.only[position].is_none() && node.is_ready() && surge::is_doubled(node)
+    }
+
+    /// Whether two pods are on the node at `position`, one of which was made beside the other and stays so far.
+    pub(super) fn is_paired(&self, position: usize) -> bool {
+        let made = || surge::spare(&self.nodes[position]);
+        self.is_surging && self.is_doubled(position) && made().is_some_and(|made| !made.terminating)
+    }
+
+    /// Until when the node at `position` may lack an available pod because we took it out of service and let it stay.
+    pub(super) fn withheld_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
+        let node = self.is_marked.then(|| &self.nodes[position])?;
+        removal::withheld_until(node, terms)
+    }
+
+    /// Until when the node at `position` may lack an available pod because the one that it has was made a moment ago.
+    pub(super) fn starting_until(&self, position: usize, terms: Terms) -> Option<Timestamp> {
+        if self.only[position].is_some_and(|only| is_long_ready(&only, terms)) {
+            return None;
+        }
+        removal::starting_until(&self.nodes[position], terms)
+    }
+
+    /// Until when the pod of the node at `position` takes a slot because it was made a moment ago, available or not.
+    pub(super) fn fresh_until(&self, strategy: &Strategy, position: usize) -> Option<Timestamp> {
+        let made = self.revised(position)?;
+        Some(later(made, STARTING.max(strategy.min_ready)))
+    }
+
+    /// The first pod of the node at `position` that is not terminating.
+    pub(super) fn living(&self, position: usize) -> Option<PodFacts> {
+        self.only[position].or_else(|| self.alive(position).next())
+    }
+
+    /// The first pod of that node that is not terminating and of the current revision.
+    pub(super) fn current(&self, position: usize) -> Option<PodFacts> {
+        let is_current = |facts: &PodFacts| facts.revision == PodRevision::Current;
+        match self.only[position] {
+            Some(only) => Some(only).filter(is_current),
+            None => self.alive(position).find(is_current),
+        }
+    }
+
+    /// When a pod of that node that is not terminating got its revision, the last time.
+    pub(super) fn revised(&self, position: usize) -> Option<Timestamp> {
+        match self.only[position] {
+            Some(only) => Some(only.revised),
+            None => self.alive(position).map(|pod| pod.revised).max(),
+        }
+    }
+
+    /// When a pod of that node got the current revision, the last time; also one that is terminating by now.
+    pub(super) fn got_current(&self, position: usize) -> Option<Timestamp> {
+        let when =
+            |facts: PodFacts| (facts.revision == PodRevision::Current).then_some(facts.revised);
+        match self.only[position] {
+            Some(only) => when(only),
+            None => {
+                let pods = self.nodes[position].pods.iter();
+                pods.map(PodFacts::of).filter_map(when).max()
+            }
+        }
+    }
+
+    /// When the old pod of that node was seen to be removed, where no other one runs (yet).
+    pub(super) fn removed_at(&self, position: usize) -> Option<Timestamp> {
+        match self.only[position] {
+            Some(_) => None,
+            None => self.nodes[position].disrupted_at,
+        }
+    }
+
+    fn alive(&self, position: usize) -> impl Iterator<Item = PodFacts> {
+        let pods = self.nodes[position].pods.iter();
+        pods.filter(|pod| !pod.terminating).map(PodFacts::of)
+    }
+}
+
+/// Whether that pod is available beyond doubt.
+fn is_long_ready(pod: &PodFacts, terms: Terms) -> bool {
+    let ready_since = pod.ready_since.filter(|_| !pod.is_under_way);
+    ready_since.is_some_and(|since| later(since, terms.min_ready) <= terms.now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::{at, current, fleet, node, old};
+
+    fn leaving(pod: Pod) -> Pod {
+        Pod {
+            terminating: true,
+            ..pod
+        }
+    }
+
+    #[test]
+    fn what_was_noted_is_what_the_pods_say() {
+        let pods = [
+            vec![],
+            vec![old(1)],
+            vec![current(2)],
+            vec![leaving(current(2))],
+            vec![old(1), current(2).made(500)],
+            vec![leaving(old(1)), current(2).made(500)],
+            vec![old(1), leaving(current(2).made(500))],
+        ];
+        let nodes = pods.map(|pods| Node {
+            pods,
+            ..node("n", old(1))
+        });
+        let fleet = fleet(nodes.into());
+        let mut summary = PodSummary::at(&fleet);
+        fleet.nodes.iter().for_each(|node| summary.note(node));
+        for (position, node) in fleet.nodes.iter().enumerate() {
+            let alive = || node.pods.iter().filter(|pod| !pod.terminating);
+            assert_eq!(summary.living(position), alive().next().map(PodFacts::of));
+            assert_eq!(summary.revised(position), alive().map(Pod::revised).max());
+            let of_current = |pod: &&Pod| pod.revision == PodRevision::Current;
+            assert_eq!(
+                summary.current(position),
+                alive().find(of_current).map(PodFacts::of)
+            );
+            assert_eq!(summary.has_pods(position), !node.pods.is_empty());
+            let got = node.pods.iter().filter(|pod| pod.number == 2);
+            assert_eq!(summary.got_current(position), got.map(Pod::revised).max());
+        }
+        assert_eq!(summary.got_current(6), Some(at(500)));
+    }
+}

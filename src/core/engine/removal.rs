@@ -1,0 +1,127 @@
+//! How a pod that has its turn leaves: its hook is asked first, then it is deleted, or evicted where that is asked for.
+//!
+//! ```text
+//! has its turn ──► hooked? ──yes──► marked PreparingDelete ──hook gone──► deleted or evicted
+//!                     └────no───────────────────────────────────────────────►┘
+//! ```
+//!
+//! Whoever replaces a pod goes through [`leave`]; whoever keeps one that was on its way goes through [`stay`].
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::eviction::EvictionRequests;
+use super::patience::{HOOK_PATIENCE, MARGIN, STARTING};
+use super::surge::Terms;
+use crate::core::action::Action;
+use crate::core::fleet::{Fleet, Node, Pod};
+use crate::core::instant::later;
+use crate::core::lifecycle::Preparing;
+use crate::core::strategy::Strategy;
+use crate::core::verdict::Verdict;
+
+/// What brings `pod` a step further on its way out at `now`, and what its node is told, if there is something to tell; no
+/// action while the hook or a disruption budget is awaited.
+pub(super) fn leave(
+    strategy: &Strategy,
+    asking: &mut EvictionRequests<'_>,
+    pod: &Pod,
+    now: Timestamp,
+) -> (Option<Action>, Option<Verdict>) {
+    let hook = strategy.pre_delete.as_ref();
+    let Some(hook) = hook.filter(|hook| hook.hooks(&pod.exit)) else {
+        return asking.ask(pod);
+    };
+    let gate = pod.exit.gate.as_ref().filter(|_| hook.mark_not_ready);
+    let gate = gate.and_then(|gate| gate.shut());
+    let begins = pod.exit.preparing.is_none();
+    let marks = (begins || gate.is_some()).then(|| Action::Mark {
+        pod: pod.reference(),
+        preparing: begins.then_some(true),
+        gate,
+    });
+    let preparing = pod.exit.preparing;
+    let waits = Verdict::HookPending {
+        since: preparing.and_then(|preparing| preparing.since),
+        overdue: overdue_at(pod).is_some_and(|at| at <= now),
+    };
+    (marks, Some(waits))
+}
+
+/// Whether a pod on this node waits for its hook.
+pub(super) fn is_hooked(strategy: &Strategy, node: &Node) -> bool {
+    let hook = strategy.pre_delete.as_ref();
+    let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
+    alive.any(|pod| hook.is_some_and(|hook| hook.hooks(&pod.exit)))
+}
+
+/// When the wait of a marked pod becomes worth a report. A mark that does not say since when it is there is no older than what
+/// the pod runs.
+pub(super) fn overdue_at(pod: &Pod) -> Option<Timestamp> {
+    let Preparing { since } = pod.exit.preparing?;
+    Some(later(since.unwrap_or(pod.revised()), HOOK_PATIENCE))
+}
+
+/// Until when a pod that stays, and is not available, may be so because of us: our key kept its readiness gate shut a moment ago,
+/// or still does. `min_ready` is `spec.minReadySeconds`.
+fn shut_until(pod: &Pod, min_ready: Duration) -> Option<Timestamp> {
+    let gate = pod.exit.gate.as_ref()?;
+    // One that never was Ready is not taken out of service.
+    pod.ready_since.or(pod.unready_since)?;
+    match gate.is_ours() {
+        true => Some(Timestamp::MAX),
+        false => Some(later(gate.opened?, min_ready.saturating_add(MARGIN))),
+    }
+}
+
+/// Until when a node may lack an available pod because we took the one that it has out of service for its hook, and let it stay:
+/// until then it takes a slot of `max-unavailable`, also where it takes no part in the rollout (any more).
+pub(super) fn withheld_until(node: &Node, terms: Terms) -> Option<Timestamp> {
+    let alive = || node.pods.iter().filter(|pod| !pod.terminating);
+    if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
+        return None;
+    }
+    let until = |pod| shut_until(pod, terms.min_ready);
+    alive().filter_map(until).max()
+}
+
+/// Until when a node may lack an available pod because the one that it has was made a moment ago: we may have taken its
+/// predecessor, and it takes a slot of `max-unavailable` also where it takes no part in the rollout (any more).
+pub(super) fn starting_until(node: &Node, terms: Terms) -> Option<Timestamp> {
+    let alive = || node.pods.iter().filter(|pod| !pod.terminating);
+    if !node.is_ready() || alive().any(|pod| terms.is_available(pod)) {
+        return None;
+    }
+    let made = alive().map(Pod::revised).max()?;
+    Some(later(made, STARTING.max(terms.min_ready)))
+}
+
+/// Whether either is so at `now` of a node that keeps its old revision.
+pub fn is_withheld(strategy: &Strategy, fleet: &Fleet, node: &Node, now: Timestamp) -> bool {
+    let terms = Terms::of(strategy, fleet, now);
+    let until = withheld_until(node, terms).max(starting_until(node, terms));
+    until.is_some_and(|until| until > now)
+}
+
+/// Whether a pod carries something of ours about its way out, or could.
+pub(super) fn is_marked(pod: &Pod) -> bool {
+    pod.exit.preparing.is_some() || pod.exit.gate.is_some()
+}
+
+/// What takes our marks off a pod that stays; `None` when it carries none.
+///
+/// `opens` also opens a readiness gate that nobody has opened yet: Kruise's own controller would, but nothing is installed
+/// beside us, and the pod would never be Ready.
+pub(super) fn stay(pod: &Pod, opens: bool) -> Option<Action> {
+    let gate = pod.exit.gate.as_ref().and_then(|gate| {
+        let begin = opens.then(|| gate.begin()).flatten();
+        gate.open().or(begin)
+    });
+    let preparing = pod.exit.preparing.is_some().then_some(false);
+    (gate.is_some() || preparing.is_some()).then(|| Action::Mark {
+        pod: pod.reference(),
+        preparing,
+        gate,
+    })
+}

@@ -1,0 +1,48 @@
+//! How an outdated pod is brought to the current revision: updated in place, or made anew.
+
+use std::sync::Arc;
+
+use crate::core::fleet::in_place::{Change, Recreate, Renewal, applicable, renewal_to};
+use crate::core::fleet::{Fleet, Pod};
+use crate::core::id::RevisionState;
+use crate::core::strategy::{RollingUpdateType, Strategy};
+
+/// How an outdated pod is brought to the current revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By changing this in the running pod.
+    InPlace(Arc<Change>),
+    /// By deleting it, so that the native controller makes a new one; why, where something else was asked for.
+    Recreate(Option<Recreate>),
+}
+
+/// How `pod` of `fleet` is brought to the current revision.
+pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
+    if strategy.rolling_update_type == RollingUpdateType::Standard {
+        return Way::Recreate(None);
+    }
+    let found = pod
+        .in_place
+        .revision
+        .as_ref()
+        .and_then(|old| fleet.successions.get(old));
+    if fleet.refusals.is_unfit(&pod.uid) {
+        return Way::Recreate(Some(Recreate::Refused));
+    }
+    match found {
+        None => Way::Recreate(Some(Recreate::UnknownRevision)),
+        Some(Err(why)) => Way::Recreate(Some(*why)),
+        Some(Ok(succession)) => match applicable(succession, &pod.in_place) {
+            Ok(change) => Way::InPlace(change.clone()),
+            Err(why) => Way::Recreate(Some(why)),
+        },
+    }
+}
+
+/// What to write into `pod` so that it becomes one of the current revision.
+pub(super) fn renewal(fleet: &Fleet, pod: &Pod, change: &Arc<Change>) -> Option<Renewal> {
+    let RevisionState::Current(revision) = &fleet.revision else {
+        return None;
+    };
+    Some(renewal_to(revision, &pod.in_place, change))
+}

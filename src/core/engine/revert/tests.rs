@@ -1,0 +1,430 @@
+//! Who is taken back, to what, and when.
+
+use std::time::Duration;
+
+use super::is_due;
+use crate::core::fleet::in_place::Recreate;
+use crate::core::testing::{at, current, fleet, node, old, way_back};
+use crate::core::{
+    Action, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase, Plan, Pod,
+    Progress, Readiness, Record, Revert, Share, Stall, Stopped, Strategy, Trouble, Verdict, decide,
+};
+
+fn strategy() -> Strategy {
+    Strategy {
+        max_unavailable: Share::Number(2),
+        on_failure: OnFailure::RevertInPlace,
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+/// Crashes since it was made at 900.
+fn crashing() -> Pod {
+    Pod {
+        trouble: Some(Trouble {
+            said: Default::default(),
+            reason: "Error".into(),
+            restarts: 4,
+        }),
+        ..current(2).named("new").made(900).broken()
+    }
+}
+
+/// Available, and of the stopped revision.
+fn well() -> Pod {
+    current(2).named("new").made(900)
+}
+
+fn before() -> Pod {
+    old(1).named("old")
+}
+
+/// Of which the guard told that the revision was stopped, and is taken back to `old`.
+fn stopped(nodes: Vec<Node>) -> Fleet {
+    Fleet {
+        way_back: way_back(&["old"]),
+        record: Some(Record {
+            stopped: Some(Stopped::FailedByRevision),
+            before: Some("old".into()),
+            failed: [NodeName::from("a")].into(),
+            ..Record::of("new".into())
+        }),
+        ..fleet(nodes)
+    }
+}
+
+/// Which never asks to be woken in the past.
+fn at_1000(fleet: &Fleet) -> Plan {
+    let plan = decide(&strategy(), fleet, at(1000));
+    assert!(plan.next_wake.is_none_or(|wake| wake > at(1000)));
+    plan
+}
+
+/// The pods that are taken back, and nothing else is written.
+fn taken_back(plan: &Plan) -> Vec<&str> {
+    let name = |action: &Action| match action {
+        Action::UpdateInPlace { pod, renewal } => {
+            assert_eq!(renewal.reverts, Some("new".into()));
+            assert_eq!(renewal.revision, "old".into());
+            pod.name.as_str().to_owned()
+        }
+        other => panic!("{other:?}"),
+    };
+    let names: Vec<String> = plan.actions.iter().map(name).collect();
+    let verdicts = plan.verdicts.iter();
+    let begins = Verdict::InProgress(Progress::Reverting { since: at(1000) });
+    assert_eq!(
+        verdicts.filter(|verdict| **verdict == begins).count(),
+        names.len()
+    );
+    plan.actions
+        .iter()
+        .map(|action| action.pod().name.as_str())
+        .collect()
+}
+
+#[test]
+fn who_is_taken_back_later_is_told_so() {
+    // Paused, it waits for the end of the pause, and that is what it says.
+    let nodes = vec![node("a", crashing()), node("b", well())];
+    let paused = Strategy {
+        pause: Some(Pause::Indefinite),
+        ..strategy()
+    };
+    let plan = decide(&paused, &stopped(nodes.clone()), at(1000));
+    assert_eq!(plan.phase, Phase::Paused { until: None });
+    assert_eq!((plan.actions.len(), plan.reversal), (0, None));
+    assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
+    // Whoever returned a moment ago waits for `ready-settle`.
+    let settles = Strategy {
+        ready_settle: Duration::from_secs(30),
+        ..strategy()
+    };
+    let mut back = nodes;
+    back[1].readiness = Readiness::Ready { since: at(990) };
+    let plan = decide(&settles, &stopped(back.clone()), at(1000));
+    assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
+    assert!(
+        plan.actions
+            .iter()
+            .all(|action| action.pod().name.as_str() != "b")
+    );
+    // Offline, it has a word of its own.
+    back[1].readiness = Readiness::NotReady {
+        since: Some(at(990)),
+    };
+    let fleet = stopped(back);
+    assert!(is_due(&settles, &fleet, &fleet.nodes[1]));
+    assert!(!is_due(
+        &Strategy {
+            on_failure: OnFailure::Stop,
+            ..settles
+        },
+        &fleet,
+        &fleet.nodes[1]
+    ));
+}
+
+#[test]
+fn charged_pods_go_first_and_available_ones_as_slots_are_free() {
+    let nodes = vec![
+        node("a", crashing()),
+        node("b", well()),
+        node("c", well()),
+        node("d", before()),
+        node("e", current(2).named("new").made(999).broken()),
+    ];
+    let plan = at_1000(&stopped(nodes.clone()));
+    assert_eq!(taken_back(&plan), ["a", "e"]);
+    assert_eq!(plan.verdicts[1], Verdict::Revert(Revert::Pending));
+    assert_eq!(
+        plan.verdicts[3],
+        Verdict::Guarded(Guarded::Stopped(Stopped::FailedByRevision))
+    );
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!((plan.counts.unavailable, plan.counts.reverted), (2, 2));
+    let mut one_is_back = nodes;
+    one_is_back[0].pods[0] = before().taken_back(950);
+    one_is_back[0].pods[0].name = "a".into();
+    let update = one_is_back[0].pods[0].in_place.update.as_mut().unwrap();
+    update.is_carried_out = true;
+    one_is_back.pop();
+    let plan = at_1000(&stopped(one_is_back));
+    assert_eq!(taken_back(&plan), ["b", "c"]);
+    assert_eq!(plan.verdicts[0], Verdict::Revert(Revert::Done));
+    assert_eq!((plan.counts.unavailable, plan.counts.reverted), (2, 3));
+}
+
+#[test]
+fn a_lost_node_holds_no_slot_and_others_are_taken_back_meanwhile() {
+    let a = node("a", well());
+    let lost = Node {
+        readiness: crate::core::Readiness::NotReady {
+            since: Some(at(930)),
+        },
+        ..a.clone()
+    };
+    let strategy = Strategy {
+        max_unavailable: Share::Number(1),
+        failure_threshold: Some(Share::Number(0)),
+        ..strategy()
+    };
+    let with = |a: &[Node]| {
+        let nodes = a.iter().cloned().chain([node("b", well())]);
+        decide(&strategy, &stopped(nodes.collect()), at(1000))
+    };
+    let plan = with(&[lost]);
+    assert_eq!(taken_back(&plan), ["b"]);
+    assert_eq!((plan.counts.lost, plan.counts.unavailable), (1, 1));
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+    assert_eq!(taken_back(&with(&[])), ["b"]);
+    assert_eq!(taken_back(&with(&[a])), ["a"]);
+}
+
+#[test]
+fn a_patch_names_the_old_images_and_where_the_pod_was_taken_back_from() {
+    let plan = at_1000(&stopped(vec![node("a", crashing()), node("b", before())]));
+    let [Action::UpdateInPlace { renewal, .. }] = plan.actions.as_slice() else {
+        panic!("{:?}", plan.actions);
+    };
+    let images: Vec<_> = renewal.change.images.iter().collect();
+    assert_eq!(images, [(&"main".into(), &"old".into())]);
+    // The generation of the template would make the native controller count it as updated.
+    assert_eq!(renewal.change.labels["pod-template-generation"], None);
+}
+
+#[test]
+fn one_that_was_taken_back_keeps_its_slot_until_it_is_available_and_is_not_taken_back_again() {
+    let under_way = node("a", before().taken_back(990));
+    let plan = at_1000(&stopped(vec![under_way, node("b", before())]));
+    assert_eq!(plan.actions, []);
+    let reverting = Progress::Reverting { since: at(990) };
+    assert_eq!(plan.verdicts[0], Verdict::InProgress(reverting));
+    assert_eq!((plan.counts.unavailable, plan.counts.outdated), (1, 2));
+    // Somebody gave it the label of the stopped revision again.
+    let again = node("a", well().taken_back(990));
+    let plan = at_1000(&stopped(vec![again, node("b", before())]));
+    assert_eq!(plan.actions, []);
+    let reversal = plan.reversal.unwrap();
+    assert_eq!((reversal.stuck, reversal.why), (vec!["a".into()], None));
+}
+
+#[test]
+fn nothing_is_taken_back_before_the_stop_stands_or_unless_it_is_asked_for() {
+    let nodes = || vec![node("a", crashing()), node("b", before())];
+    let unseen = {
+        let mut fleet = stopped(nodes());
+        fleet.way_back.stands = false;
+        fleet
+    };
+    assert_eq!(at_1000(&unseen).actions, []);
+    let stop = Strategy {
+        on_failure: OnFailure::Stop,
+        ..strategy()
+    };
+    assert_eq!(decide(&stop, &stopped(nodes()), at(1000)).actions, []);
+    let paused = Strategy {
+        pause: Some(Pause::Indefinite),
+        ..strategy()
+    };
+    assert_eq!(decide(&paused, &stopped(nodes()), at(1000)).actions, []);
+    let resumed = Strategy {
+        resume: Some("new".into()),
+        max_unavailable: Share::Number(1),
+        ..strategy()
+    };
+    let plan = decide(&resumed, &stopped(nodes()), at(1000));
+    assert_eq!((plan.actions, plan.reversal), (vec![], None));
+    let twice = {
+        let mut fleet = stopped(nodes());
+        fleet.record.as_mut().unwrap().stopped = Some(Stopped::ReplacedTwice);
+        fleet
+    };
+    assert_eq!(at_1000(&twice).actions, []);
+}
+
+#[test]
+fn a_pod_that_was_taken_back_tells_of_a_stop_that_does_not_show_yet() {
+    let strategy = strategy();
+    let nodes = vec![node("a", before().taken_back(990)), node("b", before())];
+    let unseen = Fleet {
+        record: None,
+        ..stopped(nodes)
+    };
+    let plan = decide(&strategy, &unseen, at(1000));
+    let until = at(1020);
+    assert_eq!(plan.guarded, Some(Guarded::Inconclusive { until }));
+    assert_eq!((plan.actions, plan.next_wake), (vec![], Some(until)));
+    // It was resumed since, and the annotation is gone.
+    let plan = decide(&strategy, &unseen, until);
+    assert_eq!((plan.guarded, plan.actions.len()), (None, 2));
+}
+
+#[test]
+fn resume_rolls_forward_what_was_taken_back() {
+    let back = before().taken_back(500);
+    let resumed = Strategy {
+        resume: Some("new".into()),
+        ..strategy()
+    };
+    let plan = decide(&resumed, &stopped(vec![node("a", back)]), at(1000));
+    assert!(
+        matches!(plan.actions.as_slice(), [Action::Delete(_)]),
+        "{:?}",
+        plan.actions
+    );
+}
+
+#[test]
+fn who_is_away_held_settling_or_has_a_second_pod_is_left_alone() {
+    let held = Node {
+        hold: Some(Hold {
+            until: None,
+            reason: "".into(),
+            unreadable: false,
+        }),
+        ..node("b", crashing())
+    };
+    let beside = {
+        let mut node = node("c", before());
+        node.pods.push(Pod {
+            uid: "made".into(),
+            surge: true,
+            ..crashing()
+        });
+        node
+    };
+    let back_since = |second| Node {
+        readiness: crate::core::Readiness::Ready { since: at(second) },
+        ..node("d", well())
+    };
+    let away = node("a", crashing()).away();
+    let plan = at_1000(&stopped(vec![away, held, beside, back_since(990)]));
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.next_wake, Some(at(1020)));
+    assert_eq!(taken_back(&at_1000(&stopped(vec![back_since(960)]))), ["d"]);
+    let down = Node {
+        pods: node("d", crashing()).pods,
+        ..back_since(990)
+    };
+    assert_eq!(taken_back(&at_1000(&stopped(vec![down]))), ["d"]);
+}
+
+#[test]
+fn what_cannot_be_changed_in_place_is_not_touched_and_the_reason_is_told() {
+    let mut fleet = stopped(vec![node("a", crashing()), node("b", before())]);
+    let past = fleet.way_back.revisions.get_mut(&"old".into()).unwrap();
+    past.succession = Err(Recreate::OtherChange);
+    let told = |fleet: &Fleet| {
+        let plan = at_1000(fleet);
+        assert_eq!(plan.actions, []);
+        assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+        let reversal = plan.reversal.unwrap();
+        assert_eq!(reversal.stuck, ["a".into()]);
+        reversal.why
+    };
+    assert_eq!(told(&fleet), Some(Recreate::OtherChange));
+    fleet.way_back.revisions.clear();
+    assert_eq!(told(&fleet), Some(Recreate::UnknownRevision));
+    let other = stopped(vec![
+        node("a", crashing().named("mine")),
+        node("b", before()),
+    ]);
+    assert_eq!(told(&other), Some(Recreate::OtherImages));
+}
+
+#[test]
+fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
+    fn case(pods: &[(&str, bool)], expected: Option<&str>) {
+        let pod = |(name, ready): &(&str, bool)| {
+            let pod = old(1).named(name);
+            if *ready { pod } else { pod.broken() }
+        };
+        let nodes = (0..).zip(pods);
+        let nodes = nodes.map(|(number, told)| node(&format!("n{number}"), pod(told)));
+        let fleet = Fleet {
+            way_back: way_back(&["one", "two"]),
+            ..fleet(nodes.collect())
+        };
+        let record = Record::of("new".into());
+        let found = super::before(&fleet, &record);
+        assert_eq!(found, expected.map(Into::into), "{pods:?}");
+    }
+    case(&[], Some("two"));
+    case(&[("one", true), ("one", true), ("two", true)], Some("one"));
+    case(&[("one", true), ("two", true)], Some("two"));
+    case(
+        &[("one", true), ("two", false), ("two", false)],
+        Some("one"),
+    );
+    case(&[("gone", true)], Some("two"));
+    let nobody = fleet(vec![]);
+    assert_eq!(super::before(&nobody, &Record::of("new".into())), None);
+}
+
+#[test]
+fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
+    let fleet = Fleet {
+        way_back: way_back(&["one", "two"]),
+        ..fleet(vec![node("a", old(1).named("two"))])
+    };
+    let before = |stopped: &[&str]| {
+        let record = Record {
+            stopped_before: stopped.iter().map(|name| (*name).into()).collect(),
+            ..Record::of("new".into())
+        };
+        super::before(&fleet, &record)
+    };
+    assert_eq!(before(&[]), Some("two".into()));
+    assert_eq!(before(&["two"]), Some("one".into()));
+    assert_eq!(before(&["one", "two"]), Some("two".into()));
+}
+
+#[test]
+fn a_stop_remembers_what_is_taken_back_and_saves_also_when_nobody_waits() {
+    let strategy = Strategy {
+        failure_threshold: Some(Share::Number(0)),
+        ..strategy()
+    };
+    let fleet = Fleet {
+        way_back: way_back(&["old"]),
+        ..fleet(vec![node("a", crashing())])
+    };
+    let plan = decide(&strategy, &fleet, at(1000));
+    let record = plan.record.unwrap();
+    assert_eq!(record.stopped, Some(Stopped::FailedByRevision));
+    assert_eq!(
+        (record.before.clone(), plan.actions),
+        (Some("old".into()), vec![])
+    );
+    let told = Fleet {
+        record: Some(record),
+        ..fleet
+    };
+    assert_eq!(taken_back(&decide(&strategy, &told, at(1000))), ["a"]);
+}
+
+#[test]
+fn a_stop_stands_while_all_are_away_and_keeps_its_names_when_they_return() {
+    let away = |name: &str, pod: Pod| Node {
+        readiness: Readiness::NotReady {
+            since: Some(at(990)),
+        },
+        ..node(name, pod)
+    };
+    let back = || before().taken_back(950);
+    let all = ["a", "b", "c"].map(|name| away(name, back()));
+    let fleet = stopped(all.to_vec());
+    for second in [1000, 1020, 1400] {
+        let plan = decide(&strategy(), &fleet, at(second));
+        assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+        assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
+    }
+    // Lost with the others, the one that was charged is a matter of the network, and still the reason for the stop.
+    let updated = away("a", well());
+    let others = ["b", "c", "d"].map(|name| away(name, back()));
+    let fleet = stopped([updated].into_iter().chain(others).collect());
+    let plan = decide(&strategy(), &fleet, at(1400));
+    assert_eq!(plan.record.unwrap().failed, ["a".into()].into());
+    assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));
+}

@@ -1,0 +1,192 @@
+//! Which outdated nodes keep their old revision, because the owner of the DaemonSet said so.
+//!
+//! `selector` names the nodes that take part; `partition` is a number of nodes that do not, whichever they are; `hold`
+//! on a Node keeps that one out for a while. The first two are
+//! settings of the KEP "RollingUpdate enhancement" and of Kruise's Advanced DaemonSet, and mean the same here: a cap on what is touched. A pod that somebody else deletes comes back with the
+//! current revision, and nothing goes back to an old one, unless the guard stopped the
+//! current one (`revert`).
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::class::{Class, Kept};
+use super::pod_summary::PodSummary;
+use crate::core::fleet::Node;
+use crate::core::strategy::{Mode, Strategy};
+
+/// The nodes that take part, as far as they themselves decide that.
+#[derive(Debug)]
+pub(super) struct RolloutScope {
+    /// By position in the fleet why a node takes no part; whoever comes after the last of them does.
+    outside: Vec<Option<Kept>>,
+}
+
+impl RolloutScope {
+    /// Nobody has said anything yet; the fleet has so many nodes.
+    pub(super) fn of(nodes: usize) -> Self {
+        Self {
+            outside: Vec::with_capacity(nodes),
+        }
+    }
+
+    /// Notes whether the node at `position` takes part at `now`; called in the order of the fleet.
+    pub(super) fn note(
+        &mut self,
+        strategy: &Strategy,
+        (position, node): (usize, &Node),
+        now: Timestamp,
+    ) {
+        let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+        if rolls && let Some(kept) = outside(strategy, node, now) {
+            self.outside.resize(position, None);
+            self.outside.push(Some(kept));
+        }
+    }
+
+    /// Whether the node at `position` takes part.
+    pub(super) fn contains(&self, position: usize) -> bool {
+        self.reason(position).is_none()
+    }
+
+    fn reason(&self, position: usize) -> Option<Kept> {
+        self.outside.get(position).copied().flatten()
+    }
+
+    /// When somebody takes part again by time alone.
+    pub(super) fn next_change(&self) -> Option<Timestamp> {
+        let outside = self.outside.iter().flatten();
+        let ends = outside.filter_map(|kept| match kept {
+            Kept::Held(until) => *until,
+            Kept::NotSelected | Kept::Partition => None,
+        });
+        ends.min()
+    }
+
+    /// Turns the classes of the outdated nodes that are left alone into [`Class::Kept`].
+    ///
+    /// Whether a node is online plays no part: who is kept must not depend on who happens to be there. `partition` keeps
+    /// nobody on the revision `undone` that somebody went back from ([`Fleet::undone`](crate::core::Fleet::undone)).
+    pub(super) fn narrow(
+        &self,
+        strategy: &Strategy,
+        undone: Option<i64>,
+        summary: &PodSummary<'_>,
+        classes: &mut [Class],
+    ) {
+        if strategy.mode != Mode::AdvancedRollingUpdate {
+            return;
+        }
+        for (position, (class, outside)) in classes.iter_mut().zip(&self.outside).enumerate() {
+            if let Some(kept) = *outside
+                && is_old(summary, position, class)
+            {
+                *class = Class::Kept(kept);
+            }
+        }
+        if !strategy.partition.is_zero() {
+            keep_partition(strategy, undone, summary, classes);
+        }
+    }
+}
+
+/// Why a node takes no part. Its own word comes before the DaemonSet's.
+fn outside(strategy: &Strategy, node: &Node, now: Timestamp) -> Option<Kept> {
+    let hold = node.hold.as_ref().filter(|hold| hold.holds(now));
+    let is_selected = || {
+        let selector = strategy.selector.as_ref();
+        selector.is_none_or(|selector| selector.matches(|key| node.labels.get(key)))
+    };
+    match hold {
+        Some(hold) => Some(Kept::Held(hold.until)),
+        None => (!is_selected()).then_some(Kept::NotSelected),
+    }
+}
+
+/// Of the nodes on an old revision `partition` remain: the last ones by name.
+fn keep_partition(
+    strategy: &Strategy,
+    undone: Option<i64>,
+    summary: &PodSummary<'_>,
+    classes: &mut [Class],
+) {
+    let may_stay = |position: usize, class: &Class| {
+        let number = || summary.living(position).map(|pod| pod.number);
+        is_old(summary, position, class) && (undone.is_none() || number() != undone)
+    };
+    let (mut targeted, mut old, mut candidates) = (0, 0, 0);
+    for (position, class) in classes.iter().enumerate() {
+        let is_candidate = may_stay(position, class);
+        targeted += usize::from(class.is_targeted());
+        old += usize::from(is_candidate || matches!(class, Class::Kept(_)));
+        candidates += usize::from(is_candidate);
+    }
+    let kept = strategy.partition.resolve_down(targeted);
+    // Of the candidates those after the first `old - kept` ones.
+    let mut left = candidates.saturating_sub(old.saturating_sub(kept));
+    for (position, class) in classes.iter_mut().enumerate().rev() {
+        if left == 0 {
+            break;
+        }
+        if may_stay(position, class) {
+            *class = Class::Kept(Kept::Partition);
+            left -= 1;
+        }
+    }
+}
+
+/// Whether a targeted node runs an old revision, and would go on doing so if nobody touched it.
+fn is_old(summary: &PodSummary<'_>, position: usize, class: &Class) -> bool {
+    match class {
+        Class::Outdated { .. } | Class::Preparing { .. } => true,
+        Class::Surging(pair) => pair.has_way_back,
+        Class::Offline {
+            updated: false,
+            terminating: false,
+            ..
+        } => summary.has_pods(position) && summary.is_wanted(position),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::core::testing::{at, fleet, node, old};
+    use crate::core::{
+        Exit, Mode, Node, Offline, Pod, Preparing, Progress, Readiness, Share, Strategy, Targeting,
+        Verdict, decide,
+    };
+
+    /// Found by a property.
+    #[test]
+    fn an_offline_node_where_no_pod_belongs_is_none_of_those_that_the_partition_keeps() {
+        let since = Some(at(900));
+        let leaves = Pod {
+            exit: Exit {
+                preparing: Some(Preparing { since }),
+                ..Exit::default()
+            },
+            ..old(1)
+        };
+        let left = |targeting| Node {
+            readiness: Readiness::NotReady { since: None },
+            targeting,
+            ..node("c", leaves.clone())
+        };
+        let strategy = Strategy {
+            max_unavailable: Share::Number(3),
+            partition: Share::Number(1),
+            ..Strategy::of(Mode::AdvancedRollingUpdate)
+        };
+        let verdicts = |targeting| {
+            let nodes = vec![node("a", old(1)), node("b", old(1)), left(targeting)];
+            decide(&strategy, &fleet(nodes), at(1_000)).verdicts
+        };
+        let goes = Verdict::InProgress(Progress::Replacing);
+        assert_eq!(
+            verdicts(Targeting::Run),
+            [goes, goes, Verdict::Partition],
+            "whether it is online plays no part"
+        );
+        let offline = Verdict::Offline(Offline::NotReady { since: None });
+        assert_eq!(verdicts(Targeting::No), [goes, Verdict::Partition, offline]);
+    }
+}

@@ -1,0 +1,702 @@
+use k8s_openapi::jiff::SignedDuration;
+
+use super::*;
+use crate::core::lifecycle::{Exit, PreDelete, Preparing};
+use crate::core::testing::{fleet, old};
+use crate::core::verdict::Offline;
+use crate::core::{Labels, Mode, NodeName, RevisionState, Share, Strategy, Verdict, decide};
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+/// Every column of the table, in its order.
+fn spares() -> [Spare; 7] {
+    [
+        Spare::Starting,
+        Spare::Young {
+            available_at: ago(-5),
+        },
+        Spare::Available,
+        Spare::Outdated { ready: false },
+        Spare::Outdated { ready: true },
+        Spare::Ended { again: ago(-30) },
+        Spare::Leaving,
+    ]
+}
+
+#[test]
+fn every_cell_of_the_table_is_as_it_is_written_down() {
+    use SurgeStep::{HandOver, Remove, Retire, Wait};
+    let current = |available, younger| Own::Current { available, younger };
+    let outdated = |available| Own::Outdated { available };
+    let takes_over = [HandOver, HandOver, HandOver, Remove, HandOver, Remove, Wait];
+    let waits = [Wait, Wait, Wait, Remove, Wait, Remove, Wait];
+    let rows = [
+        (Own::None, takes_over),
+        (Own::Leaving, takes_over),
+        (
+            outdated(false),
+            [Wait, Wait, Retire, Remove, Retire, Wait, Wait],
+        ),
+        (
+            outdated(true),
+            [Wait, Wait, Retire, Remove, Remove, Wait, Wait],
+        ),
+        (
+            current(true, true),
+            [Remove, Remove, HandOver, Remove, Remove, Remove, Wait],
+        ),
+        (
+            current(true, false),
+            [Remove, Remove, Remove, Remove, Remove, Remove, Wait],
+        ),
+        (
+            current(false, true),
+            [HandOver, HandOver, HandOver, Remove, Wait, Remove, Wait],
+        ),
+        (
+            current(false, false),
+            [Remove, Wait, Wait, Remove, Wait, Remove, Wait],
+        ),
+        (Own::Several, [Wait; 7]),
+        (Own::InDoubt, [Wait; 7]),
+    ];
+    for (own, expected) in rows {
+        for in_order in [true, false] {
+            let found = spares().map(|spare| step(own, spare, in_order, now()));
+            let depends = matches!(own, Own::None | Own::Leaving);
+            let expected = if depends && !in_order {
+                waits
+            } else {
+                expected
+            };
+            assert_eq!(found, expected, "{own:?}, in order: {in_order}");
+        }
+    }
+}
+
+#[test]
+fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next() {
+    let outdated = Own::Outdated { available: true };
+    let ended = |again| step(outdated, Spare::Ended { again }, true, now());
+    assert_eq!(
+        [ended(ago(-1)), ended(ago(0)), ended(ago(1))],
+        [SurgeStep::Wait, SurgeStep::Remove, SurgeStep::Remove]
+    );
+}
+
+/// Nothing that serves is deleted unless something else serves.
+#[test]
+fn no_step_takes_the_last_available_pod() {
+    let owns = [
+        Own::None,
+        Own::Leaving,
+        Own::Outdated { available: false },
+        Own::Outdated { available: true },
+        Own::Current {
+            available: false,
+            younger: true,
+        },
+        Own::Current {
+            available: false,
+            younger: false,
+        },
+        Own::Current {
+            available: true,
+            younger: true,
+        },
+        Own::Several,
+        Own::InDoubt,
+    ];
+    for own in owns {
+        for spare in spares() {
+            let own_serves = matches!(
+                own,
+                Own::Outdated { available: true }
+                    | Own::Current {
+                        available: true,
+                        ..
+                    }
+            );
+            let spare_serves = matches!(spare, Spare::Available | Spare::Outdated { ready: true });
+            match step(own, spare, false, now()) {
+                SurgeStep::Remove => assert!(own_serves || !spare_serves, "{own:?} {spare:?}"),
+                SurgeStep::Retire => assert!(spare_serves, "{own:?} {spare:?}"),
+                SurgeStep::Wait | SurgeStep::HandOver => {}
+            }
+        }
+    }
+}
+
+/// A pod that was made so many seconds ago, and is Ready for as long.
+fn pod(name: &str, revision: PodRevision, seconds: i64) -> Pod {
+    Pod {
+        name: name.into(),
+        uid: name.into(),
+        created: ago(seconds),
+        revision,
+        ready_since: Some(ago(seconds)),
+        started: Some(ago(seconds)),
+        ..old(0)
+    }
+}
+
+fn made(name: &str, revision: PodRevision, seconds: i64) -> Pod {
+    Pod {
+        surge: true,
+        ..pod(name, revision, seconds)
+    }
+}
+
+fn node(pods: impl IntoIterator<Item = Pod>) -> Node {
+    Node {
+        name: NodeName::from("n1"),
+        labels: Labels::default(),
+        hold: None,
+        window: None,
+        has_images: false,
+        targeting: Targeting::Run,
+        readiness: Readiness::Ready { since: ago(9000) },
+        pods: pods.into_iter().collect(),
+        disrupted_at: None,
+        emptied: false,
+        podless_since: None,
+    }
+}
+
+/// Pods have to be Ready for ten seconds.
+fn terms(in_order: bool) -> Terms {
+    Terms {
+        min_ready: Duration::from_secs(10),
+        in_order,
+        now: now(),
+    }
+}
+
+fn actions(node: &Node) -> Vec<Action> {
+    let pair = Pair::of(node, terms(true)).expect("a pair");
+    let leaves = alive(node).map(|old| Action::Delete(old.reference()));
+    pair.actions(node, leaves, true)
+}
+
+#[test]
+fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
+    use PodRevision::{Current, Outdated};
+    let old = || pod("old", Outdated, 500);
+    let young = node([old(), made("new", Current, 9)]);
+    assert_eq!(actions(&young), []);
+    let pair = Pair::of(&young, terms(true)).expect("a pair");
+    assert_eq!((pair.turn, pair.served), (Some(ago(-1)), true));
+    let available = node([old(), made("new", Current, 10)]);
+    let retire = Action::Retire {
+        pod: old().reference(),
+        successor: made("new", Current, 10).reference(),
+        evict: false,
+    };
+    assert_eq!(actions(&available), [retire]);
+}
+
+#[test]
+fn of_two_new_pods_the_better_one_stays() {
+    use PodRevision::{Current, Outdated};
+    let old = || pod("old", Outdated, 500);
+    let starting = Pod {
+        ready_since: None,
+        ..made("a", Current, 30)
+    };
+    let two = node([old(), starting.clone(), made("b", Current, 5)]);
+    assert_eq!(actions(&two), [Action::Delete(starting.reference())]);
+    let stale = made("c", Outdated, 90);
+    let two = node([old(), stale.clone(), made("b", Current, 5)]);
+    assert_eq!(actions(&two), [Action::Delete(stale.reference())]);
+}
+
+#[test]
+fn a_pod_of_ours_leaves_with_its_node_or_takes_the_place_of_the_old_one() {
+    use PodRevision::{Current, Outdated};
+    let old = || pod("old", Outdated, 500);
+    let new = || made("new", Current, 5);
+    let remove = || vec![Action::Delete(new().reference())];
+    let hand_over = || vec![Action::HandOver(new().reference())];
+    let on = |targeting, pods: Vec<Pod>| Node {
+        targeting,
+        ..node(pods)
+    };
+    assert_eq!(
+        leave(&on(Targeting::No, vec![new()]), terms(true)),
+        remove()
+    );
+    assert_eq!(
+        leave(&on(Targeting::No, vec![old(), new()]), terms(true)),
+        remove()
+    );
+    assert_eq!(
+        leave(&on(Targeting::Keep, vec![old(), new()]), terms(true)),
+        remove()
+    );
+    assert_eq!(
+        leave(&on(Targeting::Keep, vec![new()]), terms(true)),
+        hand_over()
+    );
+    let leaving = Pod {
+        terminating: true,
+        ..old()
+    };
+    assert_eq!(
+        leave(&on(Targeting::Run, vec![leaving, new()]), terms(true)),
+        hand_over()
+    );
+    let gone = |pod: Pod| Node {
+        readiness: Readiness::Gone,
+        ..node([pod])
+    };
+    assert_eq!(leave(&gone(new()), terms(true)), []);
+    let unbound = Pod {
+        started: None,
+        ..new()
+    };
+    assert_eq!(leave(&gone(unbound), terms(true)), remove());
+}
+
+/// Where the native controller learns of changes out of order, a pod of ours that is all there is stays until there is a
+/// third, and what is not rolled out by us any more is not done before.
+#[test]
+fn where_the_native_controller_learns_late_its_next_pod_is_awaited() {
+    use PodRevision::{Current, Outdated};
+    let new = || made("new", Current, 50);
+    let leaving = Pod {
+        terminating: true,
+        ..pod("old", Outdated, 500)
+    };
+    let third = |ready| Pod {
+        ready_since: Some(ago(15)).filter(|_| ready),
+        ..pod("third", Current, 15)
+    };
+    let hand_over = || vec![Action::HandOver(new().reference())];
+    let remove = || vec![Action::Delete(new().reference())];
+    for (pods, expected, later) in [
+        (vec![leaving, new()], vec![], true),
+        (vec![new()], vec![], true),
+        (vec![new(), third(false)], hand_over(), false),
+        (vec![new(), third(true)], remove(), false),
+    ] {
+        let fleet = Fleet {
+            in_order: false,
+            ..fleet(vec![node(pods)])
+        };
+        let release = release(&fleet, terms(false));
+        assert_eq!((release.actions, release.waits), (expected, later));
+    }
+}
+
+#[test]
+fn the_old_pod_is_asked_before_it_goes() {
+    use PodRevision::{Current, Outdated};
+    let hook = r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#;
+    let strategy = Strategy {
+        max_surge: Share::Number(1),
+        pre_delete: PreDelete::read(hook).unwrap().map(Into::into),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    };
+    let old = |hooked: bool, since: Option<i64>| Pod {
+        exit: Exit {
+            labels: [("drain", if hooked { "true" } else { "done" })]
+                .into_iter()
+                .collect(),
+            preparing: since.map(|since| Preparing {
+                since: Some(ago(since)),
+            }),
+            ..Exit::default()
+        },
+        ..pod("old", Outdated, 500)
+    };
+    let new = |seconds| made("new", Current, seconds);
+    let plan = |old: Pod, new: Pod| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node([old, new])])
+        };
+        let mut plan = decide(&strategy, &fleet, now());
+        (plan.actions, plan.verdicts.remove(0))
+    };
+    let mark = |old: &Pod, preparing| Action::Mark {
+        pod: old.reference(),
+        preparing: Some(preparing),
+        gate: None,
+    };
+    let hooked = old(true, None);
+    let waits = |since: Option<i64>| Verdict::HookPending {
+        since: since.map(ago),
+        overdue: false,
+    };
+    let begun = plan(hooked.clone(), new(10));
+    assert_eq!(begun, (vec![mark(&hooked, true)], waits(None)));
+    assert_eq!(plan(old(true, Some(5)), new(10)), (vec![], waits(Some(5))));
+    let free = old(false, Some(5));
+    let retire = Action::Retire {
+        pod: free.reference(),
+        successor: new(10).reference(),
+        evict: false,
+    };
+    let goes = Verdict::InProgress(Progress::SurgeTakingOver);
+    assert_eq!(plan(free, new(10)), (vec![retire], goes));
+    // The new pod is not Ready any more: the old one serves, and is not on its way out.
+    let unready = Pod {
+        ready_since: None,
+        ..new(10)
+    };
+    let marked = old(true, Some(5));
+    let starts = Verdict::InProgress(Progress::SurgeStarting);
+    assert_eq!(
+        plan(marked.clone(), unready),
+        (vec![mark(&marked, false)], starts)
+    );
+}
+
+/// Nobody takes down what serves, whatever is abandoned.
+#[test]
+fn a_pod_of_ours_that_serves_beside_one_that_does_not_stays_until_that_one_does() {
+    use PodRevision::{Current, Outdated};
+    let new = || made("new", Current, 50);
+    let old = |ready: Option<i64>| Pod {
+        ready_since: ready.map(ago),
+        ..pod("old", Outdated, 500)
+    };
+    let remove = || vec![Action::Delete(new().reference())];
+    let name = || vec![NodeName::from("n1")];
+    let starting = Pod {
+        ready_since: None,
+        ..new()
+    };
+    let doubted = Pod {
+        terminating: true,
+        in_doubt: true,
+        ..old(None)
+    };
+    let on = |readiness: Readiness, pods: [Pod; 2]| Node {
+        readiness,
+        ..node(pods)
+    };
+    let online = Readiness::Ready { since: ago(9000) };
+    let away = Readiness::NotReady {
+        since: Some(ago(5)),
+    };
+    // (the pods, what is written, what stays, when that changes by itself)
+    for (case, actions, waits, wake, kept) in [
+        (on(online, [old(None), new()]), vec![], true, None, name()),
+        (
+            on(online, [old(Some(9)), new()]),
+            vec![],
+            true,
+            Some(ago(-1)),
+            name(),
+        ),
+        (
+            on(online, [old(Some(10)), new()]),
+            remove(),
+            false,
+            None,
+            vec![],
+        ),
+        (
+            on(online, [old(None), starting.clone()]),
+            remove(),
+            false,
+            None,
+            vec![],
+        ),
+        (on(online, [doubted, new()]), vec![], true, None, vec![]),
+        (on(away, [old(Some(90)), new()]), vec![], true, None, vec![]),
+    ] {
+        for targeting in [Targeting::Run, Targeting::Keep] {
+            let nodes = vec![Node {
+                targeting,
+                ..case.clone()
+            }];
+            let release = release(&fleet(nodes), terms(true));
+            assert_eq!(release.actions, actions, "{case:?}");
+            assert_eq!((release.waits, release.wake), (waits, wake), "{case:?}");
+            assert_eq!(release.kept, kept, "{case:?}");
+        }
+    }
+}
+
+/// A gate that our own hook shut opens again, and only then the new pod goes.
+#[test]
+fn under_ota_the_mark_goes_first_and_the_new_pod_when_the_old_one_serves() {
+    use crate::core::lifecycle::Gate;
+    use PodRevision::{Current, Outdated};
+    let strategy = Strategy::of(Mode::Ota);
+    let shut = Gate::read(Some((true, ""))).shut().expect("it was open");
+    let old = Pod {
+        ready_since: None,
+        exit: Exit {
+            preparing: Some(Preparing {
+                since: Some(ago(5)),
+            }),
+            gate: Some(Gate::read(Some((false, &shut.message)))),
+            ..Exit::default()
+        },
+        ..pod("old", Outdated, 500)
+    };
+    let told = |old: Pod| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node([old, made("new", Current, 50)])])
+        };
+        let plan = decide(&strategy, &fleet, now());
+        let of_pods = |action: &Action| !matches!(action, Action::SetNeedUpgrade { .. });
+        let actions: Vec<Action> = plan.actions.into_iter().filter(of_pods).collect();
+        (actions, plan.verdicts)
+    };
+    let leaves = vec![Verdict::InProgress(Progress::SurgeLeaving)];
+    let opens = Action::Mark {
+        pod: old.reference(),
+        preparing: Some(false),
+        gate: Gate::read(Some((false, &shut.message))).open(),
+    };
+    assert_eq!(told(old), (vec![opens], leaves.clone()));
+    let back = pod("old", Outdated, 500);
+    let remove = Action::Delete(made("new", Current, 50).reference());
+    assert_eq!(told(back), (vec![remove], leaves));
+}
+
+fn surging(max_surge: u32) -> Strategy {
+    Strategy {
+        max_surge: Share::Number(max_surge),
+        max_unavailable: Share::Number(0),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+fn ends(pod: Pod) -> Pod {
+    Pod {
+        terminating: true,
+        ..pod
+    }
+}
+
+#[test]
+fn a_node_holds_its_place_until_one_of_its_two_pods_is_gone() {
+    use PodRevision::{Current, Outdated};
+    let outdated = || Node {
+        name: "n2".into(),
+        ..node([pod("waits", Outdated, 500)])
+    };
+    let plan = |pods: Vec<Pod>| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node(pods), outdated()])
+        };
+        decide(&surging(1), &fleet, now())
+    };
+    let waits = Verdict::Budget { broken: false };
+    let ending = Verdict::InProgress(Progress::OldTerminating);
+    let old = || ends(pod("old", Outdated, 500));
+    let replaced = plan(vec![old(), pod("new", Current, 50)]);
+    assert_eq!(replaced.actions, []);
+    assert_eq!(replaced.verdicts, [ending, waits]);
+    assert_eq!(
+        (replaced.counts.surging, replaced.counts.unavailable),
+        (1, 0)
+    );
+    // A newer revision: the next pod is not made beside these two.
+    let newer = plan(vec![old(), pod("new", Outdated, 50)]);
+    assert_eq!(newer.actions, []);
+    assert_eq!(newer.verdicts, [ending, waits]);
+    // The native controller is about to remove one of them.
+    let several = plan(vec![pod("new", Current, 50), pod("third", Current, 5)]);
+    assert_eq!(several.actions, []);
+    assert_eq!(several.counts.surging, 1);
+    // A pod that has ended and is only kept from vanishing counts no more, as in the native controller.
+    let mut ended = old();
+    ended.in_place.is_over = true;
+    let plan = plan(vec![ended, pod("new", Current, 50)]);
+    let starts = Verdict::InProgress(Progress::SurgeStarting);
+    assert_eq!(plan.verdicts, [Verdict::Done, starts]);
+}
+
+/// Found on a real cluster: a node whose Ready began anew was left alone with both of its pods, and one more got two.
+#[test]
+fn a_node_that_returned_with_two_pods_holds_its_place_while_it_is_left_alone() {
+    use PodRevision::{Current, Outdated};
+    let returned = Node {
+        readiness: Readiness::Ready { since: ago(5) },
+        ..node([pod("old", Outdated, 500), made("new", Current, 50)])
+    };
+    let waits = Node {
+        name: "n2".into(),
+        ..node([pod("waits", Outdated, 500)])
+    };
+    let fleet = Fleet {
+        revision: RevisionState::Current("r".into()),
+        ..fleet(vec![returned, waits])
+    };
+    let plan = decide(&surging(1), &fleet, now());
+    assert_eq!(plan.actions, []);
+    assert!(matches!(
+        plan.verdicts[0],
+        Verdict::Offline(Offline::Settling { .. })
+    ));
+    assert_eq!(plan.verdicts[1], Verdict::Budget { broken: false });
+    assert_eq!(plan.counts.surging, 1);
+}
+
+/// Found on a real cluster: an undo after more than ten minutes called the pod that serves held up.
+#[test]
+fn a_second_pod_that_goes_by_this_plan_is_not_held_up_however_old_it_is() {
+    use PodRevision::{Current, Outdated};
+    let spare = Pod {
+        ready_since: None,
+        ..made("spare", Outdated, 700)
+    };
+    let fleet = Fleet {
+        revision: RevisionState::Current("r".into()),
+        ..fleet(vec![node([pod("old", Current, 2000), spare])])
+    };
+    let plan = decide(&surging(1), &fleet, now());
+    let leaving = Verdict::InProgress(Progress::SurgeLeaving);
+    assert_eq!(plan.verdicts, [leaving]);
+    assert!(matches!(plan.actions[..], [Action::Delete(_)]));
+    assert_eq!(plan.overdue, Vec::<usize>::new());
+}
+
+/// A taint came after the native controller had made its own pod beside ours.
+#[test]
+fn a_node_where_nobody_can_come_holds_its_place_while_two_are_there() {
+    use PodRevision::{Current, Outdated};
+    let waits = || Node {
+        name: "n2".into(),
+        ..node([pod("waits", Outdated, 500)])
+    };
+    let tainted = |pods: Vec<Pod>| Node {
+        targeting: Targeting::Keep,
+        ..node(pods)
+    };
+    let plan = |pods: Vec<Pod>| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![tainted(pods), waits()])
+        };
+        decide(&surging(1), &fleet, now())
+    };
+    let third = Pod {
+        ready_since: None,
+        ..pod("third", Current, 5)
+    };
+    let two = plan(vec![made("new", Current, 50), third]);
+    let new = made("new", Current, 50).reference();
+    assert_eq!(two.actions, [Action::HandOver(new.clone())]);
+    let leaves = Verdict::InProgress(Progress::SurgeLeaving);
+    assert_eq!(two.verdicts, [leaves, Verdict::Budget { broken: false }]);
+    let alone = plan(vec![made("new", Current, 50)]);
+    let starts = Verdict::InProgress(Progress::SurgeStarting);
+    assert_eq!(alone.verdicts, [Verdict::NotTargeted, starts]);
+    assert!(alone.actions.contains(&Action::HandOver(new)));
+}
+
+/// Nobody waits for its place, and nothing is complete before one of the two is gone: whatever the mode, it is told.
+#[test]
+fn two_pods_where_no_pod_belongs_any_more_are_told_in_every_mode() {
+    use PodRevision::Current;
+    let ends = Pod {
+        terminating: true,
+        ..pod("old", Current, 500)
+    };
+    let left = Node {
+        targeting: Targeting::Keep,
+        ..node([ends, made("new", Current, 50)])
+    };
+    let fleet = Fleet {
+        revision: RevisionState::Current("r".into()),
+        ..fleet(vec![left])
+    };
+    let paused = Strategy {
+        pause: Some(crate::core::Pause::Indefinite),
+        ..surging(1)
+    };
+    for strategy in [surging(1), paused, Strategy::of(Mode::Ota)] {
+        let plan = decide(&strategy, &fleet, now());
+        let told = Verdict::InProgress(Progress::SurgeTakingOver);
+        assert_eq!(plan.verdicts, [told], "{strategy:?}");
+    }
+}
+
+#[test]
+fn a_rollout_is_complete_when_the_last_old_pod_is_gone() {
+    use PodRevision::{Current, Outdated};
+    let plan = |pods: Vec<Pod>| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node(pods)])
+        };
+        decide(&surging(1), &fleet, now()).phase
+    };
+    use crate::core::Phase;
+    let old = ends(pod("old", Outdated, 500));
+    let new = || pod("new", Current, 50);
+    assert_eq!(plan(vec![old, new()]), Phase::Progressing);
+    let complete = Phase::Complete {
+        offline: 0,
+        kept: 0,
+    };
+    assert_eq!(plan(vec![new()]), complete);
+}
+
+/// The same as without a second pod: who is kept while the hook is awaited keeps the old pod, and it loses its mark.
+#[test]
+fn a_node_that_is_kept_while_its_hook_is_awaited_keeps_its_old_pod() {
+    use PodRevision::{Current, Outdated};
+    let hook = r#"{"preDelete": {"labelsHandler": {"drain": "true"}}}"#;
+    let strategy = |partition: u32| Strategy {
+        partition: Share::Number(partition),
+        pre_delete: PreDelete::read(hook).unwrap().map(Into::into),
+        ..surging(1)
+    };
+    let old = |ready| Pod {
+        exit: Exit {
+            labels: [("drain", "done")].into_iter().collect(),
+            preparing: Some(Preparing {
+                since: Some(ago(5)),
+            }),
+            ..Exit::default()
+        },
+        ready_since: Some(ago(500)).filter(|_| ready),
+        ..pod("old", Outdated, 500)
+    };
+    let plan = |partition: u32, old: Pod| {
+        let fleet = Fleet {
+            revision: RevisionState::Current("r".into()),
+            ..fleet(vec![node([old, made("new", Current, 50)])])
+        };
+        let mut plan = decide(&strategy(partition), &fleet, now());
+        (plan.actions, plan.verdicts.remove(0))
+    };
+    let unmark = |old: &Pod| Action::Mark {
+        pod: old.reference(),
+        preparing: Some(false),
+        gate: None,
+    };
+    let remove = || Action::Delete(made("new", Current, 50).reference());
+    let leaves = Verdict::InProgress(Progress::SurgeLeaving);
+    let serving = old(true);
+    assert_eq!(
+        plan(1, serving.clone()),
+        (vec![remove(), unmark(&serving)], leaves)
+    );
+    // It does not serve (yet): both stay, and it loses its mark.
+    let broken = old(false);
+    assert_eq!(plan(1, broken.clone()), (vec![unmark(&broken)], leaves));
+    // Nobody keeps it: its hook is gone, and so it goes.
+    let (actions, told) = plan(0, serving);
+    assert!(
+        matches!(actions[..], [Action::Retire { .. }]),
+        "{actions:?}"
+    );
+    assert_eq!(told, Verdict::InProgress(Progress::SurgeTakingOver));
+}

@@ -1,0 +1,160 @@
+//! Selectors that match no node: a slip of the pen that would look like a rollout that is complete.
+//!
+//! Whether a selector is right shows on the fleet alone, so this is found here and not where settings are read. It matters
+//! while somebody is outdated: a selector of nobody would call the rollout complete at once, and a wave of nobody would
+//! open the next one without anybody having tried the revision. Labels alone decide: who is offline, on hold or left out
+//! by `selector` belongs to a wave all the same. A wave that may be empty says so (`allowEmpty`).
+
+use std::collections::BTreeSet;
+
+use super::class::Class;
+use crate::core::fleet::{Fleet, Node};
+use crate::core::names::{SELECTOR, WAVES};
+use crate::core::near::distance;
+use crate::core::selector::{Requirement, Selector};
+use crate::core::strategy::{Invalid, Mode, Strategy, Waves, quoted};
+
+/// Labels that are named because they look similar.
+const NAMED: usize = 4;
+
+/// Edits between two keys or values that look similar.
+const NEAR: usize = 2;
+
+/// The first setting whose selector matches no node where a pod belongs, while a pod there is outdated; `wave` tells the
+/// wave of a node by its position.
+pub(super) fn unmatched(
+    strategy: &Strategy,
+    fleet: &Fleet,
+    classes: &[Class],
+    wave: impl Fn(usize) -> usize,
+) -> Option<Invalid> {
+    let (selector, waves) = (strategy.selector.as_ref(), strategy.waves.as_deref());
+    if strategy.mode != Mode::AdvancedRollingUpdate || selector.is_none() && waves.is_none() {
+        return None;
+    }
+    let targeted = || {
+        let classes = classes.iter().enumerate();
+        let targeted = classes.filter(|(_, class)| class.is_targeted());
+        targeted.map(|(position, _)| (position, &fleet.nodes[position]))
+    };
+    let takes = |selector: &Selector, node: &Node| selector.matches(|key| node.labels.get(key));
+    let of_nobody = selector.filter(|selector| !targeted().any(|(_, node)| takes(selector, node)));
+    let empty = waves.and_then(|waves| {
+        let mut has_nodes = vec![false; waves.count()];
+        targeted().for_each(|(position, _)| has_nodes[wave(position)] = true);
+        let list = waves.list.iter().enumerate();
+        let mut empty = list.filter(|(position, told)| !told.allow_empty && !has_nodes[*position]);
+        empty.next().map(|(position, _)| (waves, position))
+    });
+    if of_nobody.is_none() && empty.is_none()
+        || !targeted().any(|(_, node)| node.outdated().is_some())
+    {
+        return None;
+    }
+    let nodes: Vec<&Node> = targeted().map(|(_, node)| node).collect();
+    of_nobody
+        .map(|selector| Invalid {
+            key: SELECTOR.into(),
+            value: quoted(&selector.to_string()),
+            why: format!(
+                "which {}; correct it, remove it, or label nodes",
+                none_of(selector, &nodes)
+            ),
+        })
+        .or_else(|| empty.map(|(waves, position)| empty_wave(waves, position, &nodes)))
+}
+
+fn empty_wave(waves: &Waves, position: usize, nodes: &[&Node]) -> Invalid {
+    let wave = &waves.list[position];
+    let takes = |node: &&&Node| wave.selector.matches(|key| node.labels.get(key));
+    let why = match nodes.iter().find(takes) {
+        Some(node) => format!(
+            "matches only nodes that earlier waves have ({} is in {})",
+            node.name,
+            waves.name(waves.of(node))
+        ),
+        None => none_of(&wave.selector, nodes),
+    };
+    Invalid {
+        key: format!("{WAVES}[{position}].selector"),
+        value: quoted(&wave.selector.to_string()),
+        why: format!(
+            "which {why}, so wave {} would have nobody; correct it, label nodes, or say allowEmpty: true in that wave",
+            wave.name
+        ),
+    }
+}
+
+/// That a selector matches none of `nodes`, and what may be meant.
+fn none_of(selector: &Selector, nodes: &[&Node]) -> String {
+    let none = match nodes.len() {
+        1 => "does not match the one node where a pod belongs".to_owned(),
+        count => format!("matches none of the {count} nodes where a pod belongs"),
+    };
+    let is_met = |asked: &&Requirement| {
+        let mut nodes = nodes.iter();
+        nodes.any(|node| asked.matches(node.labels.get(asked.key())))
+    };
+    let failing: Vec<&Requirement> = selector.requirements().iter().collect();
+    let (met, failing): (Vec<_>, Vec<_>) = failing.into_iter().partition(is_met);
+    if failing.is_empty() && met.len() > 1 {
+        return format!("{none} (each of its parts matches some of them, but no node matches all)");
+    }
+    let mut similar = Vec::new();
+    for asked in failing {
+        let found = similar_to(asked, nodes);
+        similar.extend(
+            found
+                .into_iter()
+                .filter(|label| !similar.contains(label))
+                .collect::<Vec<_>>(),
+        );
+    }
+    similar.truncate(NAMED);
+    match similar.is_empty() {
+        true => format!("{none}; none of their labels looks similar"),
+        false => format!("{none}; labels that look similar: {}", similar.join(", ")),
+    }
+}
+
+/// Labels of `nodes` that may be meant by a requirement that none of them meets, the most similar first: other values of its
+/// key; failing that, keys that look similar.
+fn similar_to(asked: &Requirement, nodes: &[&Node]) -> Vec<String> {
+    let labels = || nodes.iter().flat_map(|node| node.labels.iter());
+    let wanted = asked.values();
+    let far = |value: &str| wanted.iter().map(|wanted| distance(value, wanted)).min();
+    let of_key: BTreeSet<&str> = labels()
+        .filter(|(key, _)| *key == asked.key())
+        .map(|(_, value)| value)
+        .collect();
+    let mut ranked: Vec<(usize, &str, &str)> = match of_key.is_empty() {
+        false => {
+            let values = of_key.into_iter();
+            values
+                .map(|value| (far(value).unwrap_or(0), asked.key(), value))
+                .collect()
+        }
+        true => {
+            let keys: BTreeSet<&str> = labels().map(|(key, _)| key).collect();
+            let is_near = |key: &&str| {
+                let lower = key.to_ascii_lowercase();
+                distance(&lower, &asked.key().to_ascii_lowercase()) <= NEAR
+            };
+            let near: BTreeSet<&str> = keys.into_iter().filter(is_near).collect();
+            let meant: BTreeSet<(&str, &str)> =
+                labels().filter(|(key, _)| near.contains(key)).collect();
+            let meant = meant.into_iter();
+            meant
+                .map(|(key, value)| (far(value).unwrap_or(0), key, value))
+                .collect()
+        }
+    };
+    ranked.sort_unstable();
+    let shown = ranked.into_iter().take(NAMED);
+    shown
+        .map(|(_, key, value)| format!("{key}={value}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

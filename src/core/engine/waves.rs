@@ -1,0 +1,445 @@
+//! Waves: pools of nodes that are rolled out one after the other (openyurtio/openyurt#2008).
+//!
+//! A node belongs to the first wave whose selector it matches; who matches none is in the last one. A wave opens when every
+//! earlier wave is complete, no node of an earlier wave is charged to the revision, and every wave up to it that asks for it
+//! (`approve: manual`) was approved for this revision. A node in a wave that is not open keeps its pod, and a broken one
+//! there takes no slot: it takes no part yet.
+//!
+//! # When a wave is complete
+//! When all its nodes that are online and take part are done, and have been for the time of `soak`. That rests on two
+//! instants per node and nothing else, so a restart of the controller forgets nothing: since when the node is Ready, and
+//! since when its pod of the current revision is available. Between the two the node *holds* the wave.
+//!
+//! ```text
+//! n1  ├────────── holds ─────────┤ done
+//! n2  ├──── holds ────┤ done
+//! n3                                    (soak)          ├─ returns: holds nothing, the wave was complete ─┤ done
+//! ────────────────────────────────┼──────────────┤ complete
+//! ```
+//!
+//! Holds that overlap, or follow each other within `soak`, form one chain; at the end of the first chain plus `soak` the wave
+//! was complete, and whoever returned after that is a late returner: it is served at once and shuts no later wave. A node
+//! that goes away during the soak and returns begins the soak anew, because whether it failed cannot be known afterwards. So
+//! does one that was charged to the revision, whenever it returns. One whose Node is deleted, where no pod belongs any more,
+//! or that is relabelled, holds the later waves shut as before: the guard remembers in which wave it failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::class::Class;
+use super::guard::charges::Charges;
+use super::pod_summary::{PodFacts, PodSummary};
+use super::scope::RolloutScope;
+use super::surge::Terms;
+use crate::core::fleet::record::Record;
+use crate::core::fleet::{Fleet, Node, Readiness, position_of};
+use crate::core::id::{NodeName, RevisionState};
+use crate::core::instant::later;
+use crate::core::plan::{WaveStand, WaveState};
+use crate::core::strategy::{Mode, Share, Strategy, Waves};
+use crate::core::verdict::{Verdict, WaveShut};
+
+/// How far the waves have come.
+#[derive(Debug)]
+pub(super) struct WaveProgress<'a> {
+    told: Option<&'a Waves>,
+    /// The wave of each node by position in the fleet; empty without waves: all are in the first.
+    members: Vec<usize>,
+    waves: Vec<Tally>,
+    /// Whether a node failed in a wave that is not in the list any more, or not known.
+    unlisted: bool,
+}
+
+/// The waves that govern a rollout.
+fn told(strategy: &Strategy) -> Option<&Waves> {
+    let rolls = strategy.mode == Mode::AdvancedRollingUpdate;
+    strategy.waves.as_deref().filter(|_| rolls)
+}
+
+/// The wave of each node by its position, to be told to [`WaveProgress::of`].
+#[derive(Debug)]
+pub(super) struct Members<'a> {
+    told: Option<&'a Waves>,
+    waves: Vec<usize>,
+}
+
+impl<'a> Members<'a> {
+    /// None so far, of so many.
+    pub(super) fn of(strategy: &'a Strategy, nodes: usize) -> Self {
+        let told = told(strategy);
+        Self {
+            told,
+            waves: Vec::with_capacity(told.map_or(0, |_| nodes)),
+        }
+    }
+
+    /// Notes the wave of the next node.
+    pub(super) fn note(&mut self, node: &Node) {
+        self.waves.extend(self.told.map(|waves| waves.of(node)));
+    }
+}
+
+/// One wave in numbers.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    /// Targeted nodes that take part.
+    base: usize,
+    done: usize,
+    /// Those on their way, or failed by the revision.
+    under_way: usize,
+    /// Those of them that take a slot of `max-unavailable`.
+    in_flight: usize,
+    /// Those in flight that still have an available pod, because it waits for its hook.
+    serving: usize,
+    broken: usize,
+    /// Those with a second pod beside the old one.
+    surging: usize,
+    /// Online, settled and outdated.
+    outdated: usize,
+    charged: bool,
+    /// When it is or was complete; `Err`: a node holds it.
+    complete: Option<Result<Timestamp, ()>>,
+    shut: Option<WaveShut>,
+}
+
+impl<'a> WaveProgress<'a> {
+    /// As it is at `now`.
+    pub(super) fn of(
+        strategy: &Strategy,
+        fleet: &Fleet,
+        members: Members<'a>,
+        (classes, summary): (&[Class], &PodSummary<'_>),
+        charges: &Charges,
+        scope: &RolloutScope,
+        now: Timestamp,
+    ) -> Self {
+        let told = members.told;
+        let mut wave_progress = Self {
+            told,
+            members: members.waves,
+            waves: vec![Tally::default(); told.map_or(1, Waves::count)],
+            unlisted: false,
+        };
+        if let Some(waves) = told {
+            wave_progress.tally(classes, scope);
+            wave_progress.tally_failed(waves, fleet, classes, charges);
+            wave_progress.judge_completeness(strategy, fleet, (classes, summary), charges, scope);
+            wave_progress.judge_openness(waves, fleet, now);
+            wave_progress.excuse_idle(
+                strategy,
+                classes,
+                (summary, Terms::of(strategy, fleet, now)),
+            );
+        }
+        wave_progress
+    }
+
+    /// Whether the outdated pod of the node at `position` takes no slot, because its wave is not open and we are not why it
+    /// does not serve, as far as is known.
+    pub(super) fn is_idle(
+        &self,
+        position: usize,
+        strategy: &Strategy,
+        (summary, terms): (&PodSummary<'_>, Terms),
+    ) -> bool {
+        let holds = |until: Option<Timestamp>| until.is_some_and(|until| until > terms.now);
+        self.shut_at(position).is_some()
+            && !holds(summary.fresh_until(strategy, position))
+            && !holds(summary.withheld_until(position, terms))
+    }
+
+    /// How many waves there are; one when there are none.
+    pub(super) fn count(&self) -> usize {
+        self.waves.len()
+    }
+
+    /// The wave of the node at `position`.
+    pub(super) fn of_node(&self, position: usize) -> usize {
+        self.members.get(position).copied().unwrap_or(0)
+    }
+
+    /// Why the node at `position` may not begin yet.
+    pub(super) fn shut_at(&self, position: usize) -> Option<Verdict> {
+        let wave = self.of_node(position);
+        let why = self.waves[wave].shut?;
+        Some(Verdict::WaveNotOpen { wave, why })
+    }
+
+    /// When the wave of the node at `position` opens by time alone.
+    pub(super) fn changes_at(&self, position: usize) -> Option<Timestamp> {
+        match self.waves[self.of_node(position)].shut? {
+            WaveShut::Soaking { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody in an open wave waits for a replacement.
+    pub(super) fn waits(&self, wave: usize) -> bool {
+        self.told.is_none() || self.waves[wave].shut.is_none() && self.waves[wave].outdated > 0
+    }
+
+    /// How many nodes of a wave with a broken and with an available old pod may be replaced now, as far as the wave
+    /// limits that; `replace-broken-first: unlimited` asks for all the broken ones at once.
+    pub(super) fn slots(&self, wave: usize, strategy: &Strategy) -> [usize; 2] {
+        let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
+            return [usize::MAX, usize::MAX];
+        };
+        let allowed = allowed(waves, wave, strategy.max_unavailable, tally.base);
+        let for_broken = match strategy.broken_unlimited {
+            true => usize::MAX,
+            false => {
+                let least = usize::from(strategy.max_surge.is_zero());
+                let in_flight = tally.in_flight - tally.serving;
+                allowed.max(least).saturating_sub(in_flight)
+            }
+        };
+        let used = tally.in_flight + tally.broken;
+        [for_broken, allowed.saturating_sub(used)]
+    }
+
+    /// How many of the pods of a wave that waited for their hooks and are available may go now, as far as the wave limits
+    /// that.
+    pub(super) fn for_waiting(&self, wave: usize, default: Share) -> usize {
+        let (Some(waves), tally) = (self.told, &self.waves[wave]) else {
+            return usize::MAX;
+        };
+        let used = tally.in_flight + tally.broken - tally.serving;
+        allowed(waves, wave, default, tally.base).saturating_sub(used)
+    }
+
+    /// The available pod of the node at `position` is taken back: its wave has one slot less.
+    pub(super) fn take_slot(&mut self, position: usize) {
+        let wave = self.of_node(position);
+        self.waves[wave].in_flight += 1;
+    }
+
+    /// How each wave stands, for people; empty without waves. Who begins in this very plan takes no slot yet.
+    pub(super) fn told(&self, default: Share) -> Vec<WaveStand> {
+        let Some(waves) = self.told else {
+            return Vec::new();
+        };
+        let stand = |(position, tally): (usize, &Tally)| WaveStand {
+            name: waves.name(position).to_owned(),
+            nodes: tally.base,
+            done: tally.done,
+            in_flight: tally.under_way,
+            taken: tally.in_flight + tally.broken,
+            allowed: allowed(waves, position, default, tally.base),
+            state: match (tally.shut, tally.outdated + tally.under_way) {
+                (Some(_), 0) if tally.base > 0 && tally.done == tally.base => WaveState::Complete,
+                (Some(why), _) => WaveState::NotOpen(why),
+                (None, 0) => WaveState::Complete,
+                (None, _) => WaveState::Open,
+            },
+        };
+        self.waves.iter().enumerate().map(stand).collect()
+    }
+
+    fn tally(&mut self, classes: &[Class], scope: &RolloutScope) {
+        for (position, class) in classes.iter().enumerate() {
+            let takes_part = scope.contains(position) && !matches!(class, Class::Kept(_));
+            let tally = &mut self.waves[self.members[position]];
+            tally.base += usize::from(class.is_targeted() && takes_part);
+            tally.done += usize::from(takes_part && *class == Class::Done);
+            tally.serving += usize::from(class.still_serves());
+            tally.charged |= class.is_failed();
+            tally.under_way += usize::from(class.is_in_flight());
+            match class {
+                Class::Surging(pair) => {
+                    tally.surging += 1;
+                    tally.broken += usize::from(!pair.served && pair.broken);
+                    tally.in_flight += usize::from(!pair.served && !pair.broken);
+                }
+                _ => tally.in_flight += usize::from(class.is_in_flight()),
+            }
+            if let Class::Outdated {
+                available,
+                settling: None,
+            } = class
+            {
+                tally.outdated += 1;
+                tally.broken += usize::from(!available);
+            }
+        }
+    }
+
+    /// Takes the slots of their waves from the broken pods that are idle: pods that wait for a slot to go, having begun while
+    /// their wave was open, would never get one.
+    fn excuse_idle(
+        &mut self,
+        strategy: &Strategy,
+        classes: &[Class],
+        seen: (&PodSummary<'_>, Terms),
+    ) {
+        for (position, class) in classes.iter().enumerate() {
+            let is_broken = matches!(
+                class,
+                Class::Outdated {
+                    available: false,
+                    settling: None
+                }
+            );
+            if is_broken && self.is_idle(position, strategy, seen) {
+                let wave = self.of_node(position);
+                self.waves[wave].broken -= 1;
+            }
+        }
+    }
+
+    /// Charges the waves in which nodes failed that run the revision no better now, or of which the fleet does not tell any more:
+    /// labels that change since, and a list that does, let nobody out.
+    fn tally_failed(&mut self, waves: &Waves, fleet: &Fleet, classes: &[Class], charges: &Charges) {
+        let Some(record) = charges.record() else {
+            return;
+        };
+        for name in &record.failed {
+            let present = self.member(fleet, classes, name);
+            if present.is_some_and(|(_, fails)| !fails) {
+                continue;
+            }
+            let wave = match record.wave_of(name) {
+                Some(known) => waves.position(known),
+                None => present.map(|(wave, _)| wave),
+            };
+            match wave {
+                Some(wave) => self.waves[wave].charged = true,
+                None => self.unlisted = true,
+            }
+        }
+    }
+
+    /// The wave of the node with that name, and whether it failed, or no pod belongs there; `None`: there is no such Node.
+    fn member(&self, fleet: &Fleet, classes: &[Class], name: &NodeName) -> Option<(usize, bool)> {
+        let position = position_of(&fleet.nodes, name).ok()?;
+        let class = &classes[position];
+        let fails = class.is_failed() || *class == Class::NotTargeted;
+        (*class != Class::NoNode).then(|| (self.members[position], fails))
+    }
+
+    /// Notes in `record` in which waves nodes were lost or failed; of those that are gone it is known already.
+    pub(super) fn note_waves(&self, record: &mut Record, fleet: &Fleet, classes: &[Class]) {
+        let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
+        if let Some(waves) = self.told {
+            let lost = record.judged.keys().chain(&record.touched);
+            for name in record.failed.iter().chain(lost) {
+                let wave = record.wave_of(name).cloned().or_else(|| {
+                    let (wave, _) = self.member(fleet, classes, name)?;
+                    Some(waves.name(wave).into())
+                });
+                if let Some(wave) = wave {
+                    noted.entry(wave).or_default().insert(name.clone());
+                }
+            }
+        }
+        record.waves = noted;
+    }
+
+    /// Finds the end of the first chain of holds of every wave that another one waits for.
+    fn judge_completeness(
+        &mut self,
+        strategy: &Strategy,
+        fleet: &Fleet,
+        (classes, summary): (&[Class], &PodSummary<'_>),
+        charges: &Charges,
+        scope: &RolloutScope,
+    ) {
+        // Who waits for nobody needs to know nothing.
+        let Some(last) = self.waves.iter().rposition(|tally| tally.outdated > 0) else {
+            return;
+        };
+        let mut holds: Vec<Vec<(Timestamp, Option<Timestamp>)>> = vec![Vec::new(); last];
+        for (position, class) in classes.iter().enumerate() {
+            let wave = self.members[position];
+            if wave < last && scope.contains(position) {
+                let (node, living) = (&fleet.nodes[position], || summary.living(position));
+                let hold = hold_of(strategy, node, living, class);
+                holds[wave].extend(match charges.is_charged(&node.name) {
+                    // No late returner: it was lost with the revision, and the soak begins anew with its return.
+                    true => hold.map(|(_, until)| (Timestamp::MIN, until)),
+                    false => hold,
+                });
+            }
+        }
+        let waves = strategy.waves.as_deref();
+        for (wave, mut holds) in holds.into_iter().enumerate() {
+            let told = waves.and_then(|waves| waves.list.get(wave));
+            let soak = told.map(|told| told.soak).unwrap_or_default();
+            holds.sort_unstable_by_key(|(from, _)| *from);
+            let mut end: Option<Timestamp> = None;
+            let mut complete = Ok(());
+            for (from, until) in holds {
+                if end.is_some_and(|end| from > later(end, soak)) {
+                    break;
+                }
+                match until {
+                    Some(until) => end = end.max(Some(until)),
+                    None => {
+                        complete = Err(());
+                        break;
+                    }
+                }
+            }
+            let at = end.map_or(Timestamp::MIN, |end| later(end, soak));
+            self.waves[wave].complete = Some(complete.map(|()| at));
+        }
+    }
+
+    fn judge_openness(&mut self, waves: &Waves, fleet: &Fleet, now: Timestamp) {
+        let RevisionState::Current(revision) = &fleet.revision else {
+            return;
+        };
+        // What the waves so far say to those that follow: the first thing that is awaited, and who is charged.
+        let mut charged = (self.unlisted).then_some(WaveShut::Charged { wave: None });
+        let mut awaited = None;
+        for wave in 0..self.waves.len() {
+            let approval =
+                (!waves.is_approved(wave, revision)).then_some(WaveShut::Approval { wave });
+            awaited = awaited.or(approval);
+            let tally = &mut self.waves[wave];
+            tally.shut = charged.or(awaited);
+            charged = charged.or(tally
+                .charged
+                .then_some(WaveShut::Charged { wave: Some(wave) }));
+            awaited = awaited.or(match tally.complete {
+                Some(Err(())) => Some(WaveShut::Unfinished { wave }),
+                Some(Ok(until)) if until > now => Some(WaveShut::Soaking { wave, until }),
+                _ => None,
+            });
+        }
+    }
+}
+
+fn allowed(waves: &Waves, wave: usize, default: Share, base: usize) -> usize {
+    let own = waves.list.get(wave).and_then(|wave| wave.max_unavailable);
+    own.unwrap_or(default).resolve(base)
+}
+
+/// From when to when a node that takes part holds its wave; without an end it still does. One that settles counts as offline
+/// still: it may go again before it is touched, and again.
+fn hold_of(
+    strategy: &Strategy,
+    node: &Node,
+    living: impl Fn() -> Option<PodFacts>,
+    class: &Class,
+) -> Option<(Timestamp, Option<Timestamp>)> {
+    let Readiness::Ready { since } = node.readiness else {
+        return None;
+    };
+    match class {
+        Class::Done => {
+            let pod = living()?;
+            let available = later(pod.ready_since?, strategy.min_ready);
+            Some((since, Some(available.max(pod.revised).max(since))))
+        }
+        Class::InProgress(_)
+        | Class::Surging(_)
+        | Class::Outdated { settling: None, .. }
+        | Class::Preparing { .. } => Some((since, None)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

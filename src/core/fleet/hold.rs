@@ -1,0 +1,256 @@
+//! A node that is to keep its version for a while: the annotation `hold` on the Node (strimzi/proposals#229).
+//!
+//! A list of entries, each for one DaemonSet, with the time at which it ends, or a reason why it has none:
+//!
+//! ```json
+//! [{"daemonset": "default/nginx-daemonset", "until": "2030-01-31T18:00:00Z", "reason": "calibration"}]
+//! ```
+//!
+//! An annotation that cannot be read holds the node for every DaemonSet: somebody wanted something to stay as it is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use crate::core::names::HOLD;
+
+/// Most entries that are looked at: an annotation has its limits, and so has a node.
+const ENTRIES: usize = 64;
+/// Longest reason that is kept, in characters.
+const REASON: usize = 200;
+
+/// What keeps a node on its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// When it ends; `None` when a person has to end it.
+    pub until: Option<Timestamp>,
+    /// Why, in the words of whoever set it; may be empty when there is an end.
+    pub reason: Arc<str>,
+    /// Whether nobody asked for it in a way that can be read: then `reason` says what is wrong with the annotation.
+    pub unreadable: bool,
+}
+
+impl Hold {
+    /// Whether it holds at `now`.
+    pub fn holds(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// All entries of one Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holds(Box<[(HoldScope, Hold)]>);
+
+/// Whom an entry is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HoldScope {
+    Everybody,
+    /// `namespace/name`.
+    DaemonSet(Box<str>),
+}
+
+/// Why an annotation cannot be read. Its `Display` ends with the cure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Flaw {
+    NoList,
+    TooMany,
+    NoDaemonSet,
+    /// It is no NAMESPACE/NAME.
+    NoKey(String),
+    NoTime(String),
+    ForEver,
+    /// A key that means nothing, most of the time one that is misspelt.
+    UnknownKey(String),
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let quoted;
+        let why = match self {
+            Self::NoList => "it is no JSON list",
+            Self::TooMany => "it has more than 64 entries",
+            Self::NoDaemonSet => "an entry has no daemonset such as \"default/nginx-daemonset\"",
+            Self::NoKey(key) => {
+                quoted = format!(
+                    "the daemonset of an entry is {key:?}, and not NAMESPACE/NAME such as \"default/nginx-daemonset\""
+                );
+                &quoted
+            }
+            Self::NoTime(until) => {
+                quoted = format!(
+                    "the until of an entry is {until:?}, and no time such as \"2030-01-31T18:00:00Z\""
+                );
+                &quoted
+            }
+            Self::ForEver => "an entry has neither until nor a reason",
+            Self::UnknownKey(key) => {
+                quoted = format!(
+                    "an entry has the key {key:?}, which means nothing (there are daemonset, until and reason)"
+                );
+                &quoted
+            }
+        };
+        write!(
+            f,
+            "the annotation {} cannot be used, because {why}; correct or remove it",
+            HOLD
+        )
+    }
+}
+
+impl Holds {
+    /// Reads the annotation's value.
+    pub fn read(text: &str) -> Self {
+        let entries = entries(text).unwrap_or_else(|flaw| {
+            let hold = Hold {
+                until: None,
+                reason: flaw.to_string().into(),
+                unreadable: true,
+            };
+            vec![(HoldScope::Everybody, hold)]
+        });
+        Self(entries.into())
+    }
+
+    /// What holds the node for the DaemonSet `namespace/name`; of several entries the one that ends last.
+    pub fn of(&self, namespace: &str, name: &str) -> Option<&Hold> {
+        let concerns = |scope: &HoldScope| match scope {
+            HoldScope::Everybody => true,
+            HoldScope::DaemonSet(key) => key.split_once('/') == Some((namespace, name)),
+        };
+        let holds = self.0.iter().filter(|(scope, _)| concerns(scope));
+        let end = |hold: &&Hold| hold.until.unwrap_or(Timestamp::MAX);
+        holds.map(|(_, hold)| hold).max_by_key(end)
+    }
+}
+
+fn entries(text: &str) -> Result<Vec<(HoldScope, Hold)>, Flaw> {
+    let Ok(Value::Array(entries)) = serde_json::from_str(text) else {
+        return Err(Flaw::NoList);
+    };
+    if entries.len() > ENTRIES {
+        return Err(Flaw::TooMany);
+    }
+    entries.iter().map(entry).collect()
+}
+
+fn entry(entry: &Value) -> Result<(HoldScope, Hold), Flaw> {
+    let daemonset = entry["daemonset"].as_str().ok_or(Flaw::NoDaemonSet)?;
+    let is_name = |part: &str| !part.is_empty() && !part.contains('/');
+    if !daemonset
+        .split_once('/')
+        .is_some_and(|(namespace, name)| is_name(namespace) && is_name(name))
+    {
+        return Err(Flaw::NoKey(cut(daemonset)));
+    }
+    let known = ["daemonset", "until", "reason"];
+    let mut keys = entry.as_object().into_iter().flat_map(|entry| entry.keys());
+    if let Some(unknown) = keys.find(|key| !known.contains(&key.as_str())) {
+        return Err(Flaw::UnknownKey(cut(unknown)));
+    }
+    let until = match &entry["until"] {
+        Value::Null => None,
+        Value::String(text) => Some(text.parse().map_err(|_| Flaw::NoTime(cut(text)))?),
+        other => return Err(Flaw::NoTime(cut(&other.to_string()))),
+    };
+    let reason = entry["reason"].as_str().unwrap_or_default().trim();
+    if until.is_none() && reason.is_empty() {
+        return Err(Flaw::ForEver);
+    }
+    let hold = Hold {
+        until,
+        reason: cut(reason).into(),
+        unreadable: false,
+    };
+    Ok((HoldScope::DaemonSet(daemonset.into()), hold))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(REASON).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_misspelt_key_holds_the_node_and_is_named() {
+        let holds = Holds::read(
+            r#"[{"daemonset": "default/a", "untl": "2030-01-31T18:00:00Z", "reason": "x"}]"#,
+        );
+        let hold = holds.of("default", "b").expect("it holds for all");
+        assert!(hold.holds(at("2031-01-31T18:00:00Z")));
+        assert!(hold.reason.contains("\"untl\""), "{}", hold.reason);
+    }
+
+    #[test]
+    fn an_entry_holds_its_daemonset_until_its_end() {
+        let holds = Holds::read(
+            r#"[{"daemonset": "default/a", "until": "2030-01-31T18:00:00Z", "reason": "calibration"},
+                {"daemonset": "default/b", "reason": "broken disk"},
+                {"daemonset": "default/a", "until": "2030-01-30T18:00:00Z"}]"#,
+        );
+        let a = holds.of("default", "a").unwrap();
+        assert!(a.holds(at("2030-01-31T17:59:59Z")));
+        assert!(!a.holds(at("2030-01-31T18:00:00Z")));
+        assert_eq!(&*a.reason, "calibration");
+        let b = holds.of("default", "b").unwrap();
+        assert_eq!(b.until, None);
+        assert!(b.holds(Timestamp::MAX));
+        assert_eq!(holds.of("default", "c"), None);
+        assert_eq!(holds.of("other", "a"), None);
+        assert_eq!(Holds::read("[]").of("default", "a"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_holds_for_everybody_and_says_why() {
+        let many = format!("[{}]", ["{}"; ENTRIES + 1].join(","));
+        for text in [
+            "",
+            "true",
+            "{}",
+            "[1]",
+            "[{}]",
+            r#"[{"daemonset": "a", "reason": "x"}]"#,
+            r#"[{"daemonset": "a/b/c", "reason": "x"}]"#,
+            r#"[{"daemonset": "a/b", "until": "tomorrow"}]"#,
+            r#"[{"daemonset": "a/b", "until": 5}]"#,
+            r#"[{"daemonset": "a/b"}]"#,
+            r#"[{"daemonset": "a/b", "reason": " "}]"#,
+            &many,
+        ] {
+            let holds = Holds::read(text);
+            let hold = holds.of("any", "thing").unwrap();
+            assert!(hold.unreadable, "{text}");
+            assert!(hold.reason.ends_with("correct or remove it"), "{text}");
+            assert!(hold.holds(Timestamp::MAX), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_quoted() {
+        let why = |text: &str| {
+            Holds::read(text)
+                .of("any", "thing")
+                .unwrap()
+                .reason
+                .to_string()
+        };
+        let no_namespace = why(r#"[{"daemonset": "nginx", "reason": "x"}]"#);
+        assert!(
+            no_namespace.contains("the daemonset of an entry is \"nginx\""),
+            "{no_namespace}"
+        );
+        let no_time = why(r#"[{"daemonset": "a/b", "until": "tomorrow"}]"#);
+        assert!(
+            no_time.contains("the until of an entry is \"tomorrow\""),
+            "{no_time}"
+        );
+    }
+}

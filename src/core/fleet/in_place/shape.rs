@@ -1,0 +1,86 @@
+//! A pod template, cut into what can be changed in a running pod and a digest of all the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::revision::fingerprint::TemplateFingerprint;
+
+/// What is remembered of a template: a few texts, whatever its size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Everything but what follows.
+    pub(super) rest: TemplateFingerprint,
+    /// Name and image of every container, in order.
+    pub(super) images: Vec<(Arc<str>, Arc<str>)>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) finalizers: BTreeSet<String>,
+    /// Labels and annotations that containers read into their environment when they start, as a `fieldPath`.
+    pub(super) read: BTreeSet<String>,
+}
+
+impl Shape {
+    /// The shape of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
+    pub fn of(template: &Value) -> Self {
+        let mut rest = template.clone();
+        let images = take_images(&mut rest);
+        let metadata = |key| template.pointer("/metadata").and_then(|meta| meta.get(key));
+        if let Some(metadata) = rest.get_mut("metadata").and_then(Value::as_object_mut) {
+            for key in ["labels", "annotations", "finalizers"] {
+                metadata.remove(key);
+            }
+        }
+        Self {
+            rest: TemplateFingerprint::of(&rest),
+            images,
+            labels: texts(metadata("labels")),
+            annotations: texts(metadata("annotations")),
+            finalizers: metadata("finalizers")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+                .filter_map(|text| text.as_str().map(str::to_owned))
+                .collect(),
+            read: read_by_containers(template),
+        }
+    }
+}
+
+/// Takes the images out of the containers.
+fn take_images(template: &mut Value) -> Vec<(Arc<str>, Arc<str>)> {
+    let containers = template.pointer_mut("/spec/containers");
+    let containers = containers.and_then(Value::as_array_mut);
+    let take = |container: &mut Value| {
+        let container = container.as_object_mut()?;
+        let image = container.remove("image")?;
+        Some((
+            container.get("name")?.as_str()?.into(),
+            image.as_str()?.into(),
+        ))
+    };
+    containers.into_iter().flatten().filter_map(take).collect()
+}
+
+fn texts(map: Option<&Value>) -> BTreeMap<String, String> {
+    let entries = map.and_then(Value::as_object).into_iter().flatten();
+    entries
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+/// Every `fieldPath` of the metadata that an environment variable holds.
+fn read_by_containers(template: &Value) -> BTreeSet<String> {
+    let lists = ["/spec/containers", "/spec/initContainers"].map(|list| template.pointer(list));
+    let containers = lists.into_iter().flatten().filter_map(Value::as_array);
+    let variables = containers
+        .flatten()
+        .filter_map(|container| container.get("env").and_then(Value::as_array))
+        .flatten();
+    variables
+        .filter_map(|variable| variable.pointer("/valueFrom/fieldRef/fieldPath")?.as_str())
+        .filter(|path| path.starts_with("metadata."))
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,353 @@
+//! Writes that the API server refuses for a pod or a node: an admission policy, a webhook, a quota, a missing right.
+//!
+//! Only an answer tells, so whoever writes notes down the answers in [`Refusals`], and a plan goes by them: who was refused
+//! is tried again after a pause that grows from one to the other end of [`BACK_OFF`], holds no slot until then, and holds up
+//! nobody else. When one of several that were refused in the same words succeeds, all of them are forgotten.
+//!
+//! ```text
+//!           ┌────────────── refused ◄─────────────┐
+//!           ▼                                     │
+//! refused: left out ──pause is over──► tried again ──accepted──► forgotten, and its equals
+//! ```
+//!
+//! What is remembered is about one revision, and goes with it, with the pod, and with the node. It stands in the condition
+//! `Refused` of the DaemonSet: a restart forgets nothing of it, and `ctl`, which asks nobody to go, reads it there.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Node, Readiness, by_name};
+use crate::core::action::Action;
+use crate::core::id::{NodeName, PodRevision, PodUid, Revision};
+use crate::core::instant::later;
+
+pub(in crate::core) use plan::Refusing;
+pub use told::{Group, lacks_permission};
+
+/// The shortest and the longest pause after a refusal; it doubles from one to the other.
+pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// So many writes may be refused within [`SECOND`] before everything that begins has to wait for the rest of it: a policy
+/// against a whole fleet is found out node by node, and costs the API server little.
+pub(in crate::core) const PER_SECOND: usize = 10;
+pub(in crate::core) const SECOND: Duration = Duration::from_secs(1);
+
+/// Conflicts (or errors inside the API server) in a row that are no coincidence: the view of a pod is seldom old twice.
+const CONFLICTS: u32 = 5;
+
+/// Different sentences that are told apart; those who refuse have a few.
+const SENTENCES: usize = 16;
+
+/// What was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RefusedWrite {
+    /// The deletion of a pod.
+    Delete,
+    /// Its eviction, and not by a disruption budget.
+    Evict,
+    /// Its update in place.
+    Renew,
+    /// The mark that it waits for its hook.
+    Mark,
+    /// To make the DaemonSet the controller of it (`max-surge`).
+    HandOver,
+    /// The creation of a pod (`max-surge`).
+    Create,
+    /// A mark that is taken away.
+    Unmark,
+    /// What is said in its status.
+    Tell,
+}
+
+/// Writes that hold up one another on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::core) enum Part {
+    /// A step of the replacement of a pod that is there.
+    Step,
+    /// The pod beside it.
+    Create,
+    /// Everything else.
+    Tell,
+}
+
+impl RefusedWrite {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Delete,
+        Self::Evict,
+        Self::Renew,
+        Self::Mark,
+        Self::HandOver,
+        Self::Create,
+        Self::Unmark,
+        Self::Tell,
+    ];
+
+    /// What an action asks for.
+    pub fn of(action: &Action) -> Self {
+        match action {
+            Action::Delete(_) | Action::Retire { evict: false, .. } => Self::Delete,
+            Action::Evict(_) | Action::Retire { evict: true, .. } => Self::Evict,
+            Action::UpdateInPlace { .. } => Self::Renew,
+            Action::Mark {
+                preparing: Some(true),
+                ..
+            } => Self::Mark,
+            Action::Mark {
+                preparing: Some(false),
+                ..
+            } => Self::Unmark,
+            Action::HandOver(_) => Self::HandOver,
+            Action::Surge { .. } => Self::Create,
+            Action::Mark { .. }
+            | Action::SetNeedUpgrade { .. }
+            | Action::AskForImages { .. }
+            | Action::RemoveConditions { .. } => Self::Tell,
+        }
+    }
+
+    /// What is refused, as it follows "refuses to".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Delete => "delete pods",
+            Self::Evict => "evict pods",
+            Self::Renew => "update pods in place",
+            Self::Mark => "mark pods PreparingDelete",
+            Self::HandOver => "hand pods over to the DaemonSet",
+            Self::Create => "create pods",
+            Self::Unmark => "take marks off pods",
+            Self::Tell => "patch the conditions of pods",
+        }
+    }
+
+    pub(in crate::core) fn part(self) -> Part {
+        match self {
+            Self::Delete | Self::Evict | Self::Renew | Self::Mark | Self::HandOver => Part::Step,
+            Self::Create => Part::Create,
+            Self::Unmark | Self::Tell => Part::Tell,
+        }
+    }
+}
+
+/// Which writes were refused, for one revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    revision: Option<Revision>,
+    by_place: BTreeMap<Place, Denial>,
+    /// Conflicts, and the like, in a row.
+    conflicts: BTreeMap<Place, u32>,
+    /// Pods that the API server does not let be updated in place: they are made anew.
+    unfit: BTreeSet<PodUid>,
+    /// The different sentences.
+    sentences: BTreeSet<Arc<str>>,
+}
+
+/// Whom a refusal holds up.
+pub(in crate::core) type Place = (NodeName, Part);
+
+/// How a write was refused last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// What was asked for.
+    pub write: RefusedWrite,
+    /// Since when it is refused.
+    pub since: Timestamp,
+    /// What the API server said about it.
+    pub sentence: Arc<str>,
+    /// The pod; `None` for one that is to be made, and where that is not known any more.
+    pod: Option<PodUid>,
+    asked: Timestamp,
+    times: u32,
+}
+
+impl Denial {
+    /// Whether the node has come back since it was asked.
+    fn is_before(&self, readiness: Readiness) -> bool {
+        let asked = self.asked.max(self.since);
+        matches!(readiness, Readiness::Ready { since } if since > asked)
+    }
+
+    /// From when on it may be tried again: whole seconds, so that many of them are one look.
+    fn due(&self) -> Timestamp {
+        if self.asked == Timestamp::MIN {
+            return self.asked;
+        }
+        let pause = BACK_OFF.0 * (1 << self.times.saturating_sub(1).min(10));
+        let due = later(self.asked, pause.min(BACK_OFF.1));
+        let whole = i64::from(due.subsec_nanosecond() > 0);
+        Timestamp::from_second(due.as_second() + whole).unwrap_or(due)
+    }
+}
+
+impl Refusals {
+    /// Takes in that `write` was refused on `node`, for `pod` if it is there, in these words.
+    pub fn refuse(
+        &mut self,
+        (node, pod): (&NodeName, Option<&PodUid>),
+        write: RefusedWrite,
+        sentence: &str,
+        now: Timestamp,
+    ) {
+        let sentence = self.steady(sentence);
+        let place = (node.clone(), write.part());
+        // Of several pods on a node each may be the one: as long as one of them is there it is the same refusal.
+        let known = self.by_place.get(&place);
+        let denial = Denial {
+            write,
+            since: known.map_or(now, |known| known.since),
+            sentence,
+            pod: pod.cloned(),
+            asked: now,
+            times: known.map_or(1, |known| known.times + u32::from(known.asked < now)),
+        };
+        self.by_place.insert(place, denial);
+    }
+
+    /// Takes in that `write` met a pod that is not as it was judged, or an error inside the API server. That happens; when it
+    /// happens all the time, or to others, it is a refusal as any other.
+    pub fn meet(
+        &mut self,
+        (node, pod): (&NodeName, Option<&PodUid>),
+        write: RefusedWrite,
+        sentence: &str,
+        now: Timestamp,
+    ) {
+        let place = (node.clone(), write.part());
+        let met = self.conflicts.entry(place).or_default();
+        *met += 1;
+        let met = *met;
+        let is_known = |denial: &Denial| denial.write == write && *denial.sentence == *sentence;
+        if met >= CONFLICTS || self.by_place.values().any(is_known) {
+            self.refuse((node, pod), write, sentence, now);
+            if let Some(denial) = self.by_place.get_mut(&(node.clone(), write.part())) {
+                denial.times = denial.times.max(CONFLICTS);
+            }
+        }
+    }
+
+    /// Takes in that `write` was carried out on `node`. Who was refused in the same words is so no longer, as far as anybody
+    /// knows, and is tried as if for the first time.
+    pub fn accept(&mut self, node: &NodeName, write: RefusedWrite) {
+        if self.is_empty() {
+            return;
+        }
+        let place = (node.clone(), write.part());
+        self.conflicts.remove(&place);
+        let Some(ended) = self.by_place.remove(&place) else {
+            return;
+        };
+        let is_equal =
+            |denial: &Denial| denial.write == ended.write && denial.sentence == ended.sentence;
+        self.by_place.retain(|_, denial| !is_equal(denial));
+    }
+
+    /// Takes in that this pod cannot be updated in place.
+    pub fn note_unfit(&mut self, pod: Option<PodUid>) {
+        self.unfit.extend(pod);
+    }
+
+    /// Whether the API server did not let this pod be updated in place.
+    pub fn is_unfit(&self, pod: &PodUid) -> bool {
+        self.unfit.contains(pod)
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.by_place.is_empty() && self.conflicts.is_empty() && self.unfit.is_empty()
+    }
+
+    /// Whether nobody is refused.
+    pub fn is_nobody_refused(&self) -> bool {
+        self.by_place.is_empty()
+    }
+
+    /// Whether such a write is refused on this node.
+    pub fn is_refused(&self, node: &NodeName, write: RefusedWrite) -> bool {
+        self.at(node, write.part()).is_some()
+    }
+
+    /// What was refused on this node, the gravest first.
+    pub fn on(&self, node: &NodeName) -> impl Iterator<Item = &Denial> {
+        let parts = [Part::Step, Part::Create, Part::Tell];
+        let parts = parts.into_iter().filter(|_| !self.by_place.is_empty());
+        parts.filter_map(|part| self.at(node, part))
+    }
+
+    fn at(&self, node: &NodeName, part: Part) -> Option<&Denial> {
+        match self.by_place.is_empty() {
+            true => None,
+            false => self.by_place.get(&(node.clone(), part)),
+        }
+    }
+
+    /// Forgets what is about another revision than this one: that is tried anew.
+    pub fn keep_to(&mut self, revision: &Revision) {
+        if self.revision.as_ref() != Some(revision) {
+            *self = Self {
+                revision: Some(revision.clone()),
+                ..Self::default()
+            };
+        }
+    }
+
+    /// Forgets what is about pods and nodes that are not there any more, or about nodes that were offline since they were asked
+    /// last: the answer may be another one by now. `nodes` as in a fleet.
+    pub fn tidy(&mut self, nodes: &[Node]) {
+        if self.is_empty() {
+            return;
+        }
+        self.conflicts
+            .retain(|(name, _), _| by_name(nodes, name).is_some());
+        self.by_place.retain(|(name, _), denial| {
+            let node = by_name(nodes, name).filter(|node| !denial.is_before(node.readiness));
+            let mut pods = node.into_iter().flat_map(|node| &node.pods);
+            match &denial.pod {
+                Some(uid) => pods.any(|pod| pod.uid == *uid),
+                None => match denial.write {
+                    RefusedWrite::Renew
+                    | RefusedWrite::Mark
+                    | RefusedWrite::Unmark
+                    | RefusedWrite::Tell => pods.any(|pod| !pod.terminating),
+                    _ => pods.any(|pod| pod.surge || pod.revision != PodRevision::Current),
+                },
+            }
+        });
+        if !self.unfit.is_empty() {
+            let pods: BTreeSet<&PodUid> = nodes
+                .iter()
+                .flat_map(|node| &node.pods)
+                .map(|pod| &pod.uid)
+                .collect();
+            self.unfit.retain(|uid| pods.contains(uid));
+        }
+        if self.by_place.is_empty() {
+            self.sentences.clear();
+        }
+    }
+
+    /// These words, or others of which they only differ by numbers: how much of a quota is used changes all the time.
+    fn steady(&mut self, sentence: &str) -> Arc<str> {
+        let letters = |text: &str| -> String {
+            let letter = |letter: &char| !letter.is_ascii_digit();
+            text.chars().filter(letter).collect()
+        };
+        let meant = letters(sentence);
+        let mut known = self.sentences.iter();
+        if let Some(known) = known.find(|known| letters(known) == meant) {
+            return known.clone();
+        }
+        let sentence: Arc<str> = sentence.into();
+        if self.sentences.len() < SENTENCES {
+            self.sentences.insert(sentence.clone());
+        }
+        sentence
+    }
+}

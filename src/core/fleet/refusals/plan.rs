@@ -1,0 +1,208 @@
+//! Who may be tried by a plan, and what becomes of actions that would be refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Denial, PER_SECOND, Part, Place, Refusals, RefusedWrite, SECOND};
+use crate::core::action::Action;
+use crate::core::fleet::{Node, Pod, by_name};
+use crate::core::id::{NodeName, PodUid};
+use crate::core::instant::later;
+
+/// What a plan has to know of refusals.
+#[derive(Debug)]
+pub(in crate::core) struct Refusing<'a> {
+    refusals: &'a Refusals,
+    /// Who may not be tried now.
+    held: BTreeSet<&'a Place>,
+    /// When that changes.
+    wake: Option<Timestamp>,
+    /// Whether nothing may begin for the rest of this second.
+    is_full: bool,
+    /// The nodes of pods where something was refused.
+    places: BTreeMap<&'a PodUid, &'a NodeName>,
+}
+
+impl<'a> Refusing<'a> {
+    /// As it is at `now`; `nodes` as in a fleet. Of those whose pause is over the ones that wait the longest are tried first.
+    pub(in crate::core) fn of(refusals: &'a Refusals, nodes: &'a [Node], now: Timestamp) -> Self {
+        let mut recent: Vec<Timestamp> = refusals.by_place.values().map(|one| one.asked).collect();
+        recent.retain(|asked| later(*asked, SECOND) > now);
+        let room = PER_SECOND.saturating_sub(recent.len());
+        let (mut due, early): (Vec<_>, Vec<_>) =
+            (refusals.by_place.iter()).partition(|(_, denial)| denial.due() <= now);
+        due.sort_by_key(|(place, denial)| (denial.asked, *place));
+        let late = due.split_off(room.min(due.len()));
+        let is_full = room == 0;
+        let next_second = (is_full || !late.is_empty()).then(|| {
+            let oldest = recent.iter().min();
+            oldest.map_or_else(|| later(now, SECOND), |oldest| later(*oldest, SECOND))
+        });
+        let wake = early.iter().map(|(_, denial)| denial.due());
+        let wake = wake.chain(next_second).min();
+        let held = early.into_iter().chain(late).map(|(place, _)| place);
+        Self {
+            refusals,
+            held: held.collect(),
+            wake,
+            is_full,
+            places: refusals.places(nodes),
+        }
+    }
+
+    /// How many may begin now, of so many.
+    pub(in crate::core) fn room(&self, batch: usize) -> usize {
+        if self.is_full { 0 } else { batch }
+    }
+
+    /// Whether somebody may have to wait for the next second only.
+    pub(in crate::core) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether such a write may be tried on this node now.
+    pub(in crate::core) fn may(&self, node: &NodeName, part: Part) -> bool {
+        self.held.is_empty() || !self.held.contains(&(node.clone(), part))
+    }
+
+    /// How such a write was refused on this node, whether it may be tried again or not.
+    pub(in crate::core) fn at(&self, node: &NodeName, part: Part) -> Option<&'a Denial> {
+        self.refusals.at(node, part)
+    }
+
+    /// Leaves out of `actions` what would be refused now, and tells when there may be more of them.
+    pub(in crate::core) fn without_held(
+        &self,
+        actions: Vec<Action>,
+    ) -> (Vec<Action>, Option<Timestamp>) {
+        if self.held.is_empty() {
+            return (actions, None);
+        }
+        let before = actions.len();
+        let may = |action: &Action| {
+            let place = self.place(action);
+            place.is_none_or(|place| !self.held.contains(&place))
+        };
+        let tried: Vec<Action> = actions.into_iter().filter(may).collect();
+        let wake = self.wake.filter(|_| tried.len() < before);
+        (tried, wake)
+    }
+
+    /// Whether `action` was refused before: nothing moves before the answer is another one.
+    pub(in crate::core) fn is_again(&self, action: &Action) -> bool {
+        self.refused_at(action).is_some()
+    }
+
+    /// Where those of `actions` were refused that were refused before.
+    pub(in crate::core) fn again<'b>(
+        &self,
+        actions: impl Iterator<Item = &'b Action>,
+    ) -> BTreeSet<Place> {
+        actions
+            .filter_map(|action| self.refused_at(action))
+            .collect()
+    }
+
+    fn refused_at(&self, action: &Action) -> Option<Place> {
+        if self.refusals.by_place.is_empty() {
+            return None;
+        }
+        let place = self.place(action)?;
+        self.refusals.by_place.contains_key(&place).then_some(place)
+    }
+
+    fn place(&self, action: &Action) -> Option<Place> {
+        let part = RefusedWrite::of(action).part();
+        let node = match action {
+            Action::Surge { node, .. } => Some(node),
+            action => self.places.get(&action.pod().uid).copied(),
+        };
+        node.map(|node| (node.clone(), part))
+    }
+
+    /// When a plan would try more, by time alone.
+    pub(in crate::core) fn wake(&self) -> Option<Timestamp> {
+        self.wake
+    }
+}
+
+impl Refusals {
+    /// Leaves out of `actions` what would be refused at `now`, tells when there may be more of them, and the part of it that is
+    /// about any of them. `nodes` as in a fleet.
+    pub fn without_held(
+        &self,
+        nodes: &[Node],
+        actions: Vec<Action>,
+        now: Timestamp,
+    ) -> (Vec<Action>, Option<Timestamp>, Self) {
+        let refusing = Refusing::of(self, nodes, now);
+        let refused = self.only(&refusing.again(actions.iter()));
+        let (actions, again) = refusing.without_held(actions);
+        (actions, again, refused)
+    }
+
+    /// Whether nobody knows if this pod goes, and it was refused before.
+    pub(in crate::core) fn is_in_doubt(&self, node: &Node, pod: &Pod) -> bool {
+        pod.in_doubt && self.at(&node.name, Part::Step).is_some()
+    }
+
+    /// As it and its nodes would be if whatever may be tried at `now`, or was tried and nobody knows, had just been refused once
+    /// more; `None` when `actions` try nothing again, and nothing was. `nodes` as in a fleet.
+    pub(in crate::core) fn tried_in_vain(
+        &self,
+        nodes: &[Node],
+        actions: &[Action],
+        now: Timestamp,
+    ) -> Option<(Self, Vec<Node>)> {
+        if self.by_place.is_empty() {
+            return None;
+        }
+        let refusing = Refusing::of(self, nodes, now);
+        let mut tried = refusing.again(actions.iter().filter(|action| action.begins()));
+        let in_doubt = nodes.iter().filter(|node| {
+            let mut pods = node.pods.iter();
+            pods.any(|pod| self.is_in_doubt(node, pod))
+        });
+        tried.extend(in_doubt.map(|node| (node.name.clone(), Part::Step)));
+        let mut then = Some(self.clone()).filter(|_| !tried.is_empty())?;
+        let mut nodes = nodes.to_vec();
+        for node in &mut nodes {
+            if tried.contains(&(node.name.clone(), Part::Step)) {
+                for pod in node.pods.iter_mut().filter(|pod| pod.in_doubt) {
+                    (pod.in_doubt, pod.terminating) = (false, false);
+                }
+            }
+        }
+        for (_, denial) in then
+            .by_place
+            .iter_mut()
+            .filter(|(at, _)| tried.contains(at))
+        {
+            // A second ago: what was refused in this second would hold up the others, too.
+            (denial.asked, denial.times) = (now - SECOND, u32::MAX);
+        }
+        Some((then, nodes))
+    }
+
+    /// The part of it that is about these.
+    pub(in crate::core) fn only(&self, places: &BTreeSet<Place>) -> Self {
+        let by_place = self.by_place.iter();
+        let by_place = by_place.filter(|(place, _)| places.contains(place));
+        Self {
+            revision: self.revision.clone(),
+            by_place: by_place
+                .map(|(place, denial)| (place.clone(), denial.clone()))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// The nodes of pods where something was refused.
+    fn places<'a>(&self, nodes: &'a [Node]) -> BTreeMap<&'a PodUid, &'a NodeName> {
+        let names: BTreeSet<&NodeName> = self.by_place.keys().map(|(name, _)| name).collect();
+        let found = names.into_iter().filter_map(|name| by_name(nodes, name));
+        let pods = found.flat_map(|node| node.pods.iter().map(|pod| (&pod.uid, &node.name)));
+        pods.collect()
+    }
+}

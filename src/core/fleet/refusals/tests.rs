@@ -1,0 +1,411 @@
+//! Who has to wait, who has their turn instead, and what is said of it.
+
+use super::*;
+use crate::core::plan::{Phase, Plan, Stall};
+use crate::core::said::About;
+use crate::core::strategy::{Mode, Share, Strategy};
+use crate::core::testing::{at, current, fleet, node, old};
+use crate::core::verdict::Verdict;
+use crate::core::{Fleet, NodeWindow, Pod, Windows, decide};
+
+const NO: &str = "policy keep denied request: stay";
+
+fn rolling(nodes: u32) -> Strategy {
+    Strategy {
+        max_unavailable: Share::Number(nodes),
+        ..Strategy::of(Mode::AdvancedRollingUpdate)
+    }
+}
+
+fn three() -> Vec<Node> {
+    ["a", "b", "c"].map(|name| node(name, old(1))).into()
+}
+
+/// The deletion of these pods was refused then, once each.
+fn refused(nodes: Vec<Node>, names: &[&str], instant: i64) -> Fleet {
+    let mut fleet = fleet(nodes);
+    fleet.refusals.keep_to(&"new".into());
+    for name in names {
+        refuse(&mut fleet, name, instant);
+    }
+    fleet
+}
+
+fn refuse(fleet: &mut Fleet, name: &str, instant: i64) {
+    let (node, pod) = (name.into(), name.into());
+    let refusals = &mut fleet.refusals;
+    refusals.refuse((&node, Some(&pod)), RefusedWrite::Delete, NO, at(instant));
+}
+
+/// Whose pods are deleted.
+fn deleted(plan: &Plan) -> Vec<&str> {
+    let actions = plan.actions.iter();
+    actions.map(|action| action.pod().name.as_str()).collect()
+}
+
+fn said(fleet: &Fleet, plan: &Plan) -> String {
+    let about = About {
+        set: &"default/agent",
+        fleet,
+        plan,
+        hook: None,
+    };
+    about.said(plan.phase).sentence
+}
+
+fn words(plan: &Plan) -> Vec<&str> {
+    plan.verdicts.iter().map(Verdict::word).collect()
+}
+
+#[test]
+fn the_slot_of_a_refused_node_is_the_next_ones_at_once() {
+    let fleet = refused(three(), &["a"], 100);
+    let plan = decide(&rolling(1), &fleet, at(100));
+    assert_eq!(deleted(&plan), ["b"]);
+    assert_eq!(words(&plan), ["Refused", "InProgress", "Budget"]);
+    assert_eq!(plan.phase, Phase::Progressing);
+    assert_eq!(plan.counts.unavailable, 1);
+    assert_eq!(plan.next_wake, Some(at(101)));
+}
+
+#[test]
+fn a_refused_write_is_tried_again_after_a_pause_that_grows_to_half_a_minute() {
+    let mut fleet = refused(vec![node("a", old(1))], &[], 0);
+    let mut now = 100;
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        refuse(&mut fleet, "a", now);
+        let plan = decide(&rolling(1), &fleet, at(now));
+        assert_eq!(deleted(&plan), [""; 0]);
+        let later = (1..).find(|pause| {
+            let plan = decide(&rolling(1), &fleet, at(now + pause));
+            !plan.actions.is_empty()
+        });
+        let later = later.unwrap();
+        pauses.push(later);
+        now += later;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30, 30]);
+}
+
+#[test]
+fn when_nothing_else_is_left_it_is_stalled_and_stays_so_while_it_is_tried_again() {
+    let done = || node("b", current(2));
+    let mut fleet = refused(vec![node("a", old(1)), done()], &["a"], 100);
+    let plan = decide(&rolling(1), &fleet, at(100));
+    assert_eq!(plan.phase, Phase::Progressing);
+    let plan = decide(&rolling(1), &fleet, at(115));
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
+    assert_eq!(deleted(&plan), ["a"], "and it is tried again");
+    assert_eq!(words(&plan), ["Refused", "Done"]);
+    assert_eq!(
+        plan.refused.words(),
+        format!("the API server refuses to delete pods on a: {NO}")
+    );
+    refuse(&mut fleet, "a", 115);
+    let plan = decide(&rolling(1), &fleet, at(115));
+    assert_eq!(deleted(&plan), [""; 0]);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
+    assert_eq!(plan.next_wake, Some(at(117)));
+}
+
+#[test]
+fn while_others_wait_for_the_slot_of_one_that_is_tried_again_it_is_not_stalled() {
+    let mut fleet = refused(three(), &["a"], 100);
+    fleet.nodes[1] = node("b", current(2));
+    let plan = decide(&rolling(1), &fleet, at(120));
+    assert_eq!(deleted(&plan), ["a"]);
+    assert_eq!(words(&plan), ["Refused", "Done", "Budget"]);
+    assert_eq!(plan.phase, Phase::Progressing);
+    refuse(&mut fleet, "a", 120);
+    let plan = decide(&rolling(1), &fleet, at(120));
+    assert_eq!(deleted(&plan), ["c"]);
+    assert_eq!(plan.phase, Phase::Progressing);
+}
+
+#[test]
+fn one_that_succeeds_lets_all_try_that_were_refused_in_the_same_words() {
+    let mut fleet = refused(three(), &["a", "b", "c"], 100);
+    for instant in [101, 103, 107, 115] {
+        for name in ["a", "b", "c"] {
+            refuse(&mut fleet, name, instant);
+        }
+    }
+    assert_eq!(deleted(&decide(&rolling(3), &fleet, at(120))), [""; 0]);
+    fleet.refusals.accept(&"b".into(), RefusedWrite::Delete);
+    assert_eq!(
+        deleted(&decide(&rolling(3), &fleet, at(120))),
+        ["a", "b", "c"]
+    );
+}
+
+#[test]
+fn no_more_than_ten_are_refused_within_a_second_and_who_waits_longest_is_tried_first() {
+    let names: Vec<String> = (10..50).map(|number| format!("n{number}")).collect();
+    let nodes: Vec<Node> = names.iter().map(|name| node(name, old(1))).collect();
+    let tried: Vec<&str> = names.iter().map(String::as_str).collect();
+    let fleet = refused(nodes, &tried[..10], 100);
+    let plan = decide(&rolling(1), &fleet, at(100));
+    assert_eq!(deleted(&plan), [""; 0]);
+    assert_eq!(plan.phase, Phase::Progressing);
+    assert_eq!(plan.next_wake, Some(at(101)));
+    assert_eq!(deleted(&decide(&rolling(11), &fleet, at(102))).len(), 11);
+    let mut all = refused(fleet.nodes.clone(), &tried, 100);
+    for name in &tried[..5] {
+        refuse(&mut all, name, 90);
+    }
+    let again = decide(&rolling(40), &all, at(200));
+    assert_eq!(deleted(&again), tried[..10]);
+}
+
+#[test]
+fn a_time_that_others_wait_for_comes_first() {
+    let fleet = refused(three(), &["a"], 100);
+    let strategy = Strategy {
+        min_interval: Duration::from_secs(600),
+        ..rolling(1)
+    };
+    let mut fleet = fleet;
+    fleet.nodes[1] = node(
+        "b",
+        crate::core::Pod {
+            created: at(90),
+            ..current(2)
+        },
+    );
+    let plan = decide(&strategy, &fleet, at(130));
+    assert_eq!(plan.phase, Phase::Progressing, "{plan:?}");
+}
+
+#[test]
+fn five_conflicts_in_a_row_are_a_refusal() {
+    let mut refusals = Refusals::default();
+    let (node, pod) = (NodeName::from("a"), PodUid::from("a"));
+    for _ in 0..4 {
+        refusals.meet((&node, Some(&pod)), RefusedWrite::Delete, NO, at(1));
+    }
+    assert!(refusals.is_nobody_refused());
+    refusals.accept(&node, RefusedWrite::Delete);
+    for _ in 0..5 {
+        refusals.meet((&node, Some(&pod)), RefusedWrite::Delete, NO, at(1));
+    }
+    assert!(!refusals.is_nobody_refused());
+}
+
+#[test]
+fn what_is_refused_is_forgotten_with_the_pod_with_the_node_and_with_the_revision() {
+    let all = refused(three(), &["a", "b"], 100);
+    let mut refusals = all.refusals.clone();
+    refusals.tidy(&all.nodes);
+    assert_eq!(refusals, all.refusals);
+    let mut renewed = all.nodes.clone();
+    renewed[0] = node("a", current(2));
+    renewed[0].pods[0].uid = "another".into();
+    refusals.tidy(&renewed);
+    assert_eq!(
+        refusals.words(),
+        format!("the API server refuses to delete pods on b: {NO}")
+    );
+    refusals.tidy(&renewed[2..]);
+    assert_eq!(refusals.words(), "");
+    let mut refusals = all.refusals;
+    refusals.keep_to(&"newer".into());
+    assert!(refusals.is_nobody_refused());
+}
+
+#[test]
+fn words_that_differ_by_numbers_are_the_same_words() {
+    let mut refusals = Refusals::default();
+    for (name, used) in [("a", 3), ("b", 4)] {
+        let said = format!("exceeded quota: none, used: pods={used}, limited: pods=3");
+        let node = NodeName::from(name);
+        refusals.refuse((&node, None), RefusedWrite::Create, &said, at(1));
+    }
+    assert_eq!(
+        refusals.words(),
+        "the API server refuses to create pods on a, b: exceeded quota: none, used: pods=3, limited: pods=3"
+    );
+}
+
+#[test]
+fn the_condition_is_read_as_it_was_written() {
+    let mut refusals = refused(three(), &["a", "c"], 100).refusals;
+    let said = "admission webhook \"w\" denied the request: on monday: no";
+    refusals.refuse((&"b".into(), None), RefusedWrite::Create, said, at(101));
+    let told = refusals.to_string();
+    let read = Refusals::read(&told, at(50));
+    assert_eq!(read.to_string(), told);
+    assert_eq!(read.words(), refusals.words());
+    let mut fleet = fleet(three());
+    fleet.refusals = read;
+    // Who was refused before a restart is tried at once.
+    assert_eq!(
+        deleted(&decide(&rolling(3), &fleet, at(200))),
+        ["a", "b", "c"]
+    );
+    assert!(Refusals::read("something else", at(1)).is_nobody_refused());
+}
+
+#[test]
+fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
+    let mut fleet = refused(three(), &[], 0);
+    fleet.refusals.note_unfit(Some("a".into()));
+    assert!(fleet.refusals.is_unfit(&"a".into()));
+    let way = |fleet: &Fleet| {
+        let strategy = Strategy {
+            rolling_update_type: crate::core::RollingUpdateType::InPlaceIfPossible,
+            ..rolling(1)
+        };
+        crate::core::engine::replacement::way(&strategy, fleet, &fleet.nodes[0].pods[0])
+    };
+    assert_eq!(
+        way(&fleet),
+        crate::core::engine::replacement::Way::Recreate(Some(
+            crate::core::fleet::in_place::Recreate::Refused
+        ))
+    );
+}
+
+/// As another replica, or `ctl`, reads it: the pod is not known.
+fn read(fleet: &mut Fleet, message: &str) {
+    fleet.refusals = Refusals::read(&format!("revision new: {message}: {NO}"), at(100));
+    fleet.refusals.tidy(&fleet.nodes);
+}
+
+#[test]
+fn what_is_refused_to_pods_of_the_current_revision_is_remembered_by_who_reads_it() {
+    for message in [
+        "update pods in place on a",
+        "take marks off pods on a",
+        "patch the conditions of pods on a",
+    ] {
+        let mut fleet = fleet(vec![node("a", current(2))]);
+        read(&mut fleet, message);
+        assert!(!fleet.refusals.is_nobody_refused(), "{message}");
+        fleet.nodes[0].pods.clear();
+        fleet.refusals.tidy(&fleet.nodes);
+        assert!(fleet.refusals.is_nobody_refused(), "{message}");
+    }
+}
+
+#[test]
+fn a_mark_that_may_not_be_taken_off_keeps_nobody_from_being_done_and_is_told() {
+    let mut fleet = fleet(vec![node("a", current(2))]);
+    fleet.nodes[0].pods[0].exit.preparing = Some(crate::core::Preparing { since: None });
+    read(&mut fleet, "take marks off pods on a");
+    let plan = decide(&rolling(1), &fleet, at(200));
+    assert_eq!(words(&plan), ["Done"]);
+    assert!(matches!(plan.phase, Phase::Complete { .. }));
+    assert_eq!(
+        plan.refused.aside(),
+        format!("; the API server refuses to take marks off pods on a: {NO}")
+    );
+}
+
+#[test]
+fn a_pod_whose_gate_we_shut_and_may_not_open_is_refused_and_not_late() {
+    let mut fleet = fleet(vec![node("a", current(2))]);
+    let pod = &mut fleet.nodes[0].pods[0];
+    pod.ready_since = None;
+    let shut = r#"[{"userAgent":"Lifecycle","key":"preDeleteHook"}]"#;
+    pod.exit.gate = Some(crate::core::Gate::read(Some((false, shut))));
+    read(&mut fleet, "patch the conditions of pods on a");
+    let plan = decide(&rolling(1), &fleet, at(200));
+    assert_eq!(words(&plan), ["Refused"]);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
+}
+
+#[test]
+fn of_two_pods_of_a_node_that_are_refused_in_turn_the_first_refusal_counts() {
+    let pods = [old(1), old(2)].map(|pod| Pod {
+        uid: pod.number.to_string().as_str().into(),
+        ..pod
+    });
+    let mut fleet = fleet(vec![Node {
+        pods: pods.into(),
+        ..node("a", old(1))
+    }]);
+    fleet.refusals.keep_to(&"new".into());
+    for instant in [100, 110, 120] {
+        for pod in ["1", "2"] {
+            let place = (&"a".into(), Some(&pod.into()));
+            fleet
+                .refusals
+                .refuse(place, RefusedWrite::Delete, NO, at(instant));
+        }
+    }
+    let denial = fleet.refusals.on(&"a".into()).next().unwrap();
+    assert_eq!((denial.since, denial.times), (at(100), 3));
+}
+
+/// The window of a Node that is open at no time of these tests.
+fn shut(node: Node, text: &str) -> Node {
+    let windows = Windows::read(text).map(std::sync::Arc::new);
+    let window = match windows {
+        Ok(windows) => NodeWindow::Windows(windows),
+        Err(why) => NodeWindow::Unreadable(why.to_string().into()),
+    };
+    Node {
+        window: Some(window),
+        ..node
+    }
+}
+
+#[test]
+fn a_node_outside_its_window_hides_no_refusal_of_the_others() {
+    let mut nodes = three();
+    nodes[2] = shut(nodes[2].clone(), "Mon-Sun 00:10-00:20 UTC");
+    let fleet = refused(nodes, &["a", "b"], 100);
+    let plan = decide(&rolling(2), &fleet, at(160));
+    assert_eq!(words(&plan), ["Refused", "Refused", "OutOfWindow"]);
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WritesRefused));
+    let said = said(&fleet, &plan);
+    assert!(
+        said.contains("others wait for their maintenance window, which opens at"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_window_that_cannot_be_read_is_named_and_stalls_when_nothing_else_is_left() {
+    let mut nodes = three();
+    nodes[2] = shut(nodes[2].clone(), "at night");
+    let mut fleet = fleet(nodes);
+    let plan = decide(&rolling(1), &fleet, at(100));
+    assert_eq!(plan.phase, Phase::Progressing);
+    assert!(said(&fleet, &plan).contains("; the maintenance window of c never opens ("));
+    for node in &mut fleet.nodes[..2] {
+        node.pods = vec![current(2)];
+    }
+    let plan = decide(&rolling(1), &fleet, at(100));
+    assert_eq!(plan.phase, Phase::Stalled(Stall::WindowNeverOpens));
+    assert!(said(&fleet, &plan).starts_with("stopped: the maintenance window of c never opens ("));
+}
+
+#[test]
+fn who_was_offline_since_is_asked_before_it_is_called_refused() {
+    let mut fleet = refused(three(), &["a"], 100);
+    fleet.nodes[0].readiness = Readiness::NotReady {
+        since: Some(at(110)),
+    };
+    fleet.refusals.tidy(&fleet.nodes);
+    assert!(!fleet.refusals.is_empty());
+    fleet.nodes[0].readiness = Readiness::Ready { since: at(150) };
+    fleet.refusals.tidy(&fleet.nodes);
+    assert!(fleet.refusals.is_empty());
+}
+
+#[test]
+fn when_one_of_several_equal_refusals_ends_the_others_wait_as_everybody_does() {
+    let mut fleet = refused(three(), &["a", "b", "c"], 100);
+    fleet.refusals.accept(&"a".into(), RefusedWrite::Delete);
+    fleet.nodes[0].pods = vec![current(2).made(120)];
+    let slow = Strategy {
+        min_interval: std::time::Duration::from_secs(600),
+        ..rolling(1)
+    };
+    let plan = decide(&slow, &fleet, at(200));
+    assert_eq!(words(&plan), ["Done", "Budget", "Budget"]);
+    assert_eq!(plan.phase, Phase::Progressing);
+    assert!(said(&fleet, &plan).contains("min-interval"));
+}

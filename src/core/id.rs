@@ -1,0 +1,94 @@
+//! What things are called: nodes, pods, revisions; and what is known about which revision is the current one.
+
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! text {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+text! {
+    /// Name of a Node.
+    NodeName
+}
+text! {
+    /// Name of a Pod, unique in its namespace.
+    PodName
+}
+text! {
+    /// UID of a Pod: never used twice.
+    PodUid
+}
+text! {
+    /// Hash of a ControllerRevision, as in the label `controller-revision-hash`.
+    Revision
+}
+text! {
+    /// Opaque version of an API object; only good for comparing and for preconditions.
+    ResourceVersion
+}
+
+/// What is known about the revision that the nodes should run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RevisionState {
+    /// The ControllerRevision of the present template is known.
+    Current(Revision),
+    /// Nothing may be replaced yet; the sentence says what is awaited.
+    Behind(Behind),
+}
+
+/// Why the current revision is not known. It is the newest ControllerRevision whose template is that of the DaemonSet
+/// (Kubernetes, `constructHistory` in `pkg/controller/daemon/update.go`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The native controller has not observed this generation of the DaemonSet.
+    NotObserved,
+    /// No ControllerRevision of this DaemonSet is known.
+    NoRevision,
+    /// Two revisions share the greatest number: the native controller is merging duplicates.
+    Tie,
+    /// The newest revision does not hold the present template: one of the two views is old.
+    Mismatch,
+    /// A pod carries a revision that is not known: this view may be old.
+    UnknownRevision,
+}
+
+/// Which revision a pod runs, by its label `controller-revision-hash`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodRevision {
+    /// The current one.
+    Current,
+    /// An older one.
+    Outdated,
+    /// One that is not known; has to be looked up before anything is done.
+    Unknown,
+}

@@ -1,0 +1,63 @@
+//! What is said of a rollout that disruption budgets hold up.
+
+use std::collections::BTreeSet;
+
+use super::Plan;
+use crate::core::fleet::Fleet;
+use crate::core::fleet::evictions::Refusal;
+use crate::core::verdict::{Obstruction, Verdict};
+
+impl Plan {
+    /// Which budgets let no pod go, and what to do about it.
+    pub fn blocked_words(&self, fleet: &Fleet) -> String {
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let blocked = nodes.filter(|(_, verdict)| matches!(verdict, Verdict::BlockedByPdb { .. }));
+        let pods = blocked.flat_map(|(node, _)| &node.pods);
+        let refusals: Vec<&Refusal> = pods
+            .filter_map(|pod| fleet.evictions.refusal_of(pod))
+            .collect();
+        let of = |wanted: Obstruction| {
+            let of = refusals
+                .iter()
+                .filter(|refusal| refusal.obstruction == wanted);
+            of.filter_map(|refusal| refusal.budget.as_deref())
+                .collect::<BTreeSet<&str>>()
+        };
+        let mut sentences = Vec::new();
+        if refusals
+            .iter()
+            .any(|refusal| refusal.obstruction == Obstruction::Several)
+        {
+            sentences.push(
+            "more than one PodDisruptionBudget selects its pods, which Kubernetes cannot evict then: leave one".to_owned(),
+        );
+        }
+        let why = [
+            (
+                Obstruction::NotComputed,
+                "because Kubernetes cannot count for it: for a DaemonSet, set minAvailable to a number, and nothing else",
+            ),
+            (
+                Obstruction::NotProcessed,
+                "before Kubernetes has counted for it; it is asked again",
+            ),
+            (
+                Obstruction::Exhausted,
+                "now (disruption: evict); it is asked again",
+            ),
+        ];
+        for (obstruction, why) in why {
+            let budgets = Vec::from_iter(of(obstruction));
+            if !budgets.is_empty() {
+                let budgets = budgets.join(", ");
+                sentences.push(format!(
+                    "PodDisruptionBudget {budgets} lets no pod go {why}"
+                ));
+            }
+        }
+        match sentences.is_empty() {
+            true => "evictions are refused (disruption: evict)".to_owned(),
+            false => sentences.join("; "),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Annotations `hold` of Nodes that keep the rollout waiting by mistake.
+
+use super::Plan;
+use crate::core::fleet::{Fleet, Node};
+use crate::core::strategy::Note;
+use crate::core::verdict::Verdict;
+use crate::core::words::named;
+
+impl Plan {
+    /// The nodes that are kept because their annotation cannot be read.
+    pub(super) fn unreadable_holds<'a>(&self, fleet: &'a Fleet) -> Vec<&'a Node> {
+        if self.counts.by_word[Verdict::Held { until: None }.index()] == 0 {
+            return Vec::new(); // looking at every node takes longer than all the rest
+        }
+        let nodes = fleet.nodes.iter().zip(&self.verdicts);
+        let held = nodes.filter(|(_, told)| matches!(told, Verdict::Held { .. }));
+        let is_unreadable = |node: &&Node| node.hold.as_ref().is_some_and(|hold| hold.unreadable);
+        held.map(|(node, _)| node).filter(is_unreadable).collect()
+    }
+
+    /// What the owner of a DaemonSet should know about annotations of Nodes.
+    pub fn notes_on_nodes(&self, fleet: &Fleet) -> Option<Note> {
+        let nodes = self.unreadable_holds(fleet);
+        let (first, others) = nodes.split_first()?;
+        let why = first.hold.as_ref().map_or("", |hold| &*hold.reason);
+        let others = match others {
+            [] => String::new(),
+            others => {
+                let names = others.iter().map(|node| node.name.as_str());
+                format!(" (the same of {})", named(names, 0))
+            }
+        };
+        let text = format!(
+            "node {} keeps its outdated pod, of every DaemonSet: {why}{others}",
+            first.name
+        );
+        Some(Note::warning(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use crate::core::fleet::Node;
+    use crate::core::testing::{current, fleet, node, old};
+    use crate::core::{Holds, Mode, Strategy, decide};
+
+    #[test]
+    fn what_is_wrong_is_told_to_each_daemonset_that_it_holds_up() {
+        let held = |name: &str, text: &str| Node {
+            hold: Holds::read(text).of("default", "nginx").cloned(),
+            ..node(name, old(1))
+        };
+        let good = r#"[{"daemonset": "default/nginx", "reason": "calibration"}]"#;
+        let told = |nodes: Vec<Node>| {
+            let fleet = fleet(nodes);
+            let now = Timestamp::from_second(1_000).unwrap();
+            let plan = decide(&Strategy::of(Mode::AdvancedRollingUpdate), &fleet, now);
+            let note = plan.notes_on_nodes(&fleet).map(|note| note.text);
+            (plan.exceptions(&fleet), note)
+        };
+        assert_eq!(told(vec![held("a", good)]), ("on hold: 1".to_owned(), None));
+        let (words, note) = told(vec![held("a", good), held("b", "x"), held("c", "[{}]")]);
+        assert_eq!(words, "on hold: 3 (the annotation cannot be read on b, c)");
+        let note = note.expect("a note");
+        assert!(
+            note.starts_with("node b keeps its outdated pod, of every DaemonSet: "),
+            "{note}"
+        );
+        assert!(
+            note.ends_with("because it is no JSON list; correct or remove it (the same of c)"),
+            "{note}"
+        );
+        // Nothing is held up.
+        let done = Node {
+            pods: vec![current(2)],
+            ..held("b", "x")
+        };
+        assert_eq!(told(vec![done]).1, None);
+    }
+}

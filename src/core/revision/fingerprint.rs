@@ -1,0 +1,310 @@
+//! One fingerprint for all spellings of the same pod template.
+//!
+//! The API server and the native controller write the same template with different nothings: `null`, an empty
+//! `metadata`, an empty `resources`, `$patch` in wave_progress. Those count as absent. Everything else counts: order in lists,
+//! `{}` elsewhere (in an `emptyDir` it is the meaning), fields that are new to us.
+
+use std::fmt;
+
+use serde_json::{Map, Number, Value};
+
+/// What a pod template says, independent of its spelling. Equal fingerprints: equal templates.
+#[derive(Clone, Copy)]
+pub struct TemplateFingerprint {
+    meaning: u128,
+    spelling: u128,
+}
+
+impl PartialEq for TemplateFingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        self.meaning == other.meaning
+    }
+}
+
+impl Eq for TemplateFingerprint {}
+
+impl fmt::Debug for TemplateFingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TemplateFingerprint({:032x})", self.meaning)
+    }
+}
+
+impl TemplateFingerprint {
+    /// The fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
+    pub fn of(template: &Value) -> Self {
+        let (mut meaning, mut spelling) = (Print::default(), Print::default());
+        match template {
+            Value::Object(map) => meaning.object(map, Place::Template),
+            other => meaning.value(other, Place::Elsewhere),
+        }
+        spelling.bytes(template.to_string().as_bytes());
+        Self {
+            meaning: meaning.0,
+            spelling: spelling.0,
+        }
+    }
+
+    /// Whether the other one is also spelled the same: the native controller merges revisions that are.
+    pub fn is_twin(&self, other: &Self) -> bool {
+        (self.meaning, self.spelling) == (other.meaning, other.spelling)
+    }
+}
+
+/// Where in the template a value stands, as far as it matters for `{}`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The template itself.
+    Template,
+    /// `spec` of the template.
+    Spec,
+    /// A list of containers, or one of them.
+    Containers,
+    /// Anywhere else.
+    Elsewhere,
+}
+
+impl Place {
+    fn under(self, key: &str) -> Self {
+        match (self, key) {
+            (Self::Template, "spec") => Self::Spec,
+            (Self::Spec, "containers" | "initContainers" | "ephemeralContainers") => {
+                Self::Containers
+            }
+            _ => Self::Elsewhere,
+        }
+    }
+
+    /// Whether `{}` under this key is written by some and left out by others.
+    fn may_leave_out_empty(self, key: &str) -> bool {
+        // `metadata` also stands in the claim templates of volumes; a map of texts cannot hold an object.
+        key == "metadata" || (self == Self::Containers && key == "resources")
+    }
+}
+
+/// FNV-1a with 128 bits over an unambiguous encoding: every text has its length in wave_progress, every value its kind.
+struct Print(u128);
+
+impl Default for Print {
+    fn default() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Print {
+    fn bytes(&mut self, bytes: &[u8]) {
+        const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+        for byte in bytes {
+            self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(PRIME);
+        }
+    }
+
+    fn value(&mut self, value: &Value, place: Place) {
+        match value {
+            Value::Null => self.bytes(b"n"),
+            Value::Bool(true) => self.bytes(b"t"),
+            Value::Bool(false) => self.bytes(b"f"),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => self.text(text),
+            Value::Array(list) => {
+                self.bytes(b"[");
+                for item in list {
+                    self.value(item, place);
+                }
+                self.bytes(b"]");
+            }
+            Value::Object(map) => self.object(map, place),
+        }
+    }
+
+    fn object(&mut self, map: &Map<String, Value>, place: Place) {
+        let mut fields: Vec<(&String, &Value)> = map
+            .iter()
+            .filter(|(key, value)| counts(key, value, place))
+            .collect();
+        // Sorted here, whatever order the map keeps.
+        fields.sort_by_key(|(key, _)| *key);
+        self.bytes(b"{");
+        for (key, value) in fields {
+            self.text(key);
+            self.value(value, place.under(key));
+        }
+        self.bytes(b"}");
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(b"\"");
+        self.bytes(&text.len().to_be_bytes());
+        self.bytes(text.as_bytes());
+    }
+
+    /// By value: `1`, `1.0` and `1e0` are the same number.
+    fn number(&mut self, number: &Number) {
+        if let Some(integer) = integer(number) {
+            self.bytes(b"i");
+            self.bytes(&integer.to_be_bytes());
+        } else {
+            self.bytes(b"d");
+            self.bytes(&number.as_f64().unwrap_or(f64::NAN).to_bits().to_be_bytes());
+        }
+    }
+}
+
+/// Whether a field says anything.
+fn counts(key: &str, value: &Value, place: Place) -> bool {
+    let is_directive = place == Place::Template && key == "$patch";
+    let is_nothing = value.is_null() || (place.may_leave_out_empty(key) && says_nothing(value));
+    !is_directive && !is_nothing
+}
+
+/// `{}`, or an object of nulls.
+fn says_nothing(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|map| map.values().all(Value::is_null))
+}
+
+/// The integer that a number is, when it is one. Beyond 53 bits a floating point number has no exact integer meaning.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the bounds are checked before"
+)]
+fn integer(number: &Number) -> Option<i128> {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let of_float = || {
+        number
+            .as_f64()
+            .filter(|float| float.fract() == 0.0 && float.abs() <= EXACT)
+            .map(|float| float as i128)
+    };
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
+        .or_else(of_float)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(template: Value) -> TemplateFingerprint {
+        TemplateFingerprint::of(&template)
+    }
+
+    /// A template with one container of these fields.
+    fn container(container: Value) -> Value {
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}})
+    }
+
+    #[test]
+    fn spellings_of_the_same_template_are_equal() {
+        let template = container(json!({"name": "c", "image": "i:1"}));
+        let with = |key: &str, value: Value| {
+            let mut template = template.clone();
+            template[key] = value;
+            template
+        };
+        assert_eq!(of(template.clone()), of(with("$patch", json!("replace"))));
+        assert_eq!(of(template.clone()), of(with("new", json!(null))));
+        for spelling in [
+            json!({"name": "c", "image": "i:1", "resources": {}}),
+            json!({"name": "c", "image": "i:1", "resources": {"limits": null}}),
+            json!({"image": "i:1", "name": "c", "args": null}),
+        ] {
+            assert_eq!(of(template.clone()), of(container(spelling)));
+        }
+    }
+
+    #[test]
+    fn empty_metadata_equals_none() {
+        for metadata in [json!({}), json!(null), json!({"creationTimestamp": null})] {
+            let template = json!({"metadata": metadata, "spec": {}});
+            assert_eq!(of(template), of(json!({"spec": {}})));
+        }
+        let claim = |claim: Value| json!({"spec": {"volumes": [{"ephemeral": {"volumeClaimTemplate": claim}}]}});
+        assert_eq!(
+            of(claim(
+                json!({"metadata": {"creationTimestamp": null}, "spec": {}})
+            )),
+            of(claim(json!({"spec": {}})))
+        );
+    }
+
+    #[test]
+    fn an_empty_object_elsewhere_has_a_meaning() {
+        let spec = |spec: Value| of(json!({"spec": spec}));
+        assert_ne!(
+            spec(json!({"volumes": [{"name": "v", "emptyDir": {}}]})),
+            spec(json!({"volumes": [{"name": "v"}]}))
+        );
+        assert_ne!(
+            spec(json!({"term": {"labelSelector": {}}})),
+            spec(json!({"term": {}}))
+        );
+        assert_ne!(spec(json!({"resources": {}})), spec(json!({})));
+        assert_ne!(spec(json!({"securityContext": {}})), spec(json!({})));
+    }
+
+    #[test]
+    fn the_order_of_keys_is_irrelevant_and_that_of_lists_is_not() {
+        let one: Value = serde_json::from_str(r#"{"spec":{"a":1,"b":[1,2]}}"#).unwrap();
+        let other: Value = serde_json::from_str(r#"{"spec":{"b":[1,2],"a":1}}"#).unwrap();
+        let turned: Value = serde_json::from_str(r#"{"spec":{"a":1,"b":[2,1]}}"#).unwrap();
+        assert_eq!(of(one.clone()), of(other));
+        assert_ne!(of(one), of(turned));
+    }
+
+    #[test]
+    fn fields_that_no_library_here_knows_count() {
+        let with = |value: Value| of(container(json!({"name": "c", "fromTheFuture": value})));
+        assert_ne!(with(json!(null)), with(json!(true)));
+        assert_ne!(with(json!({"a": 1})), with(json!({"a": 2})));
+        assert_ne!(with(json!([null])), with(json!([])));
+    }
+
+    #[test]
+    fn numbers_are_compared_by_value() {
+        let number = |text: &str| of(serde_json::from_str(&format!("[{text}]")).unwrap());
+        assert_eq!(number("1"), number("1.0"));
+        assert_eq!(number("100"), number("1e2"));
+        assert_eq!(number("0"), number("-0.0"));
+        assert_ne!(number("1"), number("1.5"));
+        assert_ne!(number("18446744073709551615"), number("-1"));
+        assert_ne!(number("1"), of(json!(["1"])));
+    }
+
+    #[test]
+    fn texts_cannot_run_into_each_other() {
+        assert_ne!(
+            of(json!({"a": "b", "c": "d"})),
+            of(json!({"a": "bc", "": "d"}))
+        );
+        assert_ne!(of(json!(["ab", "c"])), of(json!(["a", "bc"])));
+        assert_ne!(of(json!([["a"], "b"])), of(json!([["a", "b"]])));
+    }
+
+    #[test]
+    fn a_directive_only_is_one_at_the_top() {
+        let deep = |value: Value| of(json!({"spec": {"$patch": value}}));
+        assert_ne!(deep(json!("replace")), deep(json!(null)));
+    }
+
+    #[test]
+    fn anything_has_a_fingerprint() {
+        let values = [
+            json!(null),
+            json!(1),
+            json!("x"),
+            json!([]),
+            json!({}),
+            json!({"spec": 1}),
+        ];
+        for (i, a) in values.iter().enumerate() {
+            for b in &values[i + 1..] {
+                assert_ne!(TemplateFingerprint::of(a), TemplateFingerprint::of(b));
+            }
+        }
+    }
+}
