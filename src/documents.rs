@@ -70,6 +70,23 @@ fn the_image_is_built_with_the_compiler_that_is_tested() {
 }
 
 #[test]
+fn pages_and_manifests_name_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let kustomization = include_str!("../manifests/base/kustomization.yaml");
+    let tag = format!("newTag: {version}\n");
+    assert!(kustomization.contains(&tag), "manifests/base: {tag}");
+    for (page, text) in [("README.md", README), ("install.md", INSTALL)] {
+        let images = text.match_indices("/yurt-ds:");
+        let other = images.map(|(at, start)| &text[at + start.len()..]);
+        let other: Vec<&str> = other.filter(|rest| !rest.starts_with(version)).collect();
+        assert!(
+            other.is_empty(),
+            "{page} names another version than {version}"
+        );
+    }
+}
+
+#[test]
 fn the_readme_is_short() {
     let lines = README.lines().count();
     assert!(
