@@ -54,7 +54,7 @@ pub const WAVES: &str = "apps.openyurt.io/waves";
 pub const APPROVED_WAVES: &str = "apps.openyurt.io/approved-waves";
 /// When replacements may begin, on a DaemonSet and, instead of that, on a Node; see [`crate::core::window`].
 pub const MAINTENANCE_WINDOW: &str = "apps.openyurt.io/maintenance-window";
-/// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].
+/// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::fleet::Hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";
 /// `spec.updateStrategy.type` of a DaemonSet, which has to be [`ON_DELETE`] (Kubernetes).
 pub const UPDATE_STRATEGY_TYPE_FIELD: &str = "spec.updateStrategy.type";
