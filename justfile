@@ -19,6 +19,10 @@ lint:
     cargo fmt
     cargo clippy --all-targets -- -D warnings
 
+# The documentation of the code, private items included, as strictly as `check`.
+doc *ARGS:
+    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items {{ ARGS }}
+
 # The story on an embedded cluster.
 sim *ARGS:
     cargo run --release -- sim {{ ARGS }}

@@ -11,7 +11,6 @@
 //! objects: whoever kills this process at any moment loses nothing.
 
 mod apply;
-mod backoff;
 mod caches;
 pub mod complaints;
 mod engine;

@@ -2,7 +2,7 @@
 //!
 //! # Expected flow
 //! Whoever knows a DaemonSet reads its settings once ([`settings::read`]), describes its nodes and pods as a [`Fleet`],
-//! and asks [`decide`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
+//! and asks [`decide()`]. It carries out the plan's actions, tells people the verdicts, and asks again when something
 //! changed or at [`Plan::next_wake`].
 //!
 //! # Floors

@@ -60,6 +60,33 @@ fn every_command_that_is_shown_is_understood() {
 }
 
 #[test]
+fn the_image_is_built_with_the_compiler_that_is_tested() {
+    let pinned = include_str!("../rust-toolchain.toml");
+    let pinned = pinned.split("channel = \"").nth(1).expect("a channel");
+    let version = pinned.split('"').next().expect("its version");
+    let minor = version.rsplit_once('.').expect("three numbers").0;
+    let image = include_str!("../Containerfile");
+    assert!(image.contains(&format!("/rust:{minor}-slim")), "{minor}");
+}
+
+#[test]
+fn pages_and_manifests_name_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let kustomization = include_str!("../manifests/base/kustomization.yaml");
+    let tag = format!("newTag: {version}\n");
+    assert!(kustomization.contains(&tag), "manifests/base: {tag}");
+    for (page, text) in [("README.md", README), ("install.md", INSTALL)] {
+        let images = text.match_indices("/yurt-ds:");
+        let other = images.map(|(at, start)| &text[at + start.len()..]);
+        let other: Vec<&str> = other.filter(|rest| !rest.starts_with(version)).collect();
+        assert!(
+            other.is_empty(),
+            "{page} names another version than {version}"
+        );
+    }
+}
+
+#[test]
 fn the_readme_is_short() {
     let lines = README.lines().count();
     assert!(

@@ -1,14 +1,20 @@
 //! The floors of the house, from the ground up: a file imports from its own floor's room and from those below, never from
-//! above and never from a neighbour on the same floor.
+//! above and never from a neighbour on the same floor. Within a room no files import each other in a circle.
 //!
 //! Tests may stand on anything: they are left out.
 
+mod circles;
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use imports::Module;
+
 /// Rooms by floor, the ground first.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "core", "shutdown", "task"],
+    &["backoff", "clock", "core", "shutdown", "task"],
     &["k8s", "log", "serve"],
     &["cli", "index"],
     &["controller", "ota_server"],
@@ -17,36 +23,33 @@ const FLOORS: &[&[&str]] = &[
     &["demo"],
 ];
 
+/// Circles that are still to be untied; this list only becomes shorter.
+const KNOWN: &[&[&str]] = &[
+    &[
+        "core/strategy/advice",
+        "core/strategy/failing",
+        "core/strategy/kruise",
+        "core/strategy/read",
+        "core/strategy/sequence",
+        "core/strategy/surge",
+        "core/strategy/value",
+        "core/strategy/wave",
+    ],
+    &["ctl/edge/answer", "ctl/edge/help", "ctl/edge/row"],
+    &["ctl/explain", "ctl/explain/guarded", "ctl/row"],
+    &["ctl/plan/log", "ctl/plan/play", "ctl/plan/row"],
+];
+
 /// Files that are only compiled for tests.
-fn is_test(file: &Path) -> bool {
-    let parts = file.with_extension("");
-    let mut parts = parts.iter().filter_map(|part| part.to_str());
-    parts.any(|part| {
-        ["testing", "properties", "documents", "floors"].contains(&part)
-            || part == "tests"
+fn is_test(file: &str) -> bool {
+    file.split('/').any(|part| {
+        ["testing", "properties", "documents", "floors", "tests"].contains(&part)
             || part.ends_with("_tests")
     })
 }
 
 fn floor_of(room: &str) -> Option<usize> {
     FLOORS.iter().position(|rooms| rooms.contains(&room))
-}
-
-/// The rooms that are named in that source, with the lines: `crate::ROOM`, outside of test modules.
-fn imports(source: &str) -> impl Iterator<Item = (usize, &str)> {
-    let source = source
-        .split("#[cfg(test)]\nmod tests {")
-        .next()
-        .unwrap_or(source);
-    let code = source.lines().enumerate();
-    let code = code.filter(|(_, line)| !line.trim_start().starts_with("//"));
-    code.flat_map(|(number, line)| {
-        let rooms = line.split("crate::").skip(1);
-        rooms.map(move |rest| {
-            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            (number + 1, &rest[..end.unwrap_or(rest.len())])
-        })
-    })
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -60,25 +63,39 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What is wrong with what that file of a room imports.
-fn wrong(file: &Path, source: &str) -> Vec<String> {
-    let room = file
-        .iter()
-        .next()
-        .and_then(|first| Path::new(first).file_stem());
-    let room = room.and_then(|room| room.to_str()).expect("a room");
-    if ["main", "lib"].contains(&room) || is_test(file) {
-        return Vec::new();
-    }
+/// All that stands in a room, without tests.
+fn sources() -> BTreeMap<Module, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    files(&root, &mut found);
+    let read = found.iter().map(|path| {
+        let file = path.with_extension("");
+        let file = file.strip_prefix(&root).expect("below src");
+        let source = fs::read_to_string(path).expect("a source can be read");
+        (file.to_str().expect("UTF-8").to_owned(), source)
+    });
+    let sources: BTreeMap<Module, String> = read
+        .filter(|(file, _)| !["main", "lib"].contains(&file.as_str()) && !is_test(file))
+        .collect();
+    assert!(sources.len() > 100, "{} files", sources.len());
+    sources
+}
+
+/// What is wrong with what that file of a room imports from other rooms.
+fn wrong(file: &str, source: &str) -> Vec<String> {
+    let room = file.split('/').next().unwrap_or(file);
     let Some(floor) = floor_of(room) else {
         return vec![format!(
-            "src/{}: the room `{room}` stands on no floor; give it one in src/floors.rs",
-            file.display()
+            "src/{file}.rs: the room `{room}` stands on no floor; give it one in src/floors.rs"
         )];
     };
+    let code = imports::code(source);
     let mut wrong = Vec::new();
-    for (line, other) in imports(source) {
-        let place = format!("src/{}:{line} (floor {floor})", file.display());
+    for (at, path) in imports::paths(&code, &BTreeSet::new()) {
+        let ["crate", other, ..] = path[..] else {
+            continue;
+        };
+        let place = format!("src/{file}.rs:{} (floor {floor})", imports::line(&code, at));
         match floor_of(other) {
             _ if other == room => {}
             Some(below) if below < floor => {}
@@ -93,32 +110,55 @@ fn wrong(file: &Path, source: &str) -> Vec<String> {
 
 #[test]
 fn no_import_runs_up() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut found = Vec::new();
-    files(&root, &mut found);
-    assert!(found.len() > 100, "{} files", found.len());
-    let mut all = Vec::new();
-    for path in &found {
-        let source = fs::read_to_string(path).expect("a source can be read");
-        let file = path.strip_prefix(&root).expect("below src");
-        all.extend(wrong(file, &source));
-    }
+    let sources = sources();
+    let all = sources
+        .iter()
+        .flat_map(|(file, source)| wrong(file, source));
+    let all: Vec<String> = all.collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
 #[test]
+fn no_files_import_each_other() {
+    let arrows = circles::arrows(&sources());
+    let circles = circles::circles(&arrows);
+    let known = |circle: &&BTreeSet<&str>| {
+        KNOWN
+            .iter()
+            .any(|known| circle.iter().all(|file| known.contains(file)))
+    };
+    let new: Vec<String> = circles
+        .iter()
+        .filter(|circle| !known(circle))
+        .map(|circle| circles::told(circle, &arrows))
+        .collect();
+    assert!(
+        new.is_empty(),
+        "files import each other; move what two of them need below both:\n{}",
+        new.join("\n\n")
+    );
+    let untied = KNOWN.iter().flat_map(|known| known.iter());
+    let untied = untied.filter(|file| !circles.iter().any(|circle| circle.contains(*file)));
+    let untied: Vec<_> = untied.collect();
+    assert!(
+        untied.is_empty(),
+        "in no circle any more, take them out of KNOWN in src/floors.rs: {untied:?}"
+    );
+}
+
+#[test]
 fn an_import_that_runs_up_is_named_with_both_files() {
-    let found = |file: &str, source: &str| wrong(Path::new(file), source).join("\n");
-    assert_eq!(found("ctl/why.rs", "use crate::core::Plan;\n"), "");
-    let up = found("core/plan.rs", "//! crate::ctl\n\nuse crate::ctl::Code;\n");
+    let found = |file: &str, source: &str| wrong(file, source).join("\n");
+    assert_eq!(found("ctl/why", "use crate::core::Plan;\n"), "");
+    let up = found("core/plan", "//! crate::ctl\n\nuse crate::ctl::Code;\n");
     assert_eq!(
         up,
         "src/core/plan.rs:3 (floor 0) imports from src/ctl.rs (floor 5): arrows run down; move what both need below"
     );
-    let beside = found("ota_server/pod.rs", "use crate::controller::lease;");
+    let beside = found("ota_server/pod", "use crate::{controller::lease, core};");
     assert!(beside.contains("src/controller.rs (floor 3)"), "{beside}");
     let test = "fn a() {}\n#[cfg(test)]\nmod tests {\n    use crate::sim::dice;\n}\n";
-    assert_eq!(found("core/plan.rs", test), "");
-    assert_eq!(found("index/tests.rs", "use crate::sim::dice;"), "");
-    assert!(found("attic.rs", "").contains("stands on no floor"));
+    assert_eq!(found("core/plan", test), "");
+    assert!(found("attic", "").contains("stands on no floor"));
+    assert!(is_test("index/tests") && is_test("core/properties/world"));
 }

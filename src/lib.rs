@@ -24,7 +24,7 @@
 //! - [`sim`] is an embedded Kubernetes (API server, native controllers, kubelets with faults): the tests run on it,
 //!   `ctl plan` plays a copy of the fleet on it, and [`demo`], which is `yurt-ds sim`, tells its stories on it.
 //! - [`clock`], [`serve`], [`shutdown`], [`task`], [`log`] and [`cli`] are the other doors: to time, for probes and metrics,
-//!   to the end, to the log and from the command line.
+//!   to the end, to the log and from the command line; [`backoff`] has the pauses between attempts.
 //!
 //! The rooms stand on floors, and imports run down only; a test (`src/floors.rs`) reads them:
 //!
@@ -35,9 +35,10 @@
 //!       controller            ota_server
 //!               index     cli
 //!          k8s     serve     log
-//!    core     clock     shutdown     task
+//!    core     backoff     clock     shutdown     task
 //! ```
 
+mod backoff;
 pub mod cli;
 pub mod clock;
 pub mod controller;

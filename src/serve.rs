@@ -3,6 +3,8 @@
 //! The listener comes from outside, so that a port that is taken fails at start-up and port 0 can be logged. Nothing
 //! served here changes anything or says more than numbers and names of resources.
 
+mod connections;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,9 +22,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tracing::{debug, warn};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::debug;
 
+pub(crate) use self::connections::Connections;
 use crate::shutdown::Shutdown;
 
 /// Who is slower than this to send a request's head is hung up on; also the longest that an idle connection stays.
@@ -91,9 +94,10 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
 pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let graceful = GracefulShutdown::new();
+    let mut connections = Connections::on(listener);
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &slots) => accepted,
+            accepted = accept(&mut connections, &slots) => accepted,
             () = shutdown.requested() => break,
         };
         let Some((stream, slot)) = accepted else {
@@ -106,34 +110,24 @@ pub async fn run(listener: TcpListener, state: ServeState, mut shutdown: Shutdow
             .header_read_timeout(HEADER_TIMEOUT)
             .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
-        tokio::spawn(async move {
+        connections.spawn(async move {
             if let Err(error) = connection.await {
                 debug!(%error, "Connection ended early");
             }
             drop(slot);
         });
     }
-    drop(listener);
-    let _late_answers_are_cut = tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await;
+    connections.end(CLOSE_TIMEOUT, graceful.shutdown()).await;
 }
 
 /// The next connection, when there is a slot for it.
 async fn accept(
-    listener: &TcpListener,
+    connections: &mut Connections,
     slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, OwnedSemaphorePermit)> {
     let slot = slots.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => {
-            let _only_slower_without = stream.set_nodelay(true);
-            Some((stream, slot))
-        }
-        Err(error) => {
-            warn!(%error, "Cannot accept a connection");
-            tokio::time::sleep(Duration::from_millis(100)).await; // out of file descriptors: do not spin
-            None
-        }
-    }
+    let stream = connections.accept().await.ok()?;
+    Some((stream, slot))
 }
 
 async fn answer_one(

@@ -13,6 +13,7 @@ pub mod scheduler;
 pub mod world;
 
 mod events;
+mod fnv;
 pub(crate) mod picture;
 mod queue;
 pub(crate) mod watched;

@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinHandle;
 
-use super::backoff::Backoff;
 use super::complaints::Complaints;
 use super::metrics::Metrics;
 use super::server;
+use crate::backoff::Backoff;
 use crate::index::SetKey;
 use crate::k8s::client::{self, CallError, Failure, WATCH_TIMEOUT_SECONDS};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};

@@ -21,8 +21,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, warn};
 
-use super::backoff::Backoff;
 use super::metrics::Metrics;
+use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::core::names;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};

@@ -3,7 +3,7 @@
 use kube::Client;
 use tracing::{info, warn};
 
-use super::backoff::Backoff;
+use crate::backoff::Backoff;
 use crate::k8s::client::{CallError, Failure, WRITE_DEADLINE, within};
 
 /// From this version of the API server (major, minor) on, the native controller learns of changes of several pods in the order

@@ -1,6 +1,6 @@
 //! Makes pods beside old ones (`max-surge`) and hands them over to their DaemonSet.
 //!
-//! What such a pod is: `core::surge` says why, [`manifest`] how it looks. The template is that of the ControllerRevision,
+//! What such a pod is: `core::surge` says why, [`manifest()`] how it looks. The template is that of the ControllerRevision,
 //! read live once per batch and taken as it is, so that fields that are new to us survive; the native controller makes
 //! its pods from the same.
 

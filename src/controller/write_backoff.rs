@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::apply::WriteError;
 use super::lease::Leadership;
+use crate::backoff;
 use crate::k8s::client::Failure;
 
 /// Pauses after a write that failed: doubling from the first to the second.
@@ -59,9 +60,9 @@ impl WriteBackoff {
     /// One more failure, unless it belongs to a batch of which one failed already.
     pub(super) fn slow_down(&mut self, now: Timestamp) {
         if self.holds(now).is_none() {
-            let pause = RETRY.0.saturating_mul(1 << self.failures.min(10));
-            let pause = SignedDuration::try_from(pause.min(RETRY.1)).unwrap_or_default();
-            self.failures += 1;
+            self.failures = self.failures.saturating_add(1);
+            let pause = backoff::pause(RETRY.0, self.failures, RETRY.1);
+            let pause = SignedDuration::try_from(pause).unwrap_or_default();
             self.until = now.checked_add(pause).ok();
         }
     }

@@ -5,7 +5,7 @@
 pub const ANNOTATION_PREFIX: &str = "apps.openyurt.io/";
 /// On a pod that was updated in place: what it was like before, see [`crate::core::fleet::in_place::State`].
 pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
-/// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::hold`].
+/// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::fleet::Hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";
 /// `spec.updateStrategy.type` of a DaemonSet, which has to be [`ON_DELETE`] (Kubernetes).
 pub const UPDATE_STRATEGY_TYPE_FIELD: &str = "spec.updateStrategy.type";

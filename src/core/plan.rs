@@ -1,4 +1,4 @@
-//! What to do and why: the answer of [`decide`](crate::core::decide).
+//! What to do and why: the answer of [`decide`](crate::core::decide()).
 
 mod holds;
 mod pause_stand;

@@ -107,6 +107,12 @@ impl Actions {
             .unwrap_or_else(|refusal| refusal)
     }
 
+    /// Watches over replaced static pods until dropped, beginning with those of an earlier run.
+    pub(super) async fn guard_static_pods(self) {
+        let Setup { memory, clock, .. } = &self.setup;
+        self.guarded.watch(memory, clock).await;
+    }
+
     async fn replace(&self, verb: Verb, key: &PodKey) -> Result<Answer, Answer> {
         let Admitted { pod, owner } = self.admit(verb, key).await?;
         let held = self.turn(verb, &pod).await?;

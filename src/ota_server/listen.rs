@@ -1,13 +1,13 @@
-//! The door: takes connections, gives each a seat, and lets answers in flight finish at the end.
+//! The door: takes connections, gives each a permit, and lets answers in flight finish at the end.
 //!
 //! ```text
-//! listener ──► seats (256) ──► connection (hyper) ──► agent.admit ──► body ──► agent.act ──► answer
+//! listener ──► permits (256) ──► connection (hyper) ──► agent.admit ──► body ──► agent.act ──► answer
 //! ```
 //!
 //! Whatever a connection does, or does not do, has a limit and an answer, and nobody waits for somebody else.
 
 mod connection;
-mod seats;
+mod permits;
 
 use std::time::Duration;
 
@@ -15,64 +15,51 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tracing::warn;
 
-use self::seats::{Seat, Seats};
+use self::permits::{ConnectionPermit, ConnectionPermits};
 use super::agent::Agent;
 use super::answer::Answer;
 use super::reply::{self, Reply};
+use crate::serve::Connections;
 use crate::shutdown::Shutdown;
 
 /// Connections at once: more than any device has owners, few enough to hold.
 const CONNECTIONS: usize = 256;
 /// How long answers in flight may take when the process ends.
 const GRACE: Duration = Duration::from_secs(5);
-/// Time to breathe when a connection cannot be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves until the end is asked for, then lets answers in flight finish.
 pub async fn serve(listener: TcpListener, agent: Agent, mut shutdown: Shutdown) {
-    let seats = Seats::new(CONNECTIONS);
-    let mut connections = JoinSet::new();
-    let mut failing = false;
+    let permits = ConnectionPermits::new(CONNECTIONS);
+    let mut connections = Connections::on(listener);
     loop {
         let accepted = tokio::select! {
             () = shutdown.requested() => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = connections.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
-                failing = false;
-                welcome(stream, &agent, &seats, &mut connections);
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut failing, true) {
-                    warn!(%error, "Cannot accept a connection");
-                }
-                seats.free_one(); // if it is for want of file descriptors
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+            Ok(stream) => welcome(stream, &agent, &permits, &mut connections),
+            Err(_) => permits.revoke_one(), // if it is for want of file descriptors
         }
     }
-    drop(listener);
-    seats.end();
-    let ended = async { while connections.join_next().await.is_some() {} };
-    let _what_is_late_is_cut = tokio::time::timeout(GRACE, ended).await;
+    connections.end(GRACE, async { permits.end() }).await;
 }
 
-fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut JoinSet<()>) {
-    let _only_slower_without = stream.set_nodelay(true);
-    match seats.take() {
-        Some(seat) => {
-            connections.spawn(connection::serve(stream, agent.clone(), seat));
+fn welcome(
+    stream: TcpStream,
+    agent: &Agent,
+    permits: &ConnectionPermits,
+    connections: &mut Connections,
+) {
+    match permits.acquire() {
+        Some(permit) => {
+            connections.spawn(connection::serve(stream, agent.clone(), permit));
         }
         None => {
-            let patience = seats.patience();
+            let linger = permits.linger();
             connections.spawn(async move {
-                let words = connection::last_words(full()).await;
-                connection::farewell(stream, words, patience).await;
+                let response = connection::error_response(full()).await;
+                connection::close(stream, response, linger).await;
             });
         }
     }
@@ -80,10 +67,10 @@ fn welcome(stream: TcpStream, agent: &Agent, seats: &Seats, connections: &mut Jo
 
 /// Serves one connection to its end, wherever it comes from.
 pub async fn serve_stream(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, agent: Agent) {
-    connection::serve(io, agent, Seat::alone()).await;
+    connection::serve(io, agent, ConnectionPermit::unlimited()).await;
 }
 
-/// For who finds all seats busy.
+/// For who finds all permits held by connections that are busy.
 fn full() -> Reply {
     let mut reply = reply::words(&Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

@@ -12,38 +12,19 @@
 mod engine;
 mod history;
 mod manage;
+mod options;
 mod pods;
 mod set;
 mod status;
 mod template;
 mod write;
 
-use std::time::Duration;
-
 use kube::Client;
 
 use self::engine::DaemonSetsController;
+pub use self::options::DaemonSetsOptions;
 use crate::clock::Clock;
 use crate::task::Task;
-
-/// How the controller works.
-#[derive(Clone, Debug)]
-pub struct DaemonSetsOptions {
-    /// Changes within this time are looked at together.
-    pub gather: Duration,
-    /// Pods that changed are looked at one every so often, and out of order: as Kubernetes before 1.33 does when it is behind.
-    /// `None`: at once and in order.
-    pub backlog: Option<Duration>,
-}
-
-impl Default for DaemonSetsOptions {
-    fn default() -> Self {
-        Self {
-            gather: Duration::from_millis(2),
-            backlog: None,
-        }
-    }
-}
 
 /// Starts the controller; it stops when the returned task is dropped.
 pub fn start(client: Client, clock: Clock, options: DaemonSetsOptions) -> Task {

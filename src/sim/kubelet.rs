@@ -12,12 +12,12 @@
 mod behaviour;
 mod engine;
 mod node;
+mod options;
 mod pod;
 mod status;
 mod view;
 mod write;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,74 +29,13 @@ pub use self::behaviour::{Behaviour, Rule};
 use self::engine::{KubeletCommand, KubeletEngine};
 pub(crate) use self::node::unknown;
 pub use self::node::{NodeSpec, Offline};
+pub use self::options::{KubeletOptions, StatusWrite};
 use self::write::Ack;
 use crate::clock::Clock;
-use crate::sim::pulse::NodePulse;
 use crate::task::Task;
 
 /// How many commands may wait: they come from people and scenarios, one after the other.
 const COMMANDS: usize = 64;
-
-/// How all the kubelets behave unless told otherwise.
-#[derive(Clone, Debug)]
-pub struct KubeletOptions {
-    /// What containers do for which no rule was made.
-    pub behaviour: Behaviour,
-    /// How long containers take to end after a deletion (never longer than the pod's grace period).
-    pub terminate: Duration,
-    /// What flapping nodes and nodes that die do besides falling silent.
-    pub offline: Offline,
-    /// How pod status is written.
-    pub status_write: StatusWrite,
-    /// Whether the last status of a pod is written before the object is deleted, as kubelets do.
-    pub final_status: bool,
-    /// How often a node renews its Lease; `None`: never, for clusters that do not look.
-    pub lease: Option<Duration>,
-    /// Heartbeats for our own node lifecycle controller that cost no requests.
-    pub pulse: Option<NodePulse>,
-    /// UIDs of pods that stay as they are until they are deleted or their images change: their containers do not
-    /// recover.
-    pub broken: Arc<BTreeSet<String>>,
-    /// How many requests may be under way at once.
-    pub parallel_writes: usize,
-    /// Every step takes up to this much longer.
-    pub jitter: Duration,
-    /// Decides the jitter.
-    pub seed: u64,
-}
-
-impl Default for KubeletOptions {
-    fn default() -> Self {
-        Self {
-            behaviour: Behaviour::default(),
-            terminate: Duration::from_secs(1),
-            offline: Offline::default(),
-            status_write: StatusWrite::Patch,
-            final_status: true,
-            lease: None,
-            pulse: None,
-            broken: Arc::default(),
-            parallel_writes: 64,
-            jitter: Duration::ZERO,
-            seed: 0,
-        }
-    }
-}
-
-/// How a kubelet writes the status of a pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StatusWrite {
-    /// A strategic merge patch of its own conditions, as kubelets have done for years.
-    #[default]
-    Patch,
-    /// The whole status, built on what was read `age` earlier: others may have written meanwhile.
-    Put {
-        /// From reading to writing.
-        age: Duration,
-        /// Without a resource version: what others wrote meanwhile is overwritten instead of refused.
-        blind: bool,
-    },
-}
 
 /// The running kubelets; clones steer the same ones, and they stop when the last clone is dropped.
 ///

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use super::Actions;
 use super::neighbours::{Looked, could_be_named, is_name};
 use super::precheck::{Owner, precheck};
 use super::reason::Reason;
 use super::text::{self, Verb};
-use super::{Actions, Answer, CallError, Failure, NodePod, PodKey};
+use crate::k8s::client::{CallError, Failure};
+use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
+use crate::ota_server::pod::{NodePod, PodKey};
 
 /// How long memory may lag behind a change that the caller has seen already, elsewhere.
 const LAG: Duration = Duration::from_millis(100);

@@ -14,21 +14,22 @@ mod manifest;
 
 use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::jiff::SignedDuration;
 use tracing::{info, warn};
 
 use self::folder::{Outcome, Pending};
 pub(super) use self::guard::Guarded;
+use self::guard::PATIENCE;
 use self::manifest::Manifest;
+use super::Actions;
 use super::precheck::precheck;
 use super::reason::Reason;
 use super::text::{self, Verb};
-use super::{Actions, Answer, CallError, Failure, NodePod, PodKey};
+use crate::k8s::client::{CallError, Failure};
+use crate::ota_server::answer::Answer;
+use crate::ota_server::pod::{NodePod, PodKey};
 
 /// What the names of the ConfigMaps start with (OpenYurt).
 const CONFIG_MAP_PREFIX: &str = "yurt-static-set-";
-/// How long a new static pod may take to become Ready before the old one is put back.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 impl Actions {
     /// Replaces the manifest of a static pod; `name` is the pod's without that of the node.

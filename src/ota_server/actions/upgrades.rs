@@ -14,9 +14,11 @@ use tokio::time::Instant;
 
 use super::precheck::{image_of, is_repelled, needs_upgrade};
 use super::reason::Reason;
-use super::{Actions, Answer, NodePod, text};
+use super::{Actions, text};
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::k8s::{self, Container, ControllerRevision, PodSpec, nullable};
+use crate::ota_server::answer::Answer;
+use crate::ota_server::pod::NodePod;
 
 /// Revisions remembered: some for each DaemonSet of a node.
 const REVISIONS: usize = 256;

@@ -1,4 +1,4 @@
-//! One connection: `hyper` speaks HTTP, the seat says when it has to end, and there is a last word where `hyper` has none.
+//! One connection: `hyper` speaks HTTP, the permit says when it has to end, and there is an answer where `hyper` has none.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -13,13 +13,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio_io_timeout::TimeoutStream;
 
 use super::super::agent::Agent;
 use super::super::answer::Answer;
 use super::super::reply::{self, Reply};
-use super::seats::{Mark, Order, Phase, Seat};
+use super::permits::{ConnectionPermit, ConnectionState, Signal};
 
 /// The longest that a head may take, from the start of a connection or the end of the answer before.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,32 +27,32 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of a head. Browsers send the cookies of every other program on localhost along.
 const HEAD_LIMIT: usize = 16 << 10;
-/// The longest that a last word may take. It is also waited for what is still being sent, since closing a socket with
+/// The longest that the last answer may take. It is also waited for what is still being sent, since closing a socket with
 /// bytes unread makes the other side forget the answer.
-const FAREWELL: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_secs(1);
 
 /// How a client begins that takes HTTP/2 for granted.
 const HTTP_2: &[u8] = b"PRI * HTTP/2.0";
 
 /// How a connection ends.
 enum End {
-    /// All is said.
-    Said,
-    /// These words are left to say.
-    Words(Answer),
+    /// All is answered.
+    Answered,
+    /// This is left to say.
+    Error(Answer),
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve<IO>(io: IO, agent: Agent, mut seat: Seat)
+pub(super) async fn serve<IO>(io: IO, agent: Agent, mut permit: ConnectionPermit)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut io = TimeoutStream::new(io);
     io.set_write_timeout(Some(WRITE_TIMEOUT));
-    let mark = seat.mark();
+    let state = permit.state();
     let service = service_fn(
         move |request| -> BoxFuture<'static, Result<Reply, Infallible>> {
-            Box::pin(answer(agent.clone(), mark.clone(), request))
+            Box::pin(answer(agent.clone(), state.clone(), request))
         },
     );
     let mut connection = http1::Builder::new()
@@ -63,51 +63,63 @@ where
     let (mut ended, mut is_ending) = (None, false);
     while ended.is_none() {
         let speaking = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx));
-        let order = tokio::select! {
+        let signal = tokio::select! {
             biased;
             done = speaking => {
                 ended = Some(done.err());
-                Order::Stay
+                Signal::Stay
             }
-            order = seat.ordered(), if !is_ending => order,
+            signal = permit.signalled(), if !is_ending => signal,
         };
-        match order {
-            Order::Stay => {}
-            Order::Leave if [Phase::Silent, Phase::Slow].contains(&seat.phase()) => break,
+        match signal {
+            Signal::Stay => {}
+            Signal::Leave if is_unheard(permit.current()) => break,
             // What was asked for is answered, or was.
-            Order::Leave | Order::End => {
+            Signal::Leave | Signal::End => {
                 is_ending = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }
         }
     }
     let parts = connection.into_parts();
-    let is_waited_for = seat.phase() == Phase::Silent || !parts.read_buf.is_empty();
+    let is_waited_for = permit.current() == ConnectionState::Silent || !parts.read_buf.is_empty();
     let end = match ended {
-        None => End::Words(crowded()),
-        Some(Some(_)) if parts.read_buf.starts_with(HTTP_2) => End::Words(version()),
-        Some(Some(error)) if error.is_timeout() && is_waited_for => End::Words(head_too_slow()),
-        Some(_) => End::Said,
+        None => End::Error(crowded()),
+        Some(Some(_)) if parts.read_buf.starts_with(HTTP_2) => End::Error(version()),
+        Some(Some(error)) if error.is_timeout() && is_waited_for => End::Error(head_too_slow()),
+        Some(_) => End::Answered,
     };
-    let patience = seat.patience();
-    drop(seat); // a last word takes nobody's place
-    let words = match end {
-        End::Said => Bytes::new(),
-        End::Words(answer) => last_words(reply::words(&answer)).await,
+    let linger = permit.linger();
+    drop(permit); // a last answer takes nobody's place
+    let response = match end {
+        End::Answered => Bytes::new(),
+        End::Error(answer) => error_response(reply::words(&answer)).await,
     };
-    farewell(parts.io.into_inner(), words, patience).await;
+    close(parts.io.into_inner(), response, linger).await;
+}
+
+/// Whether nothing of what it asks for has been seen: it can be told to ask again.
+fn is_unheard(state: ConnectionState) -> bool {
+    matches!(state, ConnectionState::Silent | ConnectionState::Slow)
 }
 
 /// Answers one request, and says meanwhile what the connection is about.
-async fn answer(agent: Agent, mark: Mark, request: Request<Incoming>) -> Result<Reply, Infallible> {
-    mark.set(Phase::Slow);
-    let reply = agent.answer_after(request, || mark.set(Phase::Busy)).await;
-    mark.set(Phase::Idle);
+async fn answer(
+    agent: Agent,
+    state: watch::Sender<ConnectionState>,
+    request: Request<Incoming>,
+) -> Result<Reply, Infallible> {
+    state.send_replace(ConnectionState::Slow);
+    let busy = || {
+        state.send_replace(ConnectionState::Busy);
+    };
+    let reply = agent.answer_after(request, busy).await;
+    state.send_replace(ConnectionState::Idle);
     Ok(reply)
 }
 
 /// An answer behind which the connection is closed, as bytes.
-pub(super) async fn last_words(reply: Reply) -> Bytes {
+pub(super) async fn error_response(reply: Reply) -> Bytes {
     let (head, body) = reply.into_parts();
     let body = match body.collect().await {
         Ok(body) => body.to_bytes(),
@@ -132,21 +144,21 @@ pub(super) async fn last_words(reply: Reply) -> Bytes {
     text.freeze()
 }
 
-/// Says the last words, and waits until they are heard, if there is patience left for that.
-pub(super) async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(
+/// Sends this and closes the connection: with leave to linger, when the other side has read it.
+pub(super) async fn close<IO: AsyncRead + AsyncWrite + Unpin>(
     io: IO,
-    words: Bytes,
-    patience: Option<OwnedSemaphorePermit>,
+    response: Bytes,
+    linger: Option<OwnedSemaphorePermit>,
 ) {
     let speaking = async {
         let mut io = pin!(io);
-        io.write_all(&words).await?;
+        io.write_all(&response).await?;
         io.shutdown().await?;
         let mut unread = [0; 1024];
-        while patience.is_some() && io.read(&mut unread).await? > 0 {}
+        while linger.is_some() && io.read(&mut unread).await? > 0 {}
         std::io::Result::Ok(())
     };
-    let _heard_or_not = tokio::time::timeout(FAREWELL, speaking).await;
+    let _heard_or_not = tokio::time::timeout(LINGER, speaking).await;
 }
 
 fn head_too_slow() -> Answer {
@@ -165,7 +177,7 @@ fn version() -> Answer {
     )
 }
 
-/// For who has no seat any more.
+/// For who has no permit any more.
 fn crowded() -> Answer {
     Answer::new(
         StatusCode::SERVICE_UNAVAILABLE,

@@ -8,9 +8,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 use super::Cluster;
+use crate::serve::Connections;
 
 /// A client that is slower with the head of its request is not one of ours.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -18,39 +18,34 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What open requests get when the server ends.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Time to breathe when the machine has no file descriptor left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
 /// Accepts connections until `shutdown` completes.
 pub(crate) async fn serve(
     cluster: Cluster,
     listener: TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let mut connections = JoinSet::new();
+    let mut connections = Connections::on(listener);
     let (closing, _) = tokio::sync::watch::channel(false);
     tokio::pin!(shutdown);
     loop {
-        tokio::select! {
+        let accepted = tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                // While the server is away a connection is dropped as soon as it is made.
-                Ok((stream, _)) if cluster.is_running() => {
-                    connections.spawn(connection(cluster.clone(), stream, closing.subscribe()));
-                }
-                Ok(_) => {}
-                Err(error) if is_fatal(&error) => return Err(error),
-                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            },
+            accepted = connections.accept() => accepted,
+        };
+        match accepted {
+            // While the server is away a connection is dropped as soon as it is made.
+            Ok(stream) if cluster.is_running() => {
+                connections.spawn(connection(cluster.clone(), stream, closing.subscribe()));
+            }
+            Err(error) if is_fatal(&error) => return Err(error),
+            Ok(_) | Err(_) => {}
         }
     }
-    drop(listener);
-    closing.send_replace(true);
-    cluster.disconnect_watches();
-    let ended = async { while connections.join_next().await.is_some() {} };
-    // What is left after the grace period ends with the set.
-    let _ = tokio::time::timeout(GRACE, ended).await;
+    let closing = async {
+        closing.send_replace(true);
+        cluster.disconnect_watches();
+    };
+    connections.end(GRACE, closing).await;
     Ok(())
 }
 
@@ -66,8 +61,6 @@ async fn connection(
     stream: TcpStream,
     mut closing: tokio::sync::watch::Receiver<bool>,
 ) {
-    // Small lines of watches should not wait for more.
-    let _ = stream.set_nodelay(true);
     let service = {
         let cluster = cluster.clone();
         service_fn(move |request| {

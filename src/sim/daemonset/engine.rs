@@ -17,10 +17,12 @@ use tokio::time::Instant;
 
 use super::history::{self, History};
 use super::manage::{ManagedNode, ManagedView, Todo};
+use super::options::DaemonSetsOptions;
 use super::pods::{self, by_node};
 use super::set::Set;
 use super::write::{DaemonSetWrite, DaemonSetWriter, WriteAnswer};
-use super::{DaemonSetsOptions, status, template};
+use super::{status, template};
+use crate::backoff;
 use crate::clock::Clock;
 use crate::core::eligibility::{Effect, Taint};
 use crate::core::names::REVISION_HASH_LABEL;
@@ -462,8 +464,8 @@ impl DaemonSetsController {
             Ok(()) => progress.failures = 0,
             Err(error) => {
                 tracing::debug!(%error, daemonset = key.1, "The DaemonSet controller's writes failed");
-                let wait = (RETRY * 2_u32.pow(progress.failures.min(10))).min(RETRY_MAX);
                 progress.failures += 1;
+                let wait = backoff::pause(RETRY, progress.failures, RETRY_MAX);
                 progress.held = Some(Instant::now() + wait);
                 self.look_at_after(&key, wait + Duration::from_millis(1));
             }

@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::set::Set;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+use crate::sim::dice::mix;
+use crate::sim::fnv::fnv;
 
 /// The pod for a node: template, labels of the revision, owner, pinned by affinity, more tolerations.
 pub(super) fn pod(set: &Set, hash: &str, node: &str) -> Value {
@@ -65,10 +67,7 @@ pub(super) fn hash(set: &Set) -> String {
     let text = set.template.to_string();
     let collisions = set.status["collisionCount"].as_u64().unwrap_or(0);
     let bytes = text.bytes().chain(collisions.to_le_bytes());
-    let mut number = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    number = crate::sim::dice::mix(number);
+    let mut number = mix(fnv(bytes));
     let letters = (0..10).map(|_| {
         let index = usize::try_from(number % 27).unwrap_or(0);
         number /= 27;

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
+use crate::backoff;
 use crate::k8s::Pod;
 
 /// First wait after a failed pod; it doubles up to the second (the original's values).
@@ -275,10 +276,8 @@ fn last_failure(pods: &[&Pod]) -> Option<Timestamp> {
 }
 
 fn back_off(failures: usize) -> Duration {
-    let doublings = u32::try_from(failures.saturating_sub(1))
-        .unwrap_or(u32::MAX)
-        .min(10);
-    (BACK_OFF * 2_u32.pow(doublings)).min(BACK_OFF_MAX)
+    let failures = u32::try_from(failures).unwrap_or(u32::MAX);
+    backoff::pause(BACK_OFF, failures, BACK_OFF_MAX)
 }
 
 fn names(pods: &[&Pod]) -> Vec<String> {

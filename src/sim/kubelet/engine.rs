@@ -10,9 +10,9 @@ use kube::runtime::watcher::Event;
 use kube::{Api, Client};
 use tokio::sync::mpsc;
 
-use super::KubeletOptions;
 use super::behaviour::{Rule, Rules};
 use super::node::{Flap, KubeletNode, NodeSpec, Offline, unknown};
+use super::options::KubeletOptions;
 use super::pod::{Host, KubeletPod, NextStep, PodStage, PodStep};
 
 use super::status;

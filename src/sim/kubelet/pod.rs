@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::behaviour::{Behaviour, Rules};
 use super::view::PodView;
+use crate::backoff;
 use crate::core::images::ImageKey;
 
 /// First back-off of a failing pull or container; it doubles up to [`BACK_OFF_MAX`] (the kubelet's values).
@@ -227,8 +228,7 @@ impl KubeletContainer {
     }
 
     fn back_off(&self) -> Duration {
-        let doublings = self.failures.saturating_sub(1).min(10);
-        (BACK_OFF * 2_u32.pow(doublings)).min(BACK_OFF_MAX)
+        backoff::pause(BACK_OFF, self.failures, BACK_OFF_MAX)
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::pod::{
     Flag, KubeletContainer, KubeletPod, PodExit, PodStage, PodState, PullError, START_ERROR,
 };
+use crate::sim::fnv::fnv;
 
 /// The status of a pod, as a strategic merge patch: it names the kubelet's own conditions and leaves those of others.
 pub(super) fn pod(pod: &KubeletPod, host_ip: &str) -> Value {
@@ -160,7 +161,7 @@ fn terminated(exit: &PodExit, container: &KubeletContainer) -> Value {
 fn container_id(container: &KubeletContainer, started: Timestamp) -> String {
     format!(
         "fake://{:016x}",
-        fnv(&[&container.name, &started.to_string()])
+        number([&container.name, &started.to_string()])
     )
 }
 
@@ -188,7 +189,7 @@ fn image_id(image: &str) -> String {
         Some((repository, tag)) if !tag.contains('/') => repository,
         _ => image,
     };
-    let part = |salt: &str| fnv(&[salt, image]);
+    let part = |salt: &str| number([salt, image]);
     format!(
         "{repository}@sha256:{:016x}{:016x}{:016x}{:016x}",
         part("a"),
@@ -198,10 +199,7 @@ fn image_id(image: &str) -> String {
     )
 }
 
-/// FNV-1a with 64 bits over the texts, a zero byte between them.
-fn fnv(texts: &[&str]) -> u64 {
-    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// One number for all of these texts, in this order.
+fn number(texts: [&str; 2]) -> u64 {
+    fnv(texts.iter().flat_map(|text| text.bytes().chain([0])))
 }

@@ -13,7 +13,7 @@ use kube::{Api, Client, Error, Resource};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::StatusWrite;
+use super::options::StatusWrite;
 use super::view::{PodView, version};
 
 /// No request may take longer.

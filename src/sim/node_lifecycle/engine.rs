@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::NodeLifecycleOptions;
+use super::options::NodeLifecycleOptions;
 use super::taints::{NO_EXECUTE, may_stay, readiness, wanted};
 use crate::clock::Clock;
 use crate::core::names::AUTONOMY;

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
-use super::PATIENCE;
 use super::folder::{Folder, Pending};
-use crate::ota_server::actions::Actions;
+use crate::clock::Clock;
 use crate::ota_server::memory::Memory;
 use crate::ota_server::pod::PodKey;
 
+/// How long a new static pod may take to become Ready before the old one is put back.
+pub(super) const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 /// How often is looked while something is awaited.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long the watch has to stand before its word counts: a kubelet that was cut off reports first.
@@ -67,58 +68,43 @@ impl Guarded {
         });
         work.await.context("work on the manifests")?
     }
-}
 
-impl Actions {
     /// Watches over replaced static pods until dropped, beginning with those of an earlier run.
-    pub(in crate::ota_server) async fn guard_static_pods(self) {
+    pub(in crate::ota_server::actions) async fn watch(&self, memory: &Memory, clock: &Clock) {
         let mut awaited: Vec<Awaited> = Vec::new();
         let mut live_since = None;
         loop {
-            match self.guarded.with_folder(|folder| folder.pending()).await {
-                Ok(found) => self.follow(&mut awaited, found),
+            match self.with_folder(|folder| folder.pending()).await {
+                Ok(found) => follow(&mut awaited, found, clock.now()),
                 Err(error) => warn!(
                     error = format!("{error:#}"),
                     "Cannot look for replaced static pods"
                 ),
             }
             if awaited.is_empty() {
-                self.guarded.awaited.notified().await;
+                self.awaited.notified().await;
                 continue;
             }
-            live_since = match self.setup.memory.is_live() {
+            live_since = match memory.is_live() {
                 true => live_since.or(Some(Instant::now())),
                 false => None,
             };
             let counts = live_since.is_some_and(|since: Instant| since.elapsed() >= SETTLE);
             for one in &awaited {
-                self.judge(one, counts).await;
+                self.judge(one, memory, counts).await;
             }
             tokio::select! {
-                () = self.guarded.awaited.notified() => {}
+                () = self.awaited.notified() => {}
                 () = sleep(LOOK) => {}
             }
         }
     }
 
-    /// Keeps what is still awaited with its time, and takes in what is new.
-    fn follow(&self, awaited: &mut Vec<Awaited>, found: Vec<Pending>) {
-        awaited.retain(|one| found.contains(&one.pending));
-        for pending in found {
-            if awaited.iter().all(|one| one.pending != pending) {
-                let left = left(&pending, self.setup.clock.now());
-                let due = Instant::now() + left;
-                awaited.push(Awaited { pending, due });
-            }
-        }
-    }
-
-    async fn judge(&self, one: &Awaited, counts: bool) {
+    async fn judge(&self, one: &Awaited, memory: &Memory, counts: bool) {
         let pending = one.pending.clone();
         let pod = &pending.pod.clone();
-        if is_ready(&self.setup.memory, &pending) {
+        if is_ready(memory, &pending) {
             match self
-                .guarded
                 .with_folder(move |folder| folder.settle(&pending))
                 .await
             {
@@ -127,7 +113,6 @@ impl Actions {
             }
         } else if counts && one.due <= Instant::now() {
             match self
-                .guarded
                 .with_folder(move |folder| folder.restore(&pending))
                 .await
             {
@@ -141,6 +126,17 @@ impl Actions {
                     error!(%pod, error = format!("{error:#}"), "Cannot put the old manifest back")
                 }
             }
+        }
+    }
+}
+
+/// Keeps what is still awaited with its time, and takes in what is new.
+fn follow(awaited: &mut Vec<Awaited>, found: Vec<Pending>, now: Timestamp) {
+    awaited.retain(|one| found.contains(&one.pending));
+    for pending in found {
+        if awaited.iter().all(|one| one.pending != pending) {
+            let due = Instant::now() + left(&pending, now);
+            awaited.push(Awaited { pending, due });
         }
     }
 }

@@ -1,0 +1,107 @@
+//! Files that import each other, in a circle of any length. What a file takes from one above it in the same folder
+//! (`core/guard/losses` from `core/guard`) makes none: parent and child are one thing in two files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::imports::{self, Module};
+
+/// For each file those that it names, without the files above it; and by what names.
+pub(super) type Arrows = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
+
+/// The arrows of all those sources.
+pub(super) fn arrows(sources: &BTreeMap<Module, String>) -> Arrows {
+    let files: BTreeSet<Module> = sources.keys().cloned().collect();
+    let from = |(file, source): (&Module, &String)| {
+        let code = imports::code(source);
+        let below = format!("{file}/");
+        let children = files.iter().filter_map(|other| other.strip_prefix(&below));
+        let mut taken: BTreeMap<Module, BTreeSet<String>> = BTreeMap::new();
+        for (_, path) in imports::paths(&code, &children.collect()) {
+            let target = imports::target(&path, file, &files);
+            let target = target.filter(|target| !file.starts_with(&format!("{target}/")));
+            if let (Some(target), Some(what)) = (target, path.last()) {
+                taken
+                    .entry(target.to_owned())
+                    .or_default()
+                    .insert((*what).to_owned());
+            }
+        }
+        (file.clone(), taken)
+    };
+    sources.iter().map(from).collect()
+}
+
+/// Every circle, as the files that reach each other.
+pub(super) fn circles(arrows: &Arrows) -> BTreeSet<BTreeSet<&str>> {
+    let files = arrows.keys().map(String::as_str);
+    let ahead: BTreeMap<&str, BTreeSet<&str>> =
+        files.map(|file| (file, reach(file, arrows))).collect();
+    let mut circles = BTreeSet::new();
+    for (file, reached) in &ahead {
+        let back = |other: &&str| ahead[other].contains(file);
+        circles.insert(reached.iter().copied().filter(back).collect());
+    }
+    circles.remove(&BTreeSet::new());
+    circles
+}
+
+/// All files that one can come to from that one, by one arrow at least.
+fn reach<'a>(from: &str, arrows: &'a Arrows) -> BTreeSet<&'a str> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(file) = open.pop() {
+        for next in arrows[file].keys() {
+            if found.insert(next.as_str()) {
+                open.push(next);
+            }
+        }
+    }
+    found
+}
+
+/// The circle with what each of its files takes from the others.
+pub(super) fn told(circle: &BTreeSet<&str>, arrows: &Arrows) -> String {
+    let mut lines = Vec::new();
+    for file in circle {
+        for (other, what) in arrows[*file]
+            .iter()
+            .filter(|(other, _)| circle.contains(other.as_str()))
+        {
+            let what: Vec<&str> = what.iter().map(String::as_str).collect();
+            lines.push(format!(
+                "  src/{file}.rs takes {} from src/{other}.rs",
+                what.join(", ")
+            ));
+        }
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn a_circle_is_told_with_what_is_taken() {
+    let sources = [
+        ("core", "use plan::Plan;"),
+        (
+            "core/plan",
+            "use super::guard::{Record, losses};\nuse crate::core::Fleet;",
+        ),
+        ("core/guard", "fn a() { losses::find(); }"),
+        (
+            "core/guard/losses",
+            "use super::Record;\nuse crate::core::plan::Plan;",
+        ),
+        ("core/scope", "use super::plan::Plan;"),
+    ];
+    let sources = sources.map(|(file, source)| (file.to_owned(), source.to_owned()));
+    let arrows = arrows(&sources.into());
+    let circles = circles(&arrows);
+    assert_eq!(circles.len(), 1);
+    let circle = circles.first().expect("one");
+    assert_eq!(
+        told(circle, &arrows),
+        "  src/core/guard.rs takes find from src/core/guard/losses.rs
+  src/core/guard/losses.rs takes Plan from src/core/plan.rs
+  src/core/plan.rs takes Record from src/core/guard.rs
+  src/core/plan.rs takes losses from src/core/guard/losses.rs"
+    );
+}
