@@ -23,23 +23,6 @@ const FLOORS: &[&[&str]] = &[
     &["demo"],
 ];
 
-/// Circles that are still to be untied; this list only becomes shorter.
-const KNOWN: &[&[&str]] = &[
-    &[
-        "core/strategy/advice",
-        "core/strategy/failing",
-        "core/strategy/kruise",
-        "core/strategy/read",
-        "core/strategy/sequence",
-        "core/strategy/surge",
-        "core/strategy/value",
-        "core/strategy/wave",
-    ],
-    &["ctl/edge/answer", "ctl/edge/help", "ctl/edge/row"],
-    &["ctl/explain", "ctl/explain/guarded", "ctl/row"],
-    &["ctl/plan/log", "ctl/plan/play", "ctl/plan/row"],
-];
-
 /// Files that are only compiled for tests.
 fn is_test(file: &str) -> bool {
     file.split('/').any(|part| {
@@ -122,27 +105,14 @@ fn no_import_runs_up() {
 fn no_files_import_each_other() {
     let arrows = circles::arrows(&sources());
     let circles = circles::circles(&arrows);
-    let known = |circle: &&BTreeSet<&str>| {
-        KNOWN
-            .iter()
-            .any(|known| circle.iter().all(|file| known.contains(file)))
-    };
-    let new: Vec<String> = circles
+    let told: Vec<String> = circles
         .iter()
-        .filter(|circle| !known(circle))
         .map(|circle| circles::told(circle, &arrows))
         .collect();
     assert!(
-        new.is_empty(),
+        told.is_empty(),
         "files import each other; move what two of them need below both:\n{}",
-        new.join("\n\n")
-    );
-    let untied = KNOWN.iter().flat_map(|known| known.iter());
-    let untied = untied.filter(|file| !circles.iter().any(|circle| circle.contains(*file)));
-    let untied: Vec<_> = untied.collect();
-    assert!(
-        untied.is_empty(),
-        "in no circle any more, take them out of KNOWN in src/floors.rs: {untied:?}"
+        told.join("\n\n")
     );
 }
 
