@@ -50,7 +50,7 @@ use metrics::Metrics;
 use prepull::Puller;
 
 /// What the controller runs with; tests and the simulator bring their own.
-pub struct Config {
+pub struct ControllerConfig {
     /// The API server.
     pub client: Client,
     /// Where time comes from.
@@ -89,7 +89,7 @@ pub async fn start(args: ControllerArgs, shutdown: Shutdown) -> Result<()> {
     };
     let (end_of_serving, serving_ends) = shutdown::channel();
     let server = tokio::spawn(serve::run(listener, state, serving_ends));
-    let config = Config {
+    let config = ControllerConfig {
         client,
         clock: Clock::System,
         settings,
@@ -104,8 +104,8 @@ pub async fn start(args: ControllerArgs, shutdown: Shutdown) -> Result<()> {
 }
 
 /// Runs until the end is asked for, then finishes the writes under way and gives the Lease back.
-pub async fn run(config: Config, shutdown: Shutdown) {
-    let Config {
+pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
+    let ControllerConfig {
         client,
         clock,
         settings,

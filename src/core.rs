@@ -69,14 +69,15 @@ pub use engine::surge::exclusive::Exclusive;
 pub use engine::surge::preempting::Preempting;
 pub use fleet::evictions::{Evictions, Refusal};
 pub use fleet::in_place::{InPlace, Renewal};
-pub use fleet::record::Record;
+pub use fleet::record::FailureRecord;
 pub use fleet::refusals::{Refusals, RefusedWrite};
 pub use fleet::{
     Fleet, Hold, Holds, Leaving, Node, NodeWindow, OtaCondition, PauseRecord, Pod, PodProblem,
     PullFailure, Readiness, RollbackTarget, RollbackTargets, Targeting,
 };
 pub use id::{
-    Behind, NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,
+    NodeName, PodName, PodRevision, PodUid, ResourceVersion, Revision, RevisionState,
+    RevisionUnknown,
 };
 pub use labels::Labels;
 pub use lifecycle::{Exit, Gate, GateWrite, PreDelete, Preparing};

@@ -34,7 +34,7 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tracing::{info, warn};
 
-pub use self::agent::{Agent, Config};
+pub use self::agent::{Agent, AgentConfig};
 pub use self::listen::{serve, serve_stream};
 use crate::cli::ota_server::OtaServerArgs;
 use crate::clock::Clock;
@@ -57,7 +57,7 @@ pub async fn start(args: OtaServerArgs, shutdown: Shutdown) -> Result<()> {
         format!("cannot listen on {address} (--listen): is another ota-server, or YurtHub, listening there?")
     })?;
     let address = listener.local_addr()?;
-    let agent = Agent::start(Config {
+    let agent = Agent::start(AgentConfig {
         client,
         node: args.node_name,
         clock: Clock::System,

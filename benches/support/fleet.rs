@@ -10,7 +10,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use yurt_ds::clock::Clock;
-use yurt_ds::sim::kubelet::{KubeletOptions, Kubelets, NodeSpec};
+use yurt_ds::sim::kubelet::{FakeNodeSpec, KubeletOptions, Kubelets};
 
 use super::plane::{Plane, wait};
 use super::process::Process;
@@ -31,7 +31,7 @@ impl Fleet {
     /// Makes node and DaemonSets, and waits for the pods.
     pub(crate) async fn start(client: &Client) -> Result<Self> {
         let kubelets = Kubelets::start(client.clone(), Clock::System, KubeletOptions::default());
-        kubelets.add_node(NodeSpec::named(NODE)).await?;
+        kubelets.add_node(FakeNodeSpec::named(NODE)).await?;
         let fleet = Self {
             sets: Api::default_namespaced(client.clone()),
             pods: Api::default_namespaced(client.clone()),

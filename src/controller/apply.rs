@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use super::in_place;
 use super::lease::Leadership;
 use super::metrics::{Metrics, Withheld};
-use super::owner::Owner;
+use super::owner::DaemonSetOwner;
 use crate::core::names::{
     CONTROLLER, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
     POD_NEED_UPGRADE, PREPARING_DELETE, UNTOLERATED_TAINT,
@@ -87,7 +87,7 @@ impl Writer {
     pub(super) async fn act(
         &self,
         key: &SetKey,
-        set: &Owner,
+        set: &DaemonSetOwner,
         action: &Action,
         now: Timestamp,
     ) -> Result<(), WriteError> {

@@ -45,9 +45,9 @@ pub(super) enum Input {
 
 /// A watch that ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Watch(JoinHandle<()>);
+pub(super) struct CacheWatch(JoinHandle<()>);
 
-impl Drop for Watch {
+impl Drop for CacheWatch {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -82,16 +82,16 @@ impl Caches {
     }
 
     /// The version of the API server, once.
-    pub(super) fn version(&self) -> Watch {
+    pub(super) fn version(&self) -> CacheWatch {
         let (client, sender) = (self.client.clone(), self.sender.clone());
-        Watch(tokio::spawn(async move {
+        CacheWatch(tokio::spawn(async move {
             let in_order = server::is_in_order(&client).await;
             let _ended = sender.send(Input::Order(in_order)).await;
         }))
     }
 
     /// All Nodes.
-    pub(super) fn nodes(&self) -> Watch {
+    pub(super) fn nodes(&self) -> CacheWatch {
         self.start(
             "nodes",
             Api::all(self.client.clone()),
@@ -101,7 +101,7 @@ impl Caches {
     }
 
     /// All DaemonSets.
-    pub(super) fn sets(&self) -> Watch {
+    pub(super) fn sets(&self) -> CacheWatch {
         self.start(
             "daemonsets",
             Api::all(self.client.clone()),
@@ -111,7 +111,7 @@ impl Caches {
     }
 
     /// All ControllerRevisions.
-    pub(super) fn revisions(&self) -> Watch {
+    pub(super) fn revisions(&self) -> CacheWatch {
         self.start(
             "controllerrevisions",
             Api::all(self.client.clone()),
@@ -121,7 +121,7 @@ impl Caches {
     }
 
     /// The pods of one DaemonSet.
-    pub(super) fn pods(&self, key: &SetKey, selector: &str, number: u64) -> Watch {
+    pub(super) fn pods(&self, key: &SetKey, selector: &str, number: u64) -> CacheWatch {
         let api = Api::namespaced(self.client.clone(), &key.namespace);
         let key = key.clone();
         self.start("pods", api, config().labels(selector), move |event| {
@@ -135,13 +135,13 @@ impl Caches {
         api: Api<K>,
         config: watcher::Config,
         input: impl Fn(Event<K>) -> Input + Send + 'static,
-    ) -> Watch
+    ) -> CacheWatch
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
         let (sender, metrics) = (self.sender.clone(), self.metrics.clone());
         let complaints = self.complaints.clone();
-        Watch(tokio::spawn(async move {
+        CacheWatch(tokio::spawn(async move {
             let mut events = patient(watcher(api, config)).boxed();
             loop {
                 match events.try_next().await {

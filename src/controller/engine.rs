@@ -461,7 +461,7 @@ impl Engine {
         let lasting = behind && lasting_at.is_none();
         state.wake = plan.next_wake.into_iter().chain(lasting_at).min();
         self.tell_recreation(key, fleet, &plan);
-        if let RevisionState::Behind(reason) = fleet.revision {
+        if let RevisionState::Unknown(reason) = fleet.revision {
             self.look_up(key, reason, since, now);
         }
         let may_write = self.parts.writer.may_write();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
-use super::caches::{Caches, Input, Watch};
+use super::caches::{CacheWatch, Caches, Input};
 use crate::index::{Index, RequeueDelay, SetChange, SetKey};
 use crate::k8s;
 
@@ -18,7 +18,7 @@ pub(super) struct Feed {
     pods: BTreeMap<SetKey, PodWatch>,
     started: u64,
     /// Begins when the other two have told which images to look for.
-    nodes_watch: Option<Watch>,
+    nodes_watch: Option<CacheWatch>,
     nodes: Listing<String>,
     sets: Listing<SetKey>,
     revisions: Listing<(String, String)>,
@@ -30,7 +30,7 @@ struct PodWatch {
     listing: Listing<String>,
     /// When the list under way began.
     began: Option<Timestamp>,
-    _watch: Watch,
+    _watch: CacheWatch,
 }
 
 /// A complete list in the making.

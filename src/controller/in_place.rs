@@ -7,14 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::core::fleet::in_place::State;
+use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL};
 use crate::core::{PodRef, Renewal};
 
 /// What to write into `pod` at `now`.
 pub(super) fn patch(pod: &PodRef, renewal: &Renewal, now: Timestamp) -> Value {
     let change = &renewal.change;
-    let state = State {
+    let state = InPlaceState {
         revision: renewal.revision.to_string(),
         update_timestamp: Time(now),
         reverted_from: renewal.reverts.as_ref().map(ToString::to_string),
@@ -53,12 +53,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::core::fleet::in_place::{Before, Change};
+    use crate::core::fleet::in_place::{Before, InPlaceChange};
 
     #[test]
     fn one_patch_names_what_changes_and_what_it_rests_on() {
         let text = |text: &str| Some(text.to_owned());
-        let change = Change {
+        let change = InPlaceChange {
             images: [("main".into(), "main:2".into())].into(),
             labels: [
                 ("gone".to_owned(), None),

@@ -13,7 +13,7 @@ use super::feed::{Fed, Feed};
 use super::report::Notice;
 use crate::core::engine::not_ready;
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::{Behind, PodName, PodUid, Revision, RevisionState, not_created};
+use crate::core::{PodName, PodUid, Revision, RevisionState, RevisionUnknown, not_created};
 use crate::index::Index;
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};
@@ -63,7 +63,7 @@ pub(super) struct Lookups {
     client: Client,
     last: BTreeMap<SetKey, Timestamp>,
     /// What is in doubt, and since when it is that.
-    doubts: BTreeMap<SetKey, (Behind, Timestamp)>,
+    doubts: BTreeMap<SetKey, (RevisionUnknown, Timestamp)>,
     /// When was asked why pods are missing.
     missing: BTreeMap<SetKey, Timestamp>,
     /// When was asked why these pods do not become available.
@@ -87,7 +87,7 @@ impl Lookups {
         &mut self,
         key: &SetKey,
         set: &SetRecord,
-        reason: Behind,
+        reason: RevisionUnknown,
         unknown: Vec<Revision>,
         since: Timestamp,
         now: Timestamp,
@@ -101,8 +101,8 @@ impl Lookups {
         let after = |at: Timestamp, pause| at.checked_add(pause).unwrap_or(now);
         let due = match reason {
             // Also for a pod: one that the native controller has just relabelled shows a moment after its old revision went.
-            Behind::UnknownRevision | Behind::Mismatch => after(since, PATIENCE),
-            Behind::NotObserved | Behind::NoRevision | Behind::Tie => {
+            RevisionUnknown::UnknownRevision | RevisionUnknown::Mismatch => after(since, PATIENCE),
+            RevisionUnknown::NotObserved | RevisionUnknown::NoRevision | RevisionUnknown::Tie => {
                 return (after(now, SLOWLY), None);
             }
         };
@@ -115,7 +115,7 @@ impl Lookups {
         }
         self.last.insert(key.clone(), now);
         let lookup: Lookup = match reason {
-            Behind::UnknownRevision => {
+            RevisionUnknown::UnknownRevision => {
                 let asked = unknown.into_iter().filter_map(|hash| {
                     let pod = set.pod_with(&hash)?.clone();
                     Some((hash, pod))
@@ -276,7 +276,7 @@ fn trust(index: &mut Index, key: &SetKey, read: &DaemonSet) -> Option<Notice> {
         >= read.metadata.generation.unwrap_or_default();
     let same = read.metadata.generation == Some(set.generation);
     let still = crate::core::revision::current(&revisions, &set.template, set.is_observed(), false);
-    if !(observed && same && still == RevisionState::Behind(Behind::Mismatch)) {
+    if !(observed && same && still == RevisionState::Unknown(RevisionUnknown::Mismatch)) {
         return None;
     }
     set.trust_greatest(set.generation);

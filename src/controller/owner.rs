@@ -7,7 +7,7 @@ use crate::k8s;
 
 /// The DaemonSet, as the decision saw it.
 #[derive(Clone, Debug)]
-pub(super) struct Owner {
+pub(super) struct DaemonSetOwner {
     pub(super) uid: String,
     pub(super) template_generation: Option<String>,
     /// The template that is expected in the revision; `None` where the revision decides alone.
@@ -16,7 +16,7 @@ pub(super) struct Owner {
     pub(super) selector: Option<Selector>,
 }
 
-impl Owner {
+impl DaemonSetOwner {
     /// What is to be known of a DaemonSet.
     pub(super) fn of(set: &SetRecord) -> Self {
         Self {

@@ -52,7 +52,7 @@ pub(super) struct DesiredPulls {
 
 /// How a pull ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum PullOutcome {
     /// Every image is on the node.
     Pulled,
     /// It cannot be had, and why in one sentence.

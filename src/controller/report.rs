@@ -145,7 +145,7 @@ impl Report {
                 ..Self::default()
             };
         }
-        let moving = matches!(plan.phase, Phase::Progressing | Phase::Behind(_));
+        let moving = matches!(plan.phase, Phase::Progressing | Phase::RevisionUnknown(_));
         let stalled = matches!(plan.phase, Phase::Stalled(_));
         let report = Self {
             conditions: vec![
@@ -221,7 +221,7 @@ fn stays(
 ) -> bool {
     let complete = before.status == "True";
     match plan.phase {
-        Phase::Behind(_) => !lasting && (!complete || set.is_template_current()),
+        Phase::RevisionUnknown(_) => !lasting && (!complete || set.is_template_current()),
         _ => {
             let was_complete = was_complete(std::slice::from_ref(before), state);
             matches!(plan.standing(was_complete), Phase::Complete { .. })
@@ -235,8 +235,8 @@ fn about(fleet: &Fleet, before: Option<&Condition>) -> String {
     let told = before.and_then(|before| subject(&before.message));
     match (&fleet.revision, told) {
         (RevisionState::Current(revision), _) => format!("revision {revision}"),
-        (RevisionState::Behind(_), Some(told)) => format!("{AFTER}{told}"),
-        (RevisionState::Behind(_), None) => "the new revision".to_owned(),
+        (RevisionState::Unknown(_), Some(told)) => format!("{AFTER}{told}"),
+        (RevisionState::Unknown(_), None) => "the new revision".to_owned(),
     }
 }
 
@@ -296,7 +296,10 @@ fn notice(
             news = Some(stall_news(plan, revision, reason));
             (true, "RolloutStalled")
         }
-        Phase::Complete { .. } | Phase::Progressing | Phase::Behind(_) | Phase::Invalid => {
+        Phase::Complete { .. }
+        | Phase::Progressing
+        | Phase::RevisionUnknown(_)
+        | Phase::Invalid => {
             return None;
         }
     };

@@ -14,13 +14,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::apply::{WriteError, Writer, requests};
-use super::owner::Owner;
+use super::owner::DaemonSetOwner;
 use crate::core::names::CONTROLLER;
 use crate::core::{Action, NodeName, PodRef, Revision};
 use crate::index::SetKey;
 use crate::k8s;
 use crate::k8s::client::{Failure, WRITE_DEADLINE, within};
-use manifest::{Origin, manifest};
+use manifest::{TemplateOrigin, manifest};
 
 /// Names that are tried for one pod: so often somebody may have taken its predecessor out of the DaemonSet.
 const NAMES: usize = 5;
@@ -59,7 +59,7 @@ impl Writer {
     pub(super) async fn surge(
         &self,
         key: &SetKey,
-        set: &Owner,
+        set: &DaemonSetOwner,
         name: &str,
         wanted: &[Wanted],
     ) -> Result<Vec<Made>, WriteError> {
@@ -68,13 +68,13 @@ impl Writer {
         };
         let path = k8s::ControllerRevision::url_path(&(), Some(&key.namespace));
         let object: Value = read(self.client(), path, "controllerrevisions", name).await?;
-        let Some(origin) = Origin::read(&object, set, key, revision) else {
+        let Some(origin) = TemplateOrigin::read(&object, set, key, revision) else {
             return Ok(Vec::new());
         };
         Ok(join_all(wanted.iter().map(|one| self.make(&origin, one))).await)
     }
 
-    async fn make(&self, origin: &Origin<'_>, wanted: &Wanted) -> Made {
+    async fn make(&self, origin: &TemplateOrigin<'_>, wanted: &Wanted) -> Made {
         let parameters = PostParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PostParams::default()
@@ -109,7 +109,7 @@ impl Writer {
     pub(super) async fn hand_over(
         &self,
         key: &SetKey,
-        set: &Owner,
+        set: &DaemonSetOwner,
         pod: &PodRef,
     ) -> Result<(), WriteError> {
         let parameters = PatchParams {

@@ -24,8 +24,8 @@ use super::instant::earlier;
 use super::labels::Labels;
 use super::lifecycle::Exit;
 use evictions::Evictions;
-use in_place::{InPlace, Successions};
-use record::Record;
+use in_place::{InPlace, InPlaceTransitions};
+use record::FailureRecord;
 use refusals::Refusals;
 
 pub use hold::{Hold, Holds};
@@ -52,7 +52,7 @@ pub struct Fleet {
     /// The number of the revision that somebody went back from to the current one; `None`: a new template was the last change.
     pub undone: Option<i64>,
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
-    pub successions: Successions,
+    pub successions: InPlaceTransitions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.
     pub rollback_targets: RollbackTargets,
     /// How evictions were answered.
@@ -60,7 +60,7 @@ pub struct Fleet {
     /// Which other writes the API server refused.
     pub refusals: Refusals,
     /// What the guard told and has to remember, as it stands on the DaemonSet; may be about another revision.
-    pub record: Option<Record>,
+    pub record: Option<FailureRecord>,
     /// What is remembered of the pause that holds or just held, as it stands on the DaemonSet.
     pub pause: Option<PauseRecord>,
     /// Why the native controller could not make a pod, as its last Event said; `None`: it could, or nobody has looked.
@@ -97,7 +97,7 @@ pub struct Node {
     /// template as it is now; forgotten as soon as its successor was Ready.
     pub disrupted_at: Option<Timestamp>,
     /// Whether we deleted its last pod for the template as it is now, and no successor was Ready since: as far as this process
-    /// saw that, or the guard remembers it ([`Record::touched`]).
+    /// saw that, or the guard remembers it ([`FailureRecord::touched`]).
     pub emptied: bool,
     /// Whether it is known, without anybody having pulled ahead, that it has every image of the current revision. Only
     /// told where it matters.

@@ -63,13 +63,13 @@ pub enum RevisionState {
     /// The ControllerRevision of the present template is known.
     Current(Revision),
     /// Nothing may be replaced yet; the sentence says what is awaited.
-    Behind(Behind),
+    Unknown(RevisionUnknown),
 }
 
 /// Why the current revision is not known. It is the newest ControllerRevision whose template is that of the DaemonSet
 /// (Kubernetes, `constructHistory` in `pkg/controller/daemon/update.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
+pub enum RevisionUnknown {
     /// The native controller has not observed this generation of the DaemonSet.
     NotObserved,
     /// No ControllerRevision of this DaemonSet is known.

@@ -3,7 +3,7 @@
 
 /// Prefix of all annotations of the upgrade model (OpenYurt).
 pub const ANNOTATION_PREFIX: &str = "apps.openyurt.io/";
-/// On a pod that was updated in place: what it was like before, see [`crate::core::fleet::in_place::State`].
+/// On a pod that was updated in place: what it was like before, see [`crate::core::fleet::in_place::InPlaceState`].
 pub const IN_PLACE_STATE: &str = "apps.openyurt.io/inplace-update-state";
 /// On a Node: which DaemonSets leave it on its version, until when and why; see [`crate::core::fleet::Hold`].
 pub const HOLD: &str = "apps.openyurt.io/hold";

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::action::{Action, Pull};
 use super::fleet::in_place::Recreate;
-use super::fleet::record::Record;
+use super::fleet::record::FailureRecord;
 use super::settings::Invalid;
 use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 
@@ -45,7 +45,7 @@ pub struct Plan {
     /// What the guard has to remember: what is to stand on the DaemonSet, instead of [`Fleet::record`].
     ///
     /// [`Fleet::record`]: crate::core::Fleet::record
-    pub record: Option<Record>,
+    pub record: Option<FailureRecord>,
     /// How far the revision that the guard stopped is taken back; `None`: nobody asked for that, or it was not stopped.
     pub reversal: Option<Reversal>,
     /// The pause that holds, if one does, whether anybody is outdated or not.
@@ -265,7 +265,7 @@ pub enum Phase {
     /// Moving, or about to.
     Progressing,
     /// Waits for the native controller or for a fresher view.
-    Behind(super::id::Behind),
+    RevisionUnknown(super::id::RevisionUnknown),
     /// Nothing moves before a person acts or a node recovers.
     Stalled(Stall),
     /// Paused, with nodes left.
@@ -284,7 +284,7 @@ impl Phase {
     pub fn is_behind(self) -> bool {
         matches!(
             self,
-            Self::Behind(_) | Self::Stalled(Stall::NativeControllerBehind)
+            Self::RevisionUnknown(_) | Self::Stalled(Stall::NativeControllerBehind)
         )
     }
 }

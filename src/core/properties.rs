@@ -229,7 +229,7 @@ fn settle(node: &mut Node) {
 fn wild_fleets() -> impl Random<Fleet> {
     let revision = prop_oneof![
         9 => Just(RevisionState::Current("new".into())),
-        1 => Just(RevisionState::Behind(Behind::Mismatch)),
+        1 => Just(RevisionState::Unknown(RevisionUnknown::Mismatch)),
     ];
     let record = option::weighted(0.3, guarded::records());
     let told = (place::successions(), record);
@@ -287,7 +287,7 @@ fn renamed(fleet: Fleet) -> Fleet {
         }
         node
     };
-    let record = fleet.record.map(|record| Record {
+    let record = fleet.record.map(|record| FailureRecord {
         failed: names(&record.failed),
         broken_before: names(&record.broken_before),
         replaced_twice: names(&record.replaced_twice),
@@ -527,7 +527,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 pod.trouble = None;
                 let mut unfinished = renewal.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
-                pod.in_place.update = Some(crate::core::fleet::in_place::Update {
+                pod.in_place.update = Some(crate::core::fleet::in_place::InPlaceUpdate {
                     at: now(),
                     is_carried_out: unfinished.is_empty(),
                 });

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::fleet::Fleet;
-use super::fleet::record::Record;
+use super::fleet::record::FailureRecord;
 use super::id::{Revision, RevisionState};
 
 /// How a person finds out whether a controller is at work.
@@ -32,8 +32,10 @@ pub fn way_on(fleet: &Fleet, set: &dyn Display) -> String {
 /// The revisions that are kept and were made before this one, the newest first, without those that the guard stopped.
 fn unstopped(fleet: &Fleet) -> Vec<&(Revision, i64)> {
     let stopped = match &fleet.revision {
-        RevisionState::Current(current) => Record::stopped_besides(fleet.record.as_ref(), current),
-        RevisionState::Behind(_) => Vec::new(),
+        RevisionState::Current(current) => {
+            FailureRecord::stopped_besides(fleet.record.as_ref(), current)
+        }
+        RevisionState::Unknown(_) => Vec::new(),
     };
     let earlier = fleet.earlier.iter();
     let good = earlier.filter(|(revision, _)| !stopped.contains(revision));
@@ -160,14 +162,14 @@ mod tests {
         use crate::core::Stopped;
         let mut fleet = fleet(vec![node("a", current(3))]);
         fleet.earlier = vec![("bad".into(), 2), ("good".into(), 1)];
-        let stop = |revision: &str| Record {
+        let stop = |revision: &str| FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
-            ..Record::of(revision.into())
+            ..FailureRecord::of(revision.into())
         };
         // As it stands when the next revision has just come, and later.
         fleet.record = Some(stop("bad"));
         let at_once = back(&fleet, &"edge/web").expect("a way back");
-        fleet.record = Some(Record::begun(Some(&stop("bad")), &"new".into()));
+        fleet.record = Some(FailureRecord::begun(Some(&stop("bad")), &"new".into()));
         let words = back(&fleet, &"edge/web").expect("a way back");
         assert_eq!(at_once, words);
         assert_eq!(

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::fleet::in_place::Shape;
-use super::id::{Behind, PodRevision, Revision, RevisionState};
+use super::id::{PodRevision, Revision, RevisionState, RevisionUnknown};
 use super::images::TemplateImage;
 
 pub use fingerprint::TemplateFingerprint;
@@ -58,10 +58,10 @@ pub fn current(
     trust_greatest: bool,
 ) -> RevisionState {
     if !observed {
-        return RevisionState::Behind(Behind::NotObserved);
+        return RevisionState::Unknown(RevisionUnknown::NotObserved);
     }
     let Some(newest) = revisions.iter().max_by_key(|revision| revision.number) else {
-        return RevisionState::Behind(Behind::NoRevision);
+        return RevisionState::Unknown(RevisionUnknown::NoRevision);
     };
     // Of twins the native controller keeps the newest and relabels the pods of the others: until then theirs look old.
     let tied = |revision: &&RevisionFacts| {
@@ -69,9 +69,9 @@ pub fn current(
             || revision.hash != newest.hash && revision.template.is_twin(&newest.template)
     };
     if revisions.iter().filter(tied).count() > 1 {
-        RevisionState::Behind(Behind::Tie)
+        RevisionState::Unknown(RevisionUnknown::Tie)
     } else if newest.template != *template && !trust_greatest {
-        RevisionState::Behind(Behind::Mismatch)
+        RevisionState::Unknown(RevisionUnknown::Mismatch)
     } else {
         RevisionState::Current(newest.hash.clone())
     }
@@ -191,14 +191,14 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_native_controller_has_observed() {
         let state = current(&[revision(1, "a", A)], &template(A), false, true);
-        assert_eq!(state, RevisionState::Behind(Behind::NotObserved));
+        assert_eq!(state, RevisionState::Unknown(RevisionUnknown::NotObserved));
     }
 
     #[test]
     fn without_a_revision_nothing_is_current() {
         assert_eq!(
             now_current(&[], A),
-            RevisionState::Behind(Behind::NoRevision)
+            RevisionState::Unknown(RevisionUnknown::NoRevision)
         );
     }
 
@@ -217,10 +217,13 @@ mod tests {
             revision(2, "b", B),
             revision(2, "c", B),
         ];
-        assert_eq!(now_current(&tied, B), RevisionState::Behind(Behind::Tie));
+        assert_eq!(
+            now_current(&tied, B),
+            RevisionState::Unknown(RevisionUnknown::Tie)
+        );
         assert_eq!(
             current(&tied, &template(B), true, true),
-            RevisionState::Behind(Behind::Tie)
+            RevisionState::Unknown(RevisionUnknown::Tie)
         );
         let below = [
             revision(1, "a", A),
@@ -233,13 +236,13 @@ mod tests {
     #[test]
     fn a_daemonset_ahead_of_its_revisions_holds() {
         let state = now_current(&[revision(1, "a", A)], B);
-        assert_eq!(state, RevisionState::Behind(Behind::Mismatch));
+        assert_eq!(state, RevisionState::Unknown(RevisionUnknown::Mismatch));
     }
 
     #[test]
     fn revisions_ahead_of_the_daemonset_hold() {
         let state = now_current(&[revision(1, "a", A), revision(2, "b", B)], A);
-        assert_eq!(state, RevisionState::Behind(Behind::Mismatch));
+        assert_eq!(state, RevisionState::Unknown(RevisionUnknown::Mismatch));
     }
 
     #[test]

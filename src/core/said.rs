@@ -153,7 +153,7 @@ impl RolloutStatus<'_> {
         match phase {
             Phase::Complete { offline, kept } => self.complete(offline, kept),
             Phase::Progressing => self.progressing(),
-            Phase::Behind(behind) => {
+            Phase::RevisionUnknown(behind) => {
                 let since = self.fleet.behind_since.map_or_else(String::new, |since| {
                     format!("{BEHIND_SINCE}{}", instant::words(since))
                 });

@@ -5,7 +5,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::fleet::in_place::{Container, Shape, Succession};
+use super::fleet::in_place::{InPlaceTransition, RunningContainer, Shape};
 use super::{
     Fleet, Labels, Node, Pod, PodRevision, Readiness, RevisionState, RollbackTarget,
     RollbackTargets, Targeting,
@@ -102,7 +102,7 @@ fn template(name: &str) -> serde_json::Value {
 pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
     let past = |name: &str| {
         let shapes = ["new", name].map(|name| Shape::of(&template(name)));
-        Succession::between(&shapes[0], &shapes[1], None)
+        InPlaceTransition::between(&shapes[0], &shapes[1], None)
     };
     let revisions = (1..).zip(to).map(|(number, name)| {
         let succession = past(name);
@@ -118,7 +118,7 @@ impl Pod {
     /// Of the revision of this name, and running its image.
     pub(super) fn named(mut self, revision: &str) -> Self {
         self.in_place.revision = Some(revision.into());
-        let container = Container {
+        let container = RunningContainer {
             name: "main".into(),
             image: revision.into(),
             reported: revision.into(),
@@ -133,7 +133,7 @@ impl Pod {
     /// Taken back in place from the revision `new` at that second, and not carried out yet.
     pub(super) fn taken_back(mut self, second: i64) -> Self {
         self.in_place.reverted_from = Some("new".into());
-        self.in_place.update = Some(super::fleet::in_place::Update {
+        self.in_place.update = Some(super::fleet::in_place::InPlaceUpdate {
             at: at(second),
             is_carried_out: false,
         });

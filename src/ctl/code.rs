@@ -58,7 +58,9 @@ impl Code {
         match phase {
             Phase::Complete { offline, .. } if strict && offline > 0 => Self::Progressing,
             Phase::Complete { .. } => Self::Complete,
-            Phase::Progressing | Phase::AwaitingOwners | Phase::Behind(_) => Self::Progressing,
+            Phase::Progressing | Phase::AwaitingOwners | Phase::RevisionUnknown(_) => {
+                Self::Progressing
+            }
             Phase::Stalled(_) => Self::Stalled,
             Phase::Paused { .. } => Self::Paused,
             Phase::Invalid => Self::Invalid,

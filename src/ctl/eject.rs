@@ -139,7 +139,7 @@ impl Standing {
             && !is_paused(&self.snapshot.strategy, self.snapshot.now)
             && matches!(
                 self.snapshot.phase(),
-                Phase::Progressing | Phase::Behind(_) | Phase::Stalled(_)
+                Phase::Progressing | Phase::RevisionUnknown(_) | Phase::Stalled(_)
             )
             && self.old.nodes > 0
     }

@@ -19,7 +19,7 @@ use crate::core::said::next::holders;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::resume::RESUME;
 use crate::core::words::plural;
-use crate::core::{Mode, Pause, Phase, Progress, Reading, Record, Stall, Verdict, instant};
+use crate::core::{FailureRecord, Mode, Pause, Phase, Progress, Reading, Stall, Verdict, instant};
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::DaemonSet;
 
@@ -102,7 +102,7 @@ async fn release(
     context: &Context,
     view: &ClusterView,
     key: &SetKey,
-    record: &Record,
+    record: &FailureRecord,
 ) -> Result<bool, CliError> {
     if let Some(Reading::Strategy { strategy, .. }) = view.index.reading(key)
         && strategy.resume.as_ref() == Some(&record.revision)
@@ -284,7 +284,7 @@ fn resumed(key: &SetKey, changed: bool, snapshot: Option<&RolloutSnapshot>) -> S
     format!("{head}{follows}\n")
 }
 
-fn released(record: &Record, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
+fn released(record: &FailureRecord, changed: bool, snapshot: Option<&RolloutSnapshot>) -> String {
     let revision = &record.revision;
     let head = match changed {
         true => format!(

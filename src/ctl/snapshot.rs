@@ -129,7 +129,7 @@ impl RolloutSnapshot {
     pub(super) fn revision(&self) -> Option<&Revision> {
         match &self.fleet.revision {
             RevisionState::Current(revision) => Some(revision),
-            RevisionState::Behind(_) => None,
+            RevisionState::Unknown(_) => None,
         }
     }
 
@@ -231,7 +231,7 @@ impl RolloutSnapshot {
         let kind = match self.phase() {
             Phase::Complete { .. } => ROLLOUT_COMPLETE,
             Phase::Progressing => PROGRESSING,
-            Phase::Behind(_) => return self.behind_since(),
+            Phase::RevisionUnknown(_) => return self.behind_since(),
             Phase::Stalled(_) => STALLED,
             Phase::Paused { .. } => PAUSED_CONDITION,
             Phase::Invalid => INVALID_SETTINGS,
@@ -293,7 +293,7 @@ impl RolloutSnapshot {
     }
 
     /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
-    /// [`BACK_OFF`](crate::core::eviction::BACK_OFF), whatever the budget allows now.
+    /// [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
     fn asks_again(&self) -> bool {
         let told = self.condition(ROLLOUT_COMPLETE);
         let revision = self.revision().map(Revision::as_str);

@@ -14,7 +14,7 @@ use crate::cli::{Cli, Command};
 use crate::clock::Clock;
 use crate::sim::cluster::faults::Fault;
 use crate::sim::cluster::{Cluster, ClusterOptions};
-use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
+use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
 use crate::sim::{daemonset, scheduler};
 use crate::task::Task;
 
@@ -46,7 +46,7 @@ impl CtlWorld {
             ),
             scheduler::start(cluster.client("kube-scheduler")),
         ];
-        let nodes = (1..=count).map(|n| NodeSpec::named(format!("n{n}")));
+        let nodes = (1..=count).map(|n| FakeNodeSpec::named(format!("n{n}")));
         kubelets.add_nodes(nodes.collect()).await.unwrap();
         let access = Access {
             client: cluster.client("ctl"),
@@ -231,7 +231,7 @@ async fn help_lists_exactly_the_fields_that_answers_have() {
 #[tokio::test(start_paused = true)]
 async fn offline_nodes_do_not_keep_a_rollout_from_being_complete() {
     let world = CtlWorld::with_nodes(3).await;
-    let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
+    let offline = world.kubelets.set_offline("n3", Outage::MARKED).await;
     offline.unwrap();
     world.set_image("web:2").await;
     assert_eq!(world.code("status web").await, Code::Progressing);
@@ -260,7 +260,7 @@ async fn why_tells_verdict_holders_and_cure() {
     world.kubelets.behaviour("web:2", crashing).await.unwrap();
     world
         .kubelets
-        .set_offline("n4", Offline::MARKED)
+        .set_offline("n4", Outage::MARKED)
         .await
         .unwrap();
     world.set_image("web:2").await;

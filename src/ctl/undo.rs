@@ -39,7 +39,7 @@ use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, adopted, current, earlier, hash_of,
 };
 use crate::core::settings::resume::RESUME;
-use crate::core::{Mode, Phase, Record, Revision, RevisionState, instant};
+use crate::core::{FailureRecord, Mode, Phase, Revision, RevisionState, instant};
 use crate::index::{SetKey, SetRecord};
 
 /// How often it is looked at again when somebody changed the DaemonSet between the look and the write.
@@ -198,11 +198,11 @@ impl RevisionHistory {
         });
         let current = match state {
             RevisionState::Current(current) => Some(current),
-            RevisionState::Behind(_) => None,
+            RevisionState::Unknown(_) => None,
         };
         let stopped = current
             .as_ref()
-            .map(|current| Record::stopped_besides(record.as_ref(), current));
+            .map(|current| FailureRecord::stopped_besides(record.as_ref(), current));
         Ok(Self {
             key: key.clone(),
             advised: stalled.and_then(|stalled| advised(stalled["message"].as_str()?)),

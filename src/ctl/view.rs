@@ -28,7 +28,7 @@ use super::list::list;
 use super::told::{blocked_since, incomplete_since};
 use crate::core::names::ON_DELETE;
 use crate::core::settings::paused::PAUSED;
-use crate::core::{Behind, Disruption, Reading, RevisionState};
+use crate::core::{Disruption, Reading, RevisionState, RevisionUnknown};
 use crate::index::{Index, SetChange, SetKey};
 use crate::k8s::{ControllerRevision, DaemonSet, Node, Pod};
 
@@ -326,7 +326,9 @@ impl ClusterView {
 
     fn mismatches(&mut self, key: &SetKey) -> bool {
         let fleet = self.index.fleet(key, self.loaded);
-        fleet.is_some_and(|fleet| fleet.revision == RevisionState::Behind(Behind::Mismatch))
+        fleet.is_some_and(|fleet| {
+            fleet.revision == RevisionState::Unknown(RevisionUnknown::Mismatch)
+        })
     }
 
     /// Watches from where the lists ended.

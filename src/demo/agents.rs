@@ -14,7 +14,7 @@ use crate::cli::edge::SERVER;
 use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Edge, Stream};
 use crate::k8s::client::Role;
-use crate::ota_server::{Agent, Config, serve_stream};
+use crate::ota_server::{Agent, AgentConfig, serve_stream};
 use crate::sim::cluster::{Cluster, Count, Fault, FaultGuard};
 
 /// Room for what one side has sent and the other has not read.
@@ -99,7 +99,7 @@ pub fn start(
     node: &str,
     listen: Option<SocketAddr>,
 ) -> Result<Agent> {
-    Agent::start(Config {
+    Agent::start(AgentConfig {
         client: cluster.client(&user_agent(node)),
         node: node.to_owned(),
         clock: clock.clone(),

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use crate::cli::sim::KubeletsArgs;
 use crate::clock::Clock;
 use crate::k8s::client::{self, Role, Source};
-use crate::sim::kubelet::{Behaviour, KubeletOptions, Kubelets, NodeSpec, Offline};
+use crate::sim::kubelet::{Behaviour, FakeNodeSpec, KubeletOptions, Kubelets, Outage};
 
 impl KubeletsArgs {
     fn options(&self) -> KubeletOptions {
@@ -28,21 +28,21 @@ impl KubeletsArgs {
         }
     }
 
-    fn offline(&self) -> Offline {
+    fn offline(&self) -> Outage {
         match self.mark {
-            true => Offline::MARKED,
-            false => Offline::default(),
+            true => Outage::MARKED,
+            false => Outage::default(),
         }
     }
 
     /// The nodes, with names that sort as they count.
-    fn specs(&self) -> Vec<NodeSpec> {
+    fn specs(&self) -> Vec<FakeNodeSpec> {
         let width = self.nodes.to_string().len();
         let labels: BTreeMap<String, String> = self.labels.iter().cloned().collect();
         (1..=self.nodes)
-            .map(|number| NodeSpec {
+            .map(|number| FakeNodeSpec {
                 labels: labels.clone(),
-                ..NodeSpec::named(format!("{}{number:0width$}", self.prefix))
+                ..FakeNodeSpec::named(format!("{}{number:0width$}", self.prefix))
             })
             .collect()
     }

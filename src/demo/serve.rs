@@ -24,7 +24,7 @@ use crate::demo::{first_daemonset, screen};
 use crate::ota_server;
 use crate::shutdown::{self, Shutdown};
 use crate::sim::cluster::{Cluster, FaultGuard};
-use crate::sim::kubelet::{self, Behaviour, Kubelets, NodeSpec, Offline};
+use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec, Kubelets, Outage};
 use crate::sim::world::{World, WorldSetup};
 use crate::task::Task;
 
@@ -63,7 +63,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
                 pull: args.pull,
                 ..Behaviour::default()
             },
-            offline: Offline::MARKED,
+            offline: Outage::MARKED,
             lease: Some(Duration::from_secs(10)),
             jitter: Duration::from_millis(300),
             seed: args.seed,
@@ -71,7 +71,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
         },
         controller: !args.no_controller,
     });
-    let nodes = names.iter().map(NodeSpec::named).collect();
+    let nodes = names.iter().map(FakeNodeSpec::named).collect();
     world.kubelets.add_nodes(nodes).await?;
     if !args.empty {
         create_first(&world.client()).await?;
@@ -216,7 +216,7 @@ async fn steer(cluster: Cluster, client: Client, kubelets: Kubelets) {
         let steered = match (wanted, offline.contains_key(&name)) {
             (true, false) => {
                 offline.insert(name.clone(), agents::cut(&cluster, &name));
-                kubelets.set_offline(&name, Offline::MARKED).await
+                kubelets.set_offline(&name, Outage::MARKED).await
             }
             (false, true) => {
                 offline.remove(&name);
@@ -265,7 +265,7 @@ mod tests {
         let world = world();
         world
             .kubelets
-            .add_node(NodeSpec::named("edge-1"))
+            .add_node(FakeNodeSpec::named("edge-1"))
             .await
             .unwrap();
         let cluster = world.cluster.clone();
@@ -291,7 +291,7 @@ mod tests {
         let world = world();
         world
             .kubelets
-            .add_node(NodeSpec::named("edge-1"))
+            .add_node(FakeNodeSpec::named("edge-1"))
             .await
             .unwrap();
         create_first(&world.client()).await.unwrap();

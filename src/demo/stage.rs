@@ -20,7 +20,7 @@ use crate::core::Phase;
 use crate::demo::agents::{self, Agents};
 use crate::index::SetKey;
 use crate::sim::cluster::{Count, FaultGuard};
-use crate::sim::kubelet::{self, NodeSpec, Offline, Rule};
+use crate::sim::kubelet::{self, FakeNodeSpec, Outage, Rule};
 use crate::sim::picture::{ClusterPicture, Look};
 use crate::sim::world::{World, WorldSetup};
 
@@ -104,7 +104,7 @@ impl DemoStage {
             behaviour: script.new.clone(),
         };
         world.kubelets.rule(rule).await?;
-        let nodes = script.nodes.iter().map(NodeSpec::named).collect();
+        let nodes = script.nodes.iter().map(FakeNodeSpec::named).collect();
         world.kubelets.add_nodes(nodes).await?;
         create(&world, &script).await?;
         wait_until_all_run(&world, script.nodes.len()).await?;
@@ -228,7 +228,7 @@ impl DemoStage {
         match deed {
             Deed::Leave(names) => {
                 for name in names {
-                    kubelets.set_offline(name, Offline::MARKED).await?;
+                    kubelets.set_offline(name, Outage::MARKED).await?;
                 }
             }
             Deed::Return(names) => {

@@ -45,7 +45,7 @@ impl FleetCache {
     pub(super) fn revision(&self) -> Option<&Revision> {
         match &self.basis.as_ref()?.state {
             RevisionState::Current(revision) => Some(revision),
-            RevisionState::Behind(_) => None,
+            RevisionState::Unknown(_) => None,
         }
     }
 

@@ -4,18 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::last_reported::LastReported;
 use crate::core::names::GUARD;
-use crate::core::{NodeName, PodUid, Record, Revision, RevisionState};
+use crate::core::{FailureRecord, NodeName, PodUid, Revision, RevisionState};
 use crate::k8s::Condition;
 
 /// What is known beside the condition on the DaemonSet.
 #[derive(Debug, Default)]
-pub(super) struct Guarded {
-    reported: LastReported<Record>,
+pub(super) struct GuardedRevision {
+    reported: LastReported<FailureRecord>,
     replaced: Replaced,
 }
 
 /// Deletions that were carried out. The first one per node is only known here, and forgotten with the process; from the
-/// second on the node is in the [`Record`].
+/// second on the node is in the [`FailureRecord`].
 #[derive(Debug, Default)]
 struct Replaced {
     /// For which revision.
@@ -26,15 +26,19 @@ struct Replaced {
     pending: BTreeMap<PodUid, NodeName>,
 }
 
-impl Guarded {
+impl GuardedRevision {
     /// What has to be remembered now.
-    pub(super) fn record(&self, conditions: &[Condition], state: &RevisionState) -> Option<Record> {
+    pub(super) fn record(
+        &self,
+        conditions: &[Condition],
+        state: &RevisionState,
+    ) -> Option<FailureRecord> {
         let mut record = self.known(conditions);
         let RevisionState::Current(revision) = state else {
             return record;
         };
         if self.replaced.revision.as_ref() == Some(revision) && !self.replaced.twice.is_empty() {
-            let mut of_it = Record::begun(record.as_ref(), revision);
+            let mut of_it = FailureRecord::begun(record.as_ref(), revision);
             of_it
                 .replaced_twice
                 .extend(self.replaced.twice.iter().cloned());
@@ -44,18 +48,18 @@ impl Guarded {
     }
 
     /// What was reported last.
-    pub(super) fn known(&self, conditions: &[Condition]) -> Option<Record> {
+    pub(super) fn known(&self, conditions: &[Condition]) -> Option<FailureRecord> {
         self.reported.or(|| on_daemonset(conditions))
     }
 
     /// Whether it stands on the DaemonSet that the revision was stopped, and what it is taken back to.
     pub(super) fn stands(&self, conditions: &[Condition]) -> bool {
-        let stop = |record: Record| (record.revision, record.stopped, record.before);
+        let stop = |record: FailureRecord| (record.revision, record.stopped, record.before);
         let seen = on_daemonset(conditions).map(stop);
         seen.is_some() && seen == self.known(conditions).map(stop)
     }
 
-    pub(super) fn set_last_reported(&mut self, record: Option<Record>) {
+    pub(super) fn set_last_reported(&mut self, record: Option<FailureRecord>) {
         self.reported = LastReported::Reported(record);
     }
 
@@ -90,8 +94,8 @@ impl Guarded {
 }
 
 /// What stands on the DaemonSet.
-pub(super) fn on_daemonset(conditions: &[Condition]) -> Option<Record> {
+pub(super) fn on_daemonset(conditions: &[Condition]) -> Option<FailureRecord> {
     let mut conditions = conditions.iter();
     let told = conditions.find(|condition| condition.kind == GUARD)?;
-    Record::read(told.status == "True", &told.reason, &told.message)
+    FailureRecord::read(told.status == "True", &told.reason, &told.message)
 }

@@ -12,12 +12,12 @@ use super::SetKey;
 use super::fleet_cache::Basis;
 use super::node::NodeRecord;
 use super::set::SetRecord;
-use crate::core::fleet::in_place::Successions;
+use crate::core::fleet::in_place::InPlaceTransitions;
 use crate::core::fleet::position_of;
 use crate::core::revision::{RevisionFacts, earlier, undone};
 use crate::core::{
-    Behind, Evictions, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Record, Refusals,
-    RevisionState, RollbackTargets, Targeting,
+    Evictions, FailureRecord, Fleet, Node, NodeName, Pod, PodRevision, Readiness, Refusals,
+    RevisionState, RevisionUnknown, RollbackTargets, Targeting,
 };
 
 /// The fleet of `set` as it is now.
@@ -54,7 +54,7 @@ pub(super) fn fleet(
             undone: None,
             evictions: Evictions::default(),
             refusals: Refusals::default(),
-            successions: Successions::new(),
+            successions: InPlaceTransitions::new(),
             rollback_targets: RollbackTargets::default(),
             record: None,
             pause: None,
@@ -69,7 +69,7 @@ pub(super) fn fleet(
     let met = |state: &RevisionState| matches!(state, RevisionState::Current(_));
     let target = match &present.state {
         RevisionState::Current(revision) => Some(revision),
-        RevisionState::Behind(_) => None,
+        RevisionState::Unknown(_) => None,
     };
     let known = target.and_then(|target| revisions.iter().find(|known| known.hash == *target));
     (kept.made, kept.adopted) = (known.and_then(|known| known.made), present.adopted);
@@ -102,7 +102,7 @@ pub(super) fn fleet(
                     .flat_map(|node| &node.pods)
                     .any(is_unknown) =>
         {
-            RevisionState::Behind(Behind::UnknownRevision)
+            RevisionState::Unknown(RevisionUnknown::UnknownRevision)
         }
         state => state.clone(),
     };
@@ -186,8 +186,9 @@ fn node(
 }
 
 /// The nodes that were lost after their pod was removed for the current revision, as far as the guard remembers.
-fn lost_while_touched(record: Option<&Record>, state: &RevisionState) -> BTreeSet<NodeName> {
-    let is_about = |record: &&Record| *state == RevisionState::Current(record.revision.clone());
+fn lost_while_touched(record: Option<&FailureRecord>, state: &RevisionState) -> BTreeSet<NodeName> {
+    let is_about =
+        |record: &&FailureRecord| *state == RevisionState::Current(record.revision.clone());
     let touched = record.filter(is_about).map(|record| record.touched.clone());
     touched.unwrap_or_default()
 }

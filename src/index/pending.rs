@@ -18,7 +18,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::pod::PodRecord;
-use crate::core::fleet::in_place::Update;
+use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::instant::later;
 use crate::core::{
     Action, OtaCondition, Pod, PodRevision, PodUid, Preparing, ResourceVersion, Revision,
@@ -202,7 +202,7 @@ impl PodWrite {
                 pod.of_template = from.is_none();
                 pod.in_place.revision = Some(to.clone());
                 pod.in_place.reverted_from = from.clone();
-                pod.in_place.update = Some(Update {
+                pod.in_place.update = Some(InPlaceUpdate {
                     at,
                     is_carried_out: false,
                 });

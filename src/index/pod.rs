@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::pod_problem::{as_before, is_seen, problem, unscheduled};
-use crate::core::fleet::in_place::{Container, State, Update};
+use crate::core::fleet::in_place::{InPlaceState, InPlaceUpdate, RunningContainer};
 use crate::core::instant::later;
 use crate::core::names::{
     IN_PLACE_STATE, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
@@ -148,13 +148,13 @@ impl PodRecord {
 /// An update in place that has brought its containers their images. The kubelet may have left the pod Ready all the while;
 /// how long it has been so says nothing of what runs now.
 struct Restarted {
-    update: Update,
+    update: InPlaceUpdate,
     /// When the last of those containers started, by its node's clock.
     at: Timestamp,
 }
 
 impl Restarted {
-    fn by(state: Option<&State>, pod: &k8s::Pod, in_place: &InPlace) -> Option<Self> {
+    fn by(state: Option<&InPlaceState>, pod: &k8s::Pod, in_place: &InPlace) -> Option<Self> {
         let state = state?;
         let update = in_place.update.filter(|update| update.is_carried_out)?;
         let changed = || {
@@ -318,7 +318,7 @@ fn failure(condition: &k8s::Condition) -> Option<PullFailure> {
 }
 
 /// What an update in place wrote into the pod; what cannot be read is no such thing.
-fn state(pod: &k8s::Pod) -> Option<State> {
+fn state(pod: &k8s::Pod) -> Option<InPlaceState> {
     let annotations = pod.metadata.annotations.as_ref()?;
     serde_json::from_str(annotations.get(IN_PLACE_STATE)?).ok()
 }
@@ -326,7 +326,7 @@ fn state(pod: &k8s::Pod) -> Option<State> {
 fn in_place(
     pod: &k8s::Pod,
     hash: Option<&Arc<str>>,
-    state: Option<&State>,
+    state: Option<&InPlaceState>,
     before: Option<&InPlace>,
 ) -> InPlace {
     let containers = containers(pod);
@@ -343,8 +343,8 @@ fn in_place(
     }
 }
 
-fn containers(pod: &k8s::Pod) -> Vec<Container> {
-    let told = |status: &k8s::ContainerStatus, image: &str, is_init: bool| Container {
+fn containers(pod: &k8s::Pod) -> Vec<RunningContainer> {
+    let told = |status: &k8s::ContainerStatus, image: &str, is_init: bool| RunningContainer {
         name: status.name.as_str().into(),
         image: image.into(),
         reported: status.image.as_str().into(),
@@ -356,7 +356,7 @@ fn containers(pod: &k8s::Pod) -> Vec<Container> {
     let asked = pod.spec.containers.iter().map(|asked| {
         let mut statuses = pod.status.container_statuses.iter();
         let status = statuses.find(|status| status.name == asked.name);
-        Container {
+        RunningContainer {
             name: asked.name.as_str().into(),
             ..told(status.unwrap_or(&silent), &asked.image, false)
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::core::PodProblem;
 
-use crate::core::fleet::in_place::State;
+use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::UNSCHEDULABLE;
 use crate::core::words::line;
 use crate::k8s;
@@ -14,7 +14,7 @@ const PULLS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// What keeps a container from coming up: a reason to wait, or that it ended. How the container ended that ran before an
 /// update in place is none.
-pub(super) fn problem(pod: &k8s::Pod, state: Option<&State>) -> Option<PodProblem> {
+pub(super) fn problem(pod: &k8s::Pod, state: Option<&InPlaceState>) -> Option<PodProblem> {
     let status = &pod.status;
     let seen = is_seen(pod);
     let containers = status
@@ -37,7 +37,7 @@ pub(super) fn problem(pod: &k8s::Pod, state: Option<&State>) -> Option<PodProble
             }
             let waiting = container.state.waiting.as_ref();
             // Its kubelet may have looked, and still repeat what an image did that is not asked for any more.
-            let is_superseded = |state: &State| {
+            let is_superseded = |state: &InPlaceState| {
                 let message = waiting.map_or("", |waiting| waiting.message.as_str());
                 state.is_about_superseded(name, image_of(pod, name), message)
             };

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::disruptions::Disruptions;
 use super::ended::{Ended, Recalled};
 use super::fleet_cache::{Basis, FleetCache};
-use super::guarded::Guarded;
+use super::guarded::GuardedRevision;
 use super::key::SetKey;
 use super::last_reported::LastReported;
 use super::node::NodeRecord;
@@ -19,7 +19,7 @@ use super::pod::{LabelSets, PodRecord};
 use crate::core::eligibility::Scheduling;
 use crate::core::engine::not_ready;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
-use crate::core::fleet::in_place::{Succession, Successions};
+use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
 use crate::core::images::TemplateImage;
 use crate::core::names::{
     GUARD, INVALID_SETTINGS, PAUSED_CONDITION, PROGRESSING, REFUSED, REVISION_HASH_LABEL,
@@ -33,9 +33,9 @@ use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
-    Action, Evictions, Node, NodeName, OnFailure, PauseRecord, Pod, PodName, PodRevision, PodUid,
-    Predownloading, Reading, Record, Refusal, Refusals, Revision, RevisionState, RollbackTarget,
-    RollbackTargets, RollingUpdateType, instant, not_created,
+    Action, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod, PodName,
+    PodRevision, PodUid, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
+    RollbackTarget, RollbackTargets, RollingUpdateType, instant, not_created,
 };
 use crate::k8s;
 
@@ -101,7 +101,7 @@ pub struct SetRecord {
     confirmed: Option<TemplateFingerprint>,
     version: Option<u64>,
     pub(super) cache: FleetCache,
-    pub(super) guard: Guarded,
+    pub(super) guard: GuardedRevision,
     pause: LastReported<PauseRecord>,
 }
 
@@ -170,7 +170,7 @@ impl SetRecord {
             trusted: None,
             confirmed: None,
             cache: FleetCache::default(),
-            guard: Guarded::default(),
+            guard: GuardedRevision::default(),
             pause: LastReported::default(),
             version: meta
                 .resource_version
@@ -502,17 +502,17 @@ impl SetRecord {
     }
 
     /// What the guard has to remember, as it was told last.
-    pub fn last_record(&self) -> Option<Record> {
+    pub fn last_record(&self) -> Option<FailureRecord> {
         self.guard.known(&self.conditions)
     }
 
     /// What the guard has to remember, as it stands on the DaemonSet.
-    pub fn record_that_stands(&self) -> Option<Record> {
+    pub fn record_that_stands(&self) -> Option<FailureRecord> {
         super::guarded::on_daemonset(&self.conditions)
     }
 
     /// From now on that is what the guard remembers, whether it shows on the DaemonSet yet or not.
-    pub fn set_last_record(&mut self, record: Option<Record>) {
+    pub fn set_last_record(&mut self, record: Option<FailureRecord>) {
         self.guard.set_last_reported(record);
     }
 
@@ -718,9 +718,9 @@ impl SetRecord {
         &self,
         state: &RevisionState,
         revisions: &[RevisionFacts],
-    ) -> Successions {
+    ) -> InPlaceTransitions {
         let RevisionState::Current(target) = state else {
-            return Successions::new();
+            return InPlaceTransitions::new();
         };
         let asked = match &self.reading {
             Reading::Strategy { strategy, .. } => strategy.rolling_update_type,
@@ -728,11 +728,12 @@ impl SetRecord {
         };
         let new = revisions.iter().find(|known| known.hash == *target);
         let Some(new) = new.filter(|_| asked == RollingUpdateType::InPlaceIfPossible) else {
-            return Successions::new();
+            return InPlaceTransitions::new();
         };
         let generation = self.template_generation.as_deref();
         let old = revisions.iter().filter(|known| known.hash != *target);
-        let between = |old: &RevisionFacts| Succession::between(&old.shape, &new.shape, generation);
+        let between =
+            |old: &RevisionFacts| InPlaceTransition::between(&old.shape, &new.shape, generation);
         old.map(|old| (old.hash.clone(), between(old))).collect()
     }
 
@@ -758,7 +759,7 @@ impl SetRecord {
         // Nobody knows the generation of an older template any more, and the present one would be a lie.
         let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
-            succession: Succession::between(&current.shape, &old.shape, None),
+            succession: InPlaceTransition::between(&current.shape, &old.shape, None),
         };
         RollbackTargets {
             stands: self.guard.stands(&self.conditions),
@@ -822,7 +823,7 @@ impl SetRecord {
             let mut pod = Pod {
                 revision: match state {
                     RevisionState::Current(target) => self.revision_of(record, target, revisions),
-                    RevisionState::Behind(_) => PodRevision::Unknown,
+                    RevisionState::Unknown(_) => PodRevision::Unknown,
                 },
                 number: number_of(record.hash.as_deref(), revisions),
                 of_template: self.is_of_template(record),
@@ -873,8 +874,8 @@ impl SetRecord {
     ) -> Option<Timestamp> {
         self.behind_since = match (state, self.behind_since) {
             (RevisionState::Current(_), _) => None,
-            (RevisionState::Behind(_), Some(since)) => Some(since),
-            (RevisionState::Behind(_), None) => {
+            (RevisionState::Unknown(_), Some(since)) => Some(since),
+            (RevisionState::Unknown(_), None) => {
                 let stalled = self.stalled_since(Stall::NativeControllerBehind);
                 let stalled = stalled.map(|since| instant::earlier(since, BEHIND_PATIENCE));
                 let since = stalled.or_else(|| self.behind_since_told());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::core::revision::TemplateFingerprint;
-use crate::core::{Action, Behind, PodRef, PodRevision, Readiness, RevisionState};
+use crate::core::{Action, PodRef, PodRevision, Readiness, RevisionState, RevisionUnknown};
 
 const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -453,7 +453,7 @@ fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
     feed(&mut index, &pod("n1", "bbb").ready(10).version("2"), 200);
     assert_eq!(
         fleet(&mut index).revision,
-        RevisionState::Behind(Behind::UnknownRevision)
+        RevisionState::Unknown(RevisionUnknown::UnknownRevision)
     );
     assert_eq!(index.unknown_hashes(&key()), vec![Revision::from("bbb")]);
     index.set_mut(&key()).unwrap().note_absent("bbb".into());
@@ -463,7 +463,7 @@ fn an_unknown_revision_holds_everything_until_it_is_looked_up() {
     index.apply_revision(&revision("bbb", 2, "v2")); // it exists after all, and is newer than our DaemonSet
     assert_eq!(
         fleet(&mut index).revision,
-        RevisionState::Behind(Behind::Mismatch)
+        RevisionState::Unknown(RevisionUnknown::Mismatch)
     );
 }
 
@@ -481,12 +481,12 @@ fn a_template_counts_as_current_until_it_differs_from_the_newest_revision() {
     index.apply_set(&set("v1", 2, 1)); // minReadySeconds, say
     assert_eq!(
         phase(&mut index),
-        (RevisionState::Behind(Behind::NotObserved), true)
+        (RevisionState::Unknown(RevisionUnknown::NotObserved), true)
     );
     index.apply_set(&set("v2", 3, 2));
     assert_eq!(
         phase(&mut index),
-        (RevisionState::Behind(Behind::NotObserved), false)
+        (RevisionState::Unknown(RevisionUnknown::NotObserved), false)
     );
     index.apply_revision(&revision("bbb", 2, "v2"));
     index.apply_set(&set("v2", 4, 4));
@@ -514,7 +514,10 @@ fn a_daemonset_made_anew_under_the_same_name_starts_from_nothing() {
         SetChange::Watch("app=agent".to_owned())
     );
     let fleet = fleet(&mut index);
-    assert_eq!(fleet.revision, RevisionState::Behind(Behind::NoRevision));
+    assert_eq!(
+        fleet.revision,
+        RevisionState::Unknown(RevisionUnknown::NoRevision)
+    );
     assert!(fleet.nodes.iter().all(|node| node.pods.is_empty()));
 }
 

@@ -30,12 +30,12 @@ use tokio::sync::Mutex as Turn;
 use tracing::{info, warn};
 
 use self::admit::Admitted;
-use self::live::{Judgement, Live, requests};
+use self::live::{Live, LiveJudgement, requests};
 use self::neighbours::Neighbours;
-use self::precheck::{Owner, is_failed, precheck};
+use self::precheck::{PodOwner, is_failed, precheck};
 use self::reason::Reason;
-use self::static_pod::Guarded;
-use self::text::Verb;
+use self::static_pod::GuardedManifest;
+use self::text::ActionVerb;
 use self::turns::{Held, Turns};
 use self::upgrades::Revisions;
 use super::answer::Answer;
@@ -74,7 +74,7 @@ pub(super) struct Actions {
     turns: Turns,
     neighbours: Neighbours,
     revisions: Revisions,
-    guarded: Guarded,
+    guarded: GuardedManifest,
     /// Held by the one call that finds out whether a lost cloud is back.
     probe: Arc<Turn<()>>,
 }
@@ -87,7 +87,7 @@ impl Actions {
             turns: Turns::default(),
             neighbours: Neighbours::default(),
             revisions: Revisions::default(),
-            guarded: Guarded::new(setup.manifest_dir.clone()),
+            guarded: GuardedManifest::new(setup.manifest_dir.clone()),
             probe: Arc::default(),
             setup,
         }
@@ -95,7 +95,7 @@ impl Actions {
 
     /// Replaces that pod; `force`: also when the images that were asked for are not there.
     pub(super) async fn upgrade(&self, key: &PodKey, force: bool) -> Answer {
-        self.replace(Verb::Upgrade { force }, key)
+        self.replace(ActionVerb::Upgrade { force }, key)
             .await
             .unwrap_or_else(|refusal| refusal)
     }
@@ -113,23 +113,23 @@ impl Actions {
         self.guarded.watch(memory, clock).await;
     }
 
-    async fn replace(&self, verb: Verb, key: &PodKey) -> Result<Answer, Answer> {
+    async fn replace(&self, verb: ActionVerb, key: &PodKey) -> Result<Answer, Answer> {
         let Admitted { pod, owner } = self.admit(verb, key).await?;
         let held = self.turn(verb, &pod).await?;
         match owner {
-            Owner::DaemonSet(owner) => {
+            PodOwner::DaemonSet(owner) => {
                 let (pod, target) = self.verify(verb, key, &owner).await?;
                 self.delete(verb, &pod, &target, &held).await
             }
-            Owner::Node { name } => self.replace_static(verb, key, &name).await,
+            PodOwner::Node { name } => self.replace_static(verb, key, &name).await,
         }
     }
 
     async fn request_pull(&self, key: &PodKey) -> Result<Answer, Answer> {
-        let verb = Verb::ImagePull;
+        let verb = ActionVerb::ImagePull;
         let Admitted { pod, owner } = self.admit(verb, key).await?;
         let _held = self.turn(verb, &pod).await?;
-        let Owner::DaemonSet(owner) = owner else {
+        let PodOwner::DaemonSet(owner) = owner else {
             return Err(text::unsupported("Node"));
         };
         let (pod, target) = self.verify(verb, key, &owner).await?;
@@ -137,7 +137,7 @@ impl Actions {
     }
 
     /// Waits for the end of other calls for this pod.
-    async fn turn(&self, verb: Verb, pod: &NodePod) -> Result<Held, Answer> {
+    async fn turn(&self, verb: ActionVerb, pod: &NodePod) -> Result<Held, Answer> {
         let held = self.turns.take(pod, &self.setup.memory).await;
         if held.is_deleted() {
             return Err(verb.deleting(pod.key()));
@@ -151,7 +151,7 @@ impl Actions {
     /// Reads everything live, and says whether the pod is to be replaced, and by which revision.
     async fn verify(
         &self,
-        verb: Verb,
+        verb: ActionVerb,
         key: &PodKey,
         owner: &OwnerReference,
     ) -> Result<(NodePod, Revision), Answer> {
@@ -165,9 +165,9 @@ impl Actions {
             })?;
             let now = self.setup.clock.now();
             match live::judge(&pod, owner, &set, &revisions, last, now) {
-                Judgement::Outdated(target) => return Ok((pod, target)),
-                Judgement::Refused(reason) => return Err(verb.not_upgradable(key, reason)),
-                Judgement::InDoubt => seen = self.live.look_again(key, owner).await,
+                LiveJudgement::Outdated(target) => return Ok((pod, target)),
+                LiveJudgement::Refused(reason) => return Err(verb.not_upgradable(key, reason)),
+                LiveJudgement::InDoubt => seen = self.live.look_again(key, owner).await,
             }
         }
         Err(verb.not_upgradable(key, Reason::NativeControllerBehind))
@@ -176,7 +176,7 @@ impl Actions {
     /// Deletes this pod and no other of its name. The kubelet writes its status all the time, so the version is left out.
     async fn delete(
         &self,
-        verb: Verb,
+        verb: ActionVerb,
         pod: &NodePod,
         target: &Revision,
         held: &Held,
@@ -225,7 +225,7 @@ impl Actions {
     /// Sets the one condition that asks for a pull, unless it was asked for already.
     async fn ask_for_images(
         &self,
-        verb: Verb,
+        verb: ActionVerb,
         pod: &NodePod,
         target: &Revision,
     ) -> Result<Answer, Answer> {
@@ -264,7 +264,7 @@ impl Actions {
 }
 
 /// Check 11: the write failed, and the log says why.
-fn not_applied(verb: Verb, key: &PodKey, what: &str, error: &CallError) -> Answer {
+fn not_applied(verb: ActionVerb, key: &PodKey, what: &str, error: &CallError) -> Answer {
     warn!(pod = %key, %error, "Cannot {what}");
     verb.not_applied(match error.failure() {
         Failure::Forbidden => Reason::Forbidden,

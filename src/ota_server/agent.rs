@@ -20,16 +20,16 @@ use super::cloud::Cloud;
 use super::document::{self, Documents};
 use super::last_sync::LastSync;
 use super::memory::Memory;
-use super::origin::{self, Origin};
+use super::origin::{self, RequestOrigin};
 use super::reply::{self, Reply};
 use super::route::{Route, is_subdomain, route};
 use super::state::Keeper;
-use super::watch::Watch;
+use super::watch::NodeWatch;
 use crate::clock::Clock;
 
 /// What an agent runs with.
 #[derive(Clone)]
-pub struct Config {
+pub struct AgentConfig {
     /// The API server.
     pub client: Client,
     /// This node.
@@ -51,7 +51,7 @@ pub struct Config {
 pub struct Agent(Arc<Inner>);
 
 struct Inner {
-    origin: Origin,
+    origin: RequestOrigin,
     memory: Memory,
     last_sync: LastSync,
     documents: Documents,
@@ -82,7 +82,7 @@ impl Agent {
     ///
     /// # Errors
     /// When a name cannot be one.
-    pub fn start(config: Config) -> Result<Self> {
+    pub fn start(config: AgentConfig) -> Result<Self> {
         if config.node.len() > 253 || !is_subdomain(&config.node) {
             bail!(
                 "{:?} cannot be the name of a node (--node-name)",
@@ -110,7 +110,7 @@ impl Agent {
             keeper.load();
             (keeper.clone(), tokio::spawn(keeper.run()))
         });
-        let watch = Watch {
+        let watch = NodeWatch {
             client: config.client.clone(),
             node: config.node.clone(),
             memory: memory.clone(),
@@ -126,7 +126,7 @@ impl Agent {
             manifest_dir: config.manifest_dir,
         });
         Ok(Self(Arc::new(Inner {
-            origin: Origin::new(config.listen, &config.allowed_hosts),
+            origin: RequestOrigin::new(config.listen, &config.allowed_hosts),
             documents: Documents::new(memory.clone()),
             memory,
             last_sync,

@@ -17,12 +17,12 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The names under which this server may be asked.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origin {
+pub(super) struct RequestOrigin {
     listen: Option<IpAddr>,
     allowed: Vec<String>,
 }
 
-impl Origin {
+impl RequestOrigin {
     /// Loopback names, the address that is listened on, and these.
     pub(super) fn new(listen: Option<SocketAddr>, allowed: &[String]) -> Self {
         let listen = listen.map(|address| address.ip());
@@ -186,7 +186,7 @@ mod tests {
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
         let listen = "192.0.2.7:10267".parse().unwrap();
-        let origin = Origin::new(Some(listen), &["edge.example".to_owned()]);
+        let origin = RequestOrigin::new(Some(listen), &["edge.example".to_owned()]);
         let found = match origin.check(&head) {
             Ok(()) => 200,
             Err(answer) => {

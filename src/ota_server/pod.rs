@@ -63,15 +63,15 @@ pub(super) struct Facts {
     /// Whether its Ready condition is `True`.
     pub(super) ready: bool,
     /// The condition `PodNeedUpgrade`.
-    pub(super) need_upgrade: Option<Condition>,
+    pub(super) need_upgrade: Option<NodePodCondition>,
     /// The condition `PodImageReady`.
-    pub(super) image_ready: Option<Condition>,
+    pub(super) image_ready: Option<NodePodCondition>,
 }
 
 /// One of the two conditions of OTA mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(super) struct Condition {
+pub(super) struct NodePodCondition {
     #[serde(rename = "type", deserialize_with = "nullable")]
     kind: String,
     /// `True`, `False` or `Unknown`.
@@ -85,7 +85,7 @@ pub(super) struct Condition {
     pub(super) message: String,
 }
 
-impl Condition {
+impl NodePodCondition {
     /// Whether `status` is `True`.
     pub(super) fn is_true(&self) -> bool {
         self.status == "True"
@@ -143,7 +143,7 @@ impl NodePod {
             node: wire.spec.node_name,
             deleting: meta.deletion_timestamp.is_some(),
             owners: meta.owner_references,
-            ready: condition("Ready").is_some_and(Condition::is_true),
+            ready: condition("Ready").is_some_and(NodePodCondition::is_true),
             need_upgrade: condition(POD_NEED_UPGRADE).cloned(),
             image_ready: condition(POD_IMAGE_READY).cloned(),
         };
@@ -197,5 +197,5 @@ struct WireSpec {
 #[serde(default)]
 struct WireStatus {
     #[serde(deserialize_with = "nullable")]
-    conditions: Vec<Condition>,
+    conditions: Vec<NodePodCondition>,
 }

@@ -50,12 +50,12 @@ pub(super) struct Keeper {
     /// Their age.
     pub(super) last_sync: LastSync,
     /// What was written last; held while writing.
-    pub(super) written: Arc<Mutex<Written>>,
+    pub(super) written: Arc<Mutex<WrittenState>>,
 }
 
 /// What was written last.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WrittenState {
     number: u64,
     heard: Option<Timestamp>,
     failing: bool,
@@ -136,7 +136,7 @@ impl Keeper {
             });
             match saved {
                 Ok(()) => {
-                    *written = Written {
+                    *written = WrittenState {
                         number,
                         heard: Some(heard),
                         failing: false,

@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{Agent, Config};
+use super::{Agent, AgentConfig};
 use crate::clock::Clock;
 use crate::sim::cluster::{Cluster, ClusterOptions, Fault};
 
@@ -37,8 +37,8 @@ impl World {
         }
     }
 
-    fn config(&self) -> Config {
-        Config {
+    fn config(&self) -> AgentConfig {
+        AgentConfig {
             client: self.cluster.client("agent"),
             node: NODE.to_owned(),
             clock: self.clock.clone(),

@@ -40,7 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const PATH: &str = "/api/v1/pods";
 
 /// What the watch needs.
-pub(super) struct Watch {
+pub(super) struct NodeWatch {
     /// The API server.
     pub(super) client: Client,
     /// This node.
@@ -74,7 +74,7 @@ impl From<CallError> for Lost {
     }
 }
 
-impl Watch {
+impl NodeWatch {
     /// Watches until dropped.
     pub(super) async fn run(self) {
         let mut version = None;
@@ -344,7 +344,7 @@ mod tests {
         let odd_bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}}"#;
         let (client, asked) = server(&[list, watch, format!("{odd_bookmark}\n")]);
         let memory = Memory::default();
-        let watch = Watch {
+        let watch = NodeWatch {
             client,
             node: "edge".to_owned(),
             memory: memory.clone(),
@@ -381,7 +381,7 @@ mod tests {
         let closed = std::iter::repeat_n(String::new(), 1000);
         let says: Vec<String> = [list].into_iter().chain(closed).collect();
         let (client, asked) = server(&says);
-        let watch = Watch {
+        let watch = NodeWatch {
             client,
             node: "edge".to_owned(),
             memory: Memory::default(),
@@ -398,7 +398,7 @@ mod tests {
     #[test]
     fn pauses_grow_to_ten_seconds_and_differ_from_node_to_node() {
         let pauses = |node: &str| {
-            let watch = Watch {
+            let watch = NodeWatch {
                 client: server(&[]).0,
                 node: node.to_owned(),
                 memory: Memory::default(),

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 pub use self::behaviour::{Behaviour, Rule};
 use self::engine::{KubeletCommand, KubeletEngine};
 pub(crate) use self::node::unknown;
-pub use self::node::{NodeSpec, Offline};
+pub use self::node::{FakeNodeSpec, Outage};
 pub use self::options::{KubeletOptions, StatusWrite};
 use self::write::Ack;
 use crate::clock::Clock;
@@ -58,22 +58,22 @@ impl Kubelets {
     }
 
     /// Registers a node; its kubelet is online.
-    pub async fn add_node(&self, node: NodeSpec) -> anyhow::Result<()> {
+    pub async fn add_node(&self, node: FakeNodeSpec) -> anyhow::Result<()> {
         self.add_nodes(vec![node]).await
     }
 
     /// Registers many nodes at once.
-    pub async fn add_nodes(&self, nodes: Vec<NodeSpec>) -> anyhow::Result<()> {
+    pub async fn add_nodes(&self, nodes: Vec<FakeNodeSpec>) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Add(nodes)).await
     }
 
     /// Takes over nodes whose objects are there already: nothing is written. Kubelets that are not `online` are silent.
-    pub(crate) async fn adopt(&self, nodes: Vec<NodeSpec>, online: bool) -> anyhow::Result<()> {
+    pub(crate) async fn adopt(&self, nodes: Vec<FakeNodeSpec>, online: bool) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Adopt(nodes, online)).await
     }
 
     /// Stops a node's kubelet: from now on nothing happens there.
-    pub async fn set_offline(&self, name: &str, how: Offline) -> anyhow::Result<()> {
+    pub async fn set_offline(&self, name: &str, how: Outage) -> anyhow::Result<()> {
         self.ask(KubeletCommand::Offline(name.to_owned(), how))
             .await
     }

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, ClusterOptions};
-use super::kubelet::{Behaviour, Kubelets, NodeSpec, Offline};
+use super::kubelet::{Behaviour, FakeNodeSpec, Kubelets, Outage};
 use super::pulse::NodePulse;
 use super::{kubelet, native};
 use crate::clock::Clock;
@@ -37,7 +37,7 @@ impl World {
         };
         let kubelets = Kubelets::start(client("kubelet"), clock.clone(), options);
         let tasks = native::start(client, &clock, pulse, Duration::from_secs(40));
-        let nodes = (1..=count).map(|n| NodeSpec::named(format!("n{n}")));
+        let nodes = (1..=count).map(|n| FakeNodeSpec::named(format!("n{n}")));
         kubelets.add_nodes(nodes.collect()).await.unwrap();
         Self {
             client: client("test"),
@@ -238,7 +238,7 @@ async fn a_terminating_pod_on_an_offline_node_blocks_its_replacement_until_the_n
     pass(3).await;
     world
         .kubelets
-        .set_offline("n1", Offline::default())
+        .set_offline("n1", Outage::default())
         .await
         .unwrap();
     let name = world.names().await[0].clone();
@@ -356,7 +356,7 @@ async fn the_native_rolling_update_keeps_to_its_limit_and_is_blocked_by_offline_
     );
     world
         .kubelets
-        .set_offline("n1", Offline::MARKED)
+        .set_offline("n1", Outage::MARKED)
         .await
         .unwrap();
     pass(1).await;
@@ -534,7 +534,7 @@ async fn a_silent_node_becomes_unknown_after_the_grace_period_and_its_pods_not_r
     let before = world.list().await;
     world
         .kubelets
-        .set_offline("n1", Offline::default())
+        .set_offline("n1", Outage::default())
         .await
         .unwrap();
     pass(39).await;
@@ -563,11 +563,11 @@ async fn a_silent_node_becomes_unknown_after_the_grace_period_and_its_pods_not_r
 #[tokio::test(start_paused = true)]
 async fn pods_of_an_autonomous_node_are_never_marked_not_ready() {
     let world = World::with_nodes(0).await;
-    let node = NodeSpec::named("n1").annotation("apps.openyurt.io/binding", "true");
+    let node = FakeNodeSpec::named("n1").annotation("apps.openyurt.io/binding", "true");
     world.kubelets.add_node(node).await.unwrap();
     world.create(on_delete()).await;
     pass(3).await;
-    let offline = Offline::default();
+    let offline = Outage::default();
     world.kubelets.set_offline("n1", offline).await.unwrap();
     pass(600).await;
     assert_eq!(world.node("n1").await.0, "Unknown");
@@ -586,7 +586,7 @@ async fn ordinary_pods_are_evicted_from_an_unreachable_node_after_five_minutes()
     pods.create(&PostParams::default(), &pod).await.unwrap();
     pass(3).await;
     assert!(is_ready(&pods.get("plain").await.unwrap()));
-    let offline = Offline::default();
+    let offline = Outage::default();
     world.kubelets.set_offline("n1", offline).await.unwrap();
     pass(40 + 298).await;
     let deleted = |pod: Pod| pod.metadata.deletion_timestamp.is_some();
@@ -624,7 +624,7 @@ async fn in_the_foreground_the_daemonset_goes_after_its_pods() {
     let world = World::with_nodes(1).await;
     world.create(on_delete()).await;
     pass(3).await;
-    let offline = Offline::default();
+    let offline = Outage::default();
     world.kubelets.set_offline("n1", offline).await.unwrap();
     let params = DeleteParams::foreground();
     world.sets().delete("web", &params).await.unwrap();

@@ -118,7 +118,7 @@ pub(crate) fn start_controller(
     clock: Clock,
 ) -> (shutdown::Trigger, JoinHandle<()>) {
     let (end, shutdown) = shutdown::channel();
-    let config = controller::Config {
+    let config = controller::ControllerConfig {
         client,
         clock,
         settings: lease::Settings {

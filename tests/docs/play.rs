@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use yurt_ds::core::names::ANNOTATION_PREFIX;
 use yurt_ds::core::settings::{Reading, SettingsSource, read};
 use yurt_ds::core::{Exclusive, Preempting};
-use yurt_ds::sim::kubelet::{NodeSpec, Offline};
+use yurt_ds::sim::kubelet::{FakeNodeSpec, Outage};
 
 use super::page::{Example, Step, is_daemon_set};
 use crate::scenarios::guard::crashing;
@@ -97,7 +97,7 @@ impl Stage {
             Step::Image => self.change_image().await,
             Step::Crashes => kubelets.behaviour("*-next", crashing()).await,
             Step::Annotate(name, value) => self.annotate(name, value.as_deref()).await,
-            Step::Offline(node) => kubelets.set_offline(node, Offline::MARKED).await,
+            Step::Offline(node) => kubelets.set_offline(node, Outage::MARKED).await,
             Step::Online(node) => kubelets.set_online(node).await,
             Step::Converged => self.until("converged", converged).await,
             Step::Condition(kind, status, words) => {
@@ -195,17 +195,19 @@ impl Stage {
 }
 
 /// The nodes, as the example changes them.
-fn fleet(objects: &[Value]) -> Vec<NodeSpec> {
-    let mut nodes: BTreeMap<String, NodeSpec> = BTreeMap::new();
+fn fleet(objects: &[Value]) -> Vec<FakeNodeSpec> {
+    let mut nodes: BTreeMap<String, FakeNodeSpec> = BTreeMap::new();
     for (name, pool, zone) in FLEET {
-        let node = NodeSpec::named(name)
+        let node = FakeNodeSpec::named(name)
             .label("pool", pool)
             .label("topology.kubernetes.io/zone", zone);
         nodes.insert(name.to_owned(), node);
     }
     for object in objects.iter().filter(|object| object["kind"] == "Node") {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let mut node = nodes.remove(name).unwrap_or_else(|| NodeSpec::named(name));
+        let mut node = nodes
+            .remove(name)
+            .unwrap_or_else(|| FakeNodeSpec::named(name));
         for (key, value) in map(&object["metadata"]["labels"]) {
             node = node.label(key, value);
         }

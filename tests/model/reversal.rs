@@ -1,6 +1,6 @@
 //! Pods that are taken back from a revision that the guard stopped.
 
-use yurt_ds::core::fleet::in_place::Succession;
+use yurt_ds::core::fleet::in_place::InPlaceTransition;
 use yurt_ds::core::{Action, Cause, Plan, RollbackTarget, RollbackTargets, Verdict};
 
 use super::rules::Rules;
@@ -49,7 +49,7 @@ impl State {
         let older = (0..3).filter(|template| *template != set.wanted && set.knows(*template));
         let past = |old: Template| RollbackTarget {
             number: set.numbers[usize::from(old)].into(),
-            succession: Succession::between(&shape(set.wanted), &shape(old), None),
+            succession: InPlaceTransition::between(&shape(set.wanted), &shape(old), None),
         };
         RollbackTargets {
             stands: self.telling.is_none(),
@@ -73,8 +73,9 @@ impl State {
     /// whoever is available keeps it.
     pub(crate) fn is_taken_back(&self, is_spent: bool, rules: &Rules) -> bool {
         let bad = self.set.wanted;
-        let can_be =
-            |before: Template| Succession::between(&shape(bad), &shape(before), None).is_ok();
+        let can_be = |before: Template| {
+            InPlaceTransition::between(&shape(bad), &shape(before), None).is_ok()
+        };
         let reverts = rules.reverts()
             && self.is_stopped()
             && self.sheet.stopped == Some(Stop::Failed)

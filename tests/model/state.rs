@@ -121,7 +121,7 @@ pub(crate) struct Set {
     pub(crate) opened: bool,
 }
 
-/// What the guard remembers, of the whole [`yurt_ds::core::Record`]. By default: nothing.
+/// What the guard remembers, of the whole [`yurt_ds::core::FailureRecord`]. By default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Sheet {
     pub(crate) template: Template,

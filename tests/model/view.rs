@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use yurt_ds::core::fleet::in_place::{Container, InPlace, Shape, Succession, Successions, Update};
+use yurt_ds::core::fleet::in_place::{
+    InPlace, InPlaceTransition, InPlaceTransitions, InPlaceUpdate, RunningContainer, Shape,
+};
 use yurt_ds::core::{
-    Behind, Exit, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodProblem, PodRef,
-    PodRevision, Preparing, Readiness, Record, Revision, RevisionState, RollingUpdateType,
-    Targeting,
+    Exit, FailureRecord, Fleet, Labels, Leaving, Node, NodeName, OtaCondition, Pod, PodProblem,
+    PodRef, PodRevision, Preparing, Readiness, Revision, RevisionState, RevisionUnknown,
+    RollingUpdateType, Targeting,
 };
 
 use super::rules::Rules;
@@ -62,14 +64,14 @@ fn name_of(node: u8) -> NodeName {
 }
 
 /// The record of which the model keeps this.
-fn record_of(sheet: &Sheet) -> Option<Record> {
+fn record_of(sheet: &Sheet) -> Option<FailureRecord> {
     let names = |nodes: &BTreeSet<u8>| nodes.iter().map(|node| name_of(*node)).collect();
-    (*sheet != Sheet::default()).then(|| Record {
+    (*sheet != Sheet::default()).then(|| FailureRecord {
         stopped: sheet.stopped.map(Into::into),
         before: sheet.before.map(hash),
         failed: names(&sheet.failed),
         broken_before: names(&sheet.broken_before),
-        ..Record::of(hash(sheet.template))
+        ..FailureRecord::of(hash(sheet.template))
     })
 }
 
@@ -84,7 +86,7 @@ impl State {
         let set = self.seen_set();
         let revision = match set.observed == set.wanted {
             true => RevisionState::Current(hash(set.wanted)),
-            false => RevisionState::Behind(Behind::NotObserved),
+            false => RevisionState::Unknown(RevisionUnknown::NotObserved),
         };
         let revisions = set.numbers.iter().filter(|number| **number > 0);
         Fleet {
@@ -172,7 +174,7 @@ impl State {
                 revision: Some(hash(pod.template)),
                 containers: Arc::new([container(pod.template)]),
                 is_over: false,
-                update: (pod.changing || pod.taken_back.is_some()).then_some(Update {
+                update: (pod.changing || pod.taken_back.is_some()).then_some(InPlaceUpdate {
                     is_carried_out: !pod.changing,
                     ..under_way()
                 }),
@@ -238,8 +240,8 @@ fn revision_of(template: Template, set: &Set) -> PodRevision {
     }
 }
 
-fn under_way() -> Update {
-    Update {
+fn under_way() -> InPlaceUpdate {
+    InPlaceUpdate {
         at: now(),
         is_carried_out: false,
     }
@@ -249,8 +251,8 @@ fn image(template: Template) -> String {
     format!("image:{template}")
 }
 
-fn container(template: Template) -> Container {
-    Container {
+fn container(template: Template) -> RunningContainer {
+    RunningContainer {
         name: "c".into(),
         image: image(template).into(),
         reported: image(template).into(),
@@ -268,16 +270,16 @@ pub(crate) fn shape(template: Template) -> Shape {
     ] } }))
 }
 
-fn successions(set: &Set, rules: &Rules) -> Successions {
+fn successions(set: &Set, rules: &Rules) -> InPlaceTransitions {
     if rules.strategy.rolling_update_type == RollingUpdateType::Standard {
-        return Successions::new();
+        return InPlaceTransitions::new();
     }
     let target = shape(set.wanted);
     let old = (0..3).filter(|template| *template != set.wanted && set.knows(*template));
     old.map(|old| {
         (
             hash(old),
-            Succession::between(&shape(old), &target, Some("1")),
+            InPlaceTransition::between(&shape(old), &target, Some("1")),
         )
     })
     .collect()

@@ -7,7 +7,7 @@
 //! ```
 
 use yurt_ds::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
-use yurt_ds::core::{Action, Record, RefusedWrite};
+use yurt_ds::core::{Action, FailureRecord, RefusedWrite};
 
 use super::rules::Rules;
 use super::state::{Pod, Sheet, State, Template, Write};
@@ -283,7 +283,7 @@ impl State {
 }
 
 /// What of a record the model keeps.
-pub(crate) fn sheet_of(record: Option<&Record>) -> Sheet {
+pub(crate) fn sheet_of(record: Option<&FailureRecord>) -> Sheet {
     let Some(record) = record else {
         return Sheet::default();
     };

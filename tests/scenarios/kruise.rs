@@ -4,7 +4,7 @@
 //! sentence says so.
 
 use serde_json::{Value, json};
-use yurt_ds::sim::kubelet::{Behaviour, Offline};
+use yurt_ds::sim::kubelet::{Behaviour, Outage};
 
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -159,7 +159,7 @@ scenarios! {
             .image(NEW)
             .until(converged())
             .expect(spares(0).and(most_spares(3)));
-        let silent = Offline { mark_node: false, mark_pods: true };
+        let silent = Outage { mark_node: false, mark_pods: true };
         let daemon = Daemon::new().without("max-unavailable").annotate("max-surge", "3");
         let again = Story { daemon: daemon.min_ready(pace.pick(15, 5)), ..surging(5, "3") }
             .image(NEW)

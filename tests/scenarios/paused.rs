@@ -5,7 +5,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::jiff::SignedDuration;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use yurt_ds::sim::kubelet::NodeSpec;
+use yurt_ds::sim::kubelet::FakeNodeSpec;
 
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -50,7 +50,7 @@ fn came(nodes: &'static [usize]) -> Check {
 /// The node of this number joins the cluster.
 fn joins(story: Story, number: usize) -> Story {
     story.does("a node joins", move |stage: Stage| async move {
-        let node = NodeSpec::named(stage.node(number)).label("scenario", &stage.name);
+        let node = FakeNodeSpec::named(stage.node(number)).label("scenario", &stage.name);
         stage.world.kubelets.add_nodes(vec![node]).await
     })
 }

@@ -1,7 +1,7 @@
 //! AdvancedRollingUpdate: who is replaced, when, and who is not.
 
 use serde_json::json;
-use yurt_ds::sim::kubelet::{Behaviour, Offline};
+use yurt_ds::sim::kubelet::{Behaviour, Outage};
 
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -88,7 +88,7 @@ scenarios! {
     }
 
     fn s21_given_all_old_pods_not_ready_for_a_moment_then_at_most_max_unavailable_are_deleted_per_step(_pace) {
-        let silent = Offline { mark_node: false, mark_pods: true };
+        let silent = Outage { mark_node: false, mark_pods: true };
         Story::on(5)
             .with(Daemon::new().max_unavailable("2"))
             .allowed(2)

@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use yurt_ds::sim::cluster::{Fault, RequestInfo};
-use yurt_ds::sim::kubelet::{Behaviour, Offline};
+use yurt_ds::sim::kubelet::{Behaviour, Outage};
 
 use crate::support::checks::*;
 use crate::support::objects::*;
@@ -115,7 +115,7 @@ async fn take_hook_off(stage: Stage) -> anyhow::Result<()> {
 }
 
 /// A kubelet does nothing any more, and nobody notices.
-const HUNG: Offline = Offline {
+const HUNG: Outage = Outage {
     mark_node: false,
     mark_pods: false,
 };

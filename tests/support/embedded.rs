@@ -13,14 +13,14 @@ use tokio::task::JoinSet;
 use yurt_ds::clock::Clock;
 use yurt_ds::controller::lease::Settings;
 use yurt_ds::controller::metrics::Metrics;
-use yurt_ds::controller::{self, Config};
+use yurt_ds::controller::{self, ControllerConfig};
 use yurt_ds::k8s::client::Role;
 use yurt_ds::ota_server;
 use yurt_ds::serve::ReadinessHandle;
 use yurt_ds::shutdown::{self, Trigger};
 use yurt_ds::sim::cluster::{Cluster, ClusterOptions, Fault, FaultGuard, RequestInfo};
 use yurt_ds::sim::dice::mix;
-use yurt_ds::sim::kubelet::{self, Kubelets, Offline};
+use yurt_ds::sim::kubelet::{self, Kubelets, Outage};
 use yurt_ds::sim::{daemonset, gc, job, scheduler};
 use yurt_ds::task::Task;
 
@@ -169,7 +169,7 @@ fn world_of(setting: Setting) -> World {
         ..ClusterOptions::new(clock.clone(), 1)
     });
     let options = kubelet::KubeletOptions {
-        offline: Offline::MARKED,
+        offline: Outage::MARKED,
         jitter,
         seed,
         ..kubelet::KubeletOptions::default()
@@ -196,7 +196,7 @@ struct Replica {
 fn replica(cluster: &Cluster, clock: &Clock, identity: &str, elects: bool) -> Replica {
     let (end, shutdown) = shutdown::channel();
     let metrics = Metrics::new();
-    let config = Config {
+    let config = ControllerConfig {
         client: cluster.client(&format!("{} {identity}", Role::Controller.user_agent())),
         clock: clock.clone(),
         settings: Settings {
@@ -404,7 +404,7 @@ impl Backend for Embedded {
     fn agent(&self, setup: Setup) -> BoxFuture<'_, anyhow::Result<Agent>> {
         Box::pin(async move {
             let client = link::client(&self.cluster, &agent_name(&setup.node), &setup.link);
-            let agent = ota_server::Agent::start(ota_server::Config {
+            let agent = ota_server::Agent::start(ota_server::AgentConfig {
                 client,
                 node: setup.node,
                 clock: self.clock.clone(),

@@ -12,7 +12,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
-use yurt_ds::sim::kubelet::{NodeSpec, Rule};
+use yurt_ds::sim::kubelet::{FakeNodeSpec, Rule};
 
 use super::asking::Agents;
 use super::checks::{Check, all_available};
@@ -64,7 +64,7 @@ impl Stage {
             .context("create the namespace")?;
         world.await_service_account(name).await?;
         let nodes = (1..=story.nodes)
-            .map(|number| NodeSpec::named(node_name(name, number)).label("scenario", name));
+            .map(|number| FakeNodeSpec::named(node_name(name, number)).label("scenario", name));
         world.kubelets.add_nodes(nodes.collect()).await?;
         let slack = world.pace.pick(
             SignedDuration::from_millis(100),

@@ -26,7 +26,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use yurt_ds::clock::Clock;
 use yurt_ds::k8s::client::Role;
-use yurt_ds::sim::kubelet::{KubeletOptions, Kubelets, Offline};
+use yurt_ds::sim::kubelet::{KubeletOptions, Kubelets, Outage};
 
 use super::agents::{Agent, Setup};
 use super::binary::{self, Installation, Process};
@@ -55,7 +55,7 @@ pub(crate) async fn world(kubeconfig: &Path) -> anyhow::Result<World> {
         .with_file_name("kube-controller-manager.pid")
         .exists();
     let options = KubeletOptions {
-        offline: Offline::MARKED,
+        offline: Outage::MARKED,
         lease: (!own).then_some(Duration::from_secs(10)),
         ..KubeletOptions::default()
     };

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use yurt_ds::clock::Clock;
 use yurt_ds::k8s::client::Role;
 use yurt_ds::sim::cluster::{Fault, FaultGuard, RequestInfo};
-use yurt_ds::sim::kubelet::{KubeletOptions, NodeSpec};
+use yurt_ds::sim::kubelet::{FakeNodeSpec, KubeletOptions};
 use yurt_ds::sim::world::{World, WorldSetup};
 use yurt_ds::task::Task;
 
@@ -69,7 +69,8 @@ impl Served {
         });
         let link = Link::default();
         let proxy = Proxy::start(address, Ipv4Addr::LOCALHOST, link.clone()).await?;
-        let specs = (1..=nodes).map(|number| NodeSpec::named(node(number)).label("scenario", NAME));
+        let specs =
+            (1..=nodes).map(|number| FakeNodeSpec::named(node(number)).label("scenario", NAME));
         world.kubelets.add_nodes(specs.collect()).await?;
         let served = Self {
             world,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use yurt_ds::sim::kubelet::{Behaviour, Offline};
+use yurt_ds::sim::kubelet::{Behaviour, Outage};
 
 use super::asking::Ask;
 use super::checks::Check;
@@ -138,7 +138,7 @@ pub(crate) type Deed = Arc<dyn Fn(Stage) -> BoxFuture<'static, anyhow::Result<()
 #[derive(Clone)]
 pub(crate) enum Step {
     /// Nodes fall silent.
-    Offline(Vec<usize>, Offline),
+    Offline(Vec<usize>, Outage),
     /// Nodes return.
     Online(Vec<usize>),
     /// A node goes up and down by itself.
@@ -262,14 +262,14 @@ impl Story {
 
     /// Nodes fall silent; they and their pods are marked as the node lifecycle controller does.
     pub(crate) fn offline(self, nodes: impl IntoIterator<Item = usize>) -> Self {
-        self.step(Step::Offline(nodes.into_iter().collect(), Offline::MARKED))
+        self.step(Step::Offline(nodes.into_iter().collect(), Outage::MARKED))
     }
 
     /// Nodes fall silent; their pods are not marked.
     pub(crate) fn offline_autonomous(self, nodes: impl IntoIterator<Item = usize>) -> Self {
         self.step(Step::Offline(
             nodes.into_iter().collect(),
-            Offline::AUTONOMOUS,
+            Outage::AUTONOMOUS,
         ))
     }
 

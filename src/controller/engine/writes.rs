@@ -8,11 +8,11 @@ use tracing::{info, warn};
 
 use super::{Done, Engine};
 use crate::controller::metrics::Withheld;
-use crate::controller::owner::Owner;
+use crate::controller::owner::DaemonSetOwner;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::Wanted;
 use crate::core::engine::not_ready::Asked;
-use crate::core::{Action, Behind, Fleet, Plan, Progress, Targeting, Verdict};
+use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Verdict};
 use crate::index::SetKey;
 
 /// What becomes of `task`, a panic included: what is asked for after it must not wait for it for ever.
@@ -76,7 +76,8 @@ impl Engine {
     /// Makes pods beside others.
     fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>, now: Timestamp) {
         let index = &mut self.index;
-        let (Some(owner), Some(first)) = (index.set(key).map(Owner::of), wanted.first()) else {
+        let (Some(owner), Some(first)) = (index.set(key).map(DaemonSetOwner::of), wanted.first())
+        else {
             return;
         };
         let Some(name) = index
@@ -101,7 +102,7 @@ impl Engine {
         let Some(set) = self.index.set_mut(key) else {
             return;
         };
-        let whom = Owner::of(set);
+        let whom = DaemonSetOwner::of(set);
         set.begin_write(&action, now);
         self.state.sets.entry(key.clone()).or_default().under_way += 1;
         let (writer, key) = (self.parts.writer.clone(), key.clone());
@@ -245,11 +246,11 @@ impl Engine {
     pub(super) fn look_up(
         &mut self,
         key: &SetKey,
-        reason: Behind,
+        reason: RevisionUnknown,
         since: Timestamp,
         now: Timestamp,
     ) {
-        let unknown = if reason == Behind::UnknownRevision {
+        let unknown = if reason == RevisionUnknown::UnknownRevision {
             self.index.unknown_hashes(key)
         } else {
             Vec::new()

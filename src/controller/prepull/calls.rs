@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::job_store::JobRef;
 use super::name::job_name;
 use super::request::{PullRequest, PullStep, PullStepResult};
-use super::{Outcome, manifest};
+use super::{PullOutcome, manifest};
 use crate::clock::Clock;
 use crate::controller::apply::{WriteError, Writer};
 use crate::controller::events::{Events, Severity, Subject};
@@ -74,7 +74,7 @@ impl Calls {
         let template = &set["spec"]["template"];
         let images = manifest::images(template, &pod);
         if images.is_empty() {
-            return PullStepResult::Ended(Outcome::Pulled);
+            return PullStepResult::Ended(PullOutcome::Pulled);
         }
         let (namespace, daemonset) = (&*order.key.namespace, &*order.key.name);
         let name = name_of(order);
@@ -107,7 +107,7 @@ impl Calls {
                     why.push_str(granted_by("create", "jobs"));
                     self.complain(order, &why);
                 }
-                PullStepResult::Ended(Outcome::Failed(why))
+                PullStepResult::Ended(PullOutcome::Failed(why))
             }
             Failure::Gone
             | Failure::Conflict
@@ -147,7 +147,7 @@ impl Calls {
     async fn tell(
         &self,
         order: &PullRequest,
-        outcome: &Outcome,
+        outcome: &PullOutcome,
         job: Option<&JobRef>,
     ) -> PullStepResult {
         let name = job.map_or_else(|| name_of(order), |job| job.name.clone());
@@ -172,7 +172,7 @@ impl Calls {
                 .await;
             match written {
                 Ok(pod) => {
-                    let pulled = *outcome == Outcome::Pulled;
+                    let pulled = *outcome == PullOutcome::Pulled;
                     info!(daemonset = %order.key, pod = %order.pull.pod.name, job = name, pulled, "Told how a pull ended");
                     self.metrics.image_pulled(pulled);
                     return PullStepResult::Told(version_of(&pod));
@@ -252,9 +252,9 @@ fn asks(pod: &k8s::Pod, order: &PullRequest) -> bool {
         })
 }
 
-fn condition(order: &PullRequest, outcome: &Outcome, job: &str, clock: &Clock) -> Value {
+fn condition(order: &PullRequest, outcome: &PullOutcome, job: &str, clock: &Clock) -> Value {
     match outcome {
-        Outcome::Pulled => json!({
+        PullOutcome::Pulled => json!({
             "type": POD_IMAGE_READY,
             "status": "True",
             "reason": PULL_IMAGE_SUCCESS,
@@ -262,7 +262,7 @@ fn condition(order: &PullRequest, outcome: &Outcome, job: &str, clock: &Clock) -
             "lastTransitionTime": clock.time(),
         }),
         // Not `True` before, not `True` now: nothing flips. When it failed tells when to try again.
-        Outcome::Failed(why) => json!({
+        PullOutcome::Failed(why) => json!({
             "type": POD_IMAGE_READY,
             "status": "False",
             "reason": PULL_IMAGE_FAIL,

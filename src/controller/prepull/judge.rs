@@ -57,7 +57,7 @@ const NEVER_SEEN: &str = "ContainerStatusUnknown";
 
 /// How a pull stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum PullJudgement {
     /// Under way.
     Pulling,
     /// Every image is on the node.
@@ -101,7 +101,7 @@ impl PullProblem {
 }
 
 /// How the pull of this Job stands; `pod` is its pod, when there is one.
-pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> Judgement {
+pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> PullJudgement {
     let status = job.status.clone().unwrap_or_default();
     let conditions = status.conditions.unwrap_or_default();
     let ended = |kind: &str| {
@@ -110,34 +110,34 @@ pub(super) fn judge(job: &Job, pod: Option<&Pod>) -> Judgement {
             .find(|condition| condition.type_ == kind && condition.status == "True")
     };
     if status.succeeded.unwrap_or_default() > 0 || ended("Complete").is_some() {
-        return Judgement::Pulled;
+        return PullJudgement::Pulled;
     }
     let seen = pod.map(of_pod);
     match (ended("Failed"), seen) {
-        (_, Some(end @ (Judgement::Pulled | Judgement::Failed(_)))) => end,
+        (_, Some(end @ (PullJudgement::Pulled | PullJudgement::Failed(_)))) => end,
         (Some(end), _) if end.reason.as_deref() == Some("DeadlineExceeded") => {
-            Judgement::Failed(format!(
+            PullJudgement::Failed(format!(
                 "it was not done within {} minutes; what was downloaded stays, ask again to go on",
                 DEADLINE_SECONDS / 60
             ))
         }
         (Some(end), _) => {
             let why = end.message.as_deref().unwrap_or("the Job failed");
-            Judgement::Problem(PullProblem::Ended, format!("its pod is gone: {why}"))
+            PullJudgement::Problem(PullProblem::Ended, format!("its pod is gone: {why}"))
         }
         (None, Some(judgement)) => judgement,
-        (None, None) => Judgement::Problem(
+        (None, None) => PullJudgement::Problem(
             PullProblem::NoPod,
             "no pod was made for it: is the Job controller running?".to_owned(),
         ),
     }
 }
 
-fn of_pod(pod: &Pod) -> Judgement {
+fn of_pod(pod: &Pod) -> PullJudgement {
     let status = pod.status.clone().unwrap_or_default();
     let phase = status.phase.as_deref().unwrap_or_default();
     if phase == "Succeeded" {
-        return Judgement::Pulled;
+        return PullJudgement::Pulled;
     }
     let statuses = status.container_statuses.unwrap_or_default();
     let wanted = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -147,25 +147,25 @@ fn of_pod(pod: &Pod) -> Judgement {
         statuses
             .iter()
             .find(of_it)
-            .map_or(Judgement::Pulling, of_container)
+            .map_or(PullJudgement::Pulling, of_container)
     });
     let worst = each.max_by_key(|judgement| match judgement {
-        Judgement::Pulled => 0,
-        Judgement::Pulling => 1,
-        Judgement::Problem(..) => 2,
-        Judgement::Failed(_) => 3,
+        PullJudgement::Pulled => 0,
+        PullJudgement::Pulling => 1,
+        PullJudgement::Problem(..) => 2,
+        PullJudgement::Failed(_) => 3,
     });
     let conditions = status.conditions.unwrap_or_default();
     let cannot_start = conditions.iter().any(|condition| {
         condition.type_ == "PodReadyToStartContainers" && condition.status == "False"
     });
-    match worst.unwrap_or(Judgement::Pulling) {
-        Judgement::Pulling | Judgement::Problem(..) if phase == "Failed" => {
+    match worst.unwrap_or(PullJudgement::Pulling) {
+        PullJudgement::Pulling | PullJudgement::Problem(..) if phase == "Failed" => {
             let reason = status.reason.as_deref().unwrap_or("its pod failed");
             let said = status.message.as_deref().unwrap_or_default();
-            Judgement::Failed(sentence(reason, said))
+            PullJudgement::Failed(sentence(reason, said))
         }
-        Judgement::Pulling if cannot_start => Judgement::Problem(
+        PullJudgement::Pulling if cannot_start => PullJudgement::Problem(
             PullProblem::NotStarting,
             "its pod cannot be started on the node (network plug-in?): see the pod's Events"
                 .to_owned(),
@@ -174,28 +174,28 @@ fn of_pod(pod: &Pod) -> Judgement {
     }
 }
 
-fn of_container(status: &ContainerStatus) -> Judgement {
+fn of_container(status: &ContainerStatus) -> PullJudgement {
     let state = status.state.clone().unwrap_or_default();
     let ended = state.terminated.as_ref();
     let ended = ended.is_some_and(|end| end.reason.as_deref() != Some(NEVER_SEEN));
     if state.running.is_some() || ended || !status.image_id.is_empty() {
-        return Judgement::Pulled;
+        return PullJudgement::Pulled;
     }
     let waiting = state.waiting.unwrap_or_default();
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let said = waiting.message.as_deref().unwrap_or_default();
     let why = || format!("{}: {}", status.image, sentence(reason, said));
     if AFTER_THE_PULL.contains(&reason) {
-        Judgement::Pulled
+        PullJudgement::Pulled
     } else if FINAL.contains(&reason) {
-        Judgement::Failed(why())
+        PullJudgement::Failed(why())
     } else if !REPEATED.contains(&reason) {
-        Judgement::Pulling
+        PullJudgement::Pulling
     } else if is_hopeless(said) {
-        Judgement::Failed(why())
+        PullJudgement::Failed(why())
     } else {
         let backs_off = reason == BACK_OFF;
-        Judgement::Problem(PullProblem::Failing { backs_off }, why())
+        PullJudgement::Problem(PullProblem::Failing { backs_off }, why())
     }
 }
 

@@ -12,10 +12,10 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::jiff::Timestamp;
 
 use super::job_store::{JobRef, JobStore, PullKey};
-use super::judge::{Judgement, PullProblem, judge};
+use super::judge::{PullJudgement, PullProblem, judge};
 use super::pull_state::{Lasting, PullState, RETRY, after};
 use super::request::{PullRequest, PullStep, PullStepResult};
-use super::{AllDesiredPulls, Outcome};
+use super::{AllDesiredPulls, PullOutcome};
 use crate::core::PullInitiator;
 use crate::index::SetKey;
 
@@ -257,15 +257,15 @@ impl<'a> Turn<'a> {
         let memory = self.planner.memory.entry(order.wish()).or_default();
         let tell = |outcome| PullStep::Tell(order.clone(), outcome, Some(JobRef::of(job)));
         match judge(job, self.job_store.pod_of(job)) {
-            Judgement::Pulled => self.steps.push(tell(Outcome::Pulled)),
-            Judgement::Failed(why) => self.steps.push(tell(Outcome::Failed(why))),
-            Judgement::Pulling => memory.problem = None,
+            PullJudgement::Pulled => self.steps.push(tell(PullOutcome::Pulled)),
+            PullJudgement::Failed(why) => self.steps.push(tell(PullOutcome::Failed(why))),
+            PullJudgement::Pulling => memory.problem = None,
             // What a node that is offline said last is history.
-            Judgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
+            PullJudgement::Problem(problem, _) if !begins && problem != PullProblem::Ended => {
                 memory.problem = None
             }
-            Judgement::Problem(problem, why) => match memory.note_problem(problem, now) {
-                Lasting::TooLong => self.steps.push(tell(Outcome::Failed(why))),
+            PullJudgement::Problem(problem, why) => match memory.note_problem(problem, now) {
+                Lasting::TooLong => self.steps.push(tell(PullOutcome::Failed(why))),
                 Lasting::UntilItChanges => {}
                 Lasting::Until(until) => {
                     let look = memory
@@ -297,7 +297,7 @@ impl<'a> Turn<'a> {
         let mut all: usize = self.used.values().sum();
         for order in std::mem::take(&mut self.queue).into_values() {
             if let Some(why) = &denied {
-                let outcome = Outcome::Failed(why.clone());
+                let outcome = PullOutcome::Failed(why.clone());
                 self.steps.push(PullStep::Tell(order, outcome, None));
                 continue;
             }

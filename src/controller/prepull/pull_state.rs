@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::Outcome;
+use super::PullOutcome;
 use super::judge::PullProblem;
 use super::request::{PullRequest, PullStepResult};
 use crate::index::UNSEEN;
@@ -27,7 +27,7 @@ pub(super) struct PullState {
     pub(super) failures: u32,
     pub(super) not_before: Option<Timestamp>,
     /// How it ended, known without a Job or beside it.
-    pub(super) ended: Option<Outcome>,
+    pub(super) ended: Option<PullOutcome>,
     /// The result was written, and may not show yet: version of the pod after that, and when. Not with the other pending writes
     /// (`index`), because whoever pulls knows of pods only what is asked of them, and to which version the write led.
     pub(super) written: Option<(Option<u64>, Timestamp)>,
@@ -59,7 +59,7 @@ impl PullState {
             }
             PullStepResult::Begun(_) => {}
             PullStepResult::Ended(outcome) => self.ended = Some(outcome),
-            PullStepResult::Looked(Some(why)) => self.ended = Some(Outcome::Failed(why)),
+            PullStepResult::Looked(Some(why)) => self.ended = Some(PullOutcome::Failed(why)),
             PullStepResult::Looked(None) => {}
             PullStepResult::Told(version) => {
                 self.written = Some((version, now));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::job_store::{JobRef, PullKey};
-use super::{DesiredPulls, Outcome};
+use super::{DesiredPulls, PullOutcome};
 use crate::core::Pull;
 use crate::index::SetKey;
 
@@ -46,7 +46,7 @@ pub(super) enum PullStep {
     /// Read why a Job has no pod.
     Look(PullRequest, JobRef),
     /// Write how it ended.
-    Tell(PullRequest, Outcome, Option<JobRef>),
+    Tell(PullRequest, PullOutcome, Option<JobRef>),
     /// Remove a Job.
     Clear(JobRef),
 }
@@ -57,7 +57,7 @@ pub(super) enum PullStepResult {
     /// There is a Job now.
     Begun(Box<Job>),
     /// It ended before there was a Job: nothing to pull, or the Job was refused.
-    Ended(Outcome),
+    Ended(PullOutcome),
     /// The Events said why there is no pod; `None`: they did not.
     Looked(Option<String>),
     /// The pod's condition says it, or asks for something else by now. With the version of the pod.

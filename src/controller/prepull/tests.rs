@@ -15,7 +15,7 @@ use crate::controller::{self, lease, metrics::Metrics};
 use crate::k8s::client::Role;
 use crate::serve::ReadinessHandle;
 use crate::shutdown;
-use crate::sim::kubelet::{Behaviour, NodeSpec, Offline};
+use crate::sim::kubelet::{Behaviour, FakeNodeSpec, Outage};
 use crate::sim::world::{World, WorldSetup};
 
 const OLD: &str = "nginx:1.19.4";
@@ -47,7 +47,7 @@ impl Story {
             kubelets: crate::sim::kubelet::KubeletOptions::default(),
             controller: false,
         });
-        let nodes = (1..=nodes).map(|n| NodeSpec::named(format!("n{n}")));
+        let nodes = (1..=nodes).map(|n| FakeNodeSpec::named(format!("n{n}")));
         world.kubelets.add_nodes(nodes.collect()).await.unwrap();
         let mut set = json!({
             "metadata": {
@@ -93,7 +93,7 @@ impl Story {
     /// Starts the controller.
     fn start(&mut self) {
         let (end, shutdown) = shutdown::channel();
-        let config = controller::Config {
+        let config = controller::ControllerConfig {
             client: self.world.cluster.client(&Role::Controller.user_agent()),
             clock: self.world.clock.clone(),
             settings: lease::Settings {
@@ -238,7 +238,7 @@ impl Story {
     }
 
     async fn offline(&self, node: &str) {
-        let how = Offline::default();
+        let how = Outage::default();
         self.world.kubelets.set_offline(node, how).await.unwrap();
         pass(45).await;
     }

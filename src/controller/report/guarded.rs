@@ -2,13 +2,14 @@
 
 use super::conditions::condition;
 use crate::core::names::GUARD;
-use crate::core::{Guarded, Plan, Record};
+use crate::core::{FailureRecord, Guarded, Plan};
 use crate::k8s::Condition;
 
 /// Whether the guard had stopped the revision of `plan` already.
-pub(super) fn is_stopped(told: Option<&Record>, plan: &Plan) -> bool {
+pub(super) fn is_stopped(told: Option<&FailureRecord>, plan: &Plan) -> bool {
     told.is_some_and(|told| {
-        let same = |record: &Record| record.revision == told.revision && record.stopped.is_some();
+        let same =
+            |record: &FailureRecord| record.revision == told.revision && record.stopped.is_some();
         told.stopped.is_some() && plan.record.as_ref().is_some_and(same)
     })
 }
@@ -34,7 +35,7 @@ fn stops(plan: &Plan) -> bool {
 }
 
 /// The condition in which the guard remembers.
-pub(super) fn sheet(record: &Record) -> Condition {
+pub(super) fn sheet(record: &FailureRecord) -> Condition {
     let stopped = record.stopped.is_some();
     condition(GUARD, stopped, record.reason(), &record.to_string())
 }

@@ -45,7 +45,7 @@ pub(super) fn sheet(
     let told = told.map(|before| before.message.as_str());
     let holds = |message: &&str| message.strip_prefix(&head).is_some_and(covers);
     // While the revision is not known, nobody can be said to have it.
-    let is_behind = matches!(state, RevisionState::Behind(_)) && !stand.reminds;
+    let is_behind = matches!(state, RevisionState::Unknown(_)) && !stand.reminds;
     let message = match told.filter(|message| is_behind || holds(message)) {
         Some(message) => message.to_owned(),
         None if names.is_empty() => head,

@@ -6,9 +6,9 @@ use super::*;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{self, current};
 use crate::core::{
-    Action, Behind, Cause, Counts, Guarded, Node, NodeName, Obstruction, PauseStand, Pod,
-    PodProblem, PodRef, Progress, PullStage, Readiness, Record, Refusal, Reversal, Revision,
-    Stopped, Verdict, WaveShut, WaveStand, WaveState,
+    Action, Cause, Counts, FailureRecord, Guarded, Node, NodeName, Obstruction, PauseStand, Pod,
+    PodProblem, PodRef, Progress, PullStage, Readiness, Refusal, Reversal, Revision,
+    RevisionUnknown, Stopped, Verdict, WaveShut, WaveStand, WaveState,
 };
 use crate::index::{Index, SetKey};
 use crate::k8s;
@@ -305,7 +305,7 @@ fn a_rollout_that_waits_in_between_began_once() {
         plan
     };
     let behind = plan(
-        Phase::Behind(Behind::UnknownRevision),
+        Phase::RevisionUnknown(RevisionUnknown::UnknownRevision),
         vec![Verdict::NativeControllerBehind; 2],
         2,
     );
@@ -313,7 +313,7 @@ fn a_rollout_that_waits_in_between_began_once() {
     let index = |before: &Report| with(before.conditions.clone());
     let key = SetKey::new("edge", "agent");
     let mut unknown = fleet.clone();
-    unknown.revision = RevisionState::Behind(Behind::UnknownRevision);
+    unknown.revision = RevisionState::Unknown(RevisionUnknown::UnknownRevision);
     let mut told = report(Vec::new(), &fleet, &pulls());
     assert!(said(&told, PROGRESSING).contains("PullPending"));
     assert_eq!(events(&told), [("RolloutStarted", false)]);
@@ -440,9 +440,9 @@ fn a_changed_template_ends_completion_before_the_native_controller_has_seen_it()
     );
     let complete = report(Vec::new(), &fleet(&["n1"], None), &done).conditions;
     let mut unseen = fleet(&["n1"], None);
-    unseen.revision = RevisionState::Behind(Behind::NotObserved);
+    unseen.revision = RevisionState::Unknown(RevisionUnknown::NotObserved);
     let behind = plan(
-        Phase::Behind(Behind::NotObserved),
+        Phase::RevisionUnknown(RevisionUnknown::NotObserved),
         vec![Verdict::NativeControllerBehind],
         0,
     );
@@ -531,10 +531,10 @@ fn what_is_taken_back_is_told_when_it_begins_and_ends_with_the_names_of_nodes() 
     let fleet = fleet(&["a", "b"], None);
     let told = |reversal: Reversal| {
         let stopped = Guarded::Stopped(Stopped::FailedByRevision);
-        let record = Record {
+        let record = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("old".into()),
-            ..Record::of("abc".into())
+            ..FailureRecord::of("abc".into())
         };
         Plan {
             guarded: Some(stopped),
@@ -688,7 +688,7 @@ fn a_pause_outlasts_settings_that_cannot_be_read_and_a_native_controller_that_is
     };
     let mut fleet = fleet(&[], None);
     let first = report(Vec::new(), &fleet, &paused(record, false, &["n1"]));
-    fleet.revision = RevisionState::Behind(crate::core::Behind::NotObserved);
+    fleet.revision = RevisionState::Unknown(crate::core::RevisionUnknown::NotObserved);
     let behind = report(written(&first), &fleet, &paused(record, false, &[]));
     assert_eq!(
         said(&behind, PAUSED_CONDITION),

@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::controller::owner::Owner;
+use crate::controller::owner::DaemonSetOwner;
 use crate::core::names::{REVISION_HASH_LABEL, TEMPLATE_GENERATION_LABEL};
 use crate::core::revision::TemplateFingerprint;
 use crate::core::{NodeName, PodUid, Revision};
@@ -25,20 +25,20 @@ const FIRST: char = '0';
 const DIGITS: usize = 9;
 
 /// The revision that pods are made from.
-pub(super) struct Origin<'a> {
+pub(super) struct TemplateOrigin<'a> {
     key: &'a SetKey,
-    set: &'a Owner,
+    set: &'a DaemonSetOwner,
     revision: &'a Revision,
     name: &'a str,
     uid: &'a str,
     template: &'a Value,
 }
 
-impl<'a> Origin<'a> {
+impl<'a> TemplateOrigin<'a> {
     /// What has to be known of a ControllerRevision; `None` when it is not the one that was decided upon.
     pub(super) fn read(
         object: &'a Value,
-        set: &'a Owner,
+        set: &'a DaemonSetOwner,
         key: &'a SetKey,
         revision: &'a Revision,
     ) -> Option<Self> {
@@ -82,7 +82,7 @@ pub(super) fn controlled_by(kind: &str, name: &str, uid: &str) -> Value {
 }
 
 /// The pod of this name for `node`.
-pub(super) fn manifest(origin: &Origin<'_>, node: &NodeName, name: &str) -> Value {
+pub(super) fn manifest(origin: &TemplateOrigin<'_>, node: &NodeName, name: &str) -> Value {
     let (key, meta) = (origin.key, &origin.template["metadata"]);
     let mut labels = object(&meta["labels"]);
     labels.insert(
@@ -192,10 +192,14 @@ fn tolerate(spec: &mut Value) {
 mod tests {
     use super::*;
 
-    fn origin<'a>(set: &'a Owner, key: &'a SetKey, revision: &'a Value) -> Option<Origin<'a>> {
+    fn origin<'a>(
+        set: &'a DaemonSetOwner,
+        key: &'a SetKey,
+        revision: &'a Value,
+    ) -> Option<TemplateOrigin<'a>> {
         static HASH: std::sync::OnceLock<Revision> = std::sync::OnceLock::new();
         let hash = HASH.get_or_init(|| "7f9f6846dc".into());
-        Origin::read(revision, set, key, hash)
+        TemplateOrigin::read(revision, set, key, hash)
     }
 
     fn revision() -> Value {
@@ -225,8 +229,8 @@ mod tests {
         })
     }
 
-    fn set(template: Option<&Value>) -> Owner {
-        Owner {
+    fn set(template: Option<&Value>) -> DaemonSetOwner {
+        DaemonSetOwner {
             uid: "d1".into(),
             template_generation: Some("4".into()),
             template: template.map(TemplateFingerprint::of),

@@ -28,7 +28,7 @@ use super::{ota, removal, revert};
 use crate::core::action::{Action, Pull};
 use crate::core::fleet::Fleet;
 use crate::core::fleet::in_place::Recreate;
-use crate::core::id::{Behind, RevisionState};
+use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant::later;
 use crate::core::plan::{PauseStand, Phase, Plan, Reversal, Stall};
 use crate::core::settings::{Invalid, Mode, Strategy};
@@ -62,9 +62,9 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
     let mut draft = Draft::of(JudgedFleet::of(strategy, fleet, now));
     let revision = match &fleet.revision {
-        RevisionState::Behind(behind) => return draft.hold(*behind),
+        RevisionState::Unknown(behind) => return draft.hold(*behind),
         RevisionState::Current(_) if draft.judged.meets_unknown() => {
-            return draft.hold(Behind::UnknownRevision);
+            return draft.hold(RevisionUnknown::UnknownRevision);
         }
         RevisionState::Current(revision) => revision,
     };
@@ -203,7 +203,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Nothing is replaced before the native controller and this view agree on the revision.
-    fn hold(mut self, behind: Behind) -> Plan {
+    fn hold(mut self, behind: RevisionUnknown) -> Plan {
         self.judged.guard = Guard {
             record: self.judged.fleet.record.clone(),
             changes: self.judged.guard.changes,
@@ -228,7 +228,7 @@ impl<'a> Draft<'a> {
         let is_overdue = overdue_at.is_some_and(|at| at <= self.judged.now);
         let plan = self.finish(Some(match is_overdue {
             true => Phase::Stalled(Stall::NativeControllerBehind),
-            false => Phase::Behind(behind),
+            false => Phase::RevisionUnknown(behind),
         }));
         Plan {
             next_wake: overdue_at

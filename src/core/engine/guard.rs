@@ -14,7 +14,7 @@
 //! # What it rests on
 //! The creation of a pod (the API server's clock), for which template it was made, when its deletion, its node's Ready
 //! condition and its own were seen to change (or else dated by the object), restarts and reasons of its containers, and
-//! the [`Record`] that stands on the DaemonSet.
+//! the [`FailureRecord`] that stands on the DaemonSet.
 //! No node's clock decides, and a restart of the controller forgets nothing that was told.
 
 pub(super) mod charges;
@@ -31,7 +31,7 @@ use super::budget::Budget;
 use super::class::Class;
 use super::patience::failure_window;
 use super::revert;
-use crate::core::fleet::record::{BROKEN_NAMED, FAILED_NAMED, Record};
+use crate::core::fleet::record::{BROKEN_NAMED, FAILED_NAMED, FailureRecord};
 use crate::core::fleet::{Fleet, Node};
 use crate::core::id::NodeName;
 use crate::core::instant::later;
@@ -57,7 +57,7 @@ pub(super) struct Guard {
     /// Why nothing new may begin.
     pub(super) gate: Option<Guarded>,
     /// What has to be remembered, if anything.
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<FailureRecord>,
     /// Nodes that failed on the revision's account, those that are gone included.
     pub(super) failures: usize,
     /// How many of these there may be.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::fleet::in_place::{Change, Recreate, Renewal, applicable, renewal_to};
+use crate::core::fleet::in_place::{InPlaceChange, Recreate, Renewal, applicable, renewal_to};
 use crate::core::fleet::{Fleet, Pod};
 use crate::core::id::RevisionState;
 use crate::core::settings::{RollingUpdateType, Strategy};
@@ -11,7 +11,7 @@ use crate::core::settings::{RollingUpdateType, Strategy};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// By changing this in the running pod.
-    InPlace(Arc<Change>),
+    InPlace(Arc<InPlaceChange>),
     /// By deleting it, so that the native controller makes a new one; why, where something else was asked for.
     Recreate(Option<Recreate>),
 }
@@ -40,7 +40,7 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
 }
 
 /// What to write into `pod` so that it becomes one of the current revision.
-pub(super) fn renewal(fleet: &Fleet, pod: &Pod, change: &Arc<Change>) -> Option<Renewal> {
+pub(super) fn renewal(fleet: &Fleet, pod: &Pod, change: &Arc<InPlaceChange>) -> Option<Renewal> {
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;
     };

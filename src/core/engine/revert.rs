@@ -29,7 +29,7 @@ use super::class::Class;
 use super::classify::settling;
 use super::scope::RolloutScope;
 use crate::core::fleet::in_place::{self, Recreate, Renewal};
-use crate::core::fleet::record::Record;
+use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, RollbackTarget, Targeting};
 use crate::core::id::{PodRevision, Revision, RevisionState};
 use crate::core::plan::Reversal;
@@ -40,7 +40,7 @@ use crate::core::verdict::{Progress, Stopped};
 mod tests;
 
 /// Which revision was the one before that of `record`, as far as the fleet shows.
-pub(super) fn before(fleet: &Fleet, record: &Record) -> Option<Revision> {
+pub(super) fn before(fleet: &Fleet, record: &FailureRecord) -> Option<Revision> {
     let mut votes: BTreeMap<&Revision, usize> = BTreeMap::new();
     let pods = fleet.nodes.iter().flat_map(|node| &node.pods);
     let votes_for = |pod: &&Pod| {
@@ -63,7 +63,7 @@ pub(super) fn before(fleet: &Fleet, record: &Record) -> Option<Revision> {
 }
 
 /// The record of a current revision that nodes failed by, and that nobody resumed.
-fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a Record> {
+fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> {
     let RevisionState::Current(revision) = &fleet.revision else {
         return None;
     };
@@ -75,7 +75,7 @@ fn stop<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a Record> {
 }
 
 /// The pod that is alive on a node, if it was taken back from the stopped revision.
-fn taken_back<'a>(record: &Record, node: &'a Node) -> Option<&'a Pod> {
+fn taken_back<'a>(record: &FailureRecord, node: &'a Node) -> Option<&'a Pod> {
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
     let is_back = |pod: &&Pod| {
         pod.revision == PodRevision::Outdated
@@ -222,13 +222,16 @@ pub fn is_due(strategy: &Strategy, fleet: &Fleet, node: &Node) -> bool {
 }
 
 /// The record of a revision from which pods are taken back.
-fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a Record> {
+fn stop_to_revert<'a>(strategy: &Strategy, fleet: &'a Fleet) -> Option<&'a FailureRecord> {
     let asked = strategy.on_failure == OnFailure::RevertInPlace && fleet.rollback_targets.stands;
     stop(strategy, fleet).filter(|_| asked)
 }
 
 /// The revision that pods are taken back to, and how they get there; `None`: it is not known.
-fn past<'a>(record: &'a Record, fleet: &'a Fleet) -> Option<(&'a Revision, &'a RollbackTarget)> {
+fn past<'a>(
+    record: &'a FailureRecord,
+    fleet: &'a Fleet,
+) -> Option<(&'a Revision, &'a RollbackTarget)> {
     let before = record.before.as_ref()?;
     Some((before, fleet.rollback_targets.revisions.get(before)?))
 }
@@ -265,7 +268,7 @@ fn settles_at(strategy: &Strategy, node: &Node, pod: &Pod) -> Option<Timestamp> 
 /// # Errors
 /// Why it keeps that; `None`: it was taken back once, and somebody gave it the stopped revision again.
 fn renewal(
-    record: &Record,
+    record: &FailureRecord,
     past: Option<(&Revision, &RollbackTarget)>,
     pod: &Pod,
 ) -> Result<Renewal, Option<Recreate>> {

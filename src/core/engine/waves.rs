@@ -33,7 +33,7 @@ use super::guard::charges::Charges;
 use super::pod_summary::{PodFacts, PodSummary};
 use super::scope::RolloutScope;
 use super::surge::Terms;
-use crate::core::fleet::record::Record;
+use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Fleet, Node, Readiness, position_of};
 use crate::core::id::{NodeName, RevisionState};
 use crate::core::instant::later;
@@ -320,7 +320,7 @@ impl<'a> WaveProgress<'a> {
     }
 
     /// Notes in `record` in which waves nodes were lost or failed; of those that are gone it is known already.
-    pub(super) fn note_waves(&self, record: &mut Record, fleet: &Fleet, classes: &[Class]) {
+    pub(super) fn note_waves(&self, record: &mut FailureRecord, fleet: &Fleet, classes: &[Class]) {
         let mut noted: BTreeMap<Arc<str>, BTreeSet<NodeName>> = BTreeMap::new();
         if let Some(waves) = self.told {
             let lost = record.judged.keys().chain(&record.touched);

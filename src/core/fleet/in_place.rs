@@ -2,7 +2,7 @@
 //! its UID, its IP and its node (`rolling-update-type: InPlaceIfPossible`, as Kruise's).
 //!
 //! ```text
-//! templates of two revisions ──shape──► Shape, Shape ──succession──► Change, or why not ──way──► per pod: Way
+//! templates of two revisions ──shape──► Shape, Shape ──succession──► InPlaceChange, or why not ──way──► per pod: Way
 //! annotation of ours + container statuses ──state──► how far the last update of that pod has come
 //! ```
 //!
@@ -23,8 +23,8 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::id::Revision;
 
 pub use shape::Shape;
-pub use state::{Before, State};
-pub use succession::{Change, Recreate, Succession, Successions};
+pub use state::{Before, InPlaceState};
+pub use succession::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
 
 /// What an update in place has to know of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub struct InPlace {
     /// The revision that the pod names in its label.
     pub revision: Option<Revision>,
     /// Its containers, those of its init containers that ran included.
-    pub containers: Arc<[Container]>,
+    pub containers: Arc<[RunningContainer]>,
     /// Whether it is over (`Failed`, `Succeeded`): no kubelet starts a container in it again.
     pub is_over: bool,
     /// The last update in place that we asked for.
-    pub update: Option<Update>,
+    pub update: Option<InPlaceUpdate>,
     /// The containers that this update has not brought to their new images yet, with what they were like before it.
     pub unfinished: BTreeMap<String, Before>,
     /// The stopped revision that this update took it back from; `None`: it did not.
@@ -45,7 +45,7 @@ pub struct InPlace {
 
 /// An update in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Update {
+pub struct InPlaceUpdate {
     /// When we asked for it (the controller's clock).
     pub at: Timestamp,
     /// Whether every container that it changes runs its new image, as far as the kubelet has told.
@@ -54,7 +54,7 @@ pub struct Update {
 
 /// A container of a pod, as asked for and as it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Container {
+pub struct RunningContainer {
     /// Its name.
     pub name: Arc<str>,
     /// The image that the pod's spec names.
@@ -74,9 +74,9 @@ pub struct Container {
 /// # Errors
 /// Why that is not possible in this pod.
 pub(in crate::core) fn applicable<'a>(
-    succession: &'a Succession,
+    succession: &'a InPlaceTransition,
     pod: &InPlace,
-) -> Result<&'a Arc<Change>, Recreate> {
+) -> Result<&'a Arc<InPlaceChange>, Recreate> {
     if pod.is_over {
         Err(Recreate::Over)
     } else if !pod.runs(&succession.images) {
@@ -90,7 +90,7 @@ pub(in crate::core) fn applicable<'a>(
 pub(in crate::core) fn renewal_to(
     revision: &Revision,
     pod: &InPlace,
-    change: &Arc<Change>,
+    change: &Arc<InPlaceChange>,
 ) -> Renewal {
     Renewal {
         revision: revision.clone(),
@@ -106,7 +106,7 @@ pub struct Renewal {
     /// The revision that the pod has afterwards.
     pub revision: Revision,
     /// What differs.
-    pub change: Arc<Change>,
+    pub change: Arc<InPlaceChange>,
     /// What the containers were like before, for the pod's own memory.
     pub before: BTreeMap<String, Before>,
     /// The stopped revision that the pod is taken back from; `None`: it gets the current one.

@@ -21,9 +21,9 @@ use crate::core::verdict::Stopped;
 
 /// Failed nodes that are named; a condition has to stay small, so the others are only counted.
 pub(in crate::core) const FAILED_NAMED: usize = 200;
-/// Nodes of [`Record::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
+/// Nodes of [`FailureRecord::broken_before`] that are remembered, the first by name; those beyond are judged like all others.
 pub(in crate::core) const BROKEN_NAMED: usize = 1000;
-/// Revisions of [`Record::stopped_before`] that are remembered: ten times what a DaemonSet keeps by default.
+/// Revisions of [`FailureRecord::stopped_before`] that are remembered: ten times what a DaemonSet keeps by default.
 const STOPPED_KEPT: usize = 100;
 
 const EXCEEDED: &str = "more nodes failed than may";
@@ -41,7 +41,7 @@ const WAVE: &str = "in wave ";
 
 /// What the guard remembers about a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct FailureRecord {
     /// The revision.
     pub revision: Revision,
     /// Why it was stopped, if it was. Only another revision or `resume` ends that.
@@ -75,7 +75,7 @@ pub struct Record {
     pub stopped_before: Vec<Revision>,
 }
 
-impl Record {
+impl FailureRecord {
     /// Those of [`Self::judged`] that failed, or that wait for their judgement.
     pub(in crate::core) fn losses(
         &self,
@@ -225,7 +225,7 @@ fn read_dated(text: &str) -> BTreeMap<NodeName, Timestamp> {
 }
 
 /// The message of the condition.
-impl fmt::Display for Record {
+impl fmt::Display for FailureRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "revision {}: ", self.revision)?;
         let parts = [
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read_back() {
-        let empty = Record::of("5d4f8".into());
-        let some = Record {
+        let empty = FailureRecord::of("5d4f8".into());
+        let some = FailureRecord {
             failed: names(&["edge-1", "edge-2.and.more"]),
             broken_before: names(&["edge-7"]),
             replaced_twice: names(&["edge-9", "edge-8"]),
@@ -306,35 +306,35 @@ mod tests {
             stopped_before: vec!["77aa1".into(), "0b2c3".into()],
             ..empty.clone()
         };
-        let many = Record {
+        let many = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             more: 3,
             ..some.clone()
         };
-        let nameless = Record {
+        let nameless = FailureRecord {
             stopped: Some(Stopped::ReplacedTwice),
             more: 7,
             ..empty.clone()
         };
-        let judged = Record {
+        let judged = FailureRecord {
             judged: some.judged.clone(),
             ..empty.clone()
         };
-        let gone = Record {
+        let gone = FailureRecord {
             failed: names(&["edge-3"]),
             ..judged.clone()
         };
-        let exceeded = Record {
+        let exceeded = FailureRecord {
             exceeded: true,
             failed: names(&["edge-1"]),
             ..empty.clone()
         };
-        let bare = Record {
+        let bare = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("8c1a2".into()),
             ..empty.clone()
         };
-        let back = Record {
+        let back = FailureRecord {
             before: bare.before.clone(),
             ..many.clone()
         };
@@ -342,7 +342,7 @@ mod tests {
             &empty, &some, &many, &nameless, &judged, &gone, &bare, &back, &exceeded,
         ] {
             let message = record.to_string();
-            let read = Record::read(record.stopped.is_some(), record.reason(), &message);
+            let read = FailureRecord::read(record.stopped.is_some(), record.reason(), &message);
             assert_eq!(read.as_ref(), Some(record), "{message}");
         }
         assert!(empty.is_empty() && !nameless.is_empty());
@@ -362,33 +362,33 @@ mod tests {
 
     #[test]
     fn of_another_revision_remains_that_it_was_stopped() {
-        let bad = Record {
+        let bad = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             failed: names(&["edge-1"]),
-            ..Record::of("bad".into())
+            ..FailureRecord::of("bad".into())
         };
-        let next = Record::begun(Some(&bad), &"next".into());
+        let next = FailureRecord::begun(Some(&bad), &"next".into());
         assert_eq!(next.to_string(), "revision next: stopped before: bad");
         assert!(!next.is_empty() && next.failures() == 0);
-        assert_eq!(Record::begun(Some(&next), &"next".into()), next);
-        let good = Record::begun(Some(&next), &"good".into());
+        assert_eq!(FailureRecord::begun(Some(&next), &"next".into()), next);
+        let good = FailureRecord::begun(Some(&next), &"good".into());
         assert_eq!(good.stopped_before, ["bad".into()]);
         // Who comes again is judged anew.
-        let again = Record::begun(Some(&good), &"bad".into());
+        let again = FailureRecord::begun(Some(&good), &"bad".into());
         assert!(again.is_empty(), "{again}");
-        assert!(Record::begun(None, &"good".into()).is_empty());
+        assert!(FailureRecord::begun(None, &"good".into()).is_empty());
         // Nobody was left to be saved from it.
-        let everywhere = Record {
+        let everywhere = FailureRecord {
             exceeded: true,
-            ..Record::of("everywhere".into())
+            ..FailureRecord::of("everywhere".into())
         };
-        let next = Record::begun(Some(&everywhere), &"next".into());
+        let next = FailureRecord::begun(Some(&everywhere), &"next".into());
         assert_eq!(next.stopped_before, ["everywhere".into()]);
         assert!(!next.exceeded);
         let mut many = good;
         for number in 0..300 {
             many.stopped = Some(Stopped::ReplacedTwice);
-            many = Record::begun(Some(&many), &format!("bad-{number}").as_str().into());
+            many = FailureRecord::begun(Some(&many), &format!("bad-{number}").as_str().into());
         }
         assert_eq!(many.stopped_before.len(), STOPPED_KEPT);
         assert_eq!(many.stopped_before.last(), Some(&"bad-298".into()));
@@ -401,7 +401,7 @@ mod tests {
             (true, "Unknown", "revision 5d4f8: failed: edge-1"),
             (false, "", ""),
         ] {
-            assert_eq!(Record::read(status, reason, message), None);
+            assert_eq!(FailureRecord::read(status, reason, message), None);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::in_place::{Recreate, Succession};
+use super::in_place::{InPlaceTransition, Recreate};
 use crate::core::id::Revision;
 
 /// How pods get back from the current revision.
@@ -20,5 +20,5 @@ pub struct RollbackTarget {
     /// The number of its ControllerRevision: greater is newer.
     pub number: i64,
     /// How a pod of the current revision becomes one of it, or why that is not possible in place.
-    pub succession: Result<Succession, Recreate>,
+    pub succession: Result<InPlaceTransition, Recreate>,
 }

@@ -17,7 +17,7 @@ use crate::core::engine::pause::is_paused;
 use crate::core::{Strategy, *};
 
 /// A record about the current revision or an older one, with nodes that exist and one that does not.
-pub(super) fn records() -> impl Random<Record> {
+pub(super) fn records() -> impl Random<FailureRecord> {
     let names = || btree_set("n0[0-9]|gone", 0..4);
     let stopped = prop_oneof![
         Just(Stopped::FailedByRevision),
@@ -39,7 +39,7 @@ pub(super) fn records() -> impl Random<Record> {
             let dated = dated.into_iter();
             dated.map(|(name, since)| (name.into(), since)).collect()
         };
-        Record {
+        FailureRecord {
             stopped,
             before: (lists.0.len() > 2).then(|| "old".into()),
             broken_before: names(&lists.1 - &lists.0),
@@ -49,7 +49,7 @@ pub(super) fn records() -> impl Random<Record> {
             judged: dated(lists.4.0),
             beside: dated(lists.4.1),
             stopped_before: lists.4.2.iter().map(|name| (*name).into()).collect(),
-            ..Record::of(hash.into())
+            ..FailureRecord::of(hash.into())
         }
     })
 }
@@ -102,7 +102,7 @@ fn follow(pod: &mut Pod) {
 }
 
 /// What is remembered about the current revision.
-fn current_record(record: Option<&Record>) -> Option<&Record> {
+fn current_record(record: Option<&FailureRecord>) -> Option<&FailureRecord> {
     record.filter(|record| record.revision == "new".into())
 }
 
@@ -166,7 +166,7 @@ proptest! {
             let heeded = fleet.record.as_ref().filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
             let record = current_record(heeded);
             let is_soon = |touched: Timestamp| touched <= since && since <= later(touched, window);
-            let is_on_sheet = |record: &Record| {
+            let is_on_sheet = |record: &FailureRecord| {
                 record.failed.contains(&node.name) || record.touched.contains(&node.name)
             };
             prop_assert!(
@@ -186,7 +186,7 @@ proptest! {
         prop_assert_eq!(&again, &plan);
         if let Some(record) = &plan.record {
             let stopped = record.stopped.is_some();
-            let read = Record::read(stopped, record.reason(), &record.to_string());
+            let read = FailureRecord::read(stopped, record.reason(), &record.to_string());
             prop_assert_eq!(read.as_ref(), Some(record));
         }
     }
@@ -218,7 +218,7 @@ proptest! {
         let mut then = Fleet { record: plan.record.clone(), ..carry_out(&fleet, &plan) };
         prop_assume!(gone < then.nodes.len());
         let node = then.nodes.remove(gone);
-        let failed = |record: Option<&Record>| {
+        let failed = |record: Option<&FailureRecord>| {
             current_record(record).is_some_and(|record| record.failed.contains(&node.name))
         };
         let after = decide(&strategy, &then, now());

@@ -12,19 +12,21 @@ use super::{
     Random, begun, carry_out, config, deleted, fleets, is_available, lacking, now, recent,
     strategies,
 };
-use crate::core::fleet::in_place::{Before, Recreate, Shape, Succession, Successions, Update};
+use crate::core::fleet::in_place::{
+    Before, InPlaceTransition, InPlaceTransitions, InPlaceUpdate, Recreate, Shape,
+};
 use crate::core::{
     Action, InPlace, PodRef, PodRevision, RollingUpdateType, Share, Strategy, decide,
 };
 
 /// How pods of the revision "old" become those of the current one.
-pub(super) fn successions() -> impl Random<Successions> {
+pub(super) fn successions() -> impl Random<InPlaceTransitions> {
     let shape = |image: &str| {
         let containers = json!([{ "name": "main", "image": image }]);
         Shape::of(&json!({ "spec": { "containers": containers } }))
     };
-    let images = Succession::between(&shape("main:1"), &shape("main:2"), None);
-    let metadata = Succession::between(&shape("main:1"), &shape("main:1"), None);
+    let images = InPlaceTransition::between(&shape("main:1"), &shape("main:2"), None);
+    let metadata = InPlaceTransition::between(&shape("main:1"), &shape("main:1"), None);
     let how = prop_oneof![
         3 => Just(images),
         1 => Just(metadata),
@@ -36,7 +38,7 @@ pub(super) fn successions() -> impl Random<Successions> {
 
 /// What a pod says of itself.
 pub(super) fn pods() -> impl Random<InPlace> {
-    let container = |image: &str| crate::core::fleet::in_place::Container {
+    let container = |image: &str| crate::core::fleet::in_place::RunningContainer {
         name: "main".into(),
         image: image.into(),
         reported: image.into(),
@@ -51,8 +53,8 @@ pub(super) fn pods() -> impl Random<InPlace> {
     };
     let image = prop_oneof![8 => Just("main:1"), 1 => Just("mine:1")];
     let update = (recent(), any::<bool>());
-    let update =
-        update.prop_map(|(at, is_carried_out): (Timestamp, bool)| Update { at, is_carried_out });
+    let update = update
+        .prop_map(|(at, is_carried_out): (Timestamp, bool)| InPlaceUpdate { at, is_carried_out });
     let told = (
         prop::bool::weighted(0.9),
         prop::bool::weighted(0.1),
@@ -63,7 +65,7 @@ pub(super) fn pods() -> impl Random<InPlace> {
         containers: [container(image)].into(),
         is_over,
         unfinished: match update {
-            Some(Update {
+            Some(InPlaceUpdate {
                 is_carried_out: false,
                 ..
             }) => [("main".into(), before())].into(),

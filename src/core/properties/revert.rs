@@ -35,10 +35,10 @@ fn stopped() -> impl Random<Fleet> {
                 stands,
                 ..rollback_targets(&["older", "old"])
             },
-            record: Some(Record {
+            record: Some(FailureRecord {
                 stopped: Some(Stopped::FailedByRevision),
                 before: Some("old".into()),
-                ..Record::of("new".into())
+                ..FailureRecord::of("new".into())
             }),
             ..fleet
         };
@@ -158,10 +158,10 @@ proptest! {
     ) {
         let mut fleet = fleet;
         fleet.revision = RevisionState::Current("newest".into());
-        fleet.record = Some(Record {
+        fleet.record = Some(FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             stopped_before: also_older.then(|| "older".into()).into_iter().collect(),
-            ..Record::of("old".into())
+            ..FailureRecord::of("old".into())
         });
         let resume = resumes.then(|| "newest".into());
         let strategy = Strategy { resume, ..strategy };

@@ -464,7 +464,7 @@ impl World {
         Fleet {
             revision: match self.observed == self.wanted {
                 true => RevisionState::Current(format!("h{}", self.wanted).into()),
-                false => RevisionState::Behind(Behind::NotObserved),
+                false => RevisionState::Unknown(RevisionUnknown::NotObserved),
             },
             in_order: self.in_order,
             ..fleet(self.nodes.iter().enumerate().map(node).collect())

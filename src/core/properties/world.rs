@@ -57,7 +57,7 @@ pub(super) struct World {
     tick: i64,
     next_pod: usize,
     /// What the guard told, as it stands on the DaemonSet.
-    record: Option<Record>,
+    record: Option<FailureRecord>,
     /// What was told of a pause.
     pause: Option<PauseRecord>,
     /// How often a pod of each node was deleted by a plan.
@@ -185,7 +185,7 @@ impl World {
     pub(super) fn fleet(&self) -> Fleet {
         let revision = match self.observed == self.wanted {
             true => RevisionState::Current(hash(self.wanted)),
-            false => RevisionState::Behind(Behind::NotObserved),
+            false => RevisionState::Unknown(RevisionUnknown::NotObserved),
         };
         Fleet {
             in_order: true,

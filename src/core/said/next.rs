@@ -17,7 +17,7 @@ use crate::core::engine::replacement::Way;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
 use crate::core::fleet::{Node, Pod, Targeting};
-use crate::core::id::{Behind, RevisionState};
+use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
 use crate::core::names::HOLD;
 use crate::core::plan::{Phase, Stall, WaveState};
@@ -92,8 +92,8 @@ pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
         Verdict::AwaitingOwner => upgrade(rollout, node),
         Verdict::NativeControllerBehind => {
             let remedy = match rollout.fleet.revision {
-                RevisionState::Behind(behind) => behind_remedy(behind),
-                RevisionState::Current(_) => behind_remedy(Behind::NotObserved),
+                RevisionState::Unknown(behind) => behind_remedy(behind),
+                RevisionState::Current(_) => behind_remedy(RevisionUnknown::NotObserved),
             };
             match rollout.plan.phase {
                 Phase::Stalled(_) => format!("To end this, {remedy}."),

@@ -20,7 +20,7 @@ use crate::core::engine::overdue;
 use crate::core::engine::replacement::Way;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::{Node, NodeWindow, Pod, Targeting};
-use crate::core::id::{Behind, RevisionState};
+use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
 use crate::core::plan::Stall;
 use crate::core::selector::Selector;
@@ -509,11 +509,11 @@ fn held(node: &Node, until: Option<Timestamp>) -> String {
 
 fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
     let word = match rollout.fleet.revision {
-        RevisionState::Behind(Behind::NotObserved) => "NotObserved",
-        RevisionState::Behind(Behind::NoRevision) => "NoRevision",
-        RevisionState::Behind(Behind::Tie) => "Tie",
-        RevisionState::Behind(Behind::Mismatch) => "Mismatch",
-        RevisionState::Behind(Behind::UnknownRevision) => "UnknownRevision",
+        RevisionState::Unknown(RevisionUnknown::NotObserved) => "NotObserved",
+        RevisionState::Unknown(RevisionUnknown::NoRevision) => "NoRevision",
+        RevisionState::Unknown(RevisionUnknown::Tie) => "Tie",
+        RevisionState::Unknown(RevisionUnknown::Mismatch) => "Mismatch",
+        RevisionState::Unknown(RevisionUnknown::UnknownRevision) => "UnknownRevision",
         RevisionState::Current(_) => return None,
     };
     Some(word.into())
@@ -522,8 +522,8 @@ fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
 /// What the native controller has not done yet, of a node that waits for it.
 fn waits_behind(rollout: &RolloutView<'_>) -> String {
     let behind = match rollout.fleet.revision {
-        RevisionState::Behind(behind) => behind,
-        RevisionState::Current(_) => Behind::NotObserved,
+        RevisionState::Unknown(behind) => behind,
+        RevisionState::Current(_) => RevisionUnknown::NotObserved,
     };
     format!("waits: {}", behind_words(behind))
 }

@@ -1,6 +1,6 @@
 //! Reasons of conditions and words of phases, from closed lists, and the parts of sentences that several of them share.
 
-use crate::core::id::Behind;
+use crate::core::id::RevisionUnknown;
 use crate::core::names::PROGRESSING;
 use crate::core::plan::{Phase, Stall};
 
@@ -70,7 +70,7 @@ impl Phase {
             Self::Complete { .. } => "Complete",
             Self::Progressing => "Progressing",
             Self::AwaitingOwners => "AwaitingOwners",
-            Self::Behind(_) => NATIVE_BEHIND,
+            Self::RevisionUnknown(_) => NATIVE_BEHIND,
             Self::Stalled(_) => "Stalled",
             Self::Paused { .. } => "Paused",
             Self::Invalid => "Invalid",
@@ -106,20 +106,28 @@ impl Stall {
 }
 
 /// What the native controller has not done yet.
-pub fn behind_words(behind: Behind) -> &'static str {
+pub fn behind_words(behind: RevisionUnknown) -> &'static str {
     match behind {
-        Behind::NotObserved => "the native DaemonSet controller has not observed the latest change",
-        Behind::NoRevision => "the native DaemonSet controller has not made a ControllerRevision",
-        Behind::Tie => "the native DaemonSet controller is merging equal ControllerRevisions",
-        Behind::Mismatch => "the newest ControllerRevision does not hold the present template yet",
-        Behind::UnknownRevision => "a pod carries a revision that has to be looked up",
+        RevisionUnknown::NotObserved => {
+            "the native DaemonSet controller has not observed the latest change"
+        }
+        RevisionUnknown::NoRevision => {
+            "the native DaemonSet controller has not made a ControllerRevision"
+        }
+        RevisionUnknown::Tie => {
+            "the native DaemonSet controller is merging equal ControllerRevisions"
+        }
+        RevisionUnknown::Mismatch => {
+            "the newest ControllerRevision does not hold the present template yet"
+        }
+        RevisionUnknown::UnknownRevision => "a pod carries a revision that has to be looked up",
     }
 }
 
 /// What ends that, when it lasts.
-pub fn behind_remedy(behind: Behind) -> &'static str {
+pub fn behind_remedy(behind: RevisionUnknown) -> &'static str {
     match behind {
-        Behind::UnknownRevision => {
+        RevisionUnknown::UnknownRevision => {
             "see in the log of the yurt-ds controller why it cannot read that revision"
         }
         _ => {

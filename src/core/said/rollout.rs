@@ -47,7 +47,7 @@ pub struct RolloutView<'a> {
     /// Since when it is not complete, as far as a controller told.
     pub incomplete_since: Option<Timestamp>,
     /// Whether a disruption budget refused the controller the last time, and it has not asked again yet: it does within
-    /// [`BACK_OFF`](crate::core::eviction::BACK_OFF), whatever the budget allows now.
+    /// [`BACK_OFF`](crate::core::fleet::evictions::BACK_OFF), whatever the budget allows now.
     pub asks_again: bool,
     /// When it was first looked at: whatever is dated so may be older.
     pub first_look: Timestamp,
@@ -60,7 +60,7 @@ impl<'a> RolloutView<'a> {
     pub fn revision(&self) -> Option<&'a Revision> {
         match &self.fleet.revision {
             RevisionState::Current(revision) => Some(revision),
-            RevisionState::Behind(_) => None,
+            RevisionState::Unknown(_) => None,
         }
     }
 

@@ -7,8 +7,8 @@ use super::reasons::{DO_NOT_START, behind_remedy, behind_words};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
 
-use crate::core::fleet::record::Record;
-use crate::core::id::{Behind, RevisionState};
+use crate::core::fleet::record::FailureRecord;
+use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::lifecycle::PreDelete;
 use crate::core::not_created;
 use crate::core::plan::{Stall, WaveState};
@@ -63,8 +63,8 @@ impl RolloutStatus<'_> {
             ),
             Stall::NativeControllerBehind => {
                 let behind = match fleet.revision {
-                    RevisionState::Behind(behind) => behind,
-                    RevisionState::Current(_) => Behind::UnknownRevision,
+                    RevisionState::Unknown(behind) => behind,
+                    RevisionState::Current(_) => RevisionUnknown::UnknownRevision,
                 };
                 format!(
                     "stopped: for more than {} {}; {}",
@@ -94,7 +94,7 @@ impl RolloutStatus<'_> {
     }
 
     /// What the guard says of a revision that it stopped, and how far pods are taken back.
-    fn stopped(&self, stall: Stall, record: &Record) -> String {
+    fn stopped(&self, stall: Stall, record: &FailureRecord) -> String {
         let ways_on = match self.plan.pause {
             // A first `resume` would end the pause alone.
             Some(_) => self.way_on(),

@@ -22,7 +22,7 @@ pub(super) const SETTING: Setting = Setting {
 pub enum OnFailure {
     /// Nothing.
     Stop,
-    /// Their pods are taken back to the revision before in place, see [`crate::core::revert`].
+    /// Their pods are taken back to the revision before in place, see [`crate::core::engine::revert`].
     RevertInPlace,
 }
 

@@ -27,7 +27,7 @@ pub(super) const SETTING: Setting = Setting {
 pub enum RollingUpdateType {
     /// It is deleted, and a new one is made.
     Standard,
-    /// It is changed in place where only images and metadata differ, see [`crate::core::in_place`].
+    /// It is changed in place where only images and metadata differ, see [`crate::core::fleet::in_place`].
     InPlaceIfPossible,
 }
 

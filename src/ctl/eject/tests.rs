@@ -11,7 +11,7 @@ use crate::ctl::Code;
 use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
-use crate::sim::kubelet::Offline;
+use crate::sim::kubelet::Outage;
 use crate::sim::world::start_controller;
 
 /// Long enough for controllers and kubelets to do what they do.
@@ -124,7 +124,7 @@ async fn a_surge_is_handed_back_as_one() {
 #[tokio::test(start_paused = true)]
 async fn outdated_nodes_are_a_reason_to_refuse() {
     let world = CtlWorld::with_nodes(3).await;
-    let offline = world.kubelets.set_offline("n3", Offline::MARKED).await;
+    let offline = world.kubelets.set_offline("n3", Outage::MARKED).await;
     offline.unwrap();
     world.set_image("web:2").await;
     let error = world.error("eject web").await;

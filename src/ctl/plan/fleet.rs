@@ -19,7 +19,7 @@ use crate::core::revision::TemplateFingerprint;
 use crate::ctl::error::CliError;
 use crate::sim::cluster::Cluster;
 use crate::sim::cluster::resources::Storage;
-use crate::sim::kubelet::NodeSpec;
+use crate::sim::kubelet::FakeNodeSpec;
 
 /// Annotation of a planned template: the revision that it is.
 const MARK: &str = "plan.yurt-ds.io/revision";
@@ -35,8 +35,8 @@ pub(super) struct PlannedFleet {
     nodes: Vec<slim::SlimNode>,
     pods: Vec<slim::SlimPod>,
     /// Nodes whose kubelets answer, and those that are silent.
-    pub(super) online: Vec<NodeSpec>,
-    pub(super) offline: Vec<NodeSpec>,
+    pub(super) online: Vec<FakeNodeSpec>,
+    pub(super) offline: Vec<FakeNodeSpec>,
     /// What a person would patch; `None`: nothing.
     pub(super) patch: Option<Value>,
 }
@@ -59,9 +59,9 @@ impl PlannedFleet {
             patch["metadata"]["annotations"] = json!(change.settings);
         }
         let (online, offline) = live.nodes.iter().partition(|node| node.is_ready());
-        let named = |nodes: Vec<&slim::SlimNode>| -> Vec<NodeSpec> {
+        let named = |nodes: Vec<&slim::SlimNode>| -> Vec<FakeNodeSpec> {
             let names = nodes.iter().filter_map(|node| node.metadata.name.clone());
-            names.map(NodeSpec::named).collect()
+            names.map(FakeNodeSpec::named).collect()
         };
         Ok(Self {
             objects: BTreeMap::from([

@@ -16,7 +16,7 @@ use super::slim::{SlimNode, SlimPod, SlimRevision};
 use crate::core::fleet::in_place::Shape;
 use crate::core::images::of_template;
 use crate::core::revision::{RevisionFacts, TemplateFingerprint, adopted, current};
-use crate::core::{Behind, Revision, RevisionState};
+use crate::core::{Revision, RevisionState, RevisionUnknown};
 use crate::ctl::access::Access;
 use crate::ctl::budgets::list_of;
 use crate::ctl::code::Code;
@@ -80,7 +80,7 @@ impl LiveFleet {
         key: &SetKey,
         at: Timestamp,
         trust: bool,
-    ) -> Result<Result<Self, Behind>, CliError> {
+    ) -> Result<Result<Self, RevisionUnknown>, CliError> {
         let client = || access.client.clone();
         // In the words of `status` where there is none, or it is not ours.
         let found = lookup::find(access, key, at).await?;
@@ -108,7 +108,7 @@ impl LiveFleet {
         pods.retain(|pod| owner(pod).is_some_and(|owner| *owner == uid || owners.contains(owner)));
         let state = revision_state(&set, &revisions, trust);
         Ok(match state {
-            RevisionState::Behind(behind) => Err(behind),
+            RevisionState::Unknown(behind) => Err(behind),
             RevisionState::Current(current) => Ok(Self {
                 key: key.clone(),
                 set,

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::slim::{SlimNode, SlimPod};
-use crate::sim::kubelet::NodeSpec;
+use crate::sim::kubelet::FakeNodeSpec;
 
 /// A pod that became Ready later than this after its container started was not slow: its node was away meanwhile.
 const READY_WITHIN: Duration = Duration::from_secs(600);
@@ -160,7 +160,7 @@ impl Measured {
 
     /// Tells every node how long its pod takes: as the present one, if that was measured, or else as the measured ones in
     /// turn.
-    pub(super) fn tell(&self, nodes: &mut [NodeSpec]) {
+    pub(super) fn tell(&self, nodes: &mut [FakeNodeSpec]) {
         let (mut starts, mut changes) = (self.starts().in_turn(), self.changes.in_turn());
         for node in nodes {
             node.start = starts(&node.name);
@@ -432,8 +432,11 @@ mod tests {
         Measured::of(pods, &[], &json!({}), None, width, None)
     }
 
-    fn told(measured: &Measured, nodes: &[&str]) -> Vec<NodeSpec> {
-        let mut nodes: Vec<NodeSpec> = nodes.iter().map(|name| NodeSpec::named(*name)).collect();
+    fn told(measured: &Measured, nodes: &[&str]) -> Vec<FakeNodeSpec> {
+        let mut nodes: Vec<FakeNodeSpec> = nodes
+            .iter()
+            .map(|name| FakeNodeSpec::named(*name))
+            .collect();
         measured.tell(&mut nodes);
         nodes
     }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::core::fleet::in_place::State;
+use crate::core::fleet::in_place::InPlaceState;
 use crate::core::names::{IN_PLACE_STATE, REVISION_HASH_LABEL, TEMPLATE_GENERATION_ANNOTATION};
 use crate::core::revision::hash_of;
 use crate::k8s::{nullable, resource};
@@ -187,7 +187,7 @@ impl SlimPod {
     }
 
     /// What it remembers of its last update in place.
-    pub(super) fn in_place(&self) -> Option<State> {
+    pub(super) fn in_place(&self) -> Option<InPlaceState> {
         let text = self.metadata.annotations.as_ref()?.get(IN_PLACE_STATE)?;
         serde_json::from_str(text).ok()
     }

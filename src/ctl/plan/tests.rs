@@ -15,7 +15,7 @@ use crate::ctl::Code;
 use crate::ctl::tests::CtlWorld;
 use crate::k8s::client::Role;
 use crate::sim::cluster::faults::Fault;
-use crate::sim::kubelet::{Behaviour, Offline, Rule};
+use crate::sim::kubelet::{Behaviour, Outage, Rule};
 use crate::sim::watched::events;
 use crate::sim::world::start_controller;
 use crate::task::Task;
@@ -81,7 +81,7 @@ async fn a_plan_is_what_then_happens() {
     world.replace("n6").await;
     world
         .kubelets
-        .set_offline("n3", Offline::MARKED)
+        .set_offline("n3", Outage::MARKED)
         .await
         .unwrap();
     tokio::time::sleep(10 * A_MOMENT).await;

@@ -1,17 +1,17 @@
 //! Every state of a node has words.
 
 use super::*;
-use crate::core::fleet::in_place::{Recreate, Shape, Succession};
+use crate::core::fleet::in_place::{InPlaceTransition, Recreate, Shape};
 use crate::core::said::next::cure;
 use crate::core::said::reversal_words;
 use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};
 use crate::core::{
-    Disruption, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Pause, PauseRecord, Plan, Pod,
-    PodProblem, PodRevision, PreDelete, Preparing, Readiness, Record, Refusal, RefusedWrite,
-    Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Share, Stopped, Strategy,
-    Targeting, Topology, Verdict, Waves, decide,
+    Disruption, FailureRecord, Fleet, Labels, Mode, Node, Obstruction, OnFailure, Pause,
+    PauseRecord, Plan, Pod, PodProblem, PodRevision, PreDelete, Preparing, Readiness, Refusal,
+    RefusedWrite, Reversal, Revert, RevisionState, RollbackTarget, RollbackTargets, Share, Stopped,
+    Strategy, Targeting, Topology, Verdict, Waves, decide,
 };
 use k8s_openapi::jiff::Timestamp;
 use std::sync::Arc;
@@ -303,9 +303,9 @@ fn a_pod_whose_hook_is_gone_is_told_what_else_holds_it() {
     });
     let mut snapshot = snapshot(vec![leaving, node("n2")], None);
     snapshot.strategy.pre_delete = Some(Arc::new(PreDelete::default()));
-    let stopped = Record {
+    let stopped = FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
-        ..Record::of("new".into())
+        ..FailureRecord::of("new".into())
     };
     let mut said = |record, pause| {
         (snapshot.fleet.record, snapshot.strategy.pause) = (record, pause);
@@ -350,10 +350,10 @@ fn a_pause_is_explained_with_its_end() {
 #[test]
 fn a_pause_of_what_the_guard_stopped_names_both_and_their_order() {
     let mut snapshot = snapshot(vec![node("n1"), updated("n2", 60)], Some(Pause::Indefinite));
-    snapshot.fleet.record = Some(Record {
+    snapshot.fleet.record = Some(FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
         failed: ["n2".into()].into(),
-        ..Record::of("new".into())
+        ..FailureRecord::of("new".into())
     });
     snapshot.plan = decide(&snapshot.strategy, &snapshot.fleet, at(NOW));
     let said = snapshot.said().sentence();
@@ -384,16 +384,16 @@ fn a_revision_that_is_taken_back_has_words() {
         let mut snapshot = snapshot(vec![n1], None);
         snapshot.strategy.on_failure = OnFailure::RevertInPlace;
         snapshot.strategy.max_unavailable = Share::Number(0);
-        let record = Record {
+        let record = FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("5d4f8".into()),
-            ..Record::of("new".into())
+            ..FailureRecord::of("new".into())
         };
         snapshot.fleet.record = Some(record);
         let shape = Arc::new(Shape::of(&serde_json::json!({})));
         let past = RollbackTarget {
             number: 1,
-            succession: Succession::between(&shape, &shape, None),
+            succession: InPlaceTransition::between(&shape, &shape, None),
         };
         snapshot.fleet.rollback_targets = RollbackTargets {
             stands: true,

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Actions;
 use super::neighbours::{Looked, could_be_named, is_name};
-use super::precheck::{Owner, precheck};
+use super::precheck::{PodOwner, precheck};
 use super::reason::Reason;
-use super::text::{self, Verb};
+use super::text::{self, ActionVerb};
 use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
@@ -19,12 +19,12 @@ const LAG: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) pod: NodePod,
-    pub(super) owner: Owner,
+    pub(super) owner: PodOwner,
 }
 
 impl Actions {
     /// The pod of that name, if it may be replaced as far as is known without asking, or by one read.
-    pub(super) async fn admit(&self, verb: Verb, key: &PodKey) -> Result<Admitted, Answer> {
+    pub(super) async fn admit(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let known = self.setup.memory.pod(key);
         if self.setup.cloud.is_throttled() {
             return Err(text::disconnected(Reason::Throttled));
@@ -56,7 +56,7 @@ impl Actions {
         }
     }
 
-    async fn admit_known(&self, verb: Verb, pod: NodePod) -> Result<Admitted, Answer> {
+    async fn admit_known(&self, verb: ActionVerb, pod: NodePod) -> Result<Admitted, Answer> {
         let refusal = match precheck(verb, &self.setup.node, &pod) {
             Ok(owner) => return Ok(Admitted { pod, owner }),
             Err(refusal) => refusal,
@@ -79,7 +79,7 @@ impl Actions {
     }
 
     /// A name that is not in memory: looked up within bounds.
-    async fn admit_unknown(&self, verb: Verb, key: &PodKey) -> Result<Admitted, Answer> {
+    async fn admit_unknown(&self, verb: ActionVerb, key: &PodKey) -> Result<Admitted, Answer> {
         let look = async || {
             if self.setup.cloud.is_lost() {
                 return Err(text::disconnected(Reason::Disconnected)); // the look-up before found that out
@@ -101,7 +101,7 @@ impl Actions {
         }
     }
 
-    fn admit_read(&self, verb: Verb, pod: NodePod) -> Result<Admitted, Answer> {
+    fn admit_read(&self, verb: ActionVerb, pod: NodePod) -> Result<Admitted, Answer> {
         let owner = precheck(verb, &self.setup.node, &pod)?;
         Ok(Admitted { pod, owner })
     }

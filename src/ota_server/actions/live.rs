@@ -16,7 +16,9 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::reason::Reason;
-use crate::core::{Behind, Mode, PodRevision, Reading, Revision, RevisionState, is_paused};
+use crate::core::{
+    Mode, PodRevision, Reading, Revision, RevisionState, RevisionUnknown, is_paused,
+};
 use crate::index::{Index, SetKey};
 use crate::k8s::client::{CallError, Failure, within};
 use crate::k8s::{self, ControllerRevision, DaemonSet};
@@ -50,7 +52,7 @@ pub(super) struct Seen {
 
 /// Whether a pod is to be replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum LiveJudgement {
     /// It is outdated; that is the current revision.
     Outdated(Revision),
     /// It is not, or nobody can tell.
@@ -227,8 +229,8 @@ pub(super) fn judge(
     revisions: &[ControllerRevision],
     last: bool,
     now: Timestamp,
-) -> Judgement {
-    use Judgement::{InDoubt, Outdated, Refused};
+) -> LiveJudgement {
+    use LiveJudgement::{InDoubt, Outdated, Refused};
     if set.metadata.uid.as_deref() != Some(&owner.uid) || set.metadata.deletion_timestamp.is_some()
     {
         return Refused(Reason::DaemonSetGone);
@@ -253,11 +255,11 @@ pub(super) fn judge(
     };
     let target = match &fleet.revision {
         RevisionState::Current(target) => target.clone(),
-        RevisionState::Behind(Behind::NotObserved) => {
+        RevisionState::Unknown(RevisionUnknown::NotObserved) => {
             return Refused(Reason::NativeControllerBehind);
         }
-        RevisionState::Behind(_) if !last => return InDoubt,
-        RevisionState::Behind(_) => return Refused(Reason::NativeControllerBehind),
+        RevisionState::Unknown(_) if !last => return InDoubt,
+        RevisionState::Unknown(_) => return Refused(Reason::NativeControllerBehind),
     };
     let mut pods = fleet.nodes.iter().flat_map(|node| &node.pods);
     match pods.next().map(|pod| pod.revision) {
@@ -288,7 +290,7 @@ fn index(
 /// What is still open after two looks is decided: a revision that is not there was deleted, and one that cannot be
 /// compared is judged by its number.
 fn settle(index: &mut Index, key: &SetKey, now: Timestamp) {
-    let mismatch = RevisionState::Behind(Behind::Mismatch);
+    let mismatch = RevisionState::Unknown(RevisionUnknown::Mismatch);
     if index
         .fleet(key, now)
         .is_some_and(|fleet| fleet.revision == mismatch)

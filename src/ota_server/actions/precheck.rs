@@ -6,14 +6,14 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::reason::Reason;
-use super::text::{self, Verb};
+use super::text::{self, ActionVerb};
 use crate::core::names::{PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
-use crate::ota_server::pod::{Condition, Facts, NodePod, PodKey};
+use crate::ota_server::pod::{Facts, NodePod, NodePodCondition, PodKey};
 
 /// Who makes a pod again.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Owner {
+pub(super) enum PodOwner {
     /// That DaemonSet.
     DaemonSet(OwnerReference),
     /// The kubelet, from a manifest of that name.
@@ -27,7 +27,7 @@ pub(super) enum Owner {
 ///
 /// # Errors
 /// The answer of that row.
-pub(super) fn precheck(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, Answer> {
+pub(super) fn precheck(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer> {
     let (key, facts) = (pod.key(), pod.facts());
     if facts.deleting {
         return Err(verb.deleting(key));
@@ -38,7 +38,7 @@ pub(super) fn precheck(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, A
     if !needs_upgrade(facts) {
         return Err(verb.not_upgradable(key, Reason::NotUpgradable));
     }
-    if verb == (Verb::Upgrade { force: false }) {
+    if verb == (ActionVerb::Upgrade { force: false }) {
         check_node(key, facts)?;
         check_image(key, facts)?;
     }
@@ -47,7 +47,10 @@ pub(super) fn precheck(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, A
 
 /// Whether a new version waits for the pod, as far as its conditions say.
 pub(super) fn needs_upgrade(facts: &Facts) -> bool {
-    facts.need_upgrade.as_ref().is_some_and(Condition::is_true)
+    facts
+        .need_upgrade
+        .as_ref()
+        .is_some_and(NodePodCondition::is_true)
 }
 
 /// Whether no other pod would come to this node if this one went: the controller, which sees the node, says so in the reason.
@@ -57,8 +60,8 @@ pub(super) fn is_repelled(facts: &Facts) -> bool {
 }
 
 /// The pre-pull that counts: one of another revision than the one that waits is stale, and nobody's concern.
-pub(super) fn image_of(facts: &Facts) -> Option<&Condition> {
-    let target = facts.need_upgrade.as_ref().and_then(Condition::hash);
+pub(super) fn image_of(facts: &Facts) -> Option<&NodePodCondition> {
+    let target = facts.need_upgrade.as_ref().and_then(NodePodCondition::hash);
     let image = facts.image_ready.as_ref()?;
     let stale = target
         .zip(image.hash())
@@ -67,7 +70,7 @@ pub(super) fn image_of(facts: &Facts) -> Option<&Condition> {
 }
 
 /// Whether that is a pull that failed, rather than one that is on its way.
-pub(super) fn is_failed(image: &Condition) -> bool {
+pub(super) fn is_failed(image: &NodePodCondition) -> bool {
     !image.is_true() && image.reason == PULL_IMAGE_FAIL
 }
 
@@ -87,7 +90,7 @@ fn check_image(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
     }
 }
 
-fn owner(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, Answer> {
+fn owner(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<PodOwner, Answer> {
     let Some(first) = pod.facts().owners.first() else {
         return Err(text::no_owner());
     };
@@ -96,14 +99,14 @@ fn owner(verb: Verb, node: &str, pod: &NodePod) -> Result<Owner, Answer> {
     };
     match (owner.kind.as_str(), verb) {
         ("DaemonSet", _) if owner.api_version.starts_with("apps/") => {
-            Ok(Owner::DaemonSet(owner.clone()))
+            Ok(PodOwner::DaemonSet(owner.clone()))
         }
         ("DaemonSet", _) => {
             let group = owner.api_version.split('/').next().unwrap_or_default();
             Err(text::unsupported(&format!("DaemonSet.{group}")))
         }
-        ("Node", Verb::Upgrade { .. }) => match static_name(&pod.key().name, node) {
-            Some(name) => Ok(Owner::Node {
+        ("Node", ActionVerb::Upgrade { .. }) => match static_name(&pod.key().name, node) {
+            Some(name) => Ok(PodOwner::Node {
                 name: name.to_owned(),
             }),
             None => Err(text::static_name()),

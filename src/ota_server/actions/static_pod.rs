@@ -16,14 +16,14 @@ use http::StatusCode;
 use k8s_openapi::api::core::v1::ConfigMap;
 use tracing::{info, warn};
 
-use self::folder::{Outcome, Pending};
-pub(super) use self::guard::Guarded;
+use self::folder::{FolderOutcome, Pending};
+pub(super) use self::guard::GuardedManifest;
 use self::guard::PATIENCE;
 use self::manifest::Manifest;
 use super::Actions;
 use super::precheck::precheck;
 use super::reason::Reason;
-use super::text::{self, Verb};
+use super::text::{self, ActionVerb};
 use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::pod::{NodePod, PodKey};
@@ -35,7 +35,7 @@ impl Actions {
     /// Replaces the manifest of a static pod; `name` is the pod's without that of the node.
     pub(super) async fn replace_static(
         &self,
-        verb: Verb,
+        verb: ActionVerb,
         key: &PodKey,
         name: &str,
     ) -> Result<Answer, Answer> {
@@ -57,7 +57,7 @@ impl Actions {
 
     async fn write_manifest(
         &self,
-        verb: Verb,
+        verb: ActionVerb,
         pod: &NodePod,
         manifest: Manifest,
     ) -> Result<Answer, Answer> {
@@ -81,8 +81,8 @@ impl Actions {
             .with_folder(move |folder| folder.replace(&manifest, pending))
             .await;
         match written {
-            Ok(Outcome::Unchanged) => Ok(verb.accepted(key, Reason::Unchanged)),
-            Ok(Outcome::Written(file)) => {
+            Ok(FolderOutcome::Unchanged) => Ok(verb.accepted(key, Reason::Unchanged)),
+            Ok(FolderOutcome::Written(file)) => {
                 info!(pod = %key, file, "Replaced the manifest, as the owner of the node asked");
                 self.guarded.wake();
                 Ok(verb.accepted(key, Reason::Started))
@@ -96,7 +96,7 @@ impl Actions {
 }
 
 /// 10, 11, or that nothing could be read.
-fn not_given(verb: Verb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
+fn not_given(verb: ActionVerb, key: &PodKey, config_map: &str, error: &CallError) -> Answer {
     match error.failure() {
         Failure::Gone => {
             let text = "Configmap for static pod does not exist";

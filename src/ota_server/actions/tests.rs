@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::sim::cluster::{Fault, FaultGuard};
-use crate::sim::kubelet::{self, NodeSpec};
+use crate::sim::kubelet::{self, FakeNodeSpec};
 use crate::sim::world::{self, World as Sim};
 
 /// What the agent calls itself here.
@@ -45,7 +45,7 @@ impl World {
             kubelets: kubelet::KubeletOptions::default(),
             controller: true,
         });
-        let nodes = ["n1", "n2"].map(NodeSpec::named);
+        let nodes = ["n1", "n2"].map(FakeNodeSpec::named);
         sim.kubelets.add_nodes(nodes.into()).await.unwrap();
         let actions = Actions::new(Setup {
             client: sim.cluster.client(AGENT),

@@ -6,11 +6,11 @@ use super::reason::Reason;
 use crate::k8s::client::{CallError, Failure};
 use crate::ota_server::answer::Answer;
 use crate::ota_server::cloud::is_silent;
-use crate::ota_server::pod::{Condition, PodKey};
+use crate::ota_server::pod::{NodePodCondition, PodKey};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum ActionVerb {
     /// Replace the pod.
     Upgrade {
         /// Also when the images that were asked for are not there.
@@ -20,7 +20,7 @@ pub(super) enum Verb {
     ImagePull,
 }
 
-impl Verb {
+impl ActionVerb {
     /// 12: it is done, or under way.
     pub(super) fn accepted(self, key: &PodKey, reason: Reason) -> Answer {
         let text = match self {
@@ -100,7 +100,7 @@ pub(super) fn not_read(error: &CallError) -> Answer {
 }
 
 /// 6: the images are not there. What to do about a failure is said behind the text that programs know.
-pub(super) fn image_not_ready(key: &PodKey, image: &Condition, failed: bool) -> Answer {
+pub(super) fn image_not_ready(key: &PodKey, image: &NodePodCondition, failed: bool) -> Answer {
     let (reason, cure) = match failed {
         true => (
             Reason::ImagePullFailed,

@@ -19,7 +19,7 @@ use tokio_io_timeout::TimeoutStream;
 use super::super::agent::Agent;
 use super::super::answer::Answer;
 use super::super::reply::{self, Reply};
-use super::permits::{ConnectionPermit, ConnectionState, Signal};
+use super::permits::{ConnectionPermit, ConnectionState, PermitSignal};
 
 /// The longest that a head may take, from the start of a connection or the end of the answer before.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,15 +67,15 @@ where
             biased;
             done = speaking => {
                 ended = Some(done.err());
-                Signal::Stay
+                PermitSignal::Stay
             }
             signal = permit.signalled(), if !is_ending => signal,
         };
         match signal {
-            Signal::Stay => {}
-            Signal::Leave if is_unheard(permit.current()) => break,
+            PermitSignal::Stay => {}
+            PermitSignal::Leave if is_unheard(permit.current()) => break,
             // What was asked for is answered, or was.
-            Signal::Leave | Signal::End => {
+            PermitSignal::Leave | PermitSignal::End => {
                 is_ending = true;
                 Pin::new(&mut connection).graceful_shutdown();
             }

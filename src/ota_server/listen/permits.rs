@@ -23,7 +23,7 @@ pub(super) enum ConnectionState {
 
 /// What a connection is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Signal {
+pub(super) enum PermitSignal {
     /// Nothing.
     Stay,
     /// Its permit is taken away.
@@ -51,7 +51,7 @@ struct Held {
 #[derive(Debug)]
 struct Holder {
     state: watch::Sender<ConnectionState>,
-    signal: watch::Sender<Signal>,
+    signal: watch::Sender<PermitSignal>,
 }
 
 /// Leave to be connected; given back when this is dropped.
@@ -60,7 +60,7 @@ pub(super) struct ConnectionPermit {
     number: u64,
     permits: Option<ConnectionPermits>,
     state: watch::Sender<ConnectionState>,
-    signal: watch::Receiver<Signal>,
+    signal: watch::Receiver<PermitSignal>,
 }
 
 impl ConnectionPermits {
@@ -87,7 +87,7 @@ impl ConnectionPermits {
         let number = held.next;
         held.next += 1;
         let state = watch::Sender::new(ConnectionState::Silent);
-        let (sender, signal) = watch::channel(Signal::Stay);
+        let (sender, signal) = watch::channel(PermitSignal::Stay);
         let holder = Holder {
             state: state.clone(),
             signal: sender,
@@ -109,7 +109,7 @@ impl ConnectionPermits {
     /// Tells everybody that the server ends.
     pub(super) fn end(&self) {
         for holder in self.held().holders.values() {
-            holder.signal.send_replace(Signal::End);
+            holder.signal.send_replace(PermitSignal::End);
         }
     }
 
@@ -128,7 +128,7 @@ impl Held {
             return false;
         };
         if let Some(holder) = self.holders.remove(&oldest) {
-            holder.signal.send_replace(Signal::Leave);
+            holder.signal.send_replace(PermitSignal::Leave);
         }
         true
     }
@@ -141,7 +141,7 @@ impl ConnectionPermit {
             number: 0,
             permits: None,
             state: watch::Sender::new(ConnectionState::Silent),
-            signal: watch::channel(Signal::Stay).1,
+            signal: watch::channel(PermitSignal::Stay).1,
         }
     }
 
@@ -161,8 +161,11 @@ impl ConnectionPermit {
     }
 
     /// Waits until the connection is told something.
-    pub(super) async fn signalled(&mut self) -> Signal {
-        let told = self.signal.wait_for(|signal| *signal != Signal::Stay).await;
+    pub(super) async fn signalled(&mut self) -> PermitSignal {
+        let told = self
+            .signal
+            .wait_for(|signal| *signal != PermitSignal::Stay)
+            .await;
         let told = told.map(|signal| *signal);
         match told {
             Ok(signal) => signal,
@@ -191,18 +194,18 @@ mod tests {
         let fourth = permits.acquire().unwrap();
         assert_eq!(
             (*first.signal.borrow(), *second.signal.borrow()),
-            (Signal::Stay, Signal::Leave)
+            (PermitSignal::Stay, PermitSignal::Leave)
         );
         third.state.send_replace(ConnectionState::Busy);
         fourth.state.send_replace(ConnectionState::Slow);
         let fifth = permits.acquire().unwrap();
         assert_eq!(
             (*first.signal.borrow(), *fourth.signal.borrow()),
-            (Signal::Leave, Signal::Stay)
+            (PermitSignal::Leave, PermitSignal::Stay)
         );
         fifth.state.send_replace(ConnectionState::Busy);
         let sixth = permits.acquire().unwrap();
-        assert_eq!(*fourth.signal.borrow(), Signal::Leave);
+        assert_eq!(*fourth.signal.borrow(), PermitSignal::Leave);
         sixth.state.send_replace(ConnectionState::Busy);
         assert!(permits.acquire().is_none());
         drop(third);
@@ -210,7 +213,7 @@ mod tests {
         permits.end();
         assert_eq!(
             (*sixth.signal.borrow(), *first.signal.borrow()),
-            (Signal::End, Signal::Leave)
+            (PermitSignal::End, PermitSignal::Leave)
         );
     }
 }

@@ -7,7 +7,7 @@ async fn an_agent_that_starts_offline_serves_what_it_knew_and_says_how_old_that_
     let directory = tempfile::tempdir().unwrap();
     let world = World::new();
     world.create("a", NODE).await;
-    let config = Config {
+    let config = AgentConfig {
         state_dir: Some(directory.path().join("state")),
         ..world.config()
     };
@@ -36,7 +36,7 @@ async fn an_agent_that_starts_offline_serves_what_it_knew_and_says_how_old_that_
     world.cluster.stop();
     let agent = Agent::start(config.clone()).unwrap();
     assert_eq!(names(&agent).await, ["a", "b", "c", "d"]);
-    let other = Config {
+    let other = AgentConfig {
         node: "edge-2".to_owned(),
         ..config
     };
@@ -51,7 +51,7 @@ async fn a_directory_that_cannot_be_written_costs_nothing_but_the_state() {
     std::fs::write(&file, "").unwrap();
     let world = World::new();
     world.create("a", NODE).await;
-    let config = Config {
+    let config = AgentConfig {
         state_dir: Some(file.join("state")),
         ..world.config()
     };

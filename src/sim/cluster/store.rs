@@ -262,7 +262,7 @@ fn routes(event: &Event) -> BTreeSet<Route> {
 
 /// What a watcher receives.
 #[derive(Debug)]
-pub(crate) enum Signal {
+pub(crate) enum StoreSignal {
     /// Tell this event as this change.
     Event(StoreChange, Arc<Event>),
     /// Nothing up to this resourceVersion is missing.
@@ -274,7 +274,7 @@ pub(crate) enum Signal {
 #[derive(Debug)]
 struct Watcher {
     filter: Filter,
-    queue: mpsc::Sender<Signal>,
+    queue: mpsc::Sender<StoreSignal>,
 }
 
 #[derive(Debug, Default)]
@@ -318,7 +318,7 @@ impl Collection {
                     continue;
                 };
                 if let Some(seen) = event.seen_by(&watcher.filter) {
-                    let signal = Signal::Event(seen, Arc::clone(event));
+                    let signal = StoreSignal::Event(seen, Arc::clone(event));
                     if watcher.queue.try_send(signal).is_err() {
                         slow.push(*id);
                     }
@@ -352,7 +352,7 @@ pub(crate) struct Opened {
     /// Events since the resourceVersion asked for.
     pub(crate) replay: Vec<(StoreChange, Arc<Event>)>,
     /// What comes next.
-    pub(crate) queue: mpsc::Receiver<Signal>,
+    pub(crate) queue: mpsc::Receiver<StoreSignal>,
     /// The store's resourceVersion at this moment.
     pub(crate) version: u64,
 }
@@ -539,7 +539,7 @@ impl Store {
             .and_then(|collection| collection.watchers.get(&id))
         {
             // A full queue has events to tell; the next bookmark will do.
-            let _ = watcher.queue.try_send(Signal::Bookmark(version));
+            let _ = watcher.queue.try_send(StoreSignal::Bookmark(version));
         }
     }
 
@@ -555,7 +555,7 @@ impl Store {
         for collection in self.collections.values_mut() {
             for watcher in std::mem::take(&mut collection.watchers).into_values() {
                 // A full queue ends with the sender, just as well.
-                let _ = watcher.queue.try_send(Signal::Disconnect);
+                let _ = watcher.queue.try_send(StoreSignal::Disconnect);
             }
             collection.on_route.clear();
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::present::Form;
 use super::resources::Resource;
-use super::store::{Opened, Signal, Store, StoreChange, watch_line};
+use super::store::{Opened, Store, StoreChange, StoreSignal, watch_line};
 
 /// Time between bookmarks; kube-apiserver takes about a minute.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
@@ -52,7 +52,7 @@ struct Watch {
     registered: Registered,
     manner: ObjectForm,
     first: VecDeque<Bytes>,
-    queue: mpsc::Receiver<Signal>,
+    queue: mpsc::Receiver<StoreSignal>,
     tick: Interval,
     end: Instant,
 }
@@ -120,16 +120,16 @@ impl Watch {
         }
     }
 
-    fn tell(&self, signal: Signal) -> Option<io::Result<Bytes>> {
+    fn tell(&self, signal: StoreSignal) -> Option<io::Result<Bytes>> {
         Some(match signal {
-            Signal::Event(change, event) => {
+            StoreSignal::Event(change, event) => {
                 Ok(self
                     .manner
                     .form
                     .event_line(self.manner.resource, change, &event))
             }
-            Signal::Bookmark(version) => Ok(bookmark(&self.manner, version, false)),
-            Signal::Disconnect => Err(io::Error::new(
+            StoreSignal::Bookmark(version) => Ok(bookmark(&self.manner, version, false)),
+            StoreSignal::Disconnect => Err(io::Error::new(
                 io::ErrorKind::ConnectionReset,
                 "the connection of this watch broke",
             )),

@@ -20,7 +20,7 @@ use super::manage::{ManagedNode, ManagedView, Todo};
 use super::options::DaemonSetsOptions;
 use super::pods::{self, by_node};
 use super::set::Set;
-use super::write::{DaemonSetWrite, DaemonSetWriter, WriteAnswer};
+use super::write::{DaemonSetWrite, DaemonSetWriter, NativeWriteAnswer};
 use super::{status, template};
 use crate::backoff;
 use crate::clock::Clock;
@@ -40,7 +40,7 @@ const RETRY_MAX: Duration = Duration::from_secs(15);
 const FAILED_POD: Duration = Duration::from_secs(1);
 const FAILED_POD_MAX: Duration = Duration::from_secs(15 * 60);
 
-type Done = (WatchedKey, Vec<WriteAnswer>, Result<(), Error>);
+type Done = (WatchedKey, Vec<NativeWriteAnswer>, Result<(), Error>);
 
 /// All that the controller knows.
 pub(super) struct DaemonSetsController {
@@ -473,30 +473,30 @@ impl DaemonSetsController {
         self.look_at(&key);
     }
 
-    fn take_in(&mut self, key: &WatchedKey, answer: WriteAnswer) {
+    fn take_in(&mut self, key: &WatchedKey, answer: NativeWriteAnswer) {
         match answer {
-            WriteAnswer::Pod(pod) => {
+            NativeWriteAnswer::Pod(pod) => {
                 if let Some(change) = self.pods.answer(*pod) {
                     self.pod_changed(&change);
                 }
             }
-            WriteAnswer::PodGone(name) => {
+            NativeWriteAnswer::PodGone(name) => {
                 if let Some(change) = self.pods.take(&(key.0.clone(), name)) {
                     self.pod_changed(&change);
                 }
             }
-            WriteAnswer::Revision(revision) => {
+            NativeWriteAnswer::Revision(revision) => {
                 self.revisions.answer(*revision);
             }
-            WriteAnswer::RevisionGone(name) => {
+            NativeWriteAnswer::RevisionGone(name) => {
                 self.revisions.take(&(key.0.clone(), name));
             }
-            WriteAnswer::Set(set) => {
+            NativeWriteAnswer::Set(set) => {
                 if let Some(change) = self.objects.answer(*set) {
                     self.set_changed(&change);
                 }
             }
-            WriteAnswer::Stale => {}
+            NativeWriteAnswer::Stale => {}
         }
     }
 }

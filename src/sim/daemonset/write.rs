@@ -32,7 +32,7 @@ pub(super) enum DaemonSetWrite {
 }
 
 /// What a request brought.
-pub(super) enum WriteAnswer {
+pub(super) enum NativeWriteAnswer {
     Pod(Box<Pod>),
     PodGone(String),
     Revision(Box<DynamicObject>),
@@ -59,7 +59,7 @@ impl DaemonSetWriter {
     pub(super) async fn run(
         self,
         writes: Vec<DaemonSetWrite>,
-    ) -> (Vec<WriteAnswer>, Result<(), Error>) {
+    ) -> (Vec<NativeWriteAnswer>, Result<(), Error>) {
         let (new, other): (Vec<DaemonSetWrite>, Vec<DaemonSetWrite>) = writes
             .into_iter()
             .partition(|write| matches!(write, DaemonSetWrite::NewPod { .. }));
@@ -76,7 +76,7 @@ impl DaemonSetWriter {
         (answers, result)
     }
 
-    async fn one(&self, write: DaemonSetWrite) -> Result<WriteAnswer, Error> {
+    async fn one(&self, write: DaemonSetWrite) -> Result<NativeWriteAnswer, Error> {
         let params = PatchParams::default();
         let answer = match write {
             DaemonSetWrite::NewPod { object } => return self.new_pod(object).await,
@@ -85,26 +85,26 @@ impl DaemonSetWriter {
             DaemonSetWrite::Pod { name, patch } => {
                 let patch = Patch::Strategic(patch);
                 let patched = self.pods().patch(&name, &params, &patch).await;
-                stale(patched)?.map(|pod| WriteAnswer::Pod(Box::new(pod)))
+                stale(patched)?.map(|pod| NativeWriteAnswer::Pod(Box::new(pod)))
             }
             DaemonSetWrite::Revision { name, patch } => {
                 let patch = Patch::Strategic(patch);
                 let patched = self.revisions().patch(&name, &params, &patch).await;
-                stale(patched)?.map(|revision| WriteAnswer::Revision(Box::new(revision)))
+                stale(patched)?.map(|revision| NativeWriteAnswer::Revision(Box::new(revision)))
             }
             DaemonSetWrite::DropRevision { name } => {
                 let params = DeleteParams::default();
                 let deleted = self.revisions().delete(&name, &params).await;
-                stale(deleted)?.map(|_| WriteAnswer::RevisionGone(name))
+                stale(deleted)?.map(|_| NativeWriteAnswer::RevisionGone(name))
             }
             DaemonSetWrite::Status { patch } => {
                 let patch = Patch::Merge(patch);
                 let sets = self.sets();
                 let patched = sets.patch_status(&self.set, &params, &patch).await;
-                stale(patched)?.map(|set| WriteAnswer::Set(Box::new(set)))
+                stale(patched)?.map(|set| NativeWriteAnswer::Set(Box::new(set)))
             }
         };
-        Ok(answer.unwrap_or(WriteAnswer::Stale))
+        Ok(answer.unwrap_or(NativeWriteAnswer::Stale))
     }
 
     fn pods(&self) -> Api<Pod> {
@@ -121,7 +121,7 @@ impl DaemonSetWriter {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
-    async fn new_pod(&self, object: Value) -> Result<WriteAnswer, Error> {
+    async fn new_pod(&self, object: Value) -> Result<NativeWriteAnswer, Error> {
         let url = Pod::url_path(&(), Some(&self.namespace));
         let body = object.to_string().into_bytes();
         let request = Request::new(url).create(&PostParams::default(), body);
@@ -133,7 +133,7 @@ impl DaemonSetWriter {
                 self.recorder
                     .record("Normal", "SuccessfulCreate", &note)
                     .await;
-                Ok(WriteAnswer::Pod(Box::new(pod)))
+                Ok(NativeWriteAnswer::Pod(Box::new(pod)))
             }
             Err(error) => {
                 let note = format!("Error creating: {}", said(&error));
@@ -143,7 +143,7 @@ impl DaemonSetWriter {
         }
     }
 
-    async fn drop_pod(&self, name: String, uid: String) -> Result<WriteAnswer, Error> {
+    async fn drop_pod(&self, name: String, uid: String) -> Result<NativeWriteAnswer, Error> {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(uid),
@@ -160,11 +160,11 @@ impl DaemonSetWriter {
                 let going = deleted
                     .left()
                     .filter(|pod| pod.metadata.deletion_timestamp.is_some());
-                Ok(going.map_or(WriteAnswer::PodGone(name), |pod| {
-                    WriteAnswer::Pod(Box::new(pod))
+                Ok(going.map_or(NativeWriteAnswer::PodGone(name), |pod| {
+                    NativeWriteAnswer::Pod(Box::new(pod))
                 }))
             }
-            Ok(None) => Ok(WriteAnswer::Stale),
+            Ok(None) => Ok(NativeWriteAnswer::Stale),
             Err(error) => {
                 let note = format!("Error deleting: {}", said(&error));
                 self.recorder.record("Warning", "FailedDelete", &note).await;
@@ -175,7 +175,7 @@ impl DaemonSetWriter {
 
     /// Makes a revision. One of that name with other content is a collision of the hash: it is counted, and the next
     /// try has another name.
-    async fn new_revision(&self, object: Value) -> Result<WriteAnswer, Error> {
+    async fn new_revision(&self, object: Value) -> Result<NativeWriteAnswer, Error> {
         let api = self.revisions();
         let wanted: DynamicObject =
             serde_json::from_value(object.clone()).map_err(Error::SerdeError)?;
@@ -185,7 +185,7 @@ impl DaemonSetWriter {
                     .get(wanted.metadata.name.as_deref().unwrap_or_default())
                     .await?;
                 if holds_the_same(&existing, &object) {
-                    return Ok(WriteAnswer::Revision(Box::new(existing)));
+                    return Ok(NativeWriteAnswer::Revision(Box::new(existing)));
                 }
                 let set = self.sets().get(&self.set).await?;
                 let collisions = set.data["status"]["collisionCount"].as_u64().unwrap_or(0) + 1;
@@ -194,16 +194,16 @@ impl DaemonSetWriter {
                     .sets()
                     .patch_status(&self.set, &PatchParams::default(), &Patch::Merge(patch))
                     .await?;
-                Ok(WriteAnswer::Set(Box::new(patched)))
+                Ok(NativeWriteAnswer::Set(Box::new(patched)))
             }
-            made => Ok(WriteAnswer::Revision(Box::new(made?))),
+            made => Ok(NativeWriteAnswer::Revision(Box::new(made?))),
         }
     }
 }
 
 fn collect(
-    results: Vec<Result<WriteAnswer, Error>>,
-    answers: &mut Vec<WriteAnswer>,
+    results: Vec<Result<NativeWriteAnswer, Error>>,
+    answers: &mut Vec<NativeWriteAnswer>,
     all: &mut Result<(), Error>,
 ) {
     for result in results {

@@ -11,13 +11,13 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 
 use super::behaviour::{Rule, Rules};
-use super::node::{Flap, KubeletNode, NodeSpec, Offline, unknown};
+use super::node::{FakeNodeSpec, Flap, KubeletNode, Outage, unknown};
 use super::options::KubeletOptions;
 use super::pod::{Host, KubeletPod, NextStep, PodStage, PodStep};
 
 use super::status;
 use super::view::PodView;
-use super::write::{self, Ack, PodKey, Request, StatusWriteOutcome, WriteSubject};
+use super::write::{self, Ack, PodAddress, Request, StatusWriteOutcome, WriteSubject};
 use crate::clock::Clock;
 use crate::sim::queue::Queue;
 use crate::sim::watched::events;
@@ -27,9 +27,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// What a handle asks for.
 pub(super) enum KubeletCommand {
-    Add(Vec<NodeSpec>),
-    Adopt(Vec<NodeSpec>, bool),
-    Offline(String, Offline),
+    Add(Vec<FakeNodeSpec>),
+    Adopt(Vec<FakeNodeSpec>, bool),
+    Offline(String, Outage),
     Online(String),
     Remove(String),
     Flap(String, Duration, Duration),
@@ -163,7 +163,7 @@ impl KubeletEngine {
         self.count
     }
 
-    fn add(&mut self, spec: NodeSpec, ack: &Ack) {
+    fn add(&mut self, spec: FakeNodeSpec, ack: &Ack) {
         let number = self.number();
         let name = spec.name.clone();
         let now = self.clock.now().saturating_add(spec.skew);
@@ -182,7 +182,7 @@ impl KubeletEngine {
         self.sync_all(&name);
     }
 
-    fn adopt(&mut self, spec: NodeSpec, online: bool) {
+    fn adopt(&mut self, spec: FakeNodeSpec, online: bool) {
         let number = self.number();
         let name = spec.name.clone();
         let mut node = KubeletNode::new(spec, address([100, 64], number), self.clock.now());
@@ -199,7 +199,7 @@ impl KubeletEngine {
         }
     }
 
-    fn offline(&mut self, name: &str, how: Offline, ack: &Ack) {
+    fn offline(&mut self, name: &str, how: Outage, ack: &Ack) {
         let now = self.clock.now();
         let life = self.number();
         let Some(node) = self.nodes.get_mut(name) else {
@@ -222,7 +222,7 @@ impl KubeletEngine {
                 let Some(pod) = self.pods.get(uid).filter(|pod| pod.ready.is) else {
                     continue;
                 };
-                let key = PodKey::from(&pod.seen);
+                let key = PodAddress::from(&pod.seen);
                 let request = write::mark_not_ready(self.client.clone(), key, now, ack.clone());
                 self.waiting.push_back(request);
             }
@@ -482,7 +482,7 @@ impl KubeletEngine {
             Some(node) if node.online => &node.ip,
             _ => return,
         };
-        let key = PodKey::from(&pod.seen);
+        let key = PodAddress::from(&pod.seen);
         let request = match pod.stage {
             PodStage::Stopped => {
                 let last = self.options.final_status.then(|| status::pod(pod, host_ip));

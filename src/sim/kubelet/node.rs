@@ -12,7 +12,7 @@ use super::pod::PodStep;
 
 /// A node to be added.
 #[derive(Clone, Debug, Default)]
-pub struct NodeSpec {
+pub struct FakeNodeSpec {
     /// Its name.
     pub name: String,
     /// Its labels; hostname, os and arch come by themselves.
@@ -31,7 +31,7 @@ pub struct NodeSpec {
     pub change: Option<Duration>,
 }
 
-impl NodeSpec {
+impl FakeNodeSpec {
     /// A node with this name and nothing special.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
@@ -56,14 +56,14 @@ impl NodeSpec {
 /// What else happens when a node goes offline, besides its kubelet falling silent. The node lifecycle controller does
 /// both after its grace period; where that is long, the fake kubelets can do it at once in its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offline {
+pub struct Outage {
     /// Set the node's Ready condition to `Unknown`.
     pub mark_node: bool,
     /// Set the Ready condition of its pods to `False`.
     pub mark_pods: bool,
 }
 
-impl Offline {
+impl Outage {
     /// Both marks: what becomes of an ordinary node after the grace period.
     pub const MARKED: Self = Self {
         mark_node: true,
@@ -78,7 +78,7 @@ impl Offline {
 
 /// A node as its kubelet knows it.
 pub(super) struct KubeletNode {
-    pub(super) spec: NodeSpec,
+    pub(super) spec: FakeNodeSpec,
     pub(super) online: bool,
     /// It went down and has to boot: its containers will start anew.
     pub(super) crashed: bool,
@@ -102,7 +102,7 @@ pub(super) struct Flap {
 }
 
 impl KubeletNode {
-    pub(super) fn new(spec: NodeSpec, ip: String, now: Timestamp) -> Self {
+    pub(super) fn new(spec: FakeNodeSpec, ip: String, now: Timestamp) -> Self {
         Self {
             spec,
             online: true,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::behaviour::Behaviour;
-use super::node::Offline;
+use super::node::Outage;
 use crate::sim::pulse::NodePulse;
 
 /// How all the kubelets behave unless told otherwise.
@@ -16,7 +16,7 @@ pub struct KubeletOptions {
     /// How long containers take to end after a deletion (never longer than the pod's grace period).
     pub terminate: Duration,
     /// What flapping nodes and nodes that die do besides falling silent.
-    pub offline: Offline,
+    pub offline: Outage,
     /// How pod status is written.
     pub status_write: StatusWrite,
     /// Whether the last status of a pod is written before the object is deleted, as kubelets do.
@@ -41,7 +41,7 @@ impl Default for KubeletOptions {
         Self {
             behaviour: Behaviour::default(),
             terminate: Duration::from_secs(1),
-            offline: Offline::default(),
+            offline: Outage::default(),
             status_write: StatusWrite::Patch,
             final_status: true,
             lease: None,

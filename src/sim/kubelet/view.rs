@@ -31,7 +31,7 @@ pub(super) struct Spec {
     #[serde(default)]
     pub(super) init_containers: Vec<ContainerView>,
     #[serde(default)]
-    pub(super) readiness_gates: Vec<Gate>,
+    pub(super) readiness_gates: Vec<SeenGate>,
     pub(super) restart_policy: Option<String>,
     #[serde(default)]
     pub(super) image_pull_secrets: Vec<SecretName>,
@@ -56,7 +56,7 @@ pub(super) struct SecretName {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Gate {
+pub(super) struct SeenGate {
     pub(super) condition_type: String,
 }
 
@@ -68,14 +68,14 @@ pub(super) struct Status {
     pub(super) pod_ip: Option<String>,
     pub(super) start_time: Option<Time>,
     #[serde(default)]
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<SeenCondition>,
     #[serde(default)]
     pub(super) container_statuses: Vec<ContainerStatusView>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Condition {
+pub(super) struct SeenCondition {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) status: String,
@@ -95,7 +95,7 @@ pub(super) struct ContainerStatusView {
     #[serde(default)]
     pub(super) restart_count: i32,
     #[serde(default)]
-    pub(super) state: ContainerState,
+    pub(super) state: SeenContainerState,
 }
 
 impl ContainerStatusView {
@@ -107,13 +107,13 @@ impl ContainerStatusView {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct ContainerState {
-    pub(super) running: Option<Running>,
+pub(super) struct SeenContainerState {
+    pub(super) running: Option<SeenRunning>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Running {
+pub(super) struct SeenRunning {
     pub(super) started_at: Option<Time>,
 }
 
@@ -181,7 +181,7 @@ impl PodView {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    pub(super) fn condition(&self, kind: &str) -> Option<&Condition> {
+    pub(super) fn condition(&self, kind: &str) -> Option<&SeenCondition> {
         self.status.conditions.iter().find(|c| c.kind == kind)
     }
 

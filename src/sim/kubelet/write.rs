@@ -91,13 +91,13 @@ impl Ack {
 
 /// Which pod, for a request.
 #[derive(Clone, Debug)]
-pub(super) struct PodKey {
+pub(super) struct PodAddress {
     namespace: String,
     name: String,
     uid: String,
 }
 
-impl From<&PodView> for PodKey {
+impl From<&PodView> for PodAddress {
     fn from(pod: &PodView) -> Self {
         Self {
             namespace: pod.namespace().to_owned(),
@@ -108,7 +108,12 @@ impl From<&PodView> for PodKey {
 }
 
 /// Writes the status of a pod.
-pub(super) fn pod_status(client: Client, key: PodKey, status: Value, how: StatusWrite) -> Request {
+pub(super) fn pod_status(
+    client: Client,
+    key: PodAddress,
+    status: Value,
+    how: StatusWrite,
+) -> Request {
     Box::pin(async move {
         let result = within(write_status(&client, &key, status, how)).await;
         (WriteSubject::Status(key.uid), outcome(result))
@@ -117,7 +122,7 @@ pub(super) fn pod_status(client: Client, key: PodKey, status: Value, how: Status
 
 async fn write_status(
     client: &Client,
-    key: &PodKey,
+    key: &PodAddress,
     status: Value,
     how: StatusWrite,
 ) -> kube::Result<u64> {
@@ -161,14 +166,14 @@ fn put_into(pod: &mut Pod, status: Value) {
 }
 
 /// Writes the last status of a pod whose containers have ended, then deletes the object.
-pub(super) fn pod_removal(client: Client, key: PodKey, status: Option<Value>) -> Request {
+pub(super) fn pod_removal(client: Client, key: PodAddress, status: Option<Value>) -> Request {
     Box::pin(async move {
         let result = within(remove(&client, &key, status)).await;
         (WriteSubject::Removal(key.uid), outcome(result))
     })
 }
 
-async fn remove(client: &Client, key: &PodKey, status: Option<Value>) -> kube::Result<u64> {
+async fn remove(client: &Client, key: &PodAddress, status: Option<Value>) -> kube::Result<u64> {
     if let Some(status) = status {
         write_status(client, key, status, StatusWrite::Patch).await?;
     }
@@ -185,7 +190,7 @@ async fn remove(client: &Client, key: &PodKey, status: Option<Value>) -> kube::R
 }
 
 /// Marks a pod not ready in place of the node lifecycle controller.
-pub(super) fn mark_not_ready(client: Client, key: PodKey, now: Timestamp, ack: Ack) -> Request {
+pub(super) fn mark_not_ready(client: Client, key: PodAddress, now: Timestamp, ack: Ack) -> Request {
     let condition = json!({ "type": "Ready", "status": "False", "lastTransitionTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(now) });
     let status = json!({ "conditions": [condition] });
     Box::pin(async move {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn case(seen: &str) -> Judgement {
+fn case(seen: &str) -> PullJudgement {
     let seen: Value = serde_json::from_str(seen).unwrap();
     let job = serde_json::from_value(seen["job"].clone()).unwrap();
     let pod: Option<Pod> = serde_json::from_value(seen["pod"].clone()).unwrap();
@@ -12,17 +12,17 @@ fn case(seen: &str) -> Judgement {
 }
 
 #[track_caller]
-fn assert_failed(judgement: Judgement, words: &str) {
+fn assert_failed(judgement: PullJudgement, words: &str) {
     match judgement {
-        Judgement::Failed(why) => assert!(why.contains(words), "{why}"),
+        PullJudgement::Failed(why) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     }
 }
 
 #[track_caller]
-fn assert_problem(judgement: Judgement, expected: PullProblem, words: &str) {
+fn assert_problem(judgement: PullJudgement, expected: PullProblem, words: &str) {
     match judgement {
-        Judgement::Problem(problem, why) if problem == expected => {
+        PullJudgement::Problem(problem, why) if problem == expected => {
             assert!(why.contains(words), "{why}")
         }
         other => panic!("{other:?}"),
@@ -36,14 +36,14 @@ fn whatever_comes_after_the_pull_proves_it() {
         include_str!("seen/no_such_program.json"),
         include_str!("seen/refuses_root.json"),
     ] {
-        assert_eq!(case(seen), Judgement::Pulled, "{seen}");
+        assert_eq!(case(seen), PullJudgement::Pulled, "{seen}");
     }
 }
 
 #[test]
 fn a_download_is_waited_for() {
     let seen = include_str!("seen/downloading.json");
-    assert_eq!(case(seen), Judgement::Pulling);
+    assert_eq!(case(seen), PullJudgement::Pulling);
 }
 
 #[test]
@@ -106,17 +106,20 @@ fn every_image_has_to_be_there_and_one_that_cannot_be_had_is_enough_to_fail() {
     let running = || json!({ "running": {} });
     let ended = |reason: &str| json!({ "terminated": { "exitCode": 137, "reason": reason } });
     let judged = |phase, states| judge(&Job::default(), Some(&pod(phase, states)));
-    assert_eq!(judged("Running", [running(), running()]), Judgement::Pulled);
+    assert_eq!(
+        judged("Running", [running(), running()]),
+        PullJudgement::Pulled
+    );
     assert_eq!(
         judged("Pending", [running(), json!({})]),
-        Judgement::Pulling
+        PullJudgement::Pulling
     );
     assert_eq!(
         judged(
             "Running",
             [ended("Error"), waiting("ContainerCreating", "")]
         ),
-        Judgement::Pulling
+        PullJudgement::Pulling
     );
     let denied = waiting(
         "ErrImagePull",
@@ -140,7 +143,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
         let conditions = [json!({ "type": kind, "status": "True", "reason": reason })];
         serde_json::from_value(json!({ "status": { "conditions": conditions } })).unwrap()
     };
-    assert_eq!(judge(&ended("Complete", ""), None), Judgement::Pulled);
+    assert_eq!(judge(&ended("Complete", ""), None), PullJudgement::Pulled);
     let late = judge(&ended("Failed", "DeadlineExceeded"), None);
     assert_failed(late, "not done within 60 minutes");
     let gone = judge(&ended("Failed", "BackoffLimitExceeded"), None);
@@ -153,7 +156,7 @@ fn a_job_that_ended_speaks_for_itself_where_its_pod_does_not() {
         ],
     );
     let failed = ended("Failed", "BackoffLimitExceeded");
-    assert_eq!(judge(&failed, Some(&pod)), Judgement::Pulled);
+    assert_eq!(judge(&failed, Some(&pod)), PullJudgement::Pulled);
 }
 
 #[test]

@@ -203,7 +203,7 @@ fn one_failed_attempt_is_followed_by_others_until_a_minute_and_three_have_passed
     // The third one downloads slowly, as far as anybody can tell.
     assert_eq!(look("ImagePullBackOff", 500), (vec![], None));
     let (steps, _) = look("ErrImagePull", 501);
-    let [PullStep::Tell(_, Outcome::Failed(why), Some(_))] = &steps[..] else {
+    let [PullStep::Tell(_, PullOutcome::Failed(why), Some(_))] = &steps[..] else {
         panic!("{steps:?}");
     };
     assert!(why.contains("connection refused"), "{why}");
@@ -257,7 +257,7 @@ fn without_permission_to_see_jobs_every_wish_is_told_so() {
     planner.deny(Some("the controller may not list jobs".to_owned()));
     planner.wish(&wishes(&[("a", vec![pull("a")])]));
     let (steps, _) = planner.next(&job_store, at(0));
-    let [PullStep::Tell(_, Outcome::Failed(why), None)] = &steps[..] else {
+    let [PullStep::Tell(_, PullOutcome::Failed(why), None)] = &steps[..] else {
         panic!("{steps:?}")
     };
     assert_eq!(why, "the controller may not list jobs");

@@ -10,7 +10,7 @@ use crate::core::engine::class::Class;
 use crate::core::engine::failing::Failing;
 use crate::core::engine::patience::{JUDGED_AFTER, failure_window};
 use crate::core::engine::pod_summary::PodSummary;
-use crate::core::fleet::record::{FAILED_NAMED, Record};
+use crate::core::fleet::record::{FAILED_NAMED, FailureRecord};
 use crate::core::fleet::{Fleet, Node, Pod, Readiness, position_of};
 use crate::core::id::{NodeName, PodRevision, RevisionState};
 use crate::core::instant::later;
@@ -21,9 +21,9 @@ use crate::core::verdict::{Cause, Progress};
 #[derive(Debug, Default)]
 pub(in crate::core) struct Charges {
     /// The record; `None`: the revision is not judged (it is not known, replaces nothing, or somebody resumed it).
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<FailureRecord>,
     /// What remains of it where it is not judged.
-    pub(super) rest: Option<Record>,
+    pub(super) rest: Option<FailureRecord>,
     /// Nodes whose pod cannot be started: only as long as that is so, for want of an image is often want of a network.
     pub(super) not_starting: usize,
     /// Until when it is open whose fault some losses are.
@@ -34,7 +34,7 @@ pub(in crate::core) struct Charges {
 
 impl Charges {
     /// The record, while the revision is judged.
-    pub(in crate::core) fn record(&self) -> Option<&Record> {
+    pub(in crate::core) fn record(&self) -> Option<&FailureRecord> {
         self.record.as_ref()
     }
 
@@ -62,7 +62,7 @@ pub(in crate::core) fn charge(
     let known = fleet.record.as_ref();
     let known = known.filter(|_| strategy.mode == Mode::AdvancedRollingUpdate);
     if strategy.resume.as_ref() == Some(revision) {
-        let rest = Record::anew(known, revision);
+        let rest = FailureRecord::anew(known, revision);
         return Charges {
             rest: Some(rest).filter(|rest| !rest.is_empty()),
             ..Charges::default()
@@ -73,7 +73,7 @@ pub(in crate::core) fn charge(
         window: failure_window(strategy),
         now,
         fleet,
-        record: Record::begun(known, revision),
+        record: FailureRecord::begun(known, revision),
         added: BTreeSet::new(),
         charges: Charges::default(),
     };
@@ -90,7 +90,7 @@ struct FailureTracker<'a> {
     window: Duration,
     now: Timestamp,
     fleet: &'a Fleet,
-    record: Record,
+    record: FailureRecord,
     /// Nodes charged now that are not on the record yet.
     added: BTreeSet<NodeName>,
     charges: Charges,

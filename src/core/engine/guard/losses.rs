@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::core::engine::class::Class;
 use crate::core::engine::pod_summary::PodSummary;
-use crate::core::fleet::record::Record;
+use crate::core::fleet::record::FailureRecord;
 use crate::core::fleet::{Fleet, Node, Pod, position_of};
 use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::{earlier, later};
@@ -55,7 +55,7 @@ impl Losses {
         fleet: &Fleet,
         classes: &[Class],
         summary: &PodSummary<'_>,
-        (record, mode): (&Record, Mode),
+        (record, mode): (&FailureRecord, Mode),
         window: Duration,
     ) -> Self {
         let nodes = &fleet.nodes;
@@ -114,7 +114,7 @@ impl Losses {
         &mut self,
         nodes: &[Node],
         (classes, summary): (&[Class], &PodSummary<'_>),
-        record: &Record,
+        record: &FailureRecord,
         window: Duration,
     ) {
         for (position, class) in classes.iter().enumerate() {
@@ -169,7 +169,7 @@ impl Losses {
 
     /// Takes those out whose Node was deleted, whom the network took away, and whose window is over: nothing is known of them
     /// any more, so the others are judged without them at once. Who is charged stays.
-    pub(super) fn forget(&mut self, record: &Record, window: Duration, now: Timestamp) {
+    pub(super) fn forget(&mut self, record: &FailureRecord, window: Duration, now: Timestamp) {
         loop {
             let mut gone = self.gone.iter();
             let over = gone.position(|(name, since)| {

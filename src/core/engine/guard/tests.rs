@@ -5,11 +5,12 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::engine::patience::JUDGED_AFTER;
-use crate::core::fleet::in_place::Update;
+use crate::core::fleet::in_place::InPlaceUpdate;
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Cause, Exit, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline, Phase, Plan, Pod,
-    PodProblem, Preparing, Readiness, Record, Share, Stall, Stopped, Strategy, Verdict, decide,
+    Action, Cause, Exit, FailureRecord, Fleet, Guarded, InPlace, Mode, Node, NodeName, Offline,
+    Phase, Plan, Pod, PodProblem, Preparing, Readiness, Share, Stall, Stopped, Strategy, Verdict,
+    decide,
 };
 
 /// Three of ten nodes at a time, and two may fail.
@@ -57,7 +58,7 @@ fn deletions(plan: &Plan) -> usize {
     plan.actions.iter().filter(deletes).count()
 }
 
-fn named(record: Option<&Record>) -> Vec<&str> {
+fn named(record: Option<&FailureRecord>) -> Vec<&str> {
     record.map_or_else(Vec::new, |record| {
         record.failed.iter().map(NodeName::as_str).collect()
     })
@@ -385,9 +386,9 @@ fn what_the_rollout_does_after_a_loss_changes_no_judgement() {
 
 /// These nodes, and the record of one more that was lost at 1009 and whose Node is gone.
 fn beside_gone(nodes: Vec<Node>) -> Fleet {
-    let record = Record {
+    let record = FailureRecord {
         judged: [("gone".into(), at(1009))].into(),
-        ..Record::of("new".into())
+        ..FailureRecord::of("new".into())
     };
     Fleet {
         record: Some(record),
@@ -513,10 +514,10 @@ fn whoever_was_broken_before_is_not_charged_unless_that_was_a_moment_ago() {
 /// A fleet of which the guard told that so many nodes failed.
 fn told(nodes: Vec<Node>, failed: &[&str], stopped: Option<Stopped>) -> Fleet {
     Fleet {
-        record: Some(Record {
+        record: Some(FailureRecord {
             failed: failed.iter().map(|name| NodeName::from(*name)).collect(),
             stopped,
-            ..Record::of("new".into())
+            ..FailureRecord::of("new".into())
         }),
         ..beside_old(nodes)
     }
@@ -570,9 +571,9 @@ fn a_stopped_revision_stays_so_until_another_one_or_a_word_about_this_one() {
 #[test]
 fn a_node_that_was_replaced_twice_and_is_outdated_again_stops_the_rollout() {
     let twice = |name: &str| Fleet {
-        record: Some(Record {
+        record: Some(FailureRecord {
             replaced_twice: [NodeName::from(name)].into(),
-            ..Record::of("new".into())
+            ..FailureRecord::of("new".into())
         }),
         ..beside_old(vec![node("a", current(2).made(500))])
     };
@@ -680,7 +681,7 @@ fn a_timestamp_may_stand_anywhere() {
 fn a_pod_that_crashes_after_its_update_in_place_fails_since_then() {
     let updated = |pod: Pod| Pod {
         in_place: InPlace {
-            update: Some(Update {
+            update: Some(InPlaceUpdate {
                 at: at(1200),
                 is_carried_out: true,
             }),
@@ -814,14 +815,14 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
     let record = seen.record.expect("nothing else tells of the removal");
     assert_eq!(record.touched, [NodeName::from("a")].into());
     // After a restart the record alone tells.
-    let restarted = |node: Option<Node>, record: &Record| Fleet {
+    let restarted = |node: Option<Node>, record: &FailureRecord| Fleet {
         record: Some(record.clone()),
         ..beside_old(node.into_iter().collect())
     };
     let gone = at_1400(&strategy(), &restarted(None, &record));
     assert_eq!(named(gone.record.as_ref()), ["a"], "it was being judged");
     // While it may be the network nobody is.
-    let record = Record {
+    let record = FailureRecord {
         judged: Default::default(),
         ..record
     };
@@ -856,9 +857,9 @@ fn a_loss_by_removal_outlives_its_pod_its_node_and_a_restart() {
 #[test]
 fn a_loss_by_removal_is_remembered_also_when_the_next_pod_is_asked_to_leave() {
     let mut fleet = beside_old(vec![lost_by_removal("a", 1015, 1009)]);
-    fleet.record = Some(Record {
+    fleet.record = Some(FailureRecord {
         touched: ["a".into()].into(),
-        ..Record::of("new".into())
+        ..FailureRecord::of("new".into())
     });
     let plan = decide(&strategy(), &fleet, at(1020));
     let until = at(1009) + JUDGED_AFTER;
@@ -1020,9 +1021,9 @@ fn who_is_charged_stays_so_while_its_pod_crashes_however_seldom() {
     };
     let mut fleet = beside_old(vec![node("a", crashes(1310))]);
     assert_eq!(at_1400(&strategy(), &fleet).counts.failures, 0);
-    fleet.record = Some(Record {
+    fleet.record = Some(FailureRecord {
         failed: ["a".into()].into(),
-        ..Record::of("new".into())
+        ..FailureRecord::of("new".into())
     });
     let plan = at_1400(&strategy(), &fleet);
     assert!(matches!(plan.verdicts[0], Verdict::FailedByRevision { .. }));
@@ -1034,10 +1035,10 @@ fn a_stop_stands_while_those_it_holds_back_are_away() {
         node("a", current(2).made(10)),
         node("b", old(1)).away(),
     ]);
-    fleet.record = Some(Record {
+    fleet.record = Some(FailureRecord {
         stopped: Some(Stopped::FailedByRevision),
         failed: ["a".into()].into(),
-        ..Record::of("new".into())
+        ..FailureRecord::of("new".into())
     });
     let plan = at_1400(&strategy(), &fleet);
     assert_eq!(plan.phase, Phase::Stalled(Stall::FailedByRevision));

@@ -6,8 +6,8 @@ use super::is_due;
 use crate::core::fleet::in_place::Recreate;
 use crate::core::testing::{at, current, fleet, node, old, rollback_targets};
 use crate::core::{
-    Action, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase, Plan, Pod,
-    PodProblem, Progress, Readiness, Record, Revert, Share, Stall, Stopped, Strategy, Verdict,
+    Action, FailureRecord, Fleet, Guarded, Hold, Mode, Node, NodeName, OnFailure, Pause, Phase,
+    Plan, Pod, PodProblem, Progress, Readiness, Revert, Share, Stall, Stopped, Strategy, Verdict,
     decide,
 };
 
@@ -44,11 +44,11 @@ fn before() -> Pod {
 fn stopped(nodes: Vec<Node>) -> Fleet {
     Fleet {
         rollback_targets: rollback_targets(&["old"]),
-        record: Some(Record {
+        record: Some(FailureRecord {
             stopped: Some(Stopped::FailedByRevision),
             before: Some("old".into()),
             failed: [NodeName::from("a")].into(),
-            ..Record::of("new".into())
+            ..FailureRecord::of("new".into())
         }),
         ..fleet(nodes)
     }
@@ -351,7 +351,7 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
             rollback_targets: rollback_targets(&["one", "two"]),
             ..fleet(nodes.collect())
         };
-        let record = Record::of("new".into());
+        let record = FailureRecord::of("new".into());
         let found = super::before(&fleet, &record);
         assert_eq!(found, expected.map(Into::into), "{pods:?}");
     }
@@ -364,7 +364,10 @@ fn the_revision_before_is_what_most_ready_pods_run_and_else_the_newest() {
     );
     case(&[("gone", true)], Some("two"));
     let nobody = fleet(vec![]);
-    assert_eq!(super::before(&nobody, &Record::of("new".into())), None);
+    assert_eq!(
+        super::before(&nobody, &FailureRecord::of("new".into())),
+        None
+    );
 }
 
 #[test]
@@ -374,9 +377,9 @@ fn the_revision_before_is_none_that_the_guard_stopped_while_another_is_kept() {
         ..fleet(vec![node("a", old(1).named("two"))])
     };
     let before = |stopped: &[&str]| {
-        let record = Record {
+        let record = FailureRecord {
             stopped_before: stopped.iter().map(|name| (*name).into()).collect(),
-            ..Record::of("new".into())
+            ..FailureRecord::of("new".into())
         };
         super::before(&fleet, &record)
     };

@@ -8,7 +8,7 @@ use crate::core::selector::Selector;
 use crate::core::settings::{Approval, Wave};
 use crate::core::testing::{at, current, fleet, node, old};
 use crate::core::{
-    Action, Exit, Mode, Phase, Pod, Preparing, Record, Share, Stall, Targeting, decide,
+    Action, Exit, FailureRecord, Mode, Phase, Pod, Preparing, Share, Stall, Targeting, decide,
 };
 
 fn wave(name: &str) -> Wave {
@@ -225,7 +225,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         }
     }
     // One that failed and is relabelled still counts where it failed, also when that wave is not in the list any more.
-    let mut record = Record::of("new".into());
+    let mut record = FailureRecord::of("new".into());
     record.failed.insert("n1".into());
     record.waves = [("canary".into(), record.failed.clone())].into();
     for waves in [vec![wave("canary")], vec![wave("pilot")]] {
@@ -240,7 +240,7 @@ fn a_charged_node_shuts_the_later_waves_also_when_its_node_is_gone() {
         assert_eq!(plan.record.unwrap().waves, record.waves);
     }
     // One that failed and leaves the DaemonSet's nodes holds them shut as well.
-    let mut record = Record::of("new".into());
+    let mut record = FailureRecord::of("new".into());
     record.failed.insert("n1".into());
     let left = Node {
         targeting: Targeting::No,
@@ -268,7 +268,7 @@ fn the_return_of_a_charged_node_begins_the_soak_anew() {
     let RevisionState::Current(revision) = fleet.revision.clone() else {
         panic!("the revision is known");
     };
-    let mut record = Record::of(revision);
+    let mut record = FailureRecord::of(revision);
     record.failed.insert("n1".into());
     fleet.record = Some(record);
     let why = WaveShut::Soaking {

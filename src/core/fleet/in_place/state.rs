@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-use super::succession::Change;
-use super::{Container, InPlace, Update};
+use super::succession::InPlaceChange;
+use super::{InPlace, InPlaceUpdate, RunningContainer};
 
 /// The memory of an update in place. The names of its fields are those of Kruise where both have one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct State {
+pub struct InPlaceState {
     /// The revision that the pod was updated to.
     pub revision: String,
     /// When we asked for that.
@@ -44,7 +44,7 @@ pub struct Before {
 }
 
 /// What to remember of a pod before `change` is made.
-pub(in crate::core) fn before(change: &Change, pod: &InPlace) -> BTreeMap<String, Before> {
+pub(in crate::core) fn before(change: &InPlaceChange, pod: &InPlace) -> BTreeMap<String, Before> {
     let worth = pod.containers.iter().filter_map(|container| {
         let changes = !container.is_init && change.images.contains_key(&container.name);
         // One that an earlier update has not finished with is not done because this one leaves it alone.
@@ -63,10 +63,10 @@ pub(in crate::core) fn before(change: &Change, pod: &InPlace) -> BTreeMap<String
     worth.collect()
 }
 
-impl State {
+impl InPlaceState {
     /// How far the update has come. `seen`: the kubelet has looked at the pod since (`None`: it does not say).
-    pub fn progress(&self, containers: &[Container], seen: Option<bool>) -> Update {
-        Update {
+    pub fn progress(&self, containers: &[RunningContainer], seen: Option<bool>) -> InPlaceUpdate {
+        InPlaceUpdate {
             at: self.update_timestamp.0,
             is_carried_out: self.awaited(containers, seen).next().is_none(),
         }
@@ -75,7 +75,7 @@ impl State {
     /// The containers that do not run their new images yet, with what they were like before.
     pub fn unfinished(
         &self,
-        containers: &[Container],
+        containers: &[RunningContainer],
         seen: Option<bool>,
     ) -> BTreeMap<String, Before> {
         let awaited = self.awaited(containers, seen);
@@ -86,7 +86,7 @@ impl State {
 
     fn awaited(
         &self,
-        containers: &[Container],
+        containers: &[RunningContainer],
         seen: Option<bool>,
     ) -> impl Iterator<Item = (&String, &Before)> {
         let is_awaited = move |(name, before): &(&String, &Before)| {
@@ -125,7 +125,7 @@ impl State {
     }
 }
 
-impl State {
+impl InPlaceState {
     /// Whether `message`, which a kubelet gives for the container `name` that is to run `image`, is about the image that an
     /// earlier update was to bring: it names that one, and not the present one.
     pub fn is_about_superseded(&self, name: &str, image: &str, message: &str) -> bool {
@@ -138,7 +138,7 @@ impl State {
     }
 }
 
-fn is_done(before: &Before, image_id: &str, now: &Container, seen: Option<bool>) -> bool {
+fn is_done(before: &Before, image_id: &str, now: &RunningContainer, seen: Option<bool>) -> bool {
     let is_superseded = before.superseded.as_ref().is_some_and(|image| {
         is_same_image(&now.reported, image) && !is_same_image(&now.reported, &now.image)
     });

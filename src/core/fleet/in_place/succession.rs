@@ -16,20 +16,20 @@ const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// By old revision, how its pods become those of the current one.
-pub type Successions = BTreeMap<Revision, Result<Succession, Recreate>>;
+pub type InPlaceTransitions = BTreeMap<Revision, Result<InPlaceTransition, Recreate>>;
 
 /// How the pods of an old revision become those of the current one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Succession {
+pub struct InPlaceTransition {
     /// Name and image of every container of the old revision: a pod that runs others is not one of it.
     pub(in crate::core) images: Vec<(Arc<str>, Arc<str>)>,
     /// What to change.
-    pub(in crate::core) change: Arc<Change>,
+    pub(in crate::core) change: Arc<InPlaceChange>,
 }
 
 /// What is changed in a running pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct InPlaceChange {
     /// Containers by name, with their new images.
     pub images: BTreeMap<Arc<str>, Arc<str>>,
     /// Labels, with their new value; `None`: removed.
@@ -83,7 +83,7 @@ impl Recreate {
     }
 }
 
-impl Succession {
+impl InPlaceTransition {
     /// From `old` to `new`, whose pods name this generation of the template in their label.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Succession {
         let changed = pairs.filter(|((_, before), (_, after))| before != after);
         Ok(Self {
             images: old.images.clone(),
-            change: Arc::new(Change {
+            change: Arc::new(InPlaceChange {
                 images: changed.map(|(_, after)| after.clone()).collect(),
                 labels,
                 annotations,

@@ -35,11 +35,11 @@ fn changed(path: &str, value: Value) -> Value {
     template
 }
 
-fn between(new: &Value) -> Result<Succession, Recreate> {
-    Succession::between(&Shape::of(&template()), &Shape::of(new), Some("7"))
+fn between(new: &Value) -> Result<InPlaceTransition, Recreate> {
+    InPlaceTransition::between(&Shape::of(&template()), &Shape::of(new), Some("7"))
 }
 
-fn change(new: &Value) -> Change {
+fn change(new: &Value) -> InPlaceChange {
     (*between(new).unwrap().change).clone()
 }
 
@@ -103,13 +103,13 @@ fn everything_else_makes_a_new_pod() {
 }
 
 /// Container "main" of a pod that ran `main:1` with this content before the update to `main:2`.
-fn state(image_id: &str) -> State {
+fn state(image_id: &str) -> InPlaceState {
     let before = Before {
         image_id: Some(image_id.into()),
         restart_count: 3,
         superseded: None,
     };
-    State {
+    InPlaceState {
         revision: "new".into(),
         update_timestamp: Time(at(100)),
         reverted_from: None,
@@ -117,8 +117,8 @@ fn state(image_id: &str) -> State {
     }
 }
 
-fn container(reported: &str, image_id: &str, restarts: u32) -> Container {
-    Container {
+fn container(reported: &str, image_id: &str, restarts: u32) -> RunningContainer {
+    RunningContainer {
         name: "main".into(),
         image: "main:2".into(),
         reported: reported.into(),
@@ -131,7 +131,7 @@ fn container(reported: &str, image_id: &str, restarts: u32) -> Container {
 /// Also openkruise/kruise#1493.
 #[test]
 fn an_update_is_carried_out_when_every_changed_container_runs_its_new_image() {
-    fn case(now: Container, seen: Option<bool>, done: bool) {
+    fn case(now: RunningContainer, seen: Option<bool>, done: bool) {
         let progress = state("a").progress(std::slice::from_ref(&now), seen);
         assert_eq!(progress.is_carried_out, done, "{now:?} seen {seen:?}");
         assert_eq!(progress.at, at(100));
@@ -209,7 +209,10 @@ fn the_memory_reads_back_what_was_written() {
         text,
         r#"{"revision":"new","updateTimestamp":"1970-01-01T00:01:40Z","lastContainerStatuses":{"main":{"imageID":"a","restartCount":3}}}"#
     );
-    assert_eq!(serde_json::from_str::<State>(&text).unwrap(), state("a"));
+    assert_eq!(
+        serde_json::from_str::<InPlaceState>(&text).unwrap(),
+        state("a")
+    );
 }
 
 /// A fleet of one outdated node whose pod names the revision "old" and this image.
@@ -218,16 +221,16 @@ fn one(image: &str) -> (Strategy, Fleet) {
     fleet.nodes[0].has_images = true;
     let new = changed("/spec/containers/0/image", json!("main:2"));
     fleet.successions = [("old".into(), between(&new))].into();
-    let side = Container {
+    let side = RunningContainer {
         name: "side".into(),
         image: "side:1".into(),
         ..container("", "", 0)
     };
-    let injected = Container {
+    let injected = RunningContainer {
         name: "injected".into(),
         ..side.clone()
     };
-    let main = Container {
+    let main = RunningContainer {
         image: image.into(),
         ..container("main:1", "a", 3)
     };
@@ -293,7 +296,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
 #[test]
 fn an_overtaken_update_asks_for_no_wake_that_is_over() {
     let (strategy, mut fleet) = one("main:1");
-    fleet.nodes[0].pods[0].in_place.update = Some(Update {
+    fleet.nodes[0].pods[0].in_place.update = Some(InPlaceUpdate {
         at: at(20),
         is_carried_out: false,
     });
@@ -311,23 +314,23 @@ fn an_overtaken_update_asks_for_no_wake_that_is_over() {
 #[test]
 fn a_change_of_labels_does_not_end_an_update_that_is_under_way() {
     let first = state("a");
-    let renewed = |now: Container| {
+    let renewed = |now: RunningContainer| {
         let pod = InPlace {
             containers: [now.clone()].into(),
             update: Some(first.progress(std::slice::from_ref(&now), None)),
             unfinished: first.unfinished(std::slice::from_ref(&now), None),
             ..InPlace::default()
         };
-        let labels = Arc::new(Change::default());
+        let labels = Arc::new(InPlaceChange::default());
         let renewal = renewal_to(&"newer".into(), &pod, &labels);
-        State {
+        InPlaceState {
             last_container_statuses: renewal.before,
             ..state("a")
         }
     };
     let old = container("main:1", "a", 3);
     let new = container("main:2", "b", 4);
-    let is_carried_out = |state: &State, now: &Container| {
+    let is_carried_out = |state: &InPlaceState, now: &RunningContainer| {
         let progress = state.progress(std::slice::from_ref(now), None);
         progress.is_carried_out
     };

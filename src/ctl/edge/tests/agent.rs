@@ -16,9 +16,9 @@ use super::node::run;
 use crate::clock::Clock;
 use crate::ctl::edge::{Connector, Stream};
 use crate::ctl::{CliError, Code};
-use crate::ota_server::{Agent, Config, serve_stream};
+use crate::ota_server::{Agent, AgentConfig, serve_stream};
 use crate::sim::cluster::Fault;
-use crate::sim::kubelet::{self, Behaviour, NodeSpec};
+use crate::sim::kubelet::{self, Behaviour, FakeNodeSpec};
 use crate::sim::world::{World as Sim, WorldSetup};
 
 /// Long enough for native controllers, kubelets and our controller to do what they do.
@@ -40,9 +40,9 @@ impl World {
             kubelets: kubelet::KubeletOptions::default(),
             controller: true,
         });
-        let nodes = ["n1", "n2"].map(NodeSpec::named);
+        let nodes = ["n1", "n2"].map(FakeNodeSpec::named);
         sim.kubelets.add_nodes(nodes.into()).await.unwrap();
-        let agent = Agent::start(Config {
+        let agent = Agent::start(AgentConfig {
             client: sim.cluster.client("ota-server"),
             node: "n1".into(),
             clock,

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const UPGRADE: Verb = Verb::Upgrade { force: false };
-const FORCED: Verb = Verb::Upgrade { force: true };
+const UPGRADE: ActionVerb = ActionVerb::Upgrade { force: false };
+const FORCED: ActionVerb = ActionVerb::Upgrade { force: true };
 
 fn pod(change: impl FnOnce(&mut Value)) -> NodePod {
     let mut pod = json!({
@@ -49,7 +49,7 @@ fn owned_by(pod: &mut Value, api_version: &str, kind: &str) {
 }
 
 #[track_caller]
-fn refused(verb: Verb, pod: &NodePod, status: u16, reason: Reason, text: &str) {
+fn refused(verb: ActionVerb, pod: &NodePod, status: u16, reason: Reason, text: &str) {
     let answer = precheck(verb, "n1", pod).expect_err("a refusal");
     assert_eq!(answer.text, text);
     assert_eq!(
@@ -67,14 +67,14 @@ fn refused_by_both(pod: &NodePod, reason: Reason, detail: &str) {
     refused(UPGRADE, pod, 403, reason, &text);
     refused(FORCED, pod, 403, reason, &text);
     let text = format!("Failed to check pod status default/web-bwzss, error: {detail}");
-    refused(Verb::ImagePull, pod, 403, reason, &text);
+    refused(ActionVerb::ImagePull, pod, 403, reason, &text);
 }
 
 #[test]
 fn an_outdated_pod_of_a_daemonset_passes() {
     let pod = pod(|_| {});
-    for verb in [UPGRADE, FORCED, Verb::ImagePull] {
-        let Ok(Owner::DaemonSet(owner)) = precheck(verb, "n1", &pod) else {
+    for verb in [UPGRADE, FORCED, ActionVerb::ImagePull] {
+        let Ok(PodOwner::DaemonSet(owner)) = precheck(verb, "n1", &pod) else {
             panic!("{verb:?} is refused");
         };
         assert_eq!(owner.name, "web");
@@ -129,7 +129,7 @@ fn row_6_images_that_were_asked_for() {
     fn case(status: &str, reason: &str, message: &str, expected: Option<(Reason, &str)>) {
         let pod = pod(|pod| pulls(pod, status, reason, message));
         assert!(precheck(FORCED, "n1", &pod).is_ok());
-        assert!(precheck(Verb::ImagePull, "n1", &pod).is_ok());
+        assert!(precheck(ActionVerb::ImagePull, "n1", &pod).is_ok());
         let Some((word, cure)) = expected else {
             assert!(precheck(UPGRADE, "n1", &pod).is_ok());
             return;
@@ -181,7 +181,7 @@ fn a_pod_without_a_successor_goes_only_when_that_is_forced() {
                 for the upgrade with ?force=true to be left without a pod.";
     refused(UPGRADE, &pod, 409, Reason::UntoleratedTaint, text);
     assert!(precheck(FORCED, "n1", &pod).is_ok());
-    assert!(precheck(Verb::ImagePull, "n1", &pod).is_ok());
+    assert!(precheck(ActionVerb::ImagePull, "n1", &pod).is_ok());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn an_old_condition_without_a_hash_blocks_nothing_that_was_pulled() {
 #[test]
 fn row_7_a_pod_that_nobody_owns() {
     let pod = pod(|pod| pod["metadata"]["ownerReferences"] = json!([]));
-    for verb in [UPGRADE, Verb::ImagePull] {
+    for verb in [UPGRADE, ActionVerb::ImagePull] {
         refused(
             verb,
             &pod,
@@ -213,7 +213,7 @@ fn row_8_a_pod_of_another_kind_of_owner() {
     fn case(api_version: &str, kind: &str, told: &str) {
         let pod = pod(|pod| owned_by(pod, api_version, kind));
         let text = format!("Not support ota upgrade pod type {told}");
-        for verb in [UPGRADE, Verb::ImagePull] {
+        for verb in [UPGRADE, ActionVerb::ImagePull] {
             refused(verb, &pod, 400, Reason::UnsupportedKind, &text);
         }
     }
@@ -248,7 +248,7 @@ fn row_9_a_static_pod_is_named_after_its_node() {
             pod["spec"]["nodeName"] = node.into();
         });
         match (precheck(UPGRADE, node, &pod), expected) {
-            (Ok(Owner::Node { name }), Some(expected)) => assert_eq!(name, expected),
+            (Ok(PodOwner::Node { name }), Some(expected)) => assert_eq!(name, expected),
             (Err(answer), None) => assert_eq!(answer, text::static_name()),
             (result, _) => panic!("{name} on {node}: {result:?}"),
         }
@@ -272,5 +272,11 @@ fn row_9_a_static_pod_is_named_after_its_node() {
         "Static pod pre-check failed",
     );
     let text = "Not support ota upgrade pod type Node";
-    refused(Verb::ImagePull, &pod, 400, Reason::UnsupportedKind, text);
+    refused(
+        ActionVerb::ImagePull,
+        &pod,
+        400,
+        Reason::UnsupportedKind,
+        text,
+    );
 }

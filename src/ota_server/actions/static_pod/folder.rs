@@ -58,7 +58,7 @@ pub(super) struct Pending {
 
 /// What became of a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum FolderOutcome {
     /// It says the same already.
     Unchanged,
     /// It is in that file.
@@ -67,12 +67,12 @@ pub(super) enum Outcome {
 
 impl Folder {
     /// Makes `manifest` that of its pod; `pending` says who is awaited.
-    pub(super) fn replace(&self, manifest: &Manifest, pending: Pending) -> Result<Outcome> {
+    pub(super) fn replace(&self, manifest: &Manifest, pending: Pending) -> Result<FolderOutcome> {
         let present = self.find(manifest)?;
         if let Some((_, text)) = &present
             && manifest.says_the_same_as(text)
         {
-            return Ok(Outcome::Unchanged);
+            return Ok(FolderOutcome::Unchanged);
         }
         let file = match &present {
             Some((file, _)) => file.clone(),
@@ -101,7 +101,7 @@ impl Folder {
             }
             return Err(error);
         }
-        Ok(Outcome::Written(file))
+        Ok(FolderOutcome::Written(file))
     }
 
     /// Everything that is awaited.

@@ -27,7 +27,7 @@ const SETTLE: Duration = Duration::from_secs(30);
 
 /// The folder of manifests, one change at a time. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub(in crate::ota_server::actions) struct Guarded {
+pub(in crate::ota_server::actions) struct GuardedManifest {
     folder: Folder,
     turn: Arc<Mutex<()>>,
     awaited: Arc<Notify>,
@@ -40,7 +40,7 @@ struct Awaited {
     due: Instant,
 }
 
-impl Guarded {
+impl GuardedManifest {
     /// That folder; it need not be there.
     pub(in crate::ota_server::actions) fn new(path: PathBuf) -> Self {
         Self {

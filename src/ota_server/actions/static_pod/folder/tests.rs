@@ -46,7 +46,7 @@ impl Manifests {
         }
     }
 
-    fn replace(&self, image: &str) -> Result<Outcome> {
+    fn replace(&self, image: &str) -> Result<FolderOutcome> {
         self.folder.replace(&manifest(image), pending("u1"))
     }
 
@@ -73,8 +73,8 @@ impl Manifests {
     }
 }
 
-fn written(file: &str) -> Outcome {
-    Outcome::Written(file.to_owned())
+fn written(file: &str) -> FolderOutcome {
+    FolderOutcome::Written(file.to_owned())
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_pod_without_a_file_gets_one_of_its_name() {
 fn the_same_manifest_is_not_written_again() {
     let spaced = text("i:1").replace('{', "{ ");
     let manifests = Manifests::with(&[("nginx.yaml", &spaced)]);
-    assert_eq!(manifests.replace("i:1").unwrap(), Outcome::Unchanged);
+    assert_eq!(manifests.replace("i:1").unwrap(), FolderOutcome::Unchanged);
     assert_eq!(manifests.names(), ["nginx.yaml"]);
 }
 
