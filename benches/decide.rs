@@ -151,7 +151,7 @@ fn with_everything(mut fleet: Fleet) -> Fleet {
             pod.exit.labels = hooked.clone();
             if i.is_multiple_of(100) && pod.revision == PodRevision::Current {
                 (pod.created, pod.ready_since) = (at(NOW - 600), None);
-                pod.trouble = Some(PodProblem {
+                pod.problem = Some(PodProblem {
                     said: Default::default(),
                     reason: "CrashLoopBackOff".into(),
                     restarts: 5,
@@ -179,7 +179,7 @@ fn fleet(size: usize, updated: usize) -> Fleet {
         undone: None,
         evictions: Default::default(),
         refusals: Default::default(),
-        successions: Default::default(),
+        transitions: Default::default(),
         rollback_targets: Default::default(),
         record: None,
         pause: None,
@@ -232,7 +232,7 @@ fn pod(i: usize, updated: bool) -> Pod {
         unready_since: None,
         started: Some(at(NOW - 79_990)),
         in_place: Default::default(),
-        trouble: None,
+        problem: None,
         exit: yurt_ds::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,

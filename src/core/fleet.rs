@@ -52,7 +52,7 @@ pub struct Fleet {
     /// The number of the revision that somebody went back from to the current one; `None`: a new template was the last change.
     pub undone: Option<i64>,
     /// How pods of old revisions become those of the current one in place; empty where nobody asked for that.
-    pub successions: InPlaceTransitions,
+    pub transitions: InPlaceTransitions,
     /// How pods of the current revision get back to older ones, where somebody asked for that.
     pub rollback_targets: RollbackTargets,
     /// How evictions were answered.
@@ -166,7 +166,7 @@ pub struct Pod {
     /// What an update in place has to know of it.
     pub in_place: InPlace,
     /// What keeps it from becoming Ready, as far as its containers tell.
-    pub trouble: Option<PodProblem>,
+    pub problem: Option<PodProblem>,
     /// What it says about its way out.
     pub exit: Exit,
     /// The pod condition `PodNeedUpgrade`, when present.

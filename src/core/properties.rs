@@ -219,7 +219,7 @@ fn settle(node: &mut Node) {
         let made = after(now(), -1800 - pod.number);
         (pod.created, pod.started, pod.ready_since) = (made, Some(made), Some(made));
         (pod.terminating, pod.leaving, pod.unready_since) = (false, None, None);
-        (pod.trouble, pod.exit.gate, pod.exit.preparing) = (None, None, None);
+        (pod.problem, pod.exit.gate, pod.exit.preparing) = (None, None, None);
         if pod.revision == PodRevision::Unknown {
             pod.revision = PodRevision::Outdated;
         }
@@ -232,7 +232,7 @@ fn wild_fleets() -> impl Random<Fleet> {
         1 => Just(RevisionState::Unknown(RevisionUnknown::Mismatch)),
     ];
     let record = option::weighted(0.3, guarded::records());
-    let told = (place::successions(), record);
+    let told = (place::transitions(), record);
     let history = (any::<bool>(), option::weighted(0.2, 0..3_i64));
     let fleet = (
         revision,
@@ -243,7 +243,7 @@ fn wild_fleets() -> impl Random<Fleet> {
         paused::records(),
     );
     fleet.prop_map(
-        |(revision, (replaces, undone), in_order, mut nodes, (successions, record), pause)| {
+        |(revision, (replaces, undone), in_order, mut nodes, (transitions, record), pause)| {
             for (i, node) in nodes.iter_mut().enumerate() {
                 node.name = format!("n{i:02}").into();
                 for (j, pod) in node.pods.iter_mut().enumerate() {
@@ -262,7 +262,7 @@ fn wild_fleets() -> impl Random<Fleet> {
                 undone,
                 evictions: Default::default(),
                 refusals: Default::default(),
-                successions,
+                transitions,
                 rollback_targets: Default::default(),
                 record,
                 pause: Some(pause),
@@ -385,7 +385,7 @@ fn pods() -> impl Random<Pod> {
         1 => Just(PodRevision::Unknown),
     ];
     let revision = (revision, 0..3_i64);
-    let trouble = option::weighted(0.2, (prop_oneof!["Error", "ErrImagePull"], 0..5_u32));
+    let problem = option::weighted(0.2, (prop_oneof!["Error", "ErrImagePull"], 0..5_u32));
     let conditions = (
         option::of(conditions()),
         option::weighted(0.2, conditions()),
@@ -397,11 +397,11 @@ fn pods() -> impl Random<Pod> {
             option::weighted(0.8, recent()),
             option::of(recent()),
         ),
-        (revision, prop::bool::weighted(0.15), trouble, conditions),
+        (revision, prop::bool::weighted(0.15), problem, conditions),
         (exits(), place::pods(), prop::bool::weighted(0.8)),
     )
         .prop_map(|((created, started, ready_since, unready), rest, own)| {
-            let ((revision, number), terminating, trouble, (need_upgrade, image_ready)) = rest;
+            let ((revision, number), terminating, problem, (need_upgrade, image_ready)) = rest;
             let (exit, in_place, of_template): (Exit, _, _) = own;
             // One whose readiness gate nobody has opened was never Ready.
             let gate = exit.gate.as_ref();
@@ -431,7 +431,7 @@ fn pods() -> impl Random<Pod> {
                 unready_since: unready.filter(|_| ready_since.is_none() && may_be_ready),
                 started,
                 in_place,
-                trouble: trouble.map(|(reason, restarts)| PodProblem {
+                problem: problem.map(|(reason, restarts)| PodProblem {
                     said: Default::default(),
                     reason: reason.into(),
                     restarts,
@@ -524,7 +524,7 @@ fn carry_out(fleet: &Fleet, plan: &Plan) -> Fleet {
                 pod.in_place.revision = Some(renewal.revision.clone());
                 pod.in_place.reverted_from = renewal.reverts.clone();
                 // What kept the old containers from running says nothing of the new ones.
-                pod.trouble = None;
+                pod.problem = None;
                 let mut unfinished = renewal.before.clone();
                 unfinished.retain(|_, before| before.image_id.is_some());
                 pod.in_place.update = Some(crate::core::fleet::in_place::InPlaceUpdate {

@@ -26,7 +26,7 @@ pub(crate) fn fleet(nodes: Vec<Node>) -> Fleet {
         replaces: true,
         earlier: vec![("old".into(), 1)],
         undone: None,
-        successions: Default::default(),
+        transitions: Default::default(),
         rollback_targets: Default::default(),
         evictions: Default::default(),
         refusals: Default::default(),
@@ -75,7 +75,7 @@ pub(crate) fn old(number: i64) -> Pod {
         unready_since: None,
         started: Some(at(0)),
         in_place: Default::default(),
-        trouble: None,
+        problem: None,
         exit: crate::core::Exit::default(),
         need_upgrade: None,
         image_ready: None,
@@ -105,8 +105,8 @@ pub(super) fn rollback_targets(to: &[&str]) -> RollbackTargets {
         InPlaceTransition::between(&shapes[0], &shapes[1], None)
     };
     let revisions = (1..).zip(to).map(|(number, name)| {
-        let succession = past(name);
-        ((*name).into(), RollbackTarget { number, succession })
+        let transition = past(name);
+        ((*name).into(), RollbackTarget { number, transition })
     });
     RollbackTargets {
         stands: true,

@@ -53,8 +53,7 @@ impl Agents {
             .of
             .get(node)
             .with_context(|| format!("no agent on {node}"))?;
-        Edge::through(SERVER, connector(agent.clone()))
-            .map_err(|trouble| anyhow::anyhow!("{trouble}"))
+        Edge::through(SERVER, connector(agent.clone())).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     async fn know_their_pods(&self) {

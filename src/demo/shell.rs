@@ -109,9 +109,9 @@ impl Shell {
             };
             let mut screen = Screen::new(&mut paper, false, false);
             let ended = perform_edge(&verb, &edge, &mut screen, &clock).await;
-            let code = ended.unwrap_or_else(|trouble| {
-                paper.print(&trouble.to_string());
-                trouble.code
+            let code = ended.unwrap_or_else(|error| {
+                paper.print(&error.to_string());
+                error.code
             });
             let mut sheet = lock(&sheet);
             sheet.requests = requests(&cluster) - before;

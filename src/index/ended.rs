@@ -82,7 +82,7 @@ impl Ended {
         if !is_known
             && !record.pod.in_place.is_over
             && record.ready_since().is_none()
-            && record.pod.trouble.is_none()
+            && record.pod.problem.is_none()
             && let Some(recalled) = recalled()
         {
             self.recall(node, record, recalled, now);
@@ -91,9 +91,9 @@ impl Ended {
         let series = series.filter(|series| series.hash == record.hash);
         if let Some(series) = series
             && record.ready_since().is_none()
-            && record.pod.trouble.is_none()
+            && record.pod.problem.is_none()
         {
-            record.pod.trouble = Some(PodProblem {
+            record.pod.problem = Some(PodProblem {
                 reason: series.reason.clone(),
                 said: series.said.clone(),
                 restarts: series.times,

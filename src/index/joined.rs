@@ -54,7 +54,7 @@ pub(super) fn fleet(
             undone: None,
             evictions: Evictions::default(),
             refusals: Refusals::default(),
-            successions: InPlaceTransitions::new(),
+            transitions: InPlaceTransitions::new(),
             rollback_targets: RollbackTargets::default(),
             record: None,
             pause: None,
@@ -86,7 +86,7 @@ pub(super) fn fleet(
     kept.undone = target.and_then(|current| undone(revisions, current));
     kept.evictions = set.evictions.clone();
     kept.refusals = set.refusals(target, &kept.nodes);
-    kept.successions = set.successions(&present.state, revisions);
+    kept.transitions = set.transitions(&present.state, revisions);
     kept.rollback_targets = set.rollback_targets(&present.state, revisions);
     kept.record = record;
     kept.pause = set.last_pause();

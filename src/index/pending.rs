@@ -207,7 +207,7 @@ impl PodWrite {
                     is_carried_out: false,
                 });
                 // What kept the old containers from running says nothing of the new ones.
-                pod.trouble = None;
+                pod.problem = None;
             }
             Self::ImageRequest(revision) => {
                 let known = pod.image_ready.take();

@@ -83,7 +83,7 @@ impl PodRecord {
             .map(|time| time.0);
         let hash = label(REVISION_HASH_LABEL);
         let state = state(pod);
-        let told = before.and_then(|before| before.pod.trouble.as_ref());
+        let told = before.and_then(|before| before.pod.problem.as_ref());
         let known = before.map(|before| &before.pod.in_place);
         let in_place = in_place(pod, hash.as_ref(), state.as_ref(), known);
         let restarted = Restarted::by(state.as_ref(), pod, &in_place);
@@ -106,9 +106,9 @@ impl PodRecord {
                 },
                 started: started(before, pod, created, now),
                 in_place,
-                trouble: problem(pod, state.as_ref())
+                problem: problem(pod, state.as_ref())
                     .or_else(|| condition("PodScheduled").and_then(unscheduled))
-                    .map(|trouble| as_before(trouble, told)),
+                    .map(|problem| as_before(problem, told)),
                 exit: exit(pod, label_sets),
                 need_upgrade: condition(POD_NEED_UPGRADE).map(ota_condition),
                 image_ready: condition(POD_IMAGE_READY).map(ota_condition),

@@ -106,14 +106,14 @@ pub(super) fn unscheduled(condition: &k8s::Condition) -> Option<PodProblem> {
 }
 
 /// The problem of a pod that had another one `before`: what was said of a pull stands while its kubelet waits to pull again.
-pub(super) fn as_before(trouble: PodProblem, before: Option<&PodProblem>) -> PodProblem {
-    let pulls = |trouble: &PodProblem| PULLS.contains(&&*trouble.reason);
-    match before.filter(|known| pulls(known) && pulls(&trouble) && trouble.said.is_empty()) {
+pub(super) fn as_before(problem: PodProblem, before: Option<&PodProblem>) -> PodProblem {
+    let pulls = |problem: &PodProblem| PULLS.contains(&&*problem.reason);
+    match before.filter(|known| pulls(known) && pulls(&problem) && problem.said.is_empty()) {
         Some(known) => PodProblem {
             said: known.said.clone(),
-            ..trouble
+            ..problem
         },
-        None => trouble,
+        None => problem,
     }
 }
 

@@ -714,7 +714,7 @@ impl SetRecord {
     }
 
     /// How pods of old revisions become those of the current one, where that is to happen in place.
-    pub(super) fn successions(
+    pub(super) fn transitions(
         &self,
         state: &RevisionState,
         revisions: &[RevisionFacts],
@@ -759,7 +759,7 @@ impl SetRecord {
         // Nobody knows the generation of an older template any more, and the present one would be a lie.
         let past = |old: &RevisionFacts| RollbackTarget {
             number: old.number,
-            succession: InPlaceTransition::between(&current.shape, &old.shape, None),
+            transition: InPlaceTransition::between(&current.shape, &old.shape, None),
         };
         RollbackTargets {
             stands: self.guard.stands(&self.conditions),

@@ -49,7 +49,7 @@ impl State {
         let older = (0..3).filter(|template| *template != set.wanted && set.knows(*template));
         let past = |old: Template| RollbackTarget {
             number: set.numbers[usize::from(old)].into(),
-            succession: InPlaceTransition::between(&shape(set.wanted), &shape(old), None),
+            transition: InPlaceTransition::between(&shape(set.wanted), &shape(old), None),
         };
         RollbackTargets {
             stands: self.telling.is_none(),

@@ -99,7 +99,7 @@ impl State {
             undone: None,
             evictions: self.evictions(rules),
             refusals: self.refusals(),
-            successions: successions(&set, rules),
+            transitions: transitions(&set, rules),
             rollback_targets: self.rollback_targets(&set, rules),
             record: record_of(&self.sheet),
             pause: None,
@@ -186,7 +186,7 @@ impl State {
                 preparing: pod.marked.then_some(MARKED),
                 ..Exit::default()
             },
-            trouble: is_stuck.then(|| PodProblem {
+            problem: is_stuck.then(|| PodProblem {
                 said: Default::default(),
                 reason: "CrashLoopBackOff".into(),
                 restarts: 5,
@@ -270,7 +270,7 @@ pub(crate) fn shape(template: Template) -> Shape {
     ] } }))
 }
 
-fn successions(set: &Set, rules: &Rules) -> InPlaceTransitions {
+fn transitions(set: &Set, rules: &Rules) -> InPlaceTransitions {
     if rules.strategy.rolling_update_type == RollingUpdateType::Standard {
         return InPlaceTransitions::new();
     }

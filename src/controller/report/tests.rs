@@ -29,11 +29,11 @@ fn with(conditions: Vec<Condition>) -> Index {
     index
 }
 
-fn fleet(names: &[&str], trouble: Option<&str>) -> Fleet {
+fn fleet(names: &[&str], problem: Option<&str>) -> Fleet {
     let pod = || Pod {
         ready_since: None,
         started: None,
-        trouble: trouble.map(|reason| PodProblem {
+        problem: problem.map(|reason| PodProblem {
             said: Default::default(),
             reason: reason.into(),
             restarts: 3,
@@ -197,9 +197,9 @@ fn a_stall_that_grows_before_it_shows_is_the_same_news() {
 
 #[test]
 fn a_stalled_rollout_names_nodes_reasons_and_a_cure() {
-    fn case(stall: Stall, verdict: Verdict, trouble: Option<&str>, expected: &[&str]) {
+    fn case(stall: Stall, verdict: Verdict, problem: Option<&str>, expected: &[&str]) {
         let plan = plan(Phase::Stalled(stall), vec![verdict; 2], 1);
-        let report = report(Vec::new(), &fleet(&["n1", "n2"], trouble), &plan);
+        let report = report(Vec::new(), &fleet(&["n1", "n2"], problem), &plan);
         let told = said(&report, STALLED);
         for words in expected {
             assert!(told.contains(words), "{told:?} lacks {words:?}");

@@ -85,8 +85,8 @@ pub fn is_between_crashes(node: &Node, now: Timestamp) -> bool {
 fn unscheduled_since(node: &Node, beside: bool) -> Option<Timestamp> {
     let made = node.pods.iter().filter(|pod| pod.surge == beside);
     let waits = |pod: &&Pod| {
-        let trouble = pod.trouble.as_ref();
-        trouble.is_some_and(|trouble| *trouble.reason == *UNSCHEDULABLE)
+        let problem = pod.problem.as_ref();
+        problem.is_some_and(|problem| *problem.reason == *UNSCHEDULABLE)
     };
     made.filter(waits).map(|pod| pod.created).min()
 }

@@ -62,10 +62,10 @@ pub(super) enum Failing {
 impl Failing {
     /// How this pod fails, if it does.
     pub(super) fn of(pod: &Pod) -> Option<Self> {
-        let trouble = pod.trouble.as_ref()?;
-        if crashes(pod) >= CRASHING_RESTARTS || &*trouble.reason == "CrashLoopBackOff" {
+        let problem = pod.problem.as_ref()?;
+        if crashes(pod) >= CRASHING_RESTARTS || &*problem.reason == "CrashLoopBackOff" {
             Some(Self::Crashes)
-        } else if UNSTARTABLE.contains(&&*trouble.reason) {
+        } else if UNSTARTABLE.contains(&&*problem.reason) {
             Some(Self::CannotStart)
         } else {
             None
@@ -75,7 +75,7 @@ impl Failing {
 
 /// How often the container in trouble was started again without anybody asking for it.
 fn crashes(pod: &Pod) -> u32 {
-    pod.trouble.as_ref().map_or(0, |trouble| trouble.restarts)
+    pod.problem.as_ref().map_or(0, |problem| problem.restarts)
 }
 
 /// Whether a pod on `node` fails; of those with a pod that was made beside another one, whether that does.

@@ -164,7 +164,7 @@ mod tests {
         let due = asked(late(), 1580);
         assert_eq!((due.pods, due.next), (vec![("a".into(), "a".into())], None));
         let fails = Pod {
-            trouble: Some(crate::core::PodProblem {
+            problem: Some(crate::core::PodProblem {
                 reason: "ErrImagePull".into(),
                 said: Arc::default(),
                 restarts: 0,

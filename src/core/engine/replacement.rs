@@ -25,14 +25,14 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
         .in_place
         .revision
         .as_ref()
-        .and_then(|old| fleet.successions.get(old));
+        .and_then(|old| fleet.transitions.get(old));
     if fleet.refusals.is_unfit(&pod.uid) {
         return Way::Recreate(Some(Recreate::Refused));
     }
     match found {
         None => Way::Recreate(Some(Recreate::UnknownRevision)),
         Some(Err(why)) => Way::Recreate(Some(*why)),
-        Some(Ok(succession)) => match applicable(succession, &pod.in_place) {
+        Some(Ok(transition)) => match applicable(transition, &pod.in_place) {
             Ok(change) => Way::InPlace(change.clone()),
             Err(why) => Way::Recreate(Some(why)),
         },

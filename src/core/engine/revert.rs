@@ -276,8 +276,8 @@ fn renewal(
         return Err(None);
     }
     let (before, past) = past.ok_or(Some(Recreate::UnknownRevision))?;
-    let succession = past.succession.as_ref().map_err(|why| Some(*why))?;
-    let change = in_place::applicable(succession, &pod.in_place).map_err(Some)?;
+    let transition = past.transition.as_ref().map_err(|why| Some(*why))?;
+    let change = in_place::applicable(transition, &pod.in_place).map_err(Some)?;
     Ok(Renewal {
         reverts: Some(record.revision.clone()),
         ..in_place::renewal_to(before, &pod.in_place, change)

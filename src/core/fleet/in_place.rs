@@ -2,7 +2,7 @@
 //! its UID, its IP and its node (`rolling-update-type: InPlaceIfPossible`, as Kruise's).
 //!
 //! ```text
-//! templates of two revisions ──shape──► Shape, Shape ──succession──► InPlaceChange, or why not ──way──► per pod: Way
+//! templates of two revisions ──shape──► Shape, Shape ──transition──► InPlaceChange, or why not ──way──► per pod: Way
 //! annotation of ours + container statuses ──state──► how far the last update of that pod has come
 //! ```
 //!
@@ -11,9 +11,9 @@
 
 mod shape;
 mod state;
-mod succession;
 #[cfg(test)]
 mod tests;
+mod transition;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::core::id::Revision;
 
 pub use shape::Shape;
 pub use state::{Before, InPlaceState};
-pub use succession::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
+pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
 
 /// What an update in place has to know of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,20 +69,20 @@ pub struct RunningContainer {
     pub is_init: bool,
 }
 
-/// What `succession` changes in `pod`.
+/// What `transition` changes in `pod`.
 ///
 /// # Errors
 /// Why that is not possible in this pod.
 pub(in crate::core) fn applicable<'a>(
-    succession: &'a InPlaceTransition,
+    transition: &'a InPlaceTransition,
     pod: &InPlace,
 ) -> Result<&'a Arc<InPlaceChange>, Recreate> {
     if pod.is_over {
         Err(Recreate::Over)
-    } else if !pod.runs(&succession.images) {
+    } else if !pod.runs(&transition.images) {
         Err(Recreate::OtherImages)
     } else {
-        Ok(&succession.change)
+        Ok(&transition.change)
     }
 }
 

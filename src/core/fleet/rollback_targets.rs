@@ -20,5 +20,5 @@ pub struct RollbackTarget {
     /// The number of its ControllerRevision: greater is newer.
     pub number: i64,
     /// How a pod of the current revision becomes one of it, or why that is not possible in place.
-    pub succession: Result<InPlaceTransition, Recreate>,
+    pub transition: Result<InPlaceTransition, Recreate>,
 }

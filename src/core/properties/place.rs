@@ -20,7 +20,7 @@ use crate::core::{
 };
 
 /// How pods of the revision "old" become those of the current one.
-pub(super) fn successions() -> impl Random<InPlaceTransitions> {
+pub(super) fn transitions() -> impl Random<InPlaceTransitions> {
     let shape = |image: &str| {
         let containers = json!([{ "name": "main", "image": image }]);
         Shape::of(&json!({ "spec": { "containers": containers } }))

@@ -206,7 +206,7 @@ proptest! {
                     terminating: false,
                     leaving: None,
                     ready_since: Some(pod.ready_since.unwrap_or(pod.created)),
-                    trouble: None,
+                    problem: None,
                     surge: false,
                     ..pod.clone()
                 };

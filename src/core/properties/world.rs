@@ -198,7 +198,7 @@ impl World {
             undone: None,
             evictions: Default::default(),
             refusals: Default::default(),
-            successions: Default::default(),
+            transitions: Default::default(),
             rollback_targets: Default::default(),
             record: self.record.clone(),
             pause: self.pause,

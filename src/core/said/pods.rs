@@ -42,15 +42,15 @@ pub(super) fn terminating_name(node: &Node) -> String {
 }
 
 pub(super) fn trouble_word(node: &Node) -> Option<String> {
-    let trouble = newest(node)?.trouble.as_ref()?;
-    Some(trouble.word().to_owned())
+    let problem = newest(node)?.problem.as_ref()?;
+    Some(problem.word().to_owned())
 }
 
 pub(super) fn trouble_words(node: &Node) -> String {
-    let Some(trouble) = newest(node).and_then(|pod| pod.trouble.as_ref()) else {
+    let Some(problem) = newest(node).and_then(|pod| pod.problem.as_ref()) else {
         return String::new();
     };
-    match (trouble.words(), trouble.restarts) {
+    match (problem.words(), problem.restarts) {
         (words, 0) => format!(" ({words})"),
         (words, 1) => format!(" ({words}, 1 restart)"),
         (words, restarts) => format!(" ({words}, {restarts} restarts)"),

@@ -172,10 +172,10 @@ impl RolloutStatus<'_> {
         let pods = self.fleet.nodes.iter().flat_map(|node| &node.pods);
         // By word the first thing that is said of it: other nodes say the same, in other numbers.
         let mut reasons = BTreeMap::new();
-        for trouble in pods.filter_map(|pod| pod.trouble.as_ref()) {
-            let said = reasons.entry(steady(trouble.word())).or_insert("");
+        for problem in pods.filter_map(|pod| pod.problem.as_ref()) {
+            let said = reasons.entry(steady(problem.word())).or_insert("");
             if said.is_empty() {
-                *said = &trouble.said;
+                *said = &problem.said;
             }
         }
         let told = reasons.into_iter();

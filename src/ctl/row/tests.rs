@@ -179,7 +179,7 @@ fn every_state_of_a_node_has_words() {
     );
 
     let mut pulling = updated("n1", 60);
-    pulling.pods[0].trouble = Some(PodProblem {
+    pulling.pods[0].problem = Some(PodProblem {
         said: Default::default(),
         reason: "ImagePullBackOff".into(),
         restarts: 0,
@@ -393,7 +393,7 @@ fn a_revision_that_is_taken_back_has_words() {
         let shape = Arc::new(Shape::of(&serde_json::json!({})));
         let past = RollbackTarget {
             number: 1,
-            succession: InPlaceTransition::between(&shape, &shape, None),
+            transition: InPlaceTransition::between(&shape, &shape, None),
         };
         snapshot.fleet.rollback_targets = RollbackTargets {
             stands: true,

@@ -16,17 +16,17 @@ impl PodWords {
     }
 }
 
-fn trouble(index: &mut Index) -> Option<(String, u32)> {
+fn problem(index: &mut Index) -> Option<(String, u32)> {
     let fleet = fleet(index);
     let pod = fleet.nodes[0].pods.last().expect("a pod");
-    let trouble = pod.trouble.as_ref();
-    trouble.map(|trouble| (trouble.reason.to_string(), trouble.restarts))
+    let problem = pod.problem.as_ref();
+    problem.map(|problem| (problem.reason.to_string(), problem.restarts))
 }
 
 pub(super) fn said(index: &mut Index) -> String {
     let fleet = fleet(index);
-    let trouble = fleet.nodes[0].pods[0].trouble.as_ref();
-    trouble.map_or_else(String::new, |trouble| trouble.words())
+    let problem = fleet.nodes[0].pods[0].problem.as_ref();
+    problem.map_or_else(String::new, |problem| problem.words())
 }
 
 fn replace(index: &mut Index, pod: &PodWords, now: i64) {
@@ -47,22 +47,22 @@ fn who_comes_after_pods_that_ended_has_their_trouble_until_it_is_ready() {
     let next = |number| pod("n1", "aaa").next(number);
     let told = |times| Some(("Evicted".to_owned(), times));
     replace(&mut index, &evicted(1), 200);
-    assert_eq!(trouble(&mut index), told(1));
+    assert_eq!(problem(&mut index), told(1));
     assert_eq!(said(&mut index), "Evicted: low on memory");
     feed(&mut index, &evicted(1).version("2"), 201);
-    assert_eq!(trouble(&mut index), told(1));
+    assert_eq!(problem(&mut index), told(1));
     replace(&mut index, &next(2), 210);
-    assert_eq!(trouble(&mut index), told(1));
+    assert_eq!(problem(&mut index), told(1));
     feed(&mut index, &evicted(2), 220);
     replace(&mut index, &next(3), 230);
-    assert_eq!(trouble(&mut index), told(2));
+    assert_eq!(problem(&mut index), told(2));
     feed(&mut index, &next(3).ready(240), 240);
-    assert_eq!(trouble(&mut index), None);
+    assert_eq!(problem(&mut index), None);
     // Another revision, or an hour later: that is something else.
     replace(&mut index, &pod("n1", "bbb").next(4), 250);
-    assert_eq!(trouble(&mut index), None);
+    assert_eq!(problem(&mut index), None);
     replace(&mut index, &evicted(5), 5_000);
-    assert_eq!(trouble(&mut index), told(1));
+    assert_eq!(problem(&mut index), told(1));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_pod_that_succeeds_is_no_less_in_trouble() {
     };
     replace(&mut index, &done(1), 200);
     replace(&mut index, &done(2), 210);
-    assert_eq!(trouble(&mut index), Some(("Completed".to_owned(), 2)));
+    assert_eq!(problem(&mut index), Some(("Completed".to_owned(), 2)));
 }
 
 /// Who looks for the first time sees but the next pod, and what stands on the DaemonSet.

@@ -47,11 +47,11 @@ fn an_update_in_place_is_under_way_until_the_kubelet_has_carried_it_out() {
     assert_eq!(pod.revision, PodRevision::Current);
     assert!(pod.in_place.is_under_way());
     assert_eq!(pod.revised(), at(200));
-    assert!(told.successions[&"aaa".into()].is_ok());
+    assert!(told.transitions[&"aaa".into()].is_ok());
     feed(&mut index, &updated(5, "v2", running).version("3"), 203);
     let told = fleet(&mut index);
     assert!(!told.nodes[0].pods[0].in_place.is_under_way());
-    assert_eq!(told.nodes[0].pods[0].trouble, None);
+    assert_eq!(told.nodes[0].pods[0].problem, None);
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn what_is_said_of_the_old_container_is_no_trouble_of_the_new_one() {
         let mut index = index_in_place();
         feed(&mut index, pod, 201);
         let fleet = fleet(&mut index);
-        let trouble = fleet.nodes[0].pods[0].trouble.as_ref();
+        let problem = fleet.nodes[0].pods[0].problem.as_ref();
         assert_eq!(
-            trouble.map(|trouble| (&*trouble.reason, trouble.restarts)),
+            problem.map(|problem| (&*problem.reason, problem.restarts)),
             expected
         );
     }
@@ -100,8 +100,8 @@ fn what_is_said_of_an_image_that_was_overtaken_is_no_trouble_of_the_next_one() {
         pod.0["spec"]["containers"] = json!([{ "name": "main", "image": "agent:v2" }]);
         let mut index = index_in_place();
         feed(&mut index, &pod, 201);
-        let trouble = fleet(&mut index).nodes[0].pods[0].trouble.clone();
-        let reason = trouble.as_ref().map(|trouble| &*trouble.reason);
+        let problem = fleet(&mut index).nodes[0].pods[0].problem.clone();
+        let reason = problem.as_ref().map(|problem| &*problem.reason);
         assert_eq!(reason, expected, "{message}");
     };
     case(
@@ -146,8 +146,8 @@ fn what_is_said_of_a_container_that_never_ran_with_a_former_image_is_no_trouble(
         pod.0["status"]["containerStatuses"][0]["lastState"] = json!({});
         let mut index = index_in_place();
         feed(&mut index, &pod, 201);
-        let trouble = fleet(&mut index).nodes[0].pods[0].trouble.clone();
-        let reason = trouble.as_ref().map(|trouble| &*trouble.reason);
+        let problem = fleet(&mut index).nodes[0].pods[0].problem.clone();
+        let reason = problem.as_ref().map(|problem| &*problem.reason);
         assert_eq!(reason, expected, "{image}");
     };
     case("v1", None);
@@ -202,9 +202,9 @@ fn a_revision_says_why_its_pods_cannot_be_changed_in_place() {
         crate::core::revision::TemplateFingerprint::of(&template);
     index.apply_revision(&other);
     let told = fleet(&mut index);
-    assert_eq!(told.successions[&"ccc".into()], Err(Recreate::OtherChange));
+    assert_eq!(told.transitions[&"ccc".into()], Err(Recreate::OtherChange));
     index.apply_set(&set("v2", 3, 3)); // without the annotation
-    assert!(fleet(&mut index).successions.is_empty());
+    assert!(fleet(&mut index).transitions.is_empty());
 }
 
 #[test]

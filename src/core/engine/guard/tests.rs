@@ -33,7 +33,7 @@ fn lost(name: &str, after: i64) -> Node {
 
 fn crashing(pod: Pod, reason: &str, restarts: u32) -> Pod {
     Pod {
-        trouble: Some(PodProblem {
+        problem: Some(PodProblem {
             said: Default::default(),
             reason: reason.into(),
             restarts,

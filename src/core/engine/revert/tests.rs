@@ -22,7 +22,7 @@ fn strategy() -> Strategy {
 /// Crashes since it was made at 900.
 fn crashing() -> Pod {
     Pod {
-        trouble: Some(PodProblem {
+        problem: Some(PodProblem {
             said: Default::default(),
             reason: "Error".into(),
             restarts: 4,
@@ -319,7 +319,7 @@ fn what_cannot_be_changed_in_place_is_not_touched_and_the_reason_is_told() {
         .revisions
         .get_mut(&"old".into())
         .unwrap();
-    past.succession = Err(Recreate::OtherChange);
+    past.transition = Err(Recreate::OtherChange);
     let told = |fleet: &Fleet| {
         let plan = at_1000(fleet);
         assert_eq!(plan.actions, []);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-use super::succession::InPlaceChange;
+use super::transition::InPlaceChange;
 use super::{InPlace, InPlaceUpdate, RunningContainer};
 
 /// The memory of an update in place. The names of its fields are those of Kruise where both have one.

@@ -220,7 +220,7 @@ fn one(image: &str) -> (Strategy, Fleet) {
     let mut fleet = fleet(vec![node("n", old(1))]);
     fleet.nodes[0].has_images = true;
     let new = changed("/spec/containers/0/image", json!("main:2"));
-    fleet.successions = [("old".into(), between(&new))].into();
+    fleet.transitions = [("old".into(), between(&new))].into();
     let side = RunningContainer {
         name: "side".into(),
         image: "side:1".into(),
@@ -285,7 +285,7 @@ fn a_pod_that_is_not_what_its_revision_says_is_made_anew() {
         |fleet| fleet.nodes[0].pods[0].in_place.revision = None,
         Recreate::UnknownRevision,
     );
-    case(|fleet| fleet.successions.clear(), Recreate::UnknownRevision);
+    case(|fleet| fleet.transitions.clear(), Recreate::UnknownRevision);
     let (_, fleet) = one("main:1");
     let plan = decide(&Strategy::of(Mode::AdvancedRollingUpdate), &fleet, at(1000));
     assert!(matches!(plan.actions.as_slice(), [Action::Delete(_)]));
