@@ -237,3 +237,28 @@ fn default_address(typed: &[&str]) -> SocketAddr {
         other => panic!("nothing is served: {other:?}"),
     }
 }
+
+/// They are played by hand; a list that nobody finds any more would be noticed much later.
+#[test]
+fn every_mutant_finds_its_line() {
+    let list = include_str!("../tests/mutants.toml");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mutants = list.split("[[mutant]]").skip(1);
+    let mut count = 0;
+    for mutant in mutants {
+        let value = |key: &str, quote: &str| {
+            let (_, rest) = mutant.split_once(&format!("\n{key} = {quote}"))?;
+            rest.split_once(quote).map(|(value, _)| value)
+        };
+        let name = value("name", "\"").unwrap();
+        let source = std::fs::read_to_string(root.join(value("file", "\"").unwrap()));
+        let source = source.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let old = value("old", "'''").or_else(|| value("old", "'"));
+        let old = old.unwrap_or_else(|| panic!("{name}: no old text"));
+        let old = old.strip_prefix('\n').unwrap_or(old); // as TOML has it
+        let found = source.matches(old).count();
+        assert_eq!(found, 1, "{name}: {old:?}");
+        count += 1;
+    }
+    assert!(count > 30, "{count}");
+}
