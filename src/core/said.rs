@@ -28,6 +28,7 @@ mod since;
 mod slots;
 mod stall;
 mod surging;
+pub mod verdict;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -15,7 +15,7 @@ use super::view::ClusterView;
 use super::write::FIELD_MANAGER;
 use crate::cli::ctl::{PauseArgs, ResumeArgs};
 use crate::core::names::{ON_DELETE, UPDATE_STRATEGY_TYPE_FIELD};
-use crate::core::said::next::holders;
+use crate::core::said::verdict::holders;
 use crate::core::settings::paused::PAUSED;
 use crate::core::settings::resume::RESUME;
 use crate::core::words::plural;

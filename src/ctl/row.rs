@@ -9,8 +9,9 @@ use super::groups::{self, DomainRow, WaveRow};
 use super::liveness::ControllerLiveness;
 use super::snapshot::RolloutSnapshot;
 use crate::core::remedy::LOOK_FOR_IT;
-use crate::core::said::node::{explain, urgency};
+use crate::core::said::node::urgency;
 use crate::core::said::rollout::RolloutView;
+use crate::core::said::verdict::explain;
 use crate::core::said::{newcomers, quietly_paused, revision_word};
 use crate::core::{Guarded, NodeName, Phase, Verdict, instant};
 

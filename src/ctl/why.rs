@@ -15,8 +15,9 @@ use super::{lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::WhyArgs;
 use crate::core::said::gone;
-use crate::core::said::next::{cure, cure_repelled, not_targeted};
+use crate::core::said::next::{cure_repelled, not_targeted};
 use crate::core::said::node::repelled;
+use crate::core::said::verdict::cure;
 use crate::core::{NodeName, Verdict, instant};
 
 /// The answer. Field names are a promise to scripts.

@@ -3,111 +3,23 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::guarded::{gone, settles};
-use super::node::{Explanation, explain};
 use super::pods::{awaited, is_kept, newest, own, way_of};
-use super::reasons::behind_remedy;
+use super::pulls;
 use super::rollout::RolloutView;
-use super::slots::{self, paced_by};
-use super::{budgets, pulls, refused};
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, stall_of};
-use crate::core::engine::decide::queue as in_order;
-use crate::core::engine::removal::is_withheld;
 use crate::core::engine::replacement::Way;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
 use crate::core::fleet::{Node, Pod, Targeting};
-use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
-use crate::core::names::HOLD;
 use crate::core::plan::{Phase, Stall, WaveState};
 use crate::core::remedy::{LOOK_FOR_IT, nevertheless, way_on};
 use crate::core::settings::lifecycle::LIFECYCLE;
-use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
-use crate::core::settings::max_domains::MAX_DOMAINS;
 use crate::core::settings::max_unavailable::MAX_UNAVAILABLE;
-use crate::core::settings::min_interval::MIN_INTERVAL;
-use crate::core::settings::partition::PARTITION;
 use crate::core::settings::paused::PAUSED;
-use crate::core::settings::selector::SELECTOR;
-use crate::core::settings::waves::WAVES;
 use crate::core::settings::{Disruption, Mode};
 use crate::core::verdict::{Cause, Guarded, Offline, Progress, Revert, Stopped, Verdict, WaveShut};
-
-/// Holders of slots that are named; the rest is counted.
-const NAMED: usize = 5;
-
-/// What would change the verdict: one sentence or a few, with the commands.
-pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
-    let (node, verdict) = (
-        &rollout.fleet.nodes[position],
-        &rollout.plan.verdicts[position],
-    );
-    match *verdict {
-        Verdict::Done if rollout.fleet.refusals.on(&node.name).next().is_some() => {
-            refused::cure(rollout, node)
-        }
-        Verdict::Done => "Nothing: it is done.".to_owned(),
-        Verdict::InProgress(progress) => cure_progress(rollout, node, verdict, progress),
-        Verdict::HookPending { .. } => cure_hook(rollout, node),
-        Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(rollout, node, obstruction),
-        Verdict::Refused { .. } => refused::cure(rollout, node),
-        Verdict::Budget { .. } => queue(rollout, position),
-        Verdict::AwaitingDomain => next_domain(rollout),
-        Verdict::Offline(offline) => cure_offline(rollout, node, offline),
-        Verdict::FailedByRevision { cause, .. } => cure_failed(rollout, node, cause),
-        Verdict::Guarded(guarded) => cure_guarded(rollout, guarded),
-        Verdict::Revert(revert) => cure_revert(rollout, node, revert),
-        Verdict::Paused { until } => cure_paused(rollout, until),
-        Verdict::Partition => format!(
-            "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
-             the last."
-        ),
-        Verdict::NotSelected => format!(
-            "It has its turn when the annotation {SELECTOR} selects it or is removed, or the node gets such labels."
-        ),
-        Verdict::Held { until } => {
-            let early = format!("kubectl annotate node {} {HOLD}-", node.name);
-            match until {
-                Some(until) => format!(
-                    "It has its turn by itself in {}; earlier with: {early}",
-                    instant::between(rollout.now, until)
-                ),
-                None => format!("It has its turn after: {early}"),
-            }
-        }
-        Verdict::PullPending(stage) => pulls::cure(rollout, node, stage),
-        Verdict::WaveNotOpen { wave, why } => cure_wave(rollout, wave, why),
-        Verdict::OutOfWindow { opens } => match opens {
-            Some(opens) => format!(
-                "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
-                 the Node or else on the DaemonSet.",
-                instant::between(rollout.now, opens)
-            ),
-            None => format!(
-                "Correct it, or remove it: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
-                node.name
-            ),
-        },
-        Verdict::AwaitingOwner => upgrade(rollout, node),
-        Verdict::NativeControllerBehind => {
-            let remedy = match rollout.fleet.revision {
-                RevisionState::Unknown(behind) => behind_remedy(behind),
-                RevisionState::Current(_) => behind_remedy(RevisionUnknown::NotObserved),
-            };
-            match rollout.plan.phase {
-                Phase::Stalled(_) => format!("To end this, {remedy}."),
-                _ => format!("It goes on by itself within seconds. If it does not, {remedy}."),
-            }
-        }
-        Verdict::Invalid => match rollout.invalid {
-            Some(invalid) => format!("{invalid}."),
-            None => String::new(),
-        },
-        Verdict::UntoleratedTaint => cure_repelled(rollout, position, None),
-        Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
-    }
-}
 
 /// The way on where no other pod would come.
 pub fn cure_repelled(
@@ -153,7 +65,7 @@ fn waits_for_lost(rollout: &RolloutView<'_>) -> &'static str {
     }
 }
 
-fn cure_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause) -> String {
+pub(super) fn cure_failed(rollout: &RolloutView<'_>, node: &Node, cause: Cause) -> String {
     let (counts, namespace) = (&rollout.plan.counts, &rollout.key.namespace);
     let beside = node.pods.iter().any(|pod| pod.surge) || counts.allowed == 0;
     let slot = match beside && counts.surge_allowed > 0 {
@@ -205,7 +117,7 @@ fn crashing(pod: &Pod) -> String {
     }
 }
 
-fn cure_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
+pub(super) fn cure_paused(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String {
     match rollout.is_stopped() {
         true => format!(
             "The guard stopped this revision, and holds it also when the pause has ended (yurt-ds ctl resume {}): {}",
@@ -228,7 +140,7 @@ fn until_resumed(rollout: &RolloutView<'_>, until: Option<Timestamp>) -> String 
     }
 }
 
-fn cure_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert) -> String {
+pub(super) fn cure_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert) -> String {
     let stays = cure_guarded(rollout, Guarded::Stopped(Stopped::FailedByRevision));
     match revert {
         Revert::Done => format!("It stays so. {stays}"),
@@ -251,7 +163,7 @@ fn cure_revert(rollout: &RolloutView<'_>, node: &Node, revert: Revert) -> String
     }
 }
 
-fn cure_guarded(rollout: &RolloutView<'_>, guarded: Guarded) -> String {
+pub(super) fn cure_guarded(rollout: &RolloutView<'_>, guarded: Guarded) -> String {
     let key = &rollout.key;
     match guarded {
         Guarded::Stopped(_) => format!(
@@ -266,7 +178,7 @@ fn cure_guarded(rollout: &RolloutView<'_>, guarded: Guarded) -> String {
     }
 }
 
-fn cure_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) -> String {
+pub(super) fn cure_wave(rollout: &RolloutView<'_>, own: usize, why: WaveShut) -> String {
     let name = |wave: usize| rollout.plan.waves.get(wave).map_or("", |stand| &stand.name);
     match why {
         WaveShut::Approval { wave } => format!(
@@ -316,7 +228,7 @@ fn awaits_approval(rollout: &RolloutView<'_>, done: usize, own: usize) -> Option
     Some(format!("yurt-ds ctl approve {} {name}", rollout.key))
 }
 
-fn cure_progress(
+pub(super) fn cure_progress(
     rollout: &RolloutView<'_>,
     node: &Node,
     verdict: &Verdict,
@@ -452,7 +364,7 @@ fn cure_ending(rollout: &RolloutView<'_>, node: &Node) -> Option<String> {
     })
 }
 
-fn cure_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
+pub(super) fn cure_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
     let awaited = awaited(rollout, node);
     if awaited.is_empty() {
         return match rollout.plan.guarded {
@@ -471,152 +383,7 @@ fn cure_hook(rollout: &RolloutView<'_>, node: &Node) -> String {
     )
 }
 
-fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
-    let own = &rollout.plan.verdicts[position];
-    let waits = |other: &usize| matches!(rollout.plan.verdicts[*other], Verdict::Budget { .. });
-    let queue = in_order(rollout.strategy, rollout.fleet, rollout.now);
-    let ahead = queue.into_iter().take_while(|other| *other != position);
-    // Who was asked and drained goes before everybody else.
-    let drained = |position: usize| {
-        let pods = &rollout.fleet.nodes[position].pods;
-        pods.iter().any(|pod| pod.exit.preparing.is_some())
-    };
-    let before = match drained(position) {
-        true => 0,
-        false => ahead.filter(waits).count(),
-    };
-    let waiting = rollout.plan.counts.by_word[own.index()];
-    let (limit, annotation) = slots::limit(rollout);
-    let wave = slots::full_wave(rollout, &rollout.fleet.nodes[position]);
-    let limit = match wave {
-        None => limit,
-        Some(wave) => format!(
-            "its wave {} allows {} of its {} nodes",
-            wave.name, wave.allowed, wave.nodes
-        ),
-    };
-    let next = rollout.next() + rollout.next_surging();
-    let is_begun = next == 0 || wave.is_some() || is_taken(rollout);
-    let holders = holders(rollout, Some(position), wave.is_some());
-    let holders = if holders.is_empty() {
-        "no other node holds a slot".to_owned()
-    } else {
-        match is_begun {
-            true => format!("slots are held by {holders}"),
-            false => format!("slots are held, or about to be, by {holders}"),
-        }
-    };
-    let limit = match rollout.plan.opens {
-        Some(opens) => format!(
-            "{limit}, not before {} ({MIN_INTERVAL} {})",
-            instant::words(opens),
-            humantime::format_duration(rollout.strategy.min_interval)
-        ),
-        None => limit,
-    };
-    if let Some(ahead) = paced_by(rollout, position) {
-        return format!(
-            "With {MIN_INTERVAL} there is one replacement at a time: it has its turn {} after {ahead} has its new pod. What that \
-             waits for: yurt-ds ctl why {} {ahead}",
-            humantime::format_duration(rollout.strategy.min_interval),
-            rollout.key
-        );
-    }
-    if !is_begun {
-        return format!(
-            "It is number {} of {waiting} in the queue: {limit}, and {holders}. The next step is a matter of seconds: if nothing \
-             happens, no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
-            before + 1
-        );
-    }
-    let hint = match rollout.phase {
-        Phase::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
-        _ if wave.is_some() => {
-            format!("To go faster, raise maxUnavailable of that wave in the annotation {WAVES}")
-        }
-        _ if rollout.plan.opens.is_some() => {
-            format!("To go faster, shorten the annotation {MIN_INTERVAL}")
-        }
-        _ => format!("To go faster, raise the annotation {annotation}"),
-    };
-    format!(
-        "It is number {} of {waiting} in the queue and has its turn as soon as a slot is free: {limit}, and {holders}. \
-         {hint}",
-        before + 1
-    )
-}
-
-/// What ends the turn of the failure domains that are at work.
-fn next_domain(rollout: &RolloutView<'_>) -> String {
-    format!(
-        "It has its turn when the domains at work are done, which are: {}; the next ones follow by the alphabet. How far they \
-         are: yurt-ds ctl status {}. To have more of them at work at once, raise the annotation {MAX_DOMAINS}",
-        slots::domains_at_work(rollout),
-        rollout.key
-    )
-}
-
-/// Whether all slots are taken, of either kind, also without those that the controller is about to take.
-fn is_taken(rollout: &RolloutView<'_>) -> bool {
-    let counts = &rollout.plan.counts;
-    rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
-}
-
-/// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
-pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
-    let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
-    let wave = |position: usize| waves.map(|waves| waves.of(&rollout.fleet.nodes[position].labels));
-    let holds = |verdict: &Verdict| {
-        verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
-    };
-    // Two pods take a place of max-surge, whoever keeps either from going.
-    let has_two = |position: usize| {
-        let of_surge = rollout.plan.counts.surge_allowed > 0;
-        of_surge && rollout.fleet.nodes[position].pods.len() > 1
-    };
-    let holds = |position: usize| {
-        let verdict = &rollout.plan.verdicts[position];
-        let is_withheld = || {
-            let node = &rollout.fleet.nodes[position];
-            rollout.plan.counts.withheld > 0
-                && is_withheld(rollout.strategy, rollout.fleet, node, rollout.now)
-        };
-        match verdict {
-            Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected => is_withheld(),
-            Verdict::Refused { .. } => has_two(position) || is_withheld(),
-            verdict => holds(verdict),
-        }
-    };
-    let holding: Vec<usize> = (0..rollout.plan.verdicts.len())
-        .filter(|position| Some(*position) != asking && holds(*position))
-        .filter(|position| asking.is_none_or(|asking| wave(*position) == wave(asking)))
-        .collect();
-    let mut named: Vec<String> = holding
-        .iter()
-        .take(NAMED)
-        .map(|position| holder(rollout, *position))
-        .collect();
-    if holding.len() > NAMED {
-        named.push(format!("{} more", holding.len() - NAMED));
-    }
-    named.join(", ")
-}
-
-fn holder(rollout: &RolloutView<'_>, position: usize) -> String {
-    let Explanation { reason, since, .. } = explain(rollout, position);
-    let refused = matches!(rollout.plan.verdicts[position], Verdict::Refused { .. });
-    let word = reason.unwrap_or_else(|| if refused { "Refused" } else { "not available" }.into());
-    let name = &rollout.fleet.nodes[position].name;
-    match since {
-        Some(since) => format!(
-            "{name} ({word} for {})",
-            instant::between(since, rollout.now)
-        ),
-        None => format!("{name} ({word})"),
-    }
-}
-
-fn cure_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
+pub(super) fn cure_offline(rollout: &RolloutView<'_>, node: &Node, offline: Offline) -> String {
     let settle = humantime::format_duration(rollout.strategy.ready_settle);
     let back = match (rollout.strategy.mode, rollout.strategy.pause, offline) {
         (_, _, Offline::Updated { .. }) if !is_due(rollout.strategy, rollout.fleet, node) => {
@@ -667,7 +434,7 @@ fn held_back(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-fn upgrade(rollout: &RolloutView<'_>, node: &Node) -> String {
+pub(super) fn upgrade(rollout: &RolloutView<'_>, node: &Node) -> String {
     let namespace = &rollout.key.namespace;
     let Some(pod) = newest(node) else {
         return String::new();

@@ -2,229 +2,30 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::guarded::{failed, guarded_words, loss_aside, revert_words, reverted_later, reverting};
-use super::pause::paused_words;
+use super::guarded::{loss_aside, reverted_later, reverting};
 use super::pods::{
     ASKED_AGAIN, awaited, its_pod, living_name, newest, not_in_place, pod_name, terminating_name,
     trouble_word, trouble_words, way_of,
 };
+use super::pulls;
 use super::reasons::behind_words;
 use super::rollout::RolloutView;
 use super::since::verdict_since;
-use super::slots::{self, other_domain, paced_by};
 use super::surging::surging;
-use super::{budgets, pulls, refused};
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, stall_of};
 use crate::core::engine::overdue;
 use crate::core::engine::replacement::Way;
 use crate::core::engine::revert::is_due;
-use crate::core::fleet::{Node, NodeWindow, Pod, Targeting};
+use crate::core::fleet::{Node, NodeWindow, Targeting};
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::instant;
 use crate::core::plan::Stall;
-use crate::core::selector::Selector;
 use crate::core::settings::Mode;
 use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
-use crate::core::settings::min_interval::MIN_INTERVAL;
-use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict};
+use crate::core::verdict::{Offline, Progress, Verdict};
 
-/// What the nodes of each verdict have in common, in the order of [`Verdict::WORDS`].
-pub const MEANINGS: [&str; Verdict::WORDS.len()] = [
-    "run the current revision",
-    "are being updated, or wait for their pod",
-    "are outdated and wait for a free slot",
-    "are outdated, and another failure domain has its turn (topology-key)",
-    "are NotReady or returned a moment ago; others do not wait for them",
-    "failed soon after their pods were replaced; they keep their slots while they are Ready",
-    "are outdated; the rollout is paused",
-    "keep their outdated pods: partition holds them back",
-    "keep their outdated pods: selector does not select them",
-    "keep their outdated pods: the annotation hold on the Node asks for that, or cannot be read",
-    "are outdated; the guard lets nothing new begin",
-    "run the revision before the one that the guard stopped again, or wait for that",
-    "are outdated; their wave is not open",
-    "are outdated and wait for their maintenance window",
-    "are outdated, and their images are not on the node yet",
-    "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
-    "are to be replaced, and a PodDisruptionBudget does not let their pods go (disruption: evict)",
-    "have their turn, and the API server refuses what is asked for; the condition Refused says why",
-    "are outdated; their owners decide when to upgrade",
-    "wait for the native DaemonSet controller",
-    "are outdated and not touched: the settings cannot be used",
-    "hold a pod where no other would be made; the native controller removes or keeps it",
-    "keep their outdated pods: a NoSchedule taint there would keep the next ones away",
-];
-
-/// Why one node is where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// One more word than the verdict's, where there is one: `ImagePullBackOff`, `NotReady`, …
-    pub reason: Option<String>,
-    /// Since when, as far as known.
-    pub since: Option<Timestamp>,
-    /// Continues "node NAME …".
-    pub because: String,
-}
-
-/// Why the node at `position` of the fleet is where it is.
-pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
-    let (node, verdict) = (
-        &rollout.fleet.nodes[position],
-        &rollout.plan.verdicts[position],
-    );
-    let (reason, because) = match *verdict {
-        Verdict::Done => (None, done(rollout, node)),
-        Verdict::InProgress(progress) => in_progress(rollout, node, progress),
-        Verdict::HookPending { overdue, .. } => hook_pending(rollout, node, overdue),
-        Verdict::BlockedByPdb { obstruction, .. } => budgets::blocked(rollout, node, obstruction),
-        Verdict::Refused { .. } => refused::refused(rollout, node),
-        Verdict::Budget { broken: true } => (
-            trouble_word(node),
-            format!(
-                "is outdated, and its old pod{} is not available{}: one of the first in the queue{}",
-                pod_name(node),
-                trouble_words(node),
-                manner(rollout, node)
-            ),
-        ),
-        Verdict::Budget { .. } if node.pods.iter().any(|pod| pod.exit.preparing.is_some()) => {
-            let (reason, _) = hook_pending(rollout, node, false);
-            let because = format!(
-                "has its pod{} marked PreparingDelete and its hook is gone: it goes when a slot is free ({})",
-                pod_name(node),
-                slots::taken(rollout, node)
-            );
-            (reason, because)
-        }
-        Verdict::Budget { broken: false } if let Some(ahead) = paced_by(rollout, position) => (
-            None,
-            format!(
-                "is outdated and waits for {ahead}, which is being replaced: with {MIN_INTERVAL} there is one at a time{}{}",
-                pulls::aside(rollout, node),
-                manner(rollout, node)
-            ),
-        ),
-        Verdict::Budget { broken: false } if let Some(opens) = rollout.plan.opens => (
-            None,
-            format!(
-                "is outdated and waits: with {MIN_INTERVAL} nothing is replaced before {}{}{}",
-                instant::words(opens),
-                pulls::aside(rollout, node),
-                manner(rollout, node)
-            ),
-        ),
-        Verdict::Budget { broken: false } => (
-            None,
-            format!(
-                "is outdated and waits for a free slot: {}{}{}",
-                slots::taken(rollout, node),
-                pulls::aside(rollout, node),
-                manner(rollout, node)
-            ),
-        ),
-        Verdict::AwaitingDomain => (None, other_domain(rollout, node)),
-        Verdict::Offline(offline) => is_offline(rollout, node, offline),
-        Verdict::FailedByRevision { cause, .. } => failed(node, cause),
-        Verdict::Paused { until } => (
-            None,
-            format!("is outdated; the rollout is {}", paused_words(until)),
-        ),
-        Verdict::Partition => (
-            None,
-            format!(
-                "keeps its outdated pod: partition {} holds back {} of {} nodes",
-                rollout.strategy.partition,
-                rollout
-                    .strategy
-                    .partition
-                    .resolve_down(rollout.plan.counts.targeted),
-                rollout.plan.counts.targeted
-            ),
-        ),
-        Verdict::NotSelected => (
-            None,
-            format!(
-                "keeps its outdated pod: its labels do not match the selector {}",
-                rollout
-                    .strategy
-                    .selector
-                    .as_ref()
-                    .map(Selector::to_query)
-                    .unwrap_or_default()
-            ),
-        ),
-        Verdict::Held { until } => (None, held(node, until)),
-        Verdict::Guarded(guarded) => guarded_words(rollout, guarded),
-        Verdict::Revert(revert) => revert_words(rollout, node, revert),
-        Verdict::WaveNotOpen { wave, why } => (
-            None,
-            format!(
-                "is outdated, and its wave {} waits {}",
-                rollout.plan.waves.get(wave).map_or("", |stand| &stand.name),
-                rollout.plan.awaited_words(why)
-            ),
-        ),
-        Verdict::OutOfWindow { opens } => (None, closed(rollout, node, opens)),
-        Verdict::PullPending(stage) => pulls::pending(rollout, node, stage),
-        Verdict::AwaitingOwner => pulls::awaiting_owner(node),
-        Verdict::NativeControllerBehind => (behind_word(rollout), waits_behind(rollout)),
-        Verdict::Invalid => {
-            let invalid = rollout.invalid;
-            let because = match invalid {
-                Some(invalid) if invalid.is_native_update() => {
-                    "is outdated, and Kubernetes' own rolling update replaces its pod at any moment, whatever the \
-                     annotations say"
-                        .to_owned()
-                }
-                _ => format!(
-                    "is outdated, and yurt-ds leaves it alone: {} cannot be used",
-                    invalid.map_or("a setting", |invalid| &invalid.key)
-                ),
-            };
-            (None, because)
-        }
-        Verdict::UntoleratedTaint => (None, repelled(node, None)),
-        Verdict::NotTargeted => (
-            None,
-            format!(
-                "is not targeted, and its pod{} is the native controller's to remove",
-                pod_name(node)
-            ),
-        ),
-    };
-    let because = because + &ended_hold(rollout, node);
-    let because = because + &refused::aside(rollout, node, verdict);
-    Explanation {
-        reason,
-        since: match verdict {
-            // These hold as long as the rollout is in its state.
-            Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
-            // No pod has waited for longer than it has been there.
-            Verdict::AwaitingOwner => {
-                let revised = newest(node).map(Pod::revised);
-                rollout.phase_since.max(revised)
-            }
-            Verdict::Guarded(Guarded::Stopped(_)) | Verdict::Revert(Revert::Pending) => {
-                rollout.phase_since
-            }
-            Verdict::Guarded(Guarded::Inconclusive { .. })
-            | Verdict::Partition
-            | Verdict::NotSelected
-            | Verdict::UntoleratedTaint
-            | Verdict::Held { .. }
-            | Verdict::WaveNotOpen { .. }
-            | Verdict::OutOfWindow { .. } => None,
-            Verdict::PullPending(_) => pulls::since(node),
-            Verdict::Paused { .. } => rollout.fleet.pause.map(|told| told.since),
-            Verdict::Invalid | Verdict::NativeControllerBehind => rollout.phase_since,
-            _ => verdict_since(node, verdict, rollout.first_look),
-        },
-        because,
-    }
-}
-
-fn done(rollout: &RolloutView<'_>, node: &Node) -> String {
+pub(super) fn done(rollout: &RolloutView<'_>, node: &Node) -> String {
     let came = rollout
         .pause()
         .filter(|stand| stand.newcomers.contains(&node.name));
@@ -238,7 +39,7 @@ fn done(rollout: &RolloutView<'_>, node: &Node) -> String {
     }
 }
 
-fn in_progress(
+pub(super) fn in_progress(
     rollout: &RolloutView<'_>,
     node: &Node,
     progress: Progress,
@@ -358,14 +159,18 @@ fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
 }
 
 /// How it will get the current revision, where an update in place was asked for.
-fn manner(rollout: &RolloutView<'_>, node: &Node) -> String {
+pub(super) fn manner(rollout: &RolloutView<'_>, node: &Node) -> String {
     match way_of(rollout, node) {
         Way::InPlace(_) => "; its pod is updated in place then".to_owned(),
         Way::Recreate(why) => not_in_place(why),
     }
 }
 
-fn hook_pending(rollout: &RolloutView<'_>, node: &Node, overdue: bool) -> (Option<String>, String) {
+pub(super) fn hook_pending(
+    rollout: &RolloutView<'_>,
+    node: &Node,
+    overdue: bool,
+) -> (Option<String>, String) {
     let awaited = awaited(rollout, node);
     let leaving = node.pods.iter().find(|pod| pod.exit.preparing.is_some());
     let pod = leaving.map_or_else(|| pod_name(node), |pod| format!(" {}", pod.name));
@@ -396,7 +201,7 @@ fn hook_pending(rollout: &RolloutView<'_>, node: &Node, overdue: bool) -> (Optio
     (Some(overdue.into()), because)
 }
 
-fn is_offline(
+pub(super) fn is_offline(
     rollout: &RolloutView<'_>,
     node: &Node,
     offline: Offline,
@@ -450,7 +255,7 @@ fn is_offline(
     (Some(reason.into()), because + &loss_aside(rollout, node))
 }
 
-fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Timestamp>) -> String {
+pub(super) fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Timestamp>) -> String {
     let windows = match (&node.window, &rollout.strategy.window) {
         (Some(NodeWindow::Unreadable(why)), _) => {
             return format!(
@@ -470,7 +275,7 @@ fn closed(rollout: &RolloutView<'_>, node: &Node, opens: Option<Timestamp>) -> S
 }
 
 /// That a hold is over, for whoever forgot to remove it.
-fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
+pub(super) fn ended_hold(rollout: &RolloutView<'_>, node: &Node) -> String {
     let hold = node.hold.as_ref().filter(|hold| !hold.holds(rollout.now));
     match hold.and_then(|hold| hold.until) {
         Some(until) => format!(" (its hold ended at {})", instant::words(until)),
@@ -492,7 +297,7 @@ pub fn repelled(node: &Node, obstacle: Option<&Obstacle>) -> String {
     )
 }
 
-fn held(node: &Node, until: Option<Timestamp>) -> String {
+pub(super) fn held(node: &Node, until: Option<Timestamp>) -> String {
     let reason = node.hold.as_ref().map_or("", |hold| &*hold.reason);
     let reason = match reason {
         "" => String::new(),
@@ -507,7 +312,7 @@ fn held(node: &Node, until: Option<Timestamp>) -> String {
     }
 }
 
-fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
+pub(super) fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
     let word = match rollout.fleet.revision {
         RevisionState::Unknown(RevisionUnknown::NotObserved) => "NotObserved",
         RevisionState::Unknown(RevisionUnknown::NoRevision) => "NoRevision",
@@ -520,7 +325,7 @@ fn behind_word(rollout: &RolloutView<'_>) -> Option<String> {
 }
 
 /// What the native controller has not done yet, of a node that waits for it.
-fn waits_behind(rollout: &RolloutView<'_>) -> String {
+pub(super) fn waits_behind(rollout: &RolloutView<'_>) -> String {
     let behind = match rollout.fleet.revision {
         RevisionState::Unknown(behind) => behind,
         RevisionState::Current(_) => RevisionUnknown::NotObserved,

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::core::fleet::in_place::{InPlaceTransition, Recreate, Shape};
-use crate::core::said::next::cure;
 use crate::core::said::reversal_words;
+use crate::core::said::verdict::cure;
 use crate::core::selector::Selector;
 use crate::core::settings::{DEFAULT_MAX_UNAVAILABLE, DEFAULT_READY_SETTLE, Wave};
 use crate::core::testing::{self, old};

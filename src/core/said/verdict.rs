@@ -1,0 +1,454 @@
+//! What is said of each verdict: what its nodes have in common, why one of them is where it is, and what would change that.
+//!
+//! A line here for every verdict; sentences that need more stand in [`node`](super::node) (why) and [`next`](super::next) (what
+//! would change it).
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::guarded::{failed, guarded_words, revert_words};
+use super::next::{
+    cure_failed, cure_guarded, cure_hook, cure_offline, cure_paused, cure_progress, cure_repelled,
+    cure_revert, cure_wave, upgrade,
+};
+use super::node::{
+    behind_word, closed, done, ended_hold, held, hook_pending, in_progress, is_offline, manner,
+    repelled, waits_behind,
+};
+use super::pause::paused_words;
+use super::pods::{newest, pod_name, trouble_word, trouble_words};
+use super::reasons::behind_remedy;
+use super::rollout::RolloutView;
+use super::since::verdict_since;
+use super::slots::{self, other_domain, paced_by};
+use super::{budgets, pulls, refused};
+use crate::core::engine::decide::queue as in_order;
+use crate::core::engine::removal::is_withheld;
+use crate::core::fleet::Pod;
+use crate::core::id::{RevisionState, RevisionUnknown};
+use crate::core::instant;
+use crate::core::names::HOLD;
+use crate::core::plan::Phase;
+use crate::core::remedy::LOOK_FOR_IT;
+use crate::core::selector::Selector;
+use crate::core::settings::maintenance_window::MAINTENANCE_WINDOW;
+use crate::core::settings::max_domains::MAX_DOMAINS;
+use crate::core::settings::min_interval::MIN_INTERVAL;
+use crate::core::settings::partition::PARTITION;
+use crate::core::settings::selector::SELECTOR;
+use crate::core::settings::waves::WAVES;
+use crate::core::verdict::{Guarded, Revert, Verdict};
+
+/// Holders of slots that are named; the rest is counted.
+const NAMED: usize = 5;
+
+/// What the nodes of each verdict have in common, in the order of [`Verdict::WORDS`].
+pub const MEANINGS: [&str; Verdict::WORDS.len()] = [
+    "run the current revision",
+    "are being updated, or wait for their pod",
+    "are outdated and wait for a free slot",
+    "are outdated, and another failure domain has its turn (topology-key)",
+    "are NotReady or returned a moment ago; others do not wait for them",
+    "failed soon after their pods were replaced; they keep their slots while they are Ready",
+    "are outdated; the rollout is paused",
+    "keep their outdated pods: partition holds them back",
+    "keep their outdated pods: selector does not select them",
+    "keep their outdated pods: the annotation hold on the Node asks for that, or cannot be read",
+    "are outdated; the guard lets nothing new begin",
+    "run the revision before the one that the guard stopped again, or wait for that",
+    "are outdated; their wave is not open",
+    "are outdated and wait for their maintenance window",
+    "are outdated, and their images are not on the node yet",
+    "are to be replaced, and wait for the hooks of their pods (lifecycle); they hold slots",
+    "are to be replaced, and a PodDisruptionBudget does not let their pods go (disruption: evict)",
+    "have their turn, and the API server refuses what is asked for; the condition Refused says why",
+    "are outdated; their owners decide when to upgrade",
+    "wait for the native DaemonSet controller",
+    "are outdated and not touched: the settings cannot be used",
+    "hold a pod where no other would be made; the native controller removes or keeps it",
+    "keep their outdated pods: a NoSchedule taint there would keep the next ones away",
+];
+
+/// Why one node is where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// One more word than the verdict's, where there is one: `ImagePullBackOff`, `NotReady`, …
+    pub reason: Option<String>,
+    /// Since when, as far as known.
+    pub since: Option<Timestamp>,
+    /// Continues "node NAME …".
+    pub because: String,
+}
+
+/// Why the node at `position` of the fleet is where it is.
+pub fn explain(rollout: &RolloutView<'_>, position: usize) -> Explanation {
+    let (node, verdict) = (
+        &rollout.fleet.nodes[position],
+        &rollout.plan.verdicts[position],
+    );
+    let (reason, because) = match *verdict {
+        Verdict::Done => (None, done(rollout, node)),
+        Verdict::InProgress(progress) => in_progress(rollout, node, progress),
+        Verdict::HookPending { overdue, .. } => hook_pending(rollout, node, overdue),
+        Verdict::BlockedByPdb { obstruction, .. } => budgets::blocked(rollout, node, obstruction),
+        Verdict::Refused { .. } => refused::refused(rollout, node),
+        Verdict::Budget { broken: true } => (
+            trouble_word(node),
+            format!(
+                "is outdated, and its old pod{} is not available{}: one of the first in the queue{}",
+                pod_name(node),
+                trouble_words(node),
+                manner(rollout, node)
+            ),
+        ),
+        Verdict::Budget { .. } if node.pods.iter().any(|pod| pod.exit.preparing.is_some()) => {
+            let (reason, _) = hook_pending(rollout, node, false);
+            let because = format!(
+                "has its pod{} marked PreparingDelete and its hook is gone: it goes when a slot is free ({})",
+                pod_name(node),
+                slots::taken(rollout, node)
+            );
+            (reason, because)
+        }
+        Verdict::Budget { broken: false } if let Some(ahead) = paced_by(rollout, position) => (
+            None,
+            format!(
+                "is outdated and waits for {ahead}, which is being replaced: with {MIN_INTERVAL} there is one at a time{}{}",
+                pulls::aside(rollout, node),
+                manner(rollout, node)
+            ),
+        ),
+        Verdict::Budget { broken: false } if let Some(opens) = rollout.plan.opens => (
+            None,
+            format!(
+                "is outdated and waits: with {MIN_INTERVAL} nothing is replaced before {}{}{}",
+                instant::words(opens),
+                pulls::aside(rollout, node),
+                manner(rollout, node)
+            ),
+        ),
+        Verdict::Budget { broken: false } => (
+            None,
+            format!(
+                "is outdated and waits for a free slot: {}{}{}",
+                slots::taken(rollout, node),
+                pulls::aside(rollout, node),
+                manner(rollout, node)
+            ),
+        ),
+        Verdict::AwaitingDomain => (None, other_domain(rollout, node)),
+        Verdict::Offline(offline) => is_offline(rollout, node, offline),
+        Verdict::FailedByRevision { cause, .. } => failed(node, cause),
+        Verdict::Paused { until } => (
+            None,
+            format!("is outdated; the rollout is {}", paused_words(until)),
+        ),
+        Verdict::Partition => (
+            None,
+            format!(
+                "keeps its outdated pod: partition {} holds back {} of {} nodes",
+                rollout.strategy.partition,
+                rollout
+                    .strategy
+                    .partition
+                    .resolve_down(rollout.plan.counts.targeted),
+                rollout.plan.counts.targeted
+            ),
+        ),
+        Verdict::NotSelected => (
+            None,
+            format!(
+                "keeps its outdated pod: its labels do not match the selector {}",
+                rollout
+                    .strategy
+                    .selector
+                    .as_ref()
+                    .map(Selector::to_query)
+                    .unwrap_or_default()
+            ),
+        ),
+        Verdict::Held { until } => (None, held(node, until)),
+        Verdict::Guarded(guarded) => guarded_words(rollout, guarded),
+        Verdict::Revert(revert) => revert_words(rollout, node, revert),
+        Verdict::WaveNotOpen { wave, why } => (
+            None,
+            format!(
+                "is outdated, and its wave {} waits {}",
+                rollout.plan.waves.get(wave).map_or("", |stand| &stand.name),
+                rollout.plan.awaited_words(why)
+            ),
+        ),
+        Verdict::OutOfWindow { opens } => (None, closed(rollout, node, opens)),
+        Verdict::PullPending(stage) => pulls::pending(rollout, node, stage),
+        Verdict::AwaitingOwner => pulls::awaiting_owner(node),
+        Verdict::NativeControllerBehind => (behind_word(rollout), waits_behind(rollout)),
+        Verdict::Invalid => {
+            let invalid = rollout.invalid;
+            let because = match invalid {
+                Some(invalid) if invalid.is_native_update() => {
+                    "is outdated, and Kubernetes' own rolling update replaces its pod at any moment, whatever the \
+                     annotations say"
+                        .to_owned()
+                }
+                _ => format!(
+                    "is outdated, and yurt-ds leaves it alone: {} cannot be used",
+                    invalid.map_or("a setting", |invalid| &invalid.key)
+                ),
+            };
+            (None, because)
+        }
+        Verdict::UntoleratedTaint => (None, repelled(node, None)),
+        Verdict::NotTargeted => (
+            None,
+            format!(
+                "is not targeted, and its pod{} is the native controller's to remove",
+                pod_name(node)
+            ),
+        ),
+    };
+    let because = because + &ended_hold(rollout, node);
+    let because = because + &refused::aside(rollout, node, verdict);
+    Explanation {
+        reason,
+        since: match verdict {
+            // These hold as long as the rollout is in its state.
+            Verdict::Budget { .. } | Verdict::AwaitingDomain => rollout.incomplete_since,
+            // No pod has waited for longer than it has been there.
+            Verdict::AwaitingOwner => {
+                let revised = newest(node).map(Pod::revised);
+                rollout.phase_since.max(revised)
+            }
+            Verdict::Guarded(Guarded::Stopped(_)) | Verdict::Revert(Revert::Pending) => {
+                rollout.phase_since
+            }
+            Verdict::Guarded(Guarded::Inconclusive { .. })
+            | Verdict::Partition
+            | Verdict::NotSelected
+            | Verdict::UntoleratedTaint
+            | Verdict::Held { .. }
+            | Verdict::WaveNotOpen { .. }
+            | Verdict::OutOfWindow { .. } => None,
+            Verdict::PullPending(_) => pulls::since(node),
+            Verdict::Paused { .. } => rollout.fleet.pause.map(|told| told.since),
+            Verdict::Invalid | Verdict::NativeControllerBehind => rollout.phase_since,
+            _ => verdict_since(node, verdict, rollout.first_look),
+        },
+        because,
+    }
+}
+
+/// What would change the verdict: one sentence or a few, with the commands.
+pub fn cure(rollout: &RolloutView<'_>, position: usize) -> String {
+    let (node, verdict) = (
+        &rollout.fleet.nodes[position],
+        &rollout.plan.verdicts[position],
+    );
+    match *verdict {
+        Verdict::Done if rollout.fleet.refusals.on(&node.name).next().is_some() => {
+            refused::cure(rollout, node)
+        }
+        Verdict::Done => "Nothing: it is done.".to_owned(),
+        Verdict::InProgress(progress) => cure_progress(rollout, node, verdict, progress),
+        Verdict::HookPending { .. } => cure_hook(rollout, node),
+        Verdict::BlockedByPdb { obstruction, .. } => budgets::cure(rollout, node, obstruction),
+        Verdict::Refused { .. } => refused::cure(rollout, node),
+        Verdict::Budget { .. } => queue(rollout, position),
+        Verdict::AwaitingDomain => next_domain(rollout),
+        Verdict::Offline(offline) => cure_offline(rollout, node, offline),
+        Verdict::FailedByRevision { cause, .. } => cure_failed(rollout, node, cause),
+        Verdict::Guarded(guarded) => cure_guarded(rollout, guarded),
+        Verdict::Revert(revert) => cure_revert(rollout, node, revert),
+        Verdict::Paused { until } => cure_paused(rollout, until),
+        Verdict::Partition => format!(
+            "It has its turn when the annotation {PARTITION} is lowered; nodes go by name, those that are held back are \
+             the last."
+        ),
+        Verdict::NotSelected => format!(
+            "It has its turn when the annotation {SELECTOR} selects it or is removed, or the node gets such labels."
+        ),
+        Verdict::Held { until } => {
+            let early = format!("kubectl annotate node {} {HOLD}-", node.name);
+            match until {
+                Some(until) => format!(
+                    "It has its turn by itself in {}; earlier with: {early}",
+                    instant::between(rollout.now, until)
+                ),
+                None => format!("It has its turn after: {early}"),
+            }
+        }
+        Verdict::PullPending(stage) => pulls::cure(rollout, node, stage),
+        Verdict::WaveNotOpen { wave, why } => cure_wave(rollout, wave, why),
+        Verdict::OutOfWindow { opens } => match opens {
+            Some(opens) => format!(
+                "It has its turn by itself in {}, when a slot is free. The annotation {MAINTENANCE_WINDOW} says when, on \
+                 the Node or else on the DaemonSet.",
+                instant::between(rollout.now, opens)
+            ),
+            None => format!(
+                "Correct it, or remove it: kubectl annotate node {} {MAINTENANCE_WINDOW}-",
+                node.name
+            ),
+        },
+        Verdict::AwaitingOwner => upgrade(rollout, node),
+        Verdict::NativeControllerBehind => {
+            let remedy = match rollout.fleet.revision {
+                RevisionState::Unknown(behind) => behind_remedy(behind),
+                RevisionState::Current(_) => behind_remedy(RevisionUnknown::NotObserved),
+            };
+            match rollout.plan.phase {
+                Phase::Stalled(_) => format!("To end this, {remedy}."),
+                _ => format!("It goes on by itself within seconds. If it does not, {remedy}."),
+            }
+        }
+        Verdict::Invalid => match rollout.invalid {
+            Some(invalid) => format!("{invalid}."),
+            None => String::new(),
+        },
+        Verdict::UntoleratedTaint => cure_repelled(rollout, position, None),
+        Verdict::NotTargeted => "Nothing here: the native controller removes it.".to_owned(),
+    }
+}
+
+fn queue(rollout: &RolloutView<'_>, position: usize) -> String {
+    let own = &rollout.plan.verdicts[position];
+    let waits = |other: &usize| matches!(rollout.plan.verdicts[*other], Verdict::Budget { .. });
+    let queue = in_order(rollout.strategy, rollout.fleet, rollout.now);
+    let ahead = queue.into_iter().take_while(|other| *other != position);
+    // Who was asked and drained goes before everybody else.
+    let drained = |position: usize| {
+        let pods = &rollout.fleet.nodes[position].pods;
+        pods.iter().any(|pod| pod.exit.preparing.is_some())
+    };
+    let before = match drained(position) {
+        true => 0,
+        false => ahead.filter(waits).count(),
+    };
+    let waiting = rollout.plan.counts.by_word[own.index()];
+    let (limit, annotation) = slots::limit(rollout);
+    let wave = slots::full_wave(rollout, &rollout.fleet.nodes[position]);
+    let limit = match wave {
+        None => limit,
+        Some(wave) => format!(
+            "its wave {} allows {} of its {} nodes",
+            wave.name, wave.allowed, wave.nodes
+        ),
+    };
+    let next = rollout.next() + rollout.next_surging();
+    let is_begun = next == 0 || wave.is_some() || is_taken(rollout);
+    let holders = holders(rollout, Some(position), wave.is_some());
+    let holders = if holders.is_empty() {
+        "no other node holds a slot".to_owned()
+    } else {
+        match is_begun {
+            true => format!("slots are held by {holders}"),
+            false => format!("slots are held, or about to be, by {holders}"),
+        }
+    };
+    let limit = match rollout.plan.opens {
+        Some(opens) => format!(
+            "{limit}, not before {} ({MIN_INTERVAL} {})",
+            instant::words(opens),
+            humantime::format_duration(rollout.strategy.min_interval)
+        ),
+        None => limit,
+    };
+    if let Some(ahead) = paced_by(rollout, position) {
+        return format!(
+            "With {MIN_INTERVAL} there is one replacement at a time: it has its turn {} after {ahead} has its new pod. What that \
+             waits for: yurt-ds ctl why {} {ahead}",
+            humantime::format_duration(rollout.strategy.min_interval),
+            rollout.key
+        );
+    }
+    if !is_begun {
+        return format!(
+            "It is number {} of {waiting} in the queue: {limit}, and {holders}. The next step is a matter of seconds: if nothing \
+             happens, no controller is at work, or it lacks a right; {LOOK_FOR_IT}",
+            before + 1
+        );
+    }
+    let hint = match rollout.phase {
+        Phase::Stalled(_) => "None of them moves by itself: ask ctl why about them".to_owned(),
+        _ if wave.is_some() => {
+            format!("To go faster, raise maxUnavailable of that wave in the annotation {WAVES}")
+        }
+        _ if rollout.plan.opens.is_some() => {
+            format!("To go faster, shorten the annotation {MIN_INTERVAL}")
+        }
+        _ => format!("To go faster, raise the annotation {annotation}"),
+    };
+    format!(
+        "It is number {} of {waiting} in the queue and has its turn as soon as a slot is free: {limit}, and {holders}. \
+         {hint}",
+        before + 1
+    )
+}
+
+/// What ends the turn of the failure domains that are at work.
+fn next_domain(rollout: &RolloutView<'_>) -> String {
+    format!(
+        "It has its turn when the domains at work are done, which are: {}; the next ones follow by the alphabet. How far they \
+         are: yurt-ds ctl status {}. To have more of them at work at once, raise the annotation {MAX_DOMAINS}",
+        slots::domains_at_work(rollout),
+        rollout.key
+    )
+}
+
+/// Whether all slots are taken, of either kind, also without those that the controller is about to take.
+fn is_taken(rollout: &RolloutView<'_>) -> bool {
+    let counts = &rollout.plan.counts;
+    rollout.unavailable() >= counts.allowed && rollout.surge_taken() >= counts.surge_allowed
+}
+
+/// The nodes that hold slots, but the one that asks; only those of its wave if so asked.
+pub fn holders(rollout: &RolloutView<'_>, asking: Option<usize>, of_wave: bool) -> String {
+    let waves = rollout.strategy.waves.as_ref().filter(|_| of_wave);
+    let wave = |position: usize| waves.map(|waves| waves.of(&rollout.fleet.nodes[position].labels));
+    let holds = |verdict: &Verdict| {
+        verdict.is_in_flight() || matches!(verdict, Verdict::Budget { broken: true })
+    };
+    // Two pods take a place of max-surge, whoever keeps either from going.
+    let has_two = |position: usize| {
+        let of_surge = rollout.plan.counts.surge_allowed > 0;
+        of_surge && rollout.fleet.nodes[position].pods.len() > 1
+    };
+    let holds = |position: usize| {
+        let verdict = &rollout.plan.verdicts[position];
+        let is_withheld = || {
+            let node = &rollout.fleet.nodes[position];
+            rollout.plan.counts.withheld > 0
+                && is_withheld(rollout.strategy, rollout.fleet, node, rollout.now)
+        };
+        match verdict {
+            Verdict::Held { .. } | Verdict::Partition | Verdict::NotSelected => is_withheld(),
+            Verdict::Refused { .. } => has_two(position) || is_withheld(),
+            verdict => holds(verdict),
+        }
+    };
+    let holding: Vec<usize> = (0..rollout.plan.verdicts.len())
+        .filter(|position| Some(*position) != asking && holds(*position))
+        .filter(|position| asking.is_none_or(|asking| wave(*position) == wave(asking)))
+        .collect();
+    let mut named: Vec<String> = holding
+        .iter()
+        .take(NAMED)
+        .map(|position| holder(rollout, *position))
+        .collect();
+    if holding.len() > NAMED {
+        named.push(format!("{} more", holding.len() - NAMED));
+    }
+    named.join(", ")
+}
+
+fn holder(rollout: &RolloutView<'_>, position: usize) -> String {
+    let Explanation { reason, since, .. } = explain(rollout, position);
+    let refused = matches!(rollout.plan.verdicts[position], Verdict::Refused { .. });
+    let word = reason.unwrap_or_else(|| if refused { "Refused" } else { "not available" }.into());
+    let name = &rollout.fleet.nodes[position].name;
+    match since {
+        Some(since) => format!(
+            "{name} ({word} for {})",
+            instant::between(since, rollout.now)
+        ),
+        None => format!("{name} ({word})"),
+    }
+}
