@@ -1,7 +1,7 @@
 //! What the owner of a DaemonSet asked for, read once from its annotations.
 //!
 //! ```text
-//! error ─► value ─► reader ─► setting ─► one module for each ─► table ─► Strategy
+//! error ─► value ─► reader ─► setting ─► one module for each ─► SETTINGS ─► Strategy
 //! ```
 //!
 //! A module of a setting says everything about it: its key, what it does, how it is written, its limits and its default, who
@@ -36,7 +36,6 @@ pub mod rolling_update_type;
 pub mod selector;
 mod setting;
 mod state;
-mod table;
 #[cfg(test)]
 mod tests;
 pub mod topology_key;
@@ -70,12 +69,55 @@ pub use ready_settle::DEFAULT_READY_SETTLE;
 pub use rolling_update_type::RollingUpdateType;
 pub use setting::{Setting, Syntax};
 pub use state::{SettingState, SettingStatus, states};
-pub use table::{SETTINGS, is_setting, keys, setting};
 pub use topology_key::Topology;
 pub use value::Share;
 pub use waves::{REST, Wave, Waves};
 
 pub(super) use error::quoted;
+
+/// Every setting.
+pub const SETTINGS: &[Setting] = &[
+    update_strategy::SETTING,
+    max_unavailable::SETTING,
+    max_surge::SETTING,
+    paused::SETTING,
+    partition::SETTING,
+    selector::SETTING,
+    min_interval::SETTING,
+    ramp_up::SETTING,
+    waves::SETTING,
+    approved_waves::SETTING,
+    topology_key::SETTING,
+    max_domains::SETTING,
+    failure_threshold::SETTING,
+    failure_window::SETTING,
+    on_failure::SETTING,
+    resume::SETTING,
+    replace_broken_first::SETTING,
+    maintenance_window::SETTING,
+    image_predownload_parallelism::SETTING,
+    predownload::SETTING,
+    rolling_update_type::SETTING,
+    lifecycle::SETTING,
+    disruption::SETTING,
+    ready_settle::SETTING,
+];
+
+/// The setting that an annotation of a DaemonSet is, under its present key or an older one.
+pub fn setting(key: &str) -> Option<&'static Setting> {
+    let is_it = |setting: &&Setting| setting.keys().any(|known| known == key);
+    SETTINGS.iter().find(is_it)
+}
+
+/// Whether an annotation of a DaemonSet is a setting of ours.
+pub fn is_setting(key: &str) -> bool {
+    setting(key).is_some()
+}
+
+/// The annotations of all settings, older keys included.
+pub fn keys() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().flat_map(Setting::keys)
+}
 
 /// The settings of a DaemonSet that is ours, all of them valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,7 +253,7 @@ pub fn read(source: &SettingsSource<'_>) -> Reading {
     }
 }
 
-/// Reads every setting of the table, in an order of its own: the first that cannot be used is the one that is named.
+/// Reads every setting, in the order of the table: the first that cannot be used is the one that is named.
 fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
     let default = Strategy::of(reader.mode);
     require_on_delete(reader)?;
@@ -222,14 +264,11 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
         max_surge: default.max_surge,
     };
     let shares = max_surge::SETTING.read(reader, max_unavailable::shares, without_surge)?;
-    let predownload = predownload::SETTING.read(reader, predownload::read, default.predownload)?;
-    let parallelism = image_predownload_parallelism::read(reader);
     Ok(Strategy {
         mode: reader.mode,
         max_unavailable: shares.max_unavailable,
         max_surge: shares.max_surge,
-        predownload,
-        on_failure: on_failure::SETTING.read(reader, on_failure::read, default.on_failure)?,
+        pause: paused::SETTING.read(reader, paused::read, default.pause)?,
         partition: partition::SETTING.read(reader, partition::read, default.partition)?,
         selector: selector::SETTING.read(reader, selector::read, default.selector)?,
         min_interval: min_interval::SETTING.read(
@@ -238,48 +277,49 @@ fn strategy(reader: &mut Reader<'_>) -> Result<Strategy, Invalid> {
             default.min_interval,
         )?,
         ramp_up: ramp_up::SETTING.read(reader, ramp_up::read, default.ramp_up)?,
-        window: maintenance_window::SETTING.read(
-            reader,
-            maintenance_window::read,
-            default.window,
-        )?,
-        image_predownload_parallelism: reader.heed(
-            image_predownload_parallelism::SETTING.is_heeded_by(reader.mode),
-            parallelism,
-            default.image_predownload_parallelism,
-        )?,
         waves: waves::SETTING.read(reader, waves::read, default.waves)?,
         topology: topology_key::SETTING.read(reader, topology_key::read, default.topology)?,
-        rolling_update_type: rolling_update_type::SETTING.read(
+        failure_threshold: failure_threshold::SETTING.read(
             reader,
-            rolling_update_type::read,
-            default.rolling_update_type,
-        )?,
-        broken_unlimited: replace_broken_first::SETTING.read(
-            reader,
-            replace_broken_first::read,
-            default.broken_unlimited,
+            failure_threshold::read,
+            default.failure_threshold,
         )?,
         failure_window: failure_window::SETTING.read(
             reader,
             failure_window::read,
             default.failure_window,
         )?,
-        failure_threshold: failure_threshold::SETTING.read(
-            reader,
-            failure_threshold::read,
-            default.failure_threshold,
-        )?,
+        on_failure: on_failure::SETTING.read(reader, on_failure::read, default.on_failure)?,
         resume: resume::SETTING.read(reader, resume::read, default.resume)?,
+        broken_unlimited: replace_broken_first::SETTING.read(
+            reader,
+            replace_broken_first::read,
+            default.broken_unlimited,
+        )?,
+        window: maintenance_window::SETTING.read(
+            reader,
+            maintenance_window::read,
+            default.window,
+        )?,
+        image_predownload_parallelism: image_predownload_parallelism::SETTING.read(
+            reader,
+            image_predownload_parallelism::read,
+            default.image_predownload_parallelism,
+        )?,
+        predownload: predownload::SETTING.read(reader, predownload::read, default.predownload)?,
+        rolling_update_type: rolling_update_type::SETTING.read(
+            reader,
+            rolling_update_type::read,
+            default.rolling_update_type,
+        )?,
         pre_delete: lifecycle::SETTING.read(reader, lifecycle::read, default.pre_delete)?,
         disruption: disruption::SETTING.read(reader, disruption::read, default.disruption)?,
-        pause: paused::SETTING.read(reader, paused::read, default.pause)?,
-        min_ready: reader.source.min_ready(),
         ready_settle: ready_settle::SETTING.read(
             reader,
             ready_settle::read,
             default.ready_settle,
         )?,
+        min_ready: reader.source.min_ready(),
     })
 }
 

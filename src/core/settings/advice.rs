@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::error::{Note, quoted};
 use super::mode::Mode;
 use super::setting::Syntax;
-use super::table::{SETTINGS, is_setting, keys, setting};
 use super::update_strategy::{UPDATE_STRATEGY, UPGRADE_STRATEGY};
 use super::value::Share;
+use super::{SETTINGS, is_setting, keys, setting};
 use crate::core::names::{ANNOTATION_PREFIX, ON_DELETE};
 use crate::core::near::distance;
 

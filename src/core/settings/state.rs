@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::SETTINGS;
 use super::mode::Mode;
 use super::reader::{Reader, SettingsSource, unused};
 use super::setting::Setting;
-use super::table::SETTINGS;
 use super::update_strategy;
 
 /// A setting on a DaemonSet.

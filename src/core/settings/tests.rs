@@ -1,5 +1,7 @@
 //! The tables of the upgrade model's annotations, row by row.
 
+mod table;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,0 +1,119 @@
+//! What holds for every setting of the table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::core::names::ANNOTATION_PREFIX;
+use crate::core::settings::update_strategy::UPDATE_STRATEGY;
+use crate::core::settings::waves::WAVES;
+use crate::core::settings::*;
+
+/// What a DaemonSet of that mode says with one more annotation; it has waves, without which some settings mean nothing.
+fn with(mode: Mode, key: &str, value: &str) -> Reading {
+    let waves = "[{name: a, selector: {}}]".to_owned();
+    let all = [
+        (UPDATE_STRATEGY, mode.to_string()),
+        (WAVES, waves),
+        (key, value.to_owned()),
+    ];
+    let all = all.map(|(key, value)| (key.to_owned(), value));
+    read(&SettingsSource {
+        annotations: &BTreeMap::from(all),
+        update_strategy: Some("OnDelete"),
+        rolling_update_max_unavailable: None,
+        min_ready_seconds: 0,
+        in_template: &[],
+        exclusive: None,
+        preempting: None,
+    })
+}
+
+#[track_caller]
+fn strategy(reading: Reading) -> Strategy {
+    match reading {
+        Reading::Strategy { strategy, .. } => strategy,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_key_is_of_the_family_and_belongs_to_one_setting() {
+    let all: Vec<&str> = keys().collect();
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+    for key in &all {
+        assert!(key.starts_with(ANNOTATION_PREFIX), "{key}");
+        let begins = |other: &&&str| other != &key && other.starts_with(key);
+        assert_eq!(all.iter().find(begins), None, "{key}");
+    }
+}
+
+#[test]
+fn words_fit_into_one_cell_of_a_table() {
+    for setting in SETTINGS {
+        let syntax = setting.syntax.to_string();
+        for text in [setting.summary, &syntax, setting.default] {
+            assert!(!text.is_empty() && !text.contains(['|', '\n']), "{text}");
+            assert_eq!(text.matches('`').count() % 2, 0, "{text}");
+            assert!(!text.ends_with('.') && !text.contains("  "), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_used_stops_a_rollout_only_where_it_is_heeded() {
+    for setting in SETTINGS {
+        for mode in Mode::ALL {
+            let reading = with(mode, setting.key, "\u{0} no value of any setting");
+            match (reading, setting.is_heeded_by(mode)) {
+                (Reading::Invalid(invalid), true) => assert_eq!(invalid.key, setting.key),
+                (Reading::Strategy { notes, .. }, false) => {
+                    let told = notes.iter().find(|note| note.text.contains(setting.key));
+                    let told = &told.expect(setting.key).text;
+                    assert!(told.ends_with("(OTA does not use it)"), "{told}");
+                }
+                (other, _) => panic!("{} under {mode}: {other:?}", setting.key),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_default_that_can_be_written_is_what_holds_without_it() {
+    let mode = Mode::AdvancedRollingUpdate;
+    let unset = strategy(with(mode, UPDATE_STRATEGY, "auto"));
+    let mut compared = 0;
+    for setting in SETTINGS {
+        let literal = setting.default.strip_prefix('`');
+        let literal = literal.and_then(|text| text.strip_suffix('`'));
+        let Some(literal) = literal.filter(|text| !text.contains('`')) else {
+            continue;
+        };
+        assert_eq!(strategy(with(mode, setting.key, literal)), unset);
+        compared += 1;
+    }
+    assert!(compared > 5, "{compared}");
+}
+
+#[test]
+fn a_limit_is_the_longest_duration_and_a_share_may_be_a_number_or_a_percentage() {
+    let is_valid = |key: &str, value: &str| {
+        let reading = with(Mode::AdvancedRollingUpdate, key, value);
+        matches!(reading, Reading::Strategy { .. })
+    };
+    for setting in SETTINGS {
+        match setting.syntax {
+            Syntax::Duration(limit) => {
+                let longer = limit + Duration::from_secs(1);
+                let text = |time: Duration| humantime::format_duration(time).to_string();
+                assert!(is_valid(setting.key, &text(limit)), "{}", setting.key);
+                assert!(!is_valid(setting.key, &text(longer)), "{}", setting.key);
+            }
+            Syntax::Share => {
+                for value in ["3", "10%"] {
+                    assert!(is_valid(setting.key, value), "{}", setting.key);
+                }
+            }
+            Syntax::Text(_) => assert!(!is_valid(setting.key, "10%"), "{}", setting.key),
+        }
+    }
+}
