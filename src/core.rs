@@ -42,7 +42,6 @@ mod labels;
 pub mod lifecycle;
 pub mod names;
 pub mod near;
-pub mod not_created;
 pub mod plan;
 #[cfg(test)]
 mod properties;

@@ -11,9 +11,9 @@ use tracing::{debug, warn};
 
 use super::feed::{Fed, Feed};
 use super::report::Notice;
-use crate::core::engine::not_ready;
 use crate::core::names::REVISION_HASH_LABEL;
-use crate::core::{PodName, PodUid, Revision, RevisionState, RevisionUnknown, not_created};
+use crate::core::said::{not_created, not_ready};
+use crate::core::{PodName, PodUid, Revision, RevisionState, RevisionUnknown};
 use crate::index::Index;
 use crate::index::{SetKey, SetRecord};
 use crate::k8s::client::{CallError, WRITE_DEADLINE, within};

@@ -13,7 +13,7 @@ use super::settings::Invalid;
 use super::verdict::{Guarded, Offline, Progress, PullStage, Verdict, WaveShut};
 
 pub use pause_stand::PauseStand;
-pub use reversal::{NOT_REVERTED, Reversal};
+pub use reversal::Reversal;
 
 /// What to do now, what every node is told, and when to look again.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,12 +17,17 @@ mod groups;
 mod guarded;
 pub mod next;
 pub mod node;
+pub mod not_created;
+pub mod not_ready;
 mod numbers;
+pub(super) mod overdue;
 mod pause;
 mod pods;
 mod pulls;
 mod reasons;
+pub mod refusals;
 mod refused;
+mod reversal;
 pub mod rollout;
 mod since;
 mod slots;
@@ -43,6 +48,7 @@ pub use reasons::{
     BLOCKED, NATIVE_BEHIND, StatusSentence, UNDER_WAY, WAVE_NOT_OPEN, WRITES_REFUSED,
     behind_remedy, behind_words,
 };
+pub use reversal::NOT_REVERTED;
 pub use slots::about_to_be;
 pub use surging::kept_words;
 

@@ -17,7 +17,6 @@ use super::node::NodeRecord;
 use super::pending::{PendingWrites, PodWrite, WriteAnswer};
 use super::pod::{LabelSets, PodRecord};
 use crate::core::eligibility::Scheduling;
-use crate::core::engine::not_ready;
 use crate::core::engine::patience::{BEHIND_PATIENCE, MISSING_GRACE};
 use crate::core::fleet::in_place::{InPlaceTransition, InPlaceTransitions};
 use crate::core::images::TemplateImage;
@@ -30,12 +29,13 @@ use crate::core::revision::{
     RevisionFacts, TemplateFingerprint, current, earlier, judge, number_of,
 };
 use crate::core::said::{BEHIND_SINCE, NATIVE_BEHIND};
+use crate::core::said::{not_created, not_ready};
 use crate::core::selector::Selector;
 use crate::core::settings::read;
 use crate::core::{
     Action, Evictions, FailureRecord, Node, NodeName, OnFailure, PauseRecord, Pod, PodName,
     PodRevision, PodUid, Predownloading, Reading, Refusal, Refusals, Revision, RevisionState,
-    RollbackTarget, RollbackTargets, RollingUpdateType, instant, not_created,
+    RollbackTarget, RollbackTargets, RollingUpdateType, instant,
 };
 use crate::k8s;
 

@@ -11,7 +11,7 @@ use crate::controller::metrics::Withheld;
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::report::{Notice, Report};
 use crate::controller::surge::Wanted;
-use crate::core::engine::not_ready::Asked;
+use crate::core::engine::not_ready::UnexplainedPods;
 use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Verdict};
 use crate::index::SetKey;
 
@@ -222,7 +222,7 @@ impl Engine {
         (fleet, plan): (&Fleet, &Plan),
         now: Timestamp,
     ) {
-        let Asked { pods, next } = plan.not_ready(fleet, now);
+        let UnexplainedPods { pods, next } = plan.not_ready(fleet, now);
         let lookups = &mut self.parts.lookups;
         if pods.is_empty() {
             if lookups.none_unready(key)

@@ -109,7 +109,7 @@ pub(super) fn gone_by(node: &Node) -> Option<Timestamp> {
     Some(later(ends.max()?.max(back), MARGIN))
 }
 
-pub(super) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
+pub(in crate::core) fn ending(node: &Node) -> impl Iterator<Item = &Pod> {
     node.pods.iter().filter(|pod| pod.terminating)
 }
 

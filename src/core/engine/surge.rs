@@ -228,7 +228,7 @@ pub(super) fn has_way_back(strategy: &Strategy, node: &Node) -> bool {
 }
 
 /// The DaemonSet's own pods on this node.
-pub(super) fn own(node: &Node) -> impl Iterator<Item = &Pod> {
+pub(in crate::core) fn own(node: &Node) -> impl Iterator<Item = &Pod> {
     node.pods.iter().filter(|pod| !pod.surge)
 }
 

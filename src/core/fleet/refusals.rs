@@ -16,7 +16,6 @@
 mod plan;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +29,6 @@ use crate::core::id::{NodeName, PodRevision, PodUid, Revision};
 use crate::core::instant::later;
 
 pub(in crate::core) use plan::Refusing;
-pub use told::{Group, lacks_permission};
 
 /// The shortest and the longest pause after a refusal; it doubles from one to the other.
 pub const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -209,6 +207,43 @@ impl Refusals {
             times: known.map_or(1, |known| known.times + u32::from(known.asked < now)),
         };
         self.by_place.insert(place, denial);
+    }
+
+    /// Takes in what a condition remembers of `revision`: since then, and nobody is known to have been asked again.
+    pub(in crate::core) fn remember(
+        revision: Revision,
+        refused: impl IntoIterator<Item = (NodeName, RefusedWrite, Arc<str>)>,
+        since: Timestamp,
+    ) -> Self {
+        let mut refusals = Self {
+            revision: Some(revision),
+            ..Self::default()
+        };
+        for (node, write, sentence) in refused {
+            let denial = Denial {
+                write,
+                since,
+                sentence: sentence.clone(),
+                pod: None,
+                asked: Timestamp::MIN,
+                times: 0,
+            };
+            refusals.by_place.insert((node, write.part()), denial);
+            refusals.sentences.insert(sentence);
+        }
+        refusals
+    }
+
+    /// The revision that it is about.
+    pub(in crate::core) fn revision(&self) -> Option<&Revision> {
+        self.revision.as_ref()
+    }
+
+    /// Who is refused what, by the names of nodes.
+    pub(in crate::core) fn denials(&self) -> impl Iterator<Item = (&NodeName, &Denial)> {
+        self.by_place
+            .iter()
+            .map(|((node, _), denial)| (node, denial))
     }
 
     /// Takes in that `write` met a pod that is not as it was judged, or an error inside the API server. That happens; when it

@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::guarded::{loss_aside, reverted_later, reverting};
+use super::overdue;
 use super::pods::{
     ASKED_AGAIN, awaited, its_pod, living_name, newest, not_in_place, pod_name, terminating_name,
     trouble_word, trouble_words, way_of,
@@ -14,7 +15,6 @@ use super::since::verdict_since;
 use super::surging::surging;
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, stall_of};
-use crate::core::engine::overdue;
 use crate::core::engine::replacement::Way;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::{Node, NodeWindow, Targeting};

@@ -1,8 +1,9 @@
 //! Writes that the API server refuses: what it says, and who can mend that.
 
+use super::refusals::lacks_permission;
 use super::rollout::RolloutView;
 use crate::core::fleet::Node;
-use crate::core::fleet::refusals::{BACK_OFF, RefusedWrite, lacks_permission};
+use crate::core::fleet::refusals::{BACK_OFF, RefusedWrite};
 use crate::core::names::{BASE_RBAC, MAX_SURGE_RBAC};
 use crate::core::verdict::Verdict;
 

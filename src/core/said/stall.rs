@@ -7,10 +7,10 @@ use super::reasons::{DO_NOT_START, behind_remedy, behind_words};
 use crate::core::engine::patience::{BEHIND_PATIENCE, HOOK_PATIENCE};
 use crate::core::fleet::PodProblem;
 
+use super::not_created;
 use crate::core::fleet::record::FailureRecord;
 use crate::core::id::{RevisionState, RevisionUnknown};
 use crate::core::lifecycle::PreDelete;
-use crate::core::not_created;
 use crate::core::plan::{Stall, WaveState};
 use crate::core::remedy::{nevertheless, way_on};
 use crate::core::verdict::{Guarded, Verdict, WaveShut};

@@ -1,7 +1,7 @@
 //! Why the native controller could not make a pod: what its Events say (`FailedCreate`), in the sentence of the condition, from which
 //! `ctl` reads it back.
 
-use super::words::line;
+use crate::core::words::line;
 
 /// What the native controller puts before the answer of the API server.
 const PREFIX: &str = "Error creating: ";

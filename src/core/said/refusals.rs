@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Denial, Refusals, RefusedWrite};
+use crate::core::fleet::refusals::{Refusals, RefusedWrite};
 use crate::core::id::{NodeName, Revision};
 
 /// Nodes that are named in the condition, for each sentence.
@@ -66,7 +66,7 @@ impl Refusals {
     /// By what was refused and in which words.
     pub fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: BTreeMap<(RefusedWrite, &str), Vec<&NodeName>> = BTreeMap::new();
-        for ((node, _), denial) in &self.by_place {
+        for (node, denial) in self.denials() {
             let group = groups.entry((denial.write, &denial.sentence)).or_default();
             group.push(node);
         }
@@ -106,35 +106,18 @@ impl Refusals {
         let Some((revision, rest)) = head(message) else {
             return Self::default();
         };
-        let mut refusals = Self {
-            revision: Some(revision),
-            ..Self::default()
-        };
-        for line in rest.lines() {
+        let refused = rest.lines().flat_map(|line| {
             let found = RefusedWrite::ALL.into_iter().find_map(|write| {
                 let rest = line.strip_prefix(write.words())?.strip_prefix(" on ")?;
                 Some((write, rest.split_once(": ")?))
             });
-            let Some((write, (names, sentence))) = found else {
-                continue;
-            };
-            let sentence: Arc<str> = sentence.into();
-            let names = names.strip_suffix(OTHERS).unwrap_or(names);
-            for name in names.split(", ") {
-                let denial = Denial {
-                    write,
-                    since,
-                    sentence: sentence.clone(),
-                    pod: None,
-                    asked: Timestamp::MIN,
-                    times: 0,
-                };
-                let place = (NodeName::from(name), write.part());
-                refusals.by_place.insert(place, denial);
-            }
-            refusals.sentences.insert(sentence);
-        }
-        refusals
+            found.into_iter().flat_map(|(write, (names, sentence))| {
+                let sentence: Arc<str> = sentence.into();
+                let names = names.strip_suffix(OTHERS).unwrap_or(names).split(", ");
+                names.map(move |name| (NodeName::from(name), write, sentence.clone()))
+            })
+        });
+        Self::remember(revision, refused, since)
     }
 }
 
@@ -146,7 +129,7 @@ fn head(message: &str) -> Option<(Revision, &str)> {
 /// The message of the condition in which it is remembered: [`Refusals::read`] reads it.
 impl fmt::Display for Refusals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let revision = self.revision.as_ref().map_or("", Revision::as_str);
+        let revision = self.revision().map_or("", Revision::as_str);
         write!(f, "revision {revision}: ")?;
         for (number, group) in self.groups().iter().take(KEPT).enumerate() {
             let line = if number > 0 { "\n" } else { "" };

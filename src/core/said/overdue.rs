@@ -1,0 +1,93 @@
+//! What holds a slot for longer than it should: it is told with the pod and what holds it, in one sentence for conditions, Events
+//! and `ctl`.
+
+use super::not_ready;
+use crate::core::engine::deadline::ending;
+use crate::core::engine::not_ready::EXPLAINED;
+use crate::core::engine::surge;
+use crate::core::fleet::{Fleet, Leaving, Node, Pod};
+use crate::core::instant;
+use crate::core::plan::Plan;
+use crate::core::verdict::{Progress, Verdict};
+use crate::core::words::named;
+
+/// What holds a node that is past its deadline; continues "node NAME: ".
+pub(in crate::core) fn words(fleet: &Fleet, node: &Node, verdict: &Verdict) -> String {
+    let ending: Vec<String> = ending(node).map(does_not_end).collect();
+    let Verdict::InProgress(progress) = verdict else {
+        return ending.join("; ");
+    };
+    let newest = node.pods.iter().max_by_key(|pod| pod.created);
+    let newest = newest.map_or("", |pod| pod.name.as_str());
+    let own = surge::own(node).find(|pod| !pod.terminating);
+    match progress {
+        Progress::Terminating
+        | Progress::OldTerminating
+        | Progress::SurgeLeaving
+        | Progress::SurgeTakingOver
+            if !ending.is_empty() =>
+        {
+            ending.join("; ")
+        }
+        Progress::Missing { .. } => "the native DaemonSet controller makes no pod".to_owned(),
+        Progress::SurgeTakingOver if own.is_none() => format!(
+            "the native DaemonSet controller makes no pod of its own, which pod {newest} waits for"
+        ),
+        Progress::SurgeTakingOver => format!("the pod beside {newest} is not deleted"),
+        Progress::SurgeLeaving => format!(
+            "{}, and so the one beside it stays",
+            not_ready::sentence(fleet, own.map_or("", |own| own.name.as_str()))
+        ),
+        Progress::Surplus => format!(
+            "the native DaemonSet controller removes none of its {} pods",
+            node.pods.len()
+        ),
+        _ => not_ready::sentence(fleet, newest),
+    }
+}
+
+impl Plan {
+    /// The nodes that are past their deadline, and what holds them: one sentence without a beginning.
+    pub fn overdue_words(&self, fleet: &Fleet) -> String {
+        let explained = self.overdue.iter().take(EXPLAINED).map(|position| {
+            let (node, verdict) = (&fleet.nodes[*position], &self.verdicts[*position]);
+            format!("{}: {}", node.name, words(fleet, node, verdict))
+        });
+        let rest = self.overdue.iter().skip(EXPLAINED);
+        let mut rest = rest
+            .map(|position| fleet.nodes[*position].name.as_str())
+            .peekable();
+        let is_more = rest.peek().is_some();
+        let rest = is_more.then(|| format!("also {}", named(rest, 0)));
+        let all: Vec<String> = explained.chain(rest).collect();
+        format!("held up for too long: {}; see ctl why", all.join("; "))
+    }
+
+    /// The same, to follow a sentence; empty when there are none.
+    pub fn overdue_aside(&self, fleet: &Fleet) -> String {
+        match self.overdue.is_empty() {
+            true => String::new(),
+            false => format!("; {}", self.overdue_words(fleet)),
+        }
+    }
+}
+
+/// That a pod does not end, and what holds it.
+fn does_not_end(pod: &Pod) -> String {
+    let since = match pod.leaving.as_deref() {
+        Some(Leaving { stamped, grace, .. }) if !grace.is_zero() => format!(
+            " since {}, when its grace period of {} s was over",
+            instant::words(*stamped),
+            grace.as_secs()
+        ),
+        Some(Leaving { stamped, .. }) => format!(" since {}", instant::words(*stamped)),
+        None => String::new(),
+    };
+    let finalizers: Vec<&str> = pod.exit.finalizers.iter().map(|name| &**name).collect();
+    let held = match finalizers.as_slice() {
+        [] => "its kubelet has not ended it (a hung volume, process or runtime)".to_owned(),
+        [one] => format!("finalizer {one} holds it"),
+        many => format!("finalizers {} hold it", many.join(", ")),
+    };
+    format!("pod {} is still terminating{since}: {held}", pod.name)
+}

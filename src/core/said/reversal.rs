@@ -1,0 +1,51 @@
+//! How far a stopped revision is taken back, in the words of the Event about it.
+
+use crate::core::fleet::in_place::Recreate;
+use crate::core::id::NodeName;
+use crate::core::plan::Reversal;
+
+impl Reversal {
+    /// Why nodes keep the stopped revision, as the end of a sentence.
+    pub fn why_words(&self) -> &'static str {
+        match self.why {
+            None => "somebody gave it again to pods that were taken back",
+            Some(Recreate::UnknownRevision) if self.to.is_none() => {
+                "no revision is kept that was made before this one"
+            }
+            Some(Recreate::UnknownRevision) => {
+                "the revision before is not in the history of the DaemonSet (revisionHistoryLimit)"
+            }
+            Some(why) => why.words(),
+        }
+    }
+
+    /// The reason of the Event about it, the words, and whom they are about; what is to be done is said beside them. They
+    /// change when it begins and ends, not with every node.
+    pub fn told(&self) -> Option<(&'static str, String, &[NodeName])> {
+        let to = self.to.as_ref().map_or("an older one", |to| to.as_str());
+        if !self.under_way.is_empty() {
+            let words = format!("RevertInPlace: pods that have it are taken back in place to {to}");
+            return Some(("Reverting", words, &self.under_way));
+        }
+        if !self.stuck.is_empty() {
+            let words = format!(
+                "RevertInPlace is not possible on nodes that have it, and nothing is done there: {}",
+                self.why_words()
+            );
+            return Some((NOT_REVERTED, words, &self.stuck));
+        }
+        if self.done.is_empty() && !self.away.is_empty() {
+            let words = format!(
+                "RevertInPlace: all nodes that have it are away; their pods are taken back in place to {to} when they return"
+            );
+            return Some(("Reverting", words, &self.away));
+        }
+        let words = format!(
+            "RevertInPlace: no node that answers has it any more; taken back in place to {to}"
+        );
+        (!self.done.is_empty()).then_some(("Reverted", words, &self.done))
+    }
+}
+
+/// Reason of the Event when nodes keep the stopped revision.
+pub const NOT_REVERTED: &str = "NotReverted";
