@@ -128,7 +128,7 @@ pub async fn run(config: ControllerConfig, shutdown: Shutdown) {
     let leadership = election.leadership();
     let (events, sending) =
         events::start(client.clone(), &identity, clock.clone(), metrics.clone());
-    let (lacking, told) = permissions::Lacking::new();
+    let (lacking, told) = permissions::DeniedPermissions::new();
     let check = tokio::spawn(check_permissions(
         client.clone(),
         namespace,

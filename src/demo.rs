@@ -36,7 +36,7 @@ use tokio::runtime::Runtime;
 use self::report::DemoReport;
 use self::screen::DemoScreen;
 use self::script::{Script, ScriptEngine};
-use self::stage::{DemoStage, Ending};
+use self::stage::{DemoStage, StoryEnd};
 use crate::cli::sim::{PlayArgs, ReportFormat, SimArgs, SimVerb, Story};
 use crate::clock::Clock;
 use crate::shutdown::Shutdown;
@@ -132,7 +132,7 @@ async fn show(args: &PlayArgs, shutdown: Shutdown) -> Result<ExitCode> {
             return Ok(ExitCode::from(USAGE));
         }
     };
-    let mut theatre = Theatre {
+    let mut theatre = StoryPlayer {
         screen: (args.output == ReportFormat::Text).then(DemoScreen::standard),
         shutdown,
         args,
@@ -200,14 +200,14 @@ fn scripts(args: &PlayArgs, seed: u64) -> Result<Vec<Script>, String> {
 }
 
 /// Plays scripts for whoever looks on.
-struct Theatre<'a> {
+struct StoryPlayer<'a> {
     /// `None`: nobody looks on.
     screen: Option<DemoScreen>,
     shutdown: Shutdown,
     args: &'a PlayArgs,
 }
 
-impl Theatre<'_> {
+impl StoryPlayer<'_> {
     fn print(&mut self, text: &str) {
         if let Some(screen) = &mut self.screen {
             screen.print(text);
@@ -257,7 +257,7 @@ impl Theatre<'_> {
         pace: Pace,
     ) -> Result<Option<DemoReport>> {
         let mut stage = DemoStage::set_up(script, seed).await?;
-        let mut told = Told::default();
+        let mut told = PrintedSoFar::default();
         let mut to = Duration::ZERO;
         loop {
             let began = wall_clock();
@@ -278,7 +278,7 @@ impl Theatre<'_> {
         }
     }
 
-    fn draw(&mut self, stage: &DemoStage, told: &mut Told, ending: Option<&Ending>) {
+    fn draw(&mut self, stage: &DemoStage, told: &mut PrintedSoFar, ending: Option<&StoryEnd>) {
         let Some(screen) = &mut self.screen else {
             return;
         };
@@ -305,7 +305,7 @@ impl Theatre<'_> {
 
 /// What has been printed already.
 #[derive(Default)]
-struct Told {
+struct PrintedSoFar {
     lines: usize,
     next: Duration,
 }

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::in_place;
 use super::lease::Leadership;
-use super::metrics::{Metrics, Withheld};
+use super::metrics::{Metrics, SkipReason};
 use super::owner::DaemonSetOwner;
 use crate::core::names::{
     CONTROLLER, KRUISE_POD_READY, LIFECYCLE_STATE, LIFECYCLE_TIMESTAMP, POD_IMAGE_READY,
@@ -337,7 +337,7 @@ impl Writer {
     ) -> Result<String, WriteError> {
         let slot = self.slots.acquire().await;
         if slot.is_err() || !self.may_write() {
-            self.metrics.withheld(Withheld::NotLeader, 1);
+            self.metrics.withheld(SkipReason::NotLeader, 1);
             return Err(WriteError::NotLeader);
         }
         let call = async {

@@ -23,20 +23,20 @@ use tracing::debug;
 use super::apply::{WriteError, Writer};
 use super::caches::Input;
 use super::events::{Events, Severity, Subject};
-use super::feed::{Fed, Feed};
+use super::feed::{Feed, FeedOutcome};
 use super::lease::Leadership;
 use super::lookup::{LookupResult, Lookups};
 use super::metrics::Metrics;
-use super::permissions::Lacking;
+use super::permissions::DeniedPermissions;
 use super::prepull::{DesiredPulls, Puller};
 use super::report::{Notice, Report};
-use super::surge::{Made, Wanted};
+use super::surge::{SurgeRequest, SurgeResult};
 use super::write_backoff::WriteBackoff;
 use crate::clock::Clock;
 use crate::core::said::kept_words;
 use crate::core::{
-    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Release, Revision, RevisionState, decide,
-    release,
+    Action, Fleet, Note, Plan, Pull, Reading, Refusals, Revision, RevisionState, SurgeRelease,
+    decide, release,
 };
 use crate::index::{Index, RequeueDelay, SetKey, SetRecord, Stray, was_complete};
 use crate::k8s::Condition;
@@ -69,7 +69,7 @@ pub(super) struct EngineParts {
     pub(super) writer: Writer,
     pub(super) puller: Puller,
     pub(super) lookups: Lookups,
-    pub(super) lacking: Lacking,
+    pub(super) lacking: DeniedPermissions,
     pub(super) events: Events,
     pub(super) metrics: Arc<Metrics>,
     pub(super) readiness: ReadinessHandle,
@@ -129,7 +129,11 @@ enum Done {
         /// What became of handing over the successor of a pod that was retired.
         handed: Option<Result<(), WriteError>>,
     },
-    Surged(SetKey, Vec<Wanted>, Result<Vec<Made>, WriteError>),
+    Surged(
+        SetKey,
+        Vec<SurgeRequest>,
+        Result<Vec<SurgeResult>, WriteError>,
+    ),
     Reported(SetKey, Result<(), WriteError>),
     Looked(SetKey, LookupResult),
     /// An Event that nobody remembers was sent, or could not be.
@@ -194,7 +198,7 @@ impl Engine {
         self.take_fed(fed);
     }
 
-    fn take_fed(&mut self, fed: Fed) {
+    fn take_fed(&mut self, fed: FeedOutcome) {
         if let Some(resource) = fed.complete {
             self.parts.readiness.done(resource);
             debug!(resource, "Listed");
@@ -379,7 +383,7 @@ impl Engine {
                     .map(|set| Report::of_invalid(set, &invalid));
                 let released = match left_ota {
                     true => release(&fleet, min_ready, now),
-                    false => Release::default(),
+                    false => SurgeRelease::default(),
                 };
                 let (released, _) = without_refused(&fleet, released, now);
                 self.tell_kept(key, &released);
@@ -416,7 +420,7 @@ impl Engine {
     }
 
     /// Tells once that pods of ours stay beside those of a DaemonSet that is not rolled out any more, and what ends that.
-    fn tell_kept(&mut self, key: &SetKey, released: &Release) {
+    fn tell_kept(&mut self, key: &SetKey, released: &SurgeRelease) {
         let state = self.state.sets.entry(key.clone()).or_default();
         let was_told = std::mem::replace(&mut state.kept, !released.kept.is_empty());
         if was_told || released.kept.is_empty() || !self.parts.writer.may_write() {
@@ -567,10 +571,14 @@ impl Engine {
 }
 
 /// What to write to the pods of a DaemonSet that is ours no longer, but for what is refused; and that.
-fn without_refused(fleet: &Fleet, released: Release, now: Timestamp) -> (Release, Refusals) {
+fn without_refused(
+    fleet: &Fleet,
+    released: SurgeRelease,
+    now: Timestamp,
+) -> (SurgeRelease, Refusals) {
     let refusals = &fleet.refusals;
     let (actions, again, refused) = refusals.without_held(&fleet.nodes, released.actions, now);
-    let released = Release {
+    let released = SurgeRelease {
         actions,
         wake: released.wake.into_iter().chain(again).min(),
         ..released

@@ -97,7 +97,7 @@ pub enum Severity {
 }
 
 /// By object and reason the note that was said last, and when.
-type Said = BTreeMap<(String, String), (String, Timestamp)>;
+type LastNotes = BTreeMap<(String, String), (String, Timestamp)>;
 
 /// The door for Events; cheap to clone, never blocks.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ pub struct Events {
     client: Client,
     queue: Sender<Event>,
     /// The last note per object and reason, and when somebody wanted to say it last.
-    said: Arc<Mutex<Said>>,
+    said: Arc<Mutex<LastNotes>>,
     clock: Clock,
     instance: String,
     metrics: Arc<Metrics>,
@@ -115,7 +115,7 @@ pub struct Events {
 
 /// What sends them.
 #[derive(Debug)]
-pub struct Sending(JoinHandle<()>);
+pub struct EventSender(JoinHandle<()>);
 
 /// Starts sending. `instance` names this replica in every Event.
 pub fn start(
@@ -123,7 +123,7 @@ pub fn start(
     instance: &str,
     clock: Clock,
     metrics: Arc<Metrics>,
-) -> (Events, Sending) {
+) -> (Events, EventSender) {
     let (queue, queued) = mpsc::channel(QUEUE);
     let events = Events {
         client: client.clone(),
@@ -135,10 +135,10 @@ pub fn start(
         number: Arc::default(),
     };
     let sending = tokio::spawn(send_all(client, queued, metrics));
-    (events, Sending(sending))
+    (events, EventSender(sending))
 }
 
-impl Sending {
+impl EventSender {
     /// Waits a little for what is queued; drop every [`Events`] before.
     pub async fn finish(self) {
         if timeout(LAST_WORDS, self.0).await.is_err() {
@@ -259,7 +259,7 @@ fn cut(text: &str, limit: usize) -> &str {
 }
 
 async fn send_all(client: Client, mut queued: Receiver<Event>, metrics: Arc<Metrics>) {
-    let (mut budget, mut unsent) = (Budget::new(), Unsent::default());
+    let (mut budget, mut unsent) = (Budget::new(), UnsentEvents::default());
     loop {
         tokio::select! {
             event = queued.recv() => match event {
@@ -282,14 +282,14 @@ async fn send_all(client: Client, mut queued: Receiver<Event>, metrics: Arc<Metr
 type Refused = (Event, Failure);
 
 /// Events that were refused, and since when each waits; the oldest first.
-struct Unsent {
+struct UnsentEvents {
     events: VecDeque<(Refused, Instant)>,
     /// When they are tried again.
     again: Instant,
     backoff: Backoff,
 }
 
-impl Default for Unsent {
+impl Default for UnsentEvents {
     fn default() -> Self {
         Self {
             events: VecDeque::new(),
@@ -299,7 +299,7 @@ impl Default for Unsent {
     }
 }
 
-impl Unsent {
+impl UnsentEvents {
     fn backoff() -> Backoff {
         Backoff::between(AGAIN.0, AGAIN.1)
     }
@@ -449,7 +449,7 @@ mod tests {
         )
     }
 
-    fn begin(notes: &Notes, failures: usize) -> (Events, Sending, Arc<Metrics>) {
+    fn begin(notes: &Notes, failures: usize) -> (Events, EventSender, Arc<Metrics>) {
         let metrics = Metrics::new();
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let (events, sending) = start(server(notes, failures), "me", clock, metrics.clone());

@@ -58,7 +58,7 @@ impl<T: Ord> Listing<T> {
 
 /// What an input led to.
 #[derive(Debug, Default)]
-pub(super) struct Fed {
+pub(super) struct FeedOutcome {
     /// DaemonSets to decide again, and how soon.
     pub(super) requeued: Vec<(SetKey, RequeueDelay)>,
     /// DaemonSets that are gone, or ours no longer.
@@ -69,7 +69,7 @@ pub(super) struct Fed {
     pub(super) complete: Option<&'static str>,
 }
 
-impl Fed {
+impl FeedOutcome {
     fn of(delay: RequeueDelay, keys: impl IntoIterator<Item = SetKey>) -> Self {
         let requeued = keys.into_iter().map(|key| (key, delay)).collect();
         Self {
@@ -116,7 +116,7 @@ impl Feed {
     }
 
     /// Takes in what a watch said.
-    pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> Fed {
+    pub(super) fn take(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
         let fed = self.take_input(index, input, now);
         if self.nodes_watch.is_none() && self.sets.complete && self.revisions.complete {
             self.nodes_watch = Some(self.caches.nodes());
@@ -124,44 +124,46 @@ impl Feed {
         fed
     }
 
-    fn take_input(&mut self, index: &mut Index, input: Input, now: Timestamp) -> Fed {
+    fn take_input(&mut self, index: &mut Index, input: Input, now: Timestamp) -> FeedOutcome {
         match input {
             Input::Node(event) => self.node(index, event, now),
             Input::Set(event) => self.set(index, event),
             Input::Revision(event) => self.revision(index, event),
             Input::Pod(key, number, event) => self.pod(index, (key, number), event, now),
-            Input::Order(in_order) => Fed::of(RequeueDelay::Short, index.know_order(in_order)),
+            Input::Order(in_order) => {
+                FeedOutcome::of(RequeueDelay::Short, index.know_order(in_order))
+            }
         }
     }
 
-    fn node(&mut self, index: &mut Index, event: Event<k8s::Node>, now: Timestamp) -> Fed {
+    fn node(&mut self, index: &mut Index, event: Event<k8s::Node>, now: Timestamp) -> FeedOutcome {
         match event {
             Event::Init => self.nodes.seen.clear(),
             Event::InitApply(node) => {
                 self.nodes.seen.extend(node.metadata.name.clone());
-                return Fed::of(RequeueDelay::Short, index.apply_node(&node, now));
+                return FeedOutcome::of(RequeueDelay::Short, index.apply_node(&node, now));
             }
             Event::Apply(node) => {
-                return Fed::of(RequeueDelay::Short, index.apply_node(&node, now));
+                return FeedOutcome::of(RequeueDelay::Short, index.apply_node(&node, now));
             }
             Event::Delete(node) => {
-                return Fed::of(
+                return FeedOutcome::of(
                     RequeueDelay::Short,
                     index.delete_node(node.metadata.name.as_deref().unwrap_or_default()),
                 );
             }
             Event::InitDone => {
                 let seen = self.nodes.finish();
-                return Fed {
+                return FeedOutcome {
                     complete: Some("nodes"),
-                    ..Fed::of(RequeueDelay::Short, index.retain_nodes(&seen))
+                    ..FeedOutcome::of(RequeueDelay::Short, index.retain_nodes(&seen))
                 };
             }
         }
-        Fed::default()
+        FeedOutcome::default()
     }
 
-    fn set(&mut self, index: &mut Index, event: Event<k8s::DaemonSet>) -> Fed {
+    fn set(&mut self, index: &mut Index, event: Event<k8s::DaemonSet>) -> FeedOutcome {
         match event {
             Event::Init => self.sets.seen.clear(),
             Event::InitApply(set) => {
@@ -171,9 +173,9 @@ impl Feed {
             Event::Apply(set) => return self.apply_set(index, &set),
             Event::Delete(set) => {
                 let gone = SetKey::of(&set.metadata).filter(|key| self.drop_set(index, key));
-                return Fed {
+                return FeedOutcome {
                     gone: gone.into_iter().collect(),
-                    ..Fed::default()
+                    ..FeedOutcome::default()
                 };
             }
             Event::InitDone => {
@@ -187,37 +189,37 @@ impl Feed {
                 for key in &gone {
                     self.drop_set(index, key);
                 }
-                return Fed {
+                return FeedOutcome {
                     gone,
                     complete: Some("daemonsets"),
-                    ..Fed::default()
+                    ..FeedOutcome::default()
                 };
             }
         }
-        Fed::default()
+        FeedOutcome::default()
     }
 
     /// Takes in a DaemonSet, watched or read.
-    pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> Fed {
+    pub(super) fn apply_set(&mut self, index: &mut Index, set: &k8s::DaemonSet) -> FeedOutcome {
         let Some(key) = SetKey::of(&set.metadata) else {
-            return Fed::default();
+            return FeedOutcome::default();
         };
         match index.apply_set(set) {
-            SetChange::Ignored => Fed {
+            SetChange::Ignored => FeedOutcome {
                 strays: index.is_stray(&key),
-                ..Fed::default()
+                ..FeedOutcome::default()
             },
-            SetChange::Updated => Fed::of(RequeueDelay::Zero, [key]),
+            SetChange::Updated => FeedOutcome::of(RequeueDelay::Zero, [key]),
             SetChange::Watch(selector) => {
                 self.watch(key, selector);
-                Fed::default()
+                FeedOutcome::default()
             }
             SetChange::Unwatch => {
                 self.pods.remove(&key);
-                Fed {
+                FeedOutcome {
                     strays: index.is_stray(&key),
                     gone: vec![key],
-                    ..Fed::default()
+                    ..FeedOutcome::default()
                 }
             }
         }
@@ -243,7 +245,11 @@ impl Feed {
         index.delete_set(key)
     }
 
-    fn revision(&mut self, index: &mut Index, event: Event<k8s::ControllerRevision>) -> Fed {
+    fn revision(
+        &mut self,
+        index: &mut Index,
+        event: Event<k8s::ControllerRevision>,
+    ) -> FeedOutcome {
         let identity = |revision: &k8s::ControllerRevision| {
             let owner = revision.metadata.owner_references.iter().flatten().next()?;
             Some((owner.uid.clone(), revision.metadata.name.clone()?))
@@ -252,24 +258,24 @@ impl Feed {
             Event::Init => self.revisions.seen.clear(),
             Event::InitApply(revision) => {
                 self.revisions.seen.extend(identity(&revision));
-                return Fed::of(RequeueDelay::Zero, index.apply_revision(&revision));
+                return FeedOutcome::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
             Event::Apply(revision) => {
-                return Fed::of(RequeueDelay::Zero, index.apply_revision(&revision));
+                return FeedOutcome::of(RequeueDelay::Zero, index.apply_revision(&revision));
             }
             Event::Delete(revision) => {
-                return Fed::of(RequeueDelay::Zero, index.delete_revision(&revision));
+                return FeedOutcome::of(RequeueDelay::Zero, index.delete_revision(&revision));
             }
             Event::InitDone => {
                 let seen = self.revisions.finish();
                 let dirty = index.retain_revisions(&seen);
-                return Fed {
+                return FeedOutcome {
                     complete: Some("controllerrevisions"),
-                    ..Fed::of(RequeueDelay::Zero, dirty)
+                    ..FeedOutcome::of(RequeueDelay::Zero, dirty)
                 };
             }
         }
-        Fed::default()
+        FeedOutcome::default()
     }
 
     fn pod(
@@ -278,16 +284,16 @@ impl Feed {
         (key, number): (SetKey, u64),
         event: Event<k8s::Pod>,
         now: Timestamp,
-    ) -> Fed {
+    ) -> FeedOutcome {
         let Some(watch) = self
             .pods
             .get_mut(&key)
             .filter(|watch| watch.number == number)
         else {
-            return Fed::default();
+            return FeedOutcome::default();
         };
         let Some(set) = index.set_mut(&key) else {
-            return Fed::default();
+            return FeedOutcome::default();
         };
         let delay = match event {
             Event::Init => {
@@ -306,6 +312,6 @@ impl Feed {
                 RequeueDelay::Short
             }
         };
-        Fed::of(delay, [key])
+        FeedOutcome::of(delay, [key])
     }
 }

@@ -53,7 +53,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::core::fleet::in_place::{Before, InPlaceChange};
+    use crate::core::fleet::in_place::{InPlaceChange, PreviousContainer};
 
     #[test]
     fn one_patch_names_what_changes_and_what_it_rests_on() {
@@ -69,7 +69,7 @@ mod tests {
             new_finalizers: Vec::new(),
             old_finalizers: vec!["x/y".to_owned()],
         };
-        let before = Before {
+        let before = PreviousContainer {
             image_id: text("id"),
             restart_count: 2,
             superseded: None,

@@ -187,12 +187,12 @@ struct Candidate {
     complaints: Complaints,
     leadership: watch::Sender<Leadership>,
     /// The Lease of another holder as it was last seen.
-    seen: Option<Seen>,
+    seen: Option<ObservedLease>,
 }
 
 /// What a holder changes when it renews.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sign {
+struct LeaseRecord {
     holder: String,
     renewed: Option<MicroTime>,
     acquired: Option<MicroTime>,
@@ -200,8 +200,8 @@ struct Sign {
 }
 
 /// Another's Lease, as seen from here.
-struct Seen {
-    sign: Sign,
+struct ObservedLease {
+    sign: LeaseRecord,
     /// Since when it looks like that.
     since: Instant,
     /// When it may be taken.
@@ -328,7 +328,7 @@ impl Candidate {
             self.seen = None;
             return None;
         }
-        let sign = Sign {
+        let sign = LeaseRecord {
             holder,
             renewed: spec.renew_time,
             acquired: spec.acquire_time,
@@ -342,7 +342,7 @@ impl Candidate {
         let theirs = Duration::from_secs(u64::try_from(theirs).unwrap_or_default());
         let odd = theirs.is_zero() || theirs > LONGEST;
         let expires = since + if odd { self.settings.duration } else { theirs };
-        self.seen = Some(Seen {
+        self.seen = Some(ObservedLease {
             sign,
             since,
             expires,

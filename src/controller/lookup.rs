@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tracing::{debug, warn};
 
-use super::feed::{Fed, Feed};
+use super::feed::{Feed, FeedOutcome};
 use super::report::Notice;
 use crate::core::names::REVISION_HASH_LABEL;
 use crate::core::said::{not_created, not_ready};
@@ -199,25 +199,25 @@ impl Lookups {
         (feed, index): (&mut Feed, &mut Index),
         key: &SetKey,
         looked: LookupResult,
-    ) -> (Fed, Option<Notice>) {
+    ) -> (FeedOutcome, Option<Notice>) {
         match looked {
             LookupResult::Failed(error) => {
                 warn!(daemonset = %key, %error, "Cannot read what is in doubt");
-                (Fed::default(), None)
+                (FeedOutcome::default(), None)
             }
             LookupResult::NotCreated(said) => {
                 if let Some(set) = index.set_mut(key) {
                     let why = said.map(|said| not_created::said(&said, &key.name).into());
                     set.set_not_created(why);
                 }
-                (Fed::default(), None)
+                (FeedOutcome::default(), None)
             }
             LookupResult::NotReady(said) => {
                 if let Some(set) = index.set_mut(key) {
                     let why = said.into_iter().map(|(pod, why)| (pod, why.into()));
                     set.set_not_ready(why.collect());
                 }
-                (Fed::default(), None)
+                (FeedOutcome::default(), None)
             }
             LookupResult::Revisions(found) => {
                 let is_late =
@@ -228,7 +228,7 @@ impl Lookups {
                 for (hash, known) in found {
                     take_revision(index, key, hash, known);
                 }
-                (Fed::default(), None)
+                (FeedOutcome::default(), None)
             }
             LookupResult::Whole(read) => {
                 let (set, revisions) = *read;

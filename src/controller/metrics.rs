@@ -36,14 +36,14 @@ struct NodesOf {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LackingIn {
+struct LackingLabels {
     namespace: String,
     daemonset: String,
     reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WriteOf {
+struct WriteLabels {
     verb: &'static str,
     resource: &'static str,
     outcome: &'static str,
@@ -72,7 +72,7 @@ struct Outcome {
 
 /// Why something was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withheld {
+pub enum SkipReason {
     /// Another replica leads.
     NotLeader,
     /// The lease ended between decision and write.
@@ -85,7 +85,7 @@ pub enum Withheld {
     Ending,
 }
 
-impl Withheld {
+impl SkipReason {
     /// Every reason.
     pub const ALL: [Self; 5] = [
         Self::NotLeader,
@@ -123,8 +123,8 @@ pub struct Metrics {
     updated: Family<DaemonSet, Gauge>,
     charged: Family<DaemonSet, Gauge>,
     reverted: Family<DaemonSet, Gauge>,
-    lacking: Family<LackingIn, Gauge>,
-    writes: Family<WriteOf, Counter>,
+    lacking: Family<LackingLabels, Gauge>,
+    writes: Family<WriteLabels, Counter>,
     withheld: Family<Reason, Counter>,
     watch_restarts: Family<Resource, Counter>,
     permission_missing: Family<Permission, Gauge>,
@@ -356,7 +356,7 @@ impl Metrics {
     /// A request that changes something was answered.
     pub fn write(&self, verb: &'static str, resource: &'static str, outcome: Result<(), Failure>) {
         let outcome = outcome.err().map_or("ok", Failure::word);
-        let labels = WriteOf {
+        let labels = WriteLabels {
             verb,
             resource,
             outcome,
@@ -365,7 +365,7 @@ impl Metrics {
     }
 
     /// That many writes were decided and not sent.
-    pub fn withheld(&self, reason: Withheld, count: usize) {
+    pub fn withheld(&self, reason: SkipReason, count: usize) {
         let labels = Reason {
             reason: reason.word(),
         };
@@ -442,8 +442,8 @@ impl Metrics {
 }
 
 impl DaemonSet {
-    fn lacking(&self, reason: &'static str) -> LackingIn {
-        LackingIn {
+    fn lacking(&self, reason: &'static str) -> LackingLabels {
+        LackingLabels {
             namespace: self.namespace.clone(),
             daemonset: self.daemonset.clone(),
             reason,
@@ -617,7 +617,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.write("delete", "pods", Ok(()));
         metrics.write("delete", "pods", Err(Failure::Throttled));
-        metrics.withheld(Withheld::NotLeader, 3);
+        metrics.withheld(SkipReason::NotLeader, 3);
         metrics.watch_restarted("nodes");
         metrics.permission_missing("delete", "pods", true);
         metrics.reconciled(Duration::from_micros(50));

@@ -75,7 +75,7 @@ pub const BASE: &str = BASE_RBAC;
 
 /// A permission that only some settings need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extra {
+pub struct OptionalPermission {
     /// What they need.
     pub permission: Permission,
     /// The settings.
@@ -85,23 +85,23 @@ pub struct Extra {
 }
 
 /// With max-surge the new pod is made here, and handed over to the DaemonSet.
-pub const SURGE: Extra = Extra {
+pub const SURGE: OptionalPermission = OptionalPermission {
     permission: cluster("", "pods", "create"),
     setting: "max-surge",
     component: MAX_SURGE_RBAC,
 };
 
 /// Image pre-pull: a Job on the node.
-pub const PRE_PULL: Extra = Extra {
+pub const PRE_PULL: OptionalPermission = OptionalPermission {
     permission: cluster("batch", "jobs", "create"),
     setting: "pulling images ahead",
     component: "manifests/components/pre-pull",
 };
 
 /// What settings add.
-pub const EXTRA: [Extra; 2] = [SURGE, PRE_PULL];
+pub const EXTRA: [OptionalPermission; 2] = [SURGE, PRE_PULL];
 
-impl Extra {
+impl OptionalPermission {
     /// Whether a DaemonSet with this strategy needs it. That owners may ask for images is no use of a setting: they are told
     /// what is missing when they do.
     fn is_for(&self, strategy: &Strategy) -> bool {
@@ -117,7 +117,7 @@ impl Extra {
 
 /// What grants a permission.
 pub fn granted_by(verb: &str, resource: &str) -> &'static str {
-    let is_meant = |extra: &&Extra| {
+    let is_meant = |extra: &&OptionalPermission| {
         let needed = extra.permission;
         (needed.verb, needed.resource) == (verb, resource)
     };
@@ -131,7 +131,7 @@ pub struct Missing {
     /// Of what is always needed.
     always: Vec<Permission>,
     /// Of what settings need, with the DaemonSets that have those settings.
-    for_settings: Vec<(Extra, Vec<SetKey>)>,
+    for_settings: Vec<(OptionalPermission, Vec<SetKey>)>,
 }
 
 /// Asks for every permission, each until there is an answer; logs and counts what is missing. What only settings need is missing
@@ -170,9 +170,9 @@ fn note(permission: Permission, metrics: &Metrics) {
 
 /// Where it is told that a write was refused for want of a permission.
 #[derive(Clone, Debug)]
-pub struct Lacking(UnboundedSender<Permission>);
+pub struct DeniedPermissions(UnboundedSender<Permission>);
 
-impl Lacking {
+impl DeniedPermissions {
     /// Such a place, and what reads it.
     pub fn new() -> (Self, UnboundedReceiver<Permission>) {
         let (told, heard) = unbounded_channel();
@@ -242,7 +242,7 @@ async fn is_granted(client: &Client, lease_namespace: &str, permission: Permissi
 }
 
 /// The DaemonSets whose settings need it, at this moment. Who gets such a setting later is told when it is used.
-async fn users(client: &Client, extra: Extra) -> Vec<SetKey> {
+async fn users(client: &Client, extra: OptionalPermission) -> Vec<SetKey> {
     let api: Api<DaemonSet> = Api::all(client.clone());
     let params = ListParams::default();
     let list = || within(WRITE_DEADLINE, async { api.list(&params).await });

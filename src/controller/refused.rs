@@ -13,7 +13,7 @@ const ITSELF: &str = "POD";
 
 /// What a refused write means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum RefusalMeaning {
     /// Nothing: it was not sent, the pod is gone, or a disruption budget refused, which is told elsewhere.
     Nothing,
     /// The API server is not well, or wants fewer requests: all writes slow down. Where it is well with others all the time, who
@@ -24,12 +24,12 @@ pub(super) enum Meaning {
     /// Something is wrong inside the API server, with this object or with all: who meets it again and again is refused.
     Unwell(String),
     /// The API server does not want this write.
-    Unwanted(Unwanted),
+    Rejected(RejectedWrite),
 }
 
 /// A write that the API server does not want.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unwanted {
+pub(super) struct RejectedWrite {
     /// What the API server says about it.
     pub(super) sentence: String,
     /// Whether the controller lacks a permission (RBAC).
@@ -39,30 +39,30 @@ pub(super) struct Unwanted {
 }
 
 /// What `refusal` of a write to the pod of this name means.
-pub(super) fn meaning(refusal: &WriteError, pod: &str) -> Meaning {
+pub(super) fn meaning(refusal: &WriteError, pod: &str) -> RefusalMeaning {
     let WriteError::Failed { error, .. } = refusal else {
-        return Meaning::Nothing;
+        return RefusalMeaning::Nothing;
     };
     let CallError::Kube(kube::Error::Api(status)) = error else {
-        return Meaning::Server(sentence(&error.to_string(), pod));
+        return RefusalMeaning::Server(sentence(&error.to_string(), pod));
     };
-    let unwell = || Meaning::Server(sentence(&status.message, pod));
-    let unwanted = || {
-        Meaning::Unwanted(Unwanted {
+    let unwell = || RefusalMeaning::Server(sentence(&status.message, pod));
+    let rejected = || {
+        RefusalMeaning::Rejected(RejectedWrite {
             sentence: sentence(&status.message, pod),
             lacks_permission: lacks_permission(&status.message),
             is_invalid: status.code == 422 && status.message.contains(IS_INVALID),
         })
     };
     match error.failure() {
-        Failure::Gone | Failure::Blocked => Meaning::Nothing,
-        Failure::Conflict => Meaning::Conflict(sentence(&status.message, pod)),
+        Failure::Gone | Failure::Blocked => RefusalMeaning::Nothing,
+        Failure::Conflict => RefusalMeaning::Conflict(sentence(&status.message, pod)),
         // Credentials that have just been renewed work in a moment.
         Failure::Forbidden if status.code == 401 => unwell(),
-        Failure::Forbidden | Failure::Refused => unwanted(),
-        Failure::Unreachable if is_by_webhook(refusal) => unwanted(),
+        Failure::Forbidden | Failure::Refused => rejected(),
+        Failure::Unreachable if is_by_webhook(refusal) => rejected(),
         Failure::Unreachable if status.code == 500 => {
-            Meaning::Unwell(sentence(&status.message, pod))
+            RefusalMeaning::Unwell(sentence(&status.message, pod))
         }
         Failure::Throttled | Failure::Unreachable => unwell(),
     }
@@ -133,7 +133,7 @@ mod tests {
     fn an_answer_is_about_the_pod_about_a_right_or_about_the_server() {
         let case = |code: u16, message: &str, expected: Option<(&str, bool, bool)>| {
             let found = match meaning(&answer(code, message), "agent-x7k2p") {
-                Meaning::Unwanted(unwanted) => Some(unwanted),
+                RefusalMeaning::Rejected(rejected) => Some(rejected),
                 _ => None,
             };
             let found = found.as_ref().map(|found| {
@@ -208,16 +208,16 @@ mod tests {
         }
         assert_eq!(
             meaning(&answer(429, "slower"), "a"),
-            Meaning::Server("slower".into())
+            RefusalMeaning::Server("slower".into())
         );
-        assert_eq!(meaning(&answer(404, "gone"), "a"), Meaning::Nothing);
+        assert_eq!(meaning(&answer(404, "gone"), "a"), RefusalMeaning::Nothing);
         assert_eq!(
             meaning(&answer(409, "the object has been modified"), "a"),
-            Meaning::Conflict("the object has been modified".into())
+            RefusalMeaning::Conflict("the object has been modified".into())
         );
         assert_eq!(
             meaning(&answer(500, "etcdserver: request timed out"), "a"),
-            Meaning::Unwell("etcdserver: request timed out".into())
+            RefusalMeaning::Unwell("etcdserver: request timed out".into())
         );
         let silent = WriteError::Failed {
             verb: "delete",
@@ -226,7 +226,7 @@ mod tests {
         };
         assert_eq!(
             meaning(&silent, "a"),
-            Meaning::Server("no answer within 4s".into())
+            RefusalMeaning::Server("no answer within 4s".into())
         );
     }
 

@@ -27,7 +27,7 @@ const NAMES: usize = 5;
 
 /// A pod that is to be made.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct SurgeRequest {
     /// On which node.
     pub(super) node: NodeName,
     /// Beside which pod.
@@ -36,7 +36,7 @@ pub(super) struct Wanted {
     pub(super) revision: Revision,
 }
 
-impl Wanted {
+impl SurgeRequest {
     /// What was decided.
     pub(super) fn action(&self) -> Action {
         Action::Surge {
@@ -48,7 +48,7 @@ impl Wanted {
 }
 
 /// What became of one of them: the pod as the API server has it, where its answer can be read.
-pub(super) type Made = Result<Option<k8s::Pod>, WriteError>;
+pub(super) type SurgeResult = Result<Option<k8s::Pod>, WriteError>;
 
 impl Writer {
     /// Makes these pods of one revision, whose ControllerRevision has this name; the answers are in the same order. None are made, and there are no answers, when
@@ -61,8 +61,8 @@ impl Writer {
         key: &SetKey,
         set: &DaemonSetOwner,
         name: &str,
-        wanted: &[Wanted],
-    ) -> Result<Vec<Made>, WriteError> {
+        wanted: &[SurgeRequest],
+    ) -> Result<Vec<SurgeResult>, WriteError> {
         let Some(revision) = wanted.first().map(|wanted| &wanted.revision) else {
             return Ok(Vec::new());
         };
@@ -74,7 +74,7 @@ impl Writer {
         Ok(join_all(wanted.iter().map(|one| self.make(&origin, one))).await)
     }
 
-    async fn make(&self, origin: &TemplateOrigin<'_>, wanted: &Wanted) -> Made {
+    async fn make(&self, origin: &TemplateOrigin<'_>, wanted: &SurgeRequest) -> SurgeResult {
         let parameters = PostParams {
             field_manager: Some(CONTROLLER.to_owned()),
             ..PostParams::default()

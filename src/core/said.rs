@@ -39,7 +39,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 pub use groups::is_about_jobs;
-pub use guarded::{Gone, gone, reversal_words};
+pub use guarded::{DeletedNode, gone, reversal_words};
 pub use numbers::message;
 pub use pause::{MEANWHILE, newcomers, paused_words, quietly_paused, still_paused};
 pub use pods::revision_word;

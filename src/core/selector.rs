@@ -44,27 +44,27 @@ pub enum Operators {
 
 /// A part of a selector that Kubernetes would not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
+pub struct InvalidSelector {
     /// The part, as JSON.
     pub part: String,
     /// What was expected.
     pub expected: &'static str,
 }
 
-impl fmt::Display for Unusable {
+impl fmt::Display for InvalidSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "selector: {} is not {}", self.part, self.expected)
     }
 }
 
-impl std::error::Error for Unusable {}
+impl std::error::Error for InvalidSelector {}
 
 impl Selector {
     /// Reads a LabelSelector (`matchLabels`, `matchExpressions`). `{}` selects everything.
     ///
     /// # Errors
     /// The first part that Kubernetes would not accept; `null` is one, as it selects nothing there.
-    pub fn from_json(selector: &Value) -> Result<Self, Unusable> {
+    pub fn from_json(selector: &Value) -> Result<Self, InvalidSelector> {
         let Some(selector) = selector.as_object() else {
             return Err(unusable(selector, "a LabelSelector"));
         };
@@ -89,7 +89,7 @@ impl Selector {
     ///
     /// # Errors
     /// The first part that is not known or that Kubernetes would not accept.
-    pub fn from_written_json(selector: &Value) -> Result<Self, Unusable> {
+    pub fn from_written_json(selector: &Value) -> Result<Self, InvalidSelector> {
         let fields = "a LabelSelector with matchLabels and matchExpressions only";
         only_fields(selector, &["matchLabels", "matchExpressions"], fields)?;
         let labels = selector["matchLabels"].as_object();
@@ -120,7 +120,7 @@ impl Selector {
     ///
     /// # Errors
     /// The first part that Kubernetes would not accept.
-    pub fn from_query(query: &str) -> Result<Self, Unusable> {
+    pub fn from_query(query: &str) -> Result<Self, InvalidSelector> {
         query::read(query).map(Self)
     }
 
@@ -162,7 +162,7 @@ impl Requirement {
     ///
     /// # Errors
     /// What Kubernetes would not accept.
-    pub fn from_json(expression: &Value, operators: Operators) -> Result<Self, Unusable> {
+    pub fn from_json(expression: &Value, operators: Operators) -> Result<Self, InvalidSelector> {
         let Some(key) = expression["key"].as_str().filter(|key| !key.is_empty()) else {
             return Err(unusable(expression, "an expression with a key"));
         };
@@ -241,7 +241,7 @@ impl fmt::Display for Requirement {
 ///
 /// # Errors
 /// When it is no such map.
-pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, Unusable> {
+pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, InvalidSelector> {
     let Some(labels) = labels.as_object() else {
         return Err(unusable(labels, "a map from label to value"));
     };
@@ -254,7 +254,11 @@ pub fn equal_to(labels: &Value) -> Result<Vec<Requirement>, Unusable> {
     labels.iter().map(equal).collect()
 }
 
-fn only_fields(value: &Value, known: &[&str], expected: &'static str) -> Result<(), Unusable> {
+fn only_fields(
+    value: &Value,
+    known: &[&str],
+    expected: &'static str,
+) -> Result<(), InvalidSelector> {
     let mut fields = value.as_object().into_iter().flatten();
     match fields.all(|(field, _)| known.contains(&field.as_str())) {
         true => Ok(()),
@@ -262,7 +266,7 @@ fn only_fields(value: &Value, known: &[&str], expected: &'static str) -> Result<
     }
 }
 
-fn text(value: &Value) -> Result<Box<str>, Unusable> {
+fn text(value: &Value) -> Result<Box<str>, InvalidSelector> {
     value
         .as_str()
         .map(Into::into)
@@ -279,7 +283,7 @@ pub fn is_label_value(value: &str) -> bool {
         && ends.iter().flatten().all(char::is_ascii_alphanumeric)
 }
 
-fn only_integer(expression: &Value, values: &[Box<str>]) -> Result<i64, Unusable> {
+fn only_integer(expression: &Value, values: &[Box<str>]) -> Result<i64, InvalidSelector> {
     match values {
         [value] => value.parse().ok(),
         _ => None,
@@ -287,9 +291,9 @@ fn only_integer(expression: &Value, values: &[Box<str>]) -> Result<i64, Unusable
     .ok_or_else(|| unusable(expression, "an expression with one integer as its value"))
 }
 
-fn unusable(part: &Value, expected: &'static str) -> Unusable {
+fn unusable(part: &Value, expected: &'static str) -> InvalidSelector {
     let part = part.to_string().chars().take(100).collect();
-    Unusable { part, expected }
+    InvalidSelector { part, expected }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use serde_json::{Value, json};
 
-use self::standing::{OldNodes, Standing, native};
+use self::standing::{EjectCandidate, OldNodes, native};
 use super::code::Code;
 use super::context::Context;
 use super::error::CliError;
@@ -57,7 +57,7 @@ pub(super) async fn eject(
     let key = lookup::target(context, &args.daemonset)?;
     let mut was_paused = false;
     for _ in 0..ATTEMPTS {
-        let standing = Standing::look(context, &key).await?;
+        let standing = EjectCandidate::look(context, &key).await?;
         if !args.now {
             standing.refuse_unfinished()?;
         }
@@ -91,7 +91,7 @@ pub(super) async fn eject(
     ))
 }
 
-impl Standing {
+impl EjectCandidate {
     /// Looks at the object before everything else: whatever is newer than it makes the write fail.
     async fn look(context: &Context, key: &SetKey) -> Result<Self, CliError> {
         let (access, now) = (&context.access, context.clock.now());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::snapshot::RolloutSnapshot;
-use super::table::{Paint, Table};
+use super::table::{CellStyle, Table};
 use crate::core::{Verdict, WaveState};
 
 /// A wave.
@@ -54,11 +54,11 @@ pub(super) fn waves(snapshot: &RolloutSnapshot) -> Vec<WaveRow> {
 pub(super) fn wave_table(rows: &[WaveRow], colour: bool) -> String {
     let mut table = Table::new(&["WAVE", "NODES", "DONE", "IN FLIGHT", "STATE", "NEXT"]);
     for row in rows {
-        let plain = |text: String| (text, Paint::Plain);
+        let plain = |text: String| (text, CellStyle::Plain);
         let paint = match row.state {
-            "Complete" => Paint::Good,
-            "Open" => Paint::Busy,
-            _ => Paint::Plain,
+            "Complete" => CellStyle::Good,
+            "Open" => CellStyle::Busy,
+            _ => CellStyle::Plain,
         };
         table.row(vec![
             plain(row.wave.clone()),
@@ -124,11 +124,11 @@ pub(super) fn domain_table(rows: &[DomainRow], colour: bool) -> String {
             domain => domain,
         };
         let (turn, paint) = match (row.has_turn, row.done == row.nodes) {
-            (true, _) => ("now", Paint::Busy),
-            (false, true) => ("done", Paint::Good),
-            (false, false) => ("later", Paint::Plain),
+            (true, _) => ("now", CellStyle::Busy),
+            (false, true) => ("done", CellStyle::Good),
+            (false, false) => ("later", CellStyle::Plain),
         };
-        let plain = |text: String| (text, Paint::Plain);
+        let plain = |text: String| (text, CellStyle::Plain);
         table.row(vec![
             plain(domain.to_owned()),
             plain(row.nodes.to_string()),

@@ -8,7 +8,7 @@ use super::code::Code;
 use super::error::CliError;
 use super::groups::{domain_table, wave_table};
 use super::row::{NodeRow, SetRow};
-use super::table::{Paint, Table};
+use super::table::{CellStyle, Table};
 use crate::cli::Output;
 use crate::core::said::verdict::MEANINGS;
 use crate::core::{Verdict, instant};
@@ -53,10 +53,10 @@ pub(super) fn list(
     // Twice the lines of a report: there is nothing else on the screen.
     let limit = limit.saturating_mul(2);
     for row in rows.iter().take(limit) {
-        let plain = |text: String| (text, Paint::Plain);
+        let plain = |text: String| (text, CellStyle::Plain);
         let mut cells = vec![
             plain(row.key()),
-            (row.phase.to_owned(), Paint::of(row.phase)),
+            (row.phase.to_owned(), CellStyle::of(row.phase)),
             plain(since(row, now).unwrap_or_else(|| "-".into())),
             plain(format!("{}/{}", row.updated, row.targeted)),
             plain(match &row.max_unavailable {
@@ -113,14 +113,14 @@ pub(super) fn report(
     if !row.waves.is_empty() {
         text.push_str(&format!(
             "\n{}\n{}",
-            Paint::Bold.on("Waves", colour),
+            CellStyle::Bold.on("Waves", colour),
             wave_table(&row.waves, colour)
         ));
     }
     if !row.domains.is_empty() {
         text.push_str(&format!(
             "\n{}\n{}",
-            Paint::Bold.on("Failure domains", colour),
+            CellStyle::Bold.on("Failure domains", colour),
             domain_table(&row.domains, colour)
         ));
     }
@@ -138,7 +138,7 @@ pub(super) fn report(
         } else {
             "Nodes that need attention"
         };
-        text.push_str(&format!("\n{}\n", Paint::Bold.on(title, colour)));
+        text.push_str(&format!("\n{}\n", CellStyle::Bold.on(title, colour)));
         let limit = limit.min(if wide { shown.len() } else { NAMED });
         text.push_str(&table_of(&shown[..shown.len().min(limit)], colour));
         if shown.len() > limit {
@@ -173,8 +173,8 @@ fn head(row: &SetRow, colour: bool, now: Timestamp) -> String {
         .map_or_else(String::new, |revision| format!(", revision {revision}"));
     format!(
         "{}{strategy}\n{}{since}{revision}:\n  {}\n",
-        Paint::Bold.on(&row.key(), colour),
-        Paint::of(row.phase).on(row.phase, colour),
+        CellStyle::Bold.on(&row.key(), colour),
+        CellStyle::of(row.phase).on(row.phase, colour),
         row.message
     )
 }
@@ -194,7 +194,7 @@ fn classes(row: &SetRow, colour: bool) -> String {
             continue;
         };
         let padding = " ".repeat(width - word.len());
-        let word = Paint::of(word).on(word, colour);
+        let word = CellStyle::of(word).on(word, colour);
         text.push_str(&format!("  {nodes:>digits$}  {word}{padding}  {meaning}\n"));
     }
     if text.is_empty() {
@@ -211,10 +211,13 @@ fn table_of(nodes: &[&NodeRow], colour: bool) -> String {
             None => node.verdict.to_owned(),
         };
         table.row(vec![
-            (node.node.clone(), Paint::Plain),
-            (word, Paint::of(node.verdict)),
-            (node.age.clone().unwrap_or_else(|| "-".into()), Paint::Plain),
-            (node.message.clone(), Paint::Plain),
+            (node.node.clone(), CellStyle::Plain),
+            (word, CellStyle::of(node.verdict)),
+            (
+                node.age.clone().unwrap_or_else(|| "-".into()),
+                CellStyle::Plain,
+            ),
+            (node.message.clone(), CellStyle::Plain),
         ]);
     }
     table.print(colour)
@@ -229,7 +232,7 @@ pub(super) fn line(row: &SetRow, colour: bool) -> String {
     format!(
         "{}  {}{revision}: {}\n",
         row.key(),
-        Paint::of(row.phase).on(row.phase, colour),
+        CellStyle::of(row.phase).on(row.phase, colour),
         row.message
     )
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::code::Code;
 use super::error::CliError;
 use super::screen::Screen;
-use super::table::{Paint, Table};
+use super::table::{CellStyle, Table};
 use super::{Context, lookup, print};
 use crate::cli::Output;
 use crate::cli::ctl::SettingsArgs;
@@ -186,7 +186,7 @@ fn table_of_all(rows: &[SettingRow], colour: bool) -> String {
     let mut table = Table::new(&["SETTING", "WRITTEN AS", "DEFAULT", "OTA", "WHAT IT DOES"]);
     for row in rows {
         let cells = [row.name, &row.syntax, &row.default, row.ota(), &row.summary];
-        table.row(cells.map(|cell| (cell.to_owned(), Paint::Plain)).into());
+        table.row(cells.map(|cell| (cell.to_owned(), CellStyle::Plain)).into());
     }
     table.print(colour)
 }
@@ -204,9 +204,9 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
         };
         let value = on.value.as_deref().map_or(row.default.clone(), one_line);
         let mut cells = vec![
-            (row.name.to_owned(), Paint::Plain),
-            (value, paint(on.state, Paint::Plain)),
-            (on.state.to_owned(), paint(on.state, Paint::Good)),
+            (row.name.to_owned(), CellStyle::Plain),
+            (value, paint(on.state, CellStyle::Plain)),
+            (on.state.to_owned(), paint(on.state, CellStyle::Good)),
         ];
         if wide {
             let more = [
@@ -214,10 +214,13 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
                 row.default.clone(),
                 row.ota().to_owned(),
             ];
-            cells.extend(more.map(|text| (text, Paint::Plain)));
+            cells.extend(more.map(|text| (text, CellStyle::Plain)));
         }
         let message = on.message.clone();
-        cells.push((message.unwrap_or_else(|| row.summary.clone()), Paint::Plain));
+        cells.push((
+            message.unwrap_or_else(|| row.summary.clone()),
+            CellStyle::Plain,
+        ));
         table.row(cells);
     }
     let mut text = table.print(colour);
@@ -231,14 +234,14 @@ fn report(answer: &SettingsAnswer, wide: bool, colour: bool) -> String {
 }
 
 /// How a state looks; `set` is for what holds as it is written.
-fn paint(state: &str, set: Paint) -> Paint {
+fn paint(state: &str, set: CellStyle) -> CellStyle {
     let is = |known: SettingState| state == known.word();
     if is(SettingState::Invalid) {
-        Paint::Bad
+        CellStyle::Bad
     } else if is(SettingState::NoEffect) {
-        Paint::Busy
+        CellStyle::Busy
     } else if is(SettingState::Default) {
-        Paint::Faint
+        CellStyle::Faint
     } else {
         set
     }

@@ -56,7 +56,7 @@ pub(super) async fn status(
         }
         (None, None) => ListScope::Everywhere,
     };
-    let show = Show {
+    let show = StatusScreen {
         context,
         args,
         target,
@@ -81,14 +81,14 @@ pub(super) async fn status(
 }
 
 /// What is shown, and how.
-struct Show<'a> {
+struct StatusScreen<'a> {
     context: &'a Context,
     args: &'a StatusArgs,
     target: Option<SetKey>,
     scope: ListScope,
 }
 
-impl Show<'_> {
+impl StatusScreen<'_> {
     /// Everything, and what the Lease tells.
     async fn load(&self) -> (Result<ClusterView, CliError>, ControllerLiveness) {
         let (access, now) = (&self.context.access, self.context.clock.now());

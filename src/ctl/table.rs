@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// How a cell looks on a terminal with colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Paint {
+pub(super) enum CellStyle {
     /// As it is.
     #[default]
     Plain,
@@ -20,7 +20,7 @@ pub(super) enum Paint {
     Bold,
 }
 
-impl Paint {
+impl CellStyle {
     /// The colour of a phase or a verdict.
     pub(super) fn of(word: &str) -> Self {
         match word {
@@ -62,20 +62,22 @@ impl Paint {
 /// A table in the making.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    rows: Vec<Vec<(String, Paint)>>,
+    rows: Vec<Vec<(String, CellStyle)>>,
 }
 
 impl Table {
     /// A table with a heading.
     pub(super) fn new(heading: &[&str]) -> Self {
-        let heading = heading.iter().map(|name| ((*name).to_owned(), Paint::Bold));
+        let heading = heading
+            .iter()
+            .map(|name| ((*name).to_owned(), CellStyle::Bold));
         Self {
             rows: vec![heading.collect()],
         }
     }
 
     /// Adds a row; the last cell may be of any length.
-    pub(super) fn row(&mut self, cells: Vec<(String, Paint)>) {
+    pub(super) fn row(&mut self, cells: Vec<(String, CellStyle)>) {
         self.rows.push(cells);
     }
 
@@ -117,14 +119,14 @@ mod tests {
     fn example() -> Table {
         let mut table = Table::new(&["NAME", "PHASE", "WHY"]);
         table.row(vec![
-            ("a".into(), Paint::Plain),
-            ("Complete".into(), Paint::Good),
-            (String::new(), Paint::Plain),
+            ("a".into(), CellStyle::Plain),
+            ("Complete".into(), CellStyle::Good),
+            (String::new(), CellStyle::Plain),
         ]);
         table.row(vec![
-            ("long-name".into(), Paint::Plain),
-            ("Paused".into(), Paint::Busy),
-            ("two words".into(), Paint::Plain),
+            ("long-name".into(), CellStyle::Plain),
+            ("Paused".into(), CellStyle::Busy),
+            ("two words".into(), CellStyle::Plain),
         ]);
         table
     }

@@ -384,7 +384,7 @@ impl ClusterView {
     ) where
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     {
-        let following = Following {
+        let following = ListFollower {
             api,
             params,
             version,
@@ -482,7 +482,7 @@ impl ClusterView {
 }
 
 /// One watch, which the API server ends now and then.
-struct Following<K> {
+struct ListFollower<K> {
     api: Api<K>,
     params: WatchParams,
     /// From where it begins anew.
@@ -491,7 +491,7 @@ struct Following<K> {
     begun: Instant,
 }
 
-impl<K> Following<K>
+impl<K> ListFollower<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {

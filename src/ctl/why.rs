@@ -9,7 +9,7 @@ use super::liveness::liveness_of;
 use super::row::{NodeRow, ReversalRow, liveness_notes};
 use super::screen::Screen;
 use super::snapshot::RolloutSnapshot;
-use super::table::Paint;
+use super::table::CellStyle;
 use super::view::ClusterView;
 use super::{lookup, print};
 use crate::cli::Output;
@@ -152,8 +152,8 @@ fn sentences(answer: &WhyAnswer, colour: bool) -> String {
         true => "none".to_owned(),
         false => pods.join(", "),
     };
-    let verdict = Paint::of(node.verdict).on(node.verdict, colour);
-    let label = |name: &str| Paint::Bold.on(&format!("{name:<8}"), colour);
+    let verdict = CellStyle::of(node.verdict).on(node.verdict, colour);
+    let label = |name: &str| CellStyle::Bold.on(&format!("{name:<8}"), colour);
     let note = |note: &String| format!("{}  {note}\n", label("Note"));
     let notes: String = answer.notes.iter().map(note).collect();
     format!(

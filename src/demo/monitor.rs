@@ -120,7 +120,7 @@ impl MonitoredNode {
     }
 }
 
-enum Seen {
+enum MonitorEvent {
     Node(Box<Event<Node>>),
     Pod(Box<Event<Pod>>),
 }
@@ -129,7 +129,7 @@ impl Monitor {
     /// Starts to watch; the play starts now.
     pub(super) fn start(client: Client, clock: Clock, measure: Measure) -> Self {
         let record = Arc::new(Mutex::new(MonitorRecord::default()));
-        let witness = Witness {
+        let witness = ObjectWatcher {
             client,
             start: clock.now(),
             clock,
@@ -163,7 +163,7 @@ fn lock(record: &Mutex<MonitorRecord>) -> MutexGuard<'_, MonitorRecord> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Witness {
+struct ObjectWatcher {
     client: Client,
     clock: Clock,
     start: Timestamp,
@@ -171,12 +171,13 @@ struct Witness {
     record: Arc<Mutex<MonitorRecord>>,
 }
 
-impl Witness {
+impl ObjectWatcher {
     async fn run(self) {
         let nodes = seen(Api::<Node>::all(self.client.clone()), "")
-            .map(|event| Seen::Node(Box::new(event)));
+            .map(|event| MonitorEvent::Node(Box::new(event)));
         let pods = Api::<Pod>::namespaced(self.client.clone(), &self.measure.namespace);
-        let pods = seen(pods, &self.measure.selector).map(|event| Seen::Pod(Box::new(event)));
+        let pods =
+            seen(pods, &self.measure.selector).map(|event| MonitorEvent::Pod(Box::new(event)));
         let mut events = std::pin::pin!(futures::stream::select(nodes, pods));
         loop {
             let next = lock(&self.record).next_available(self.now(), self.measure.min_ready);
@@ -200,18 +201,18 @@ impl Witness {
         Duration::try_from(self.clock.now().duration_since(self.start)).unwrap_or_default()
     }
 
-    fn take(&self, seen: Seen) {
+    fn take(&self, seen: MonitorEvent) {
         let now = self.now();
         let mut record = lock(&self.record);
         match seen {
-            Seen::Node(event) => match *event {
+            MonitorEvent::Node(event) => match *event {
                 Event::Apply(node) | Event::InitApply(node) => record.node(&node, now),
                 Event::Delete(node) => {
                     record.nodes.remove(&node.name_any());
                 }
                 Event::Init | Event::InitDone => {}
             },
-            Seen::Pod(event) => match *event {
+            MonitorEvent::Pod(event) => match *event {
                 Event::Apply(pod) | Event::InitApply(pod) => {
                     record.pod(&pod, &self.measure.image, now);
                 }

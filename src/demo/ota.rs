@@ -5,9 +5,12 @@ use std::time::Duration;
 use super::agents::is_agent;
 use super::monitor::MonitorRecord;
 use super::report::{DeviceOwner, Promise, TypedCommand};
-use super::script::{Aim, Deed, Rollout, Script, ScriptEngine, ScriptStep, Typing, seconds, step};
-use super::shell::Typed;
-use super::stage::{DemoStage, Ending};
+use super::script::{
+    CommandPurpose, OwnerCommand, Rollout, Script, ScriptEngine, ScriptStep, ScriptedEvent,
+    seconds, step,
+};
+use super::shell::CommandRecord;
+use super::stage::{DemoStage, StoryEnd};
 use crate::core::{Mode, Share};
 use crate::sim::cluster::Count;
 use crate::sim::kubelet::Behaviour;
@@ -52,64 +55,69 @@ pub(super) fn story() -> Script {
 
 fn steps() -> Vec<ScriptStep> {
     let typed = |at, aim, line: &str, say: &str| {
-        let typing = Typing {
+        let typing = OwnerCommand {
             node: OWNED.to_owned(),
             line: line.to_owned(),
             aim,
         };
-        step(at, Deed::Type(typing), say)
+        step(at, ScriptedEvent::Type(typing), say)
     };
     let own = |verb: &str, flags: &str| format!("yurt-ds ctl {verb} {{{OWNED}}}{flags}");
     vec![
         step(
             0,
-            Deed::Tell,
+            ScriptedEvent::Tell,
             "nginx:1.19.4 runs on three edge nodes; the DaemonSet says update-strategy: OTA. The owner of edge-1 sits in \
              front of it, and asks its own ota-server what runs there.",
         ),
-        typed(3, Aim::Read, "yurt-ds ctl pods", ""),
+        typed(3, CommandPurpose::Read, "yurt-ds ctl pods", ""),
         step(
             9,
-            Deed::SetImage,
+            ScriptedEvent::SetImage,
             "The image changes to nginx:1.19.5. Nothing is replaced: every pod gets the condition PodNeedUpgrade, and \
              owners decide.",
         ),
-        typed(15, Aim::Ask, "yurt-ds ctl upgrade", "What is new here?"),
+        typed(
+            15,
+            CommandPurpose::Ask,
+            "yurt-ds ctl upgrade",
+            "What is new here?",
+        ),
         typed(
             21,
-            Aim::Pull,
+            CommandPurpose::Pull,
             &own("imagepull", " --wait"),
             "The owner has the new image pulled ahead; the old pod goes on serving meanwhile.",
         ),
         typed(
             23,
-            Aim::Slip,
+            CommandPurpose::Slip,
             &format!("yurt-ds ctl upgrade {{{OTHER}}}"),
             "A slip: this pod runs on edge-2, which has an owner of its own.",
         ),
         step(
             25,
-            Deed::Cut(OWNED.to_owned()),
+            ScriptedEvent::Cut(OWNED.to_owned()),
             "The link to the cloud breaks. What runs here can be read all the same …",
         ),
-        typed(26, Aim::Read, "yurt-ds ctl pods", ""),
+        typed(26, CommandPurpose::Read, "yurt-ds ctl pods", ""),
         typed(
             27,
-            Aim::Away,
+            CommandPurpose::Away,
             &own("upgrade", ""),
             "… and nothing is replaced, now or later.",
         ),
-        step(28, Deed::Mend, ""),
+        step(28, ScriptedEvent::Mend, ""),
         typed(
             32,
-            Aim::Confirm,
+            CommandPurpose::Confirm,
             &own("upgrade", " --wait"),
             "The link is back, and this is a good moment. The owner confirms: this pod is replaced, and no other.",
         ),
-        typed(33, Aim::Read, "yurt-ds ctl pods", ""),
+        typed(33, CommandPurpose::Read, "yurt-ds ctl pods", ""),
         step(
             34,
-            Deed::Tell,
+            ScriptedEvent::Tell,
             "edge-1 runs nginx:1.19.5. The other two go on with nginx:1.19.4 until their owners say so.",
         ),
     ]
@@ -131,8 +139,8 @@ impl DemoStage {
             Some(one.ended?.0.saturating_sub(one.began).into())
         };
         Some(DeviceOwner {
-            pulled_in: took(Aim::Pull),
-            upgraded_in: took(Aim::Confirm),
+            pulled_in: took(CommandPurpose::Pull),
+            upgraded_in: took(CommandPurpose::Confirm),
             without_pod: seen
                 .and_then(|seen| Some(seen.updated?.saturating_sub(seen.taken?).into())),
             pull: self.script.new.pull.into(),
@@ -148,14 +156,18 @@ impl DemoStage {
         &self,
         owner: &DeviceOwner,
         record: &MonitorRecord,
-        ending: &Ending,
+        ending: &StoryEnd,
     ) -> Vec<Promise> {
         let typed = self.typed();
-        let of = |aim| typed.iter().filter(move |one: &&Typed| one.aim == aim);
+        let of = |aim| {
+            typed
+                .iter()
+                .filter(move |one: &&CommandRecord| one.aim == aim)
+        };
         let ended_well = |aim| of(aim).all(|one| one.code() == Some(0)) && of(aim).count() > 0;
-        let refused = |one: &Typed| one.code().is_some_and(|code| code != 0);
-        let confirmed = of(Aim::Confirm).next().map(|one| one.began);
-        let pulled = of(Aim::Pull).next().and_then(|one| one.ended);
+        let refused = |one: &CommandRecord| one.code().is_some_and(|code| code != 0);
+        let confirmed = of(CommandPurpose::Confirm).next().map(|one| one.began);
+        let pulled = of(CommandPurpose::Pull).next().and_then(|one| one.ended);
         let taken = |name: &str| record.nodes.get(name).and_then(|node| node.taken);
         let mut others = self.script.nodes.iter().filter(|name| **name != owner.node);
         let uids = record.uids();
@@ -167,15 +179,15 @@ impl DemoStage {
         let node = &owner.node;
         vec![
             promise(
-                *ending == Ending::Announced
-                    && ended_well(Aim::Confirm)
+                *ending == StoryEnd::Announced
+                    && ended_well(CommandPurpose::Confirm)
                     && record.replaced == 1
                     && confirmed.is_some()
                     && taken(node) >= confirmed,
                 format!("the pod of {node} was replaced once, after its owner had confirmed it"),
             ),
             promise(
-                ended_well(Aim::Pull)
+                ended_well(CommandPurpose::Pull)
                     && pulled.map(|(at, _)| at) <= confirmed
                     && owner.without_pod.is_some_and(|time| time < owner.pull),
                 "the image was there before: the upgrade did not wait for a pull".to_owned(),
@@ -185,16 +197,17 @@ impl DemoStage {
                 "the pods of the other nodes are the same as before, by their UIDs".to_owned(),
             ),
             promise(
-                ended_well(Aim::Read) && of(Aim::Read).all(|one| one.requests == 0),
+                ended_well(CommandPurpose::Read)
+                    && of(CommandPurpose::Read).all(|one| one.requests == 0),
                 "ctl pods was answered from the node's memory: no API request".to_owned(),
             ),
             promise(
-                of(Aim::Slip).count() > 0
-                    && of(Aim::Slip).all(|one| refused(one) && one.requests == 0),
+                of(CommandPurpose::Slip).count() > 0
+                    && of(CommandPurpose::Slip).all(|one| refused(one) && one.requests == 0),
                 "a pod of another node was refused, without an API request".to_owned(),
             ),
             promise(
-                of(Aim::Away).count() > 0 && of(Aim::Away).all(refused),
+                of(CommandPurpose::Away).count() > 0 && of(CommandPurpose::Away).all(refused),
                 "without the cloud pods could be read, and an upgrade was refused".to_owned(),
             ),
             promise(
@@ -205,7 +218,7 @@ impl DemoStage {
     }
 }
 
-fn command(typed: &Typed) -> TypedCommand {
+fn command(typed: &CommandRecord) -> TypedCommand {
     TypedCommand {
         at: typed.began.into(),
         node: typed.node.clone(),

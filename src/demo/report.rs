@@ -43,7 +43,7 @@ pub struct DemoReport {
     /// Nodes that ran the new image and went NotReady after that.
     pub lost_after_update: usize,
     /// Nodes that were away when the image changed, returned, and were updated then.
-    pub followed: Vec<Followed>,
+    pub followed: Vec<FollowedRollout>,
     /// Nodes that lost their pod more than once.
     pub losses_twice: usize,
     /// When each of them had an available pod of the new image.
@@ -73,7 +73,7 @@ pub struct Time(u64);
 /// A node that was away and followed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Followed {
+pub struct FollowedRollout {
     /// Its name.
     pub node: String,
     /// When it was back.
@@ -152,8 +152,8 @@ pub struct Line {
     /// When.
     pub at: Time,
     /// Who says it.
-    #[serde(skip_serializing_if = "Voice::is_story")]
-    pub voice: Voice,
+    #[serde(skip_serializing_if = "LineKind::is_story")]
+    pub voice: LineKind,
     /// What.
     pub text: String,
 }
@@ -161,7 +161,7 @@ pub struct Line {
 /// Whose words a line of the timeline has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Voice {
+pub enum LineKind {
     /// Whoever tells the story.
     Story,
     /// Somebody types it on a node.
@@ -170,7 +170,7 @@ pub enum Voice {
     Printed,
 }
 
-impl Voice {
+impl LineKind {
     fn is_story(&self) -> bool {
         *self == Self::Story
     }
@@ -181,9 +181,9 @@ impl Line {
     pub(super) fn text(&self, indent: &str) -> String {
         let first = format!("{indent}{}  ", self.at);
         match self.voice {
-            Voice::Story => hanging(&first, &self.text, WIDTH),
-            Voice::Typed => format!("{first}{}\n", self.text),
-            Voice::Printed => {
+            LineKind::Story => hanging(&first, &self.text, WIDTH),
+            LineKind::Typed => format!("{first}{}\n", self.text),
+            LineKind::Printed => {
                 let line = format!("{:1$}{2}", "", first.len(), self.text);
                 format!("{}\n", line.trim_end())
             }

@@ -70,14 +70,14 @@ pub(super) struct ScriptStep {
     /// When, counted from the start; later, when a command that was typed before has not ended or not been read.
     pub(super) at: Duration,
     /// What.
-    pub(super) deed: Deed,
+    pub(super) deed: ScriptedEvent,
     /// What a person is told; empty: nothing.
     pub(super) say: String,
 }
 
 /// What can happen.
 #[derive(Clone, Debug)]
-pub(super) enum Deed {
+pub(super) enum ScriptedEvent {
     /// These nodes cannot be reached any more.
     Leave(Vec<String>),
     /// These nodes are back.
@@ -91,25 +91,25 @@ pub(super) enum Deed {
     /// It finds it again.
     Mend,
     /// A command is typed.
-    Type(Typing),
+    Type(OwnerCommand),
     /// Only the words.
     Tell,
 }
 
 /// A command that the owner of a node types there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Typing {
+pub(super) struct OwnerCommand {
     /// The node.
     pub(super) node: String,
     /// The command line, in which `{NODE}` stands for the name of the pod on that node.
     pub(super) line: String,
     /// What it is for.
-    pub(super) aim: Aim,
+    pub(super) aim: CommandPurpose,
 }
 
 /// What a command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aim {
+pub(super) enum CommandPurpose {
     /// To know how the pods of the node are.
     Read,
     /// To know what an upgrade would bring.
@@ -177,7 +177,7 @@ pub(super) const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub(super) fn step(at: u64, deed: Deed, say: impl Into<String>) -> ScriptStep {
+pub(super) fn step(at: u64, deed: ScriptedEvent, say: impl Into<String>) -> ScriptStep {
     ScriptStep {
         at: seconds(at),
         deed,
@@ -207,26 +207,30 @@ pub(super) fn three_nodes() -> Script {
             ..Behaviour::default()
         },
         steps: vec![
-            step(0, Deed::Tell, "nginx:1.19.4 runs on three edge nodes."),
+            step(
+                0,
+                ScriptedEvent::Tell,
+                "nginx:1.19.4 runs on three edge nodes.",
+            ),
             step(
                 5,
-                Deed::Leave(away()),
+                ScriptedEvent::Leave(away()),
                 "edge-2 and edge-3 lose their connection to the cloud. Their pods go on serving there.",
             ),
             step(
                 15,
-                Deed::SetImage,
+                ScriptedEvent::SetImage,
                 "The image changes to nginx:1.19.5. edge-1 is online: its turn is now.",
             ),
             step(
                 35,
-                Deed::Tell,
+                ScriptedEvent::Tell,
                 "edge-1 is done; the rollout is complete as far as nodes can be reached. The native RollingUpdate would \
                  be stuck here: it counts the two offline nodes as unavailable and waits for them.",
             ),
             step(
                 55,
-                Deed::Return(away()),
+                ScriptedEvent::Return(away()),
                 "edge-2 and edge-3 are back. Nobody does anything; yurt-ds waits 30s to see that they stay.",
             ),
         ],
@@ -273,16 +277,20 @@ impl FleetPlan {
             .collect();
         let mut steps = vec![step(
             0,
-            Deed::Leave(away.to_vec()),
+            ScriptedEvent::Leave(away.to_vec()),
             format!("{} of {} nodes are offline.", away.len(), self.nodes),
         )];
         if !flapping.is_empty() {
             let say = format!("{} nodes come and go all the time.", flapping.len());
-            steps.push(step(2, Deed::Flap(flapping, seconds(45), seconds(20)), say));
+            steps.push(step(
+                2,
+                ScriptedEvent::Flap(flapping, seconds(45), seconds(20)),
+                say,
+            ));
         }
         steps.push(step(
             CHANGE,
-            Deed::SetImage,
+            ScriptedEvent::SetImage,
             format!(
                 "The image changes to {}. Offline nodes are passed over.",
                 self.rollout.new
@@ -340,7 +348,7 @@ fn returns(back: &[String], seed: u64) -> Vec<ScriptStep> {
                 true => format!("{name} is back ({returned} of {}).", back.len()),
                 false => String::new(),
             };
-            step(at, Deed::Return(vec![name.clone()]), say)
+            step(at, ScriptedEvent::Return(vec![name.clone()]), say)
         })
         .collect()
 }

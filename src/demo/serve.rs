@@ -52,7 +52,7 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
         .map(|number| format!("edge-{number}"))
         .collect();
     let door = match &args.ota_server {
-        Some(node) => Some(Door::open(node, &names, args.ota_listen).await?),
+        Some(node) => Some(AgentAddress::open(node, &names, args.ota_listen).await?),
         None => None,
     };
     let world = World::start(WorldSetup {
@@ -107,13 +107,13 @@ pub async fn run(args: ServeArgs, mut shutdown: Shutdown) -> Result<ExitCode> {
 }
 
 /// Where the owner of a node asks.
-struct Door {
+struct AgentAddress {
     node: String,
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Door {
+impl AgentAddress {
     /// Listens.
     ///
     /// # Errors
@@ -333,10 +333,15 @@ mod tests {
     async fn the_ota_server_of_a_node_that_is_not_there_is_refused_by_name() {
         let nodes = ["edge-1".to_owned(), "edge-2".to_owned()];
         let anywhere = "127.0.0.1:0".parse().unwrap();
-        let error = Door::open("edge-9", &nodes, anywhere).await.err().unwrap();
+        let error = AgentAddress::open("edge-9", &nodes, anywhere)
+            .await
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("edge-1 to edge-2"), "{error}");
-        let door = Door::open("edge-2", &nodes, anywhere).await.unwrap();
-        let taken = Door::open("edge-1", &nodes, door.address)
+        let door = AgentAddress::open("edge-2", &nodes, anywhere)
+            .await
+            .unwrap();
+        let taken = AgentAddress::open("edge-1", &nodes, door.address)
             .await
             .err()
             .unwrap();

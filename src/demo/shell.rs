@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 use clap::Parser as _;
 use tokio::time::Instant;
 
-use super::report::{Line, Time, Voice};
-use super::script::Aim;
+use super::report::{Line, LineKind, Time};
+use super::script::CommandPurpose;
 use crate::cli::ctl::Verb;
 use crate::cli::{Cli, Command};
 use crate::clock::Clock;
@@ -21,13 +21,13 @@ use crate::task::Task;
 
 /// A command and what came of it. Times count from the start of the play.
 #[derive(Clone, Debug)]
-pub(super) struct Typed {
+pub(super) struct CommandRecord {
     /// Where.
     pub(super) node: String,
     /// What.
     pub(super) line: String,
     /// What for.
-    pub(super) aim: Aim,
+    pub(super) aim: CommandPurpose,
     /// When.
     pub(super) began: Duration,
     /// When it ended, and its exit code.
@@ -38,7 +38,7 @@ pub(super) struct Typed {
     pub(super) requests: u64,
 }
 
-impl Typed {
+impl CommandRecord {
     /// Its exit code, when it has ended.
     pub(super) fn code(&self) -> Option<u8> {
         self.ended.map(|(_, code)| code)
@@ -56,8 +56,8 @@ pub(super) struct Shell {
     cluster: Cluster,
     clock: Clock,
     start: Instant,
-    ended: Vec<Typed>,
-    running: Option<(Arc<Mutex<Typed>>, Task)>,
+    ended: Vec<CommandRecord>,
+    running: Option<(Arc<Mutex<CommandRecord>>, Task)>,
     /// How many lines of the present command were told.
     told: usize,
 }
@@ -80,7 +80,7 @@ impl Shell {
     ///
     /// # Errors
     /// When that is no command for a node.
-    pub(super) fn type_in(&mut self, node: &str, line: String, aim: Aim) -> Result<()> {
+    pub(super) fn type_in(&mut self, node: &str, line: String, aim: CommandPurpose) -> Result<()> {
         let cli = Cli::try_parse_from(line.split_whitespace())?;
         let Command::Ctl(args) = cli.command else {
             bail!("{line}: not a command of ctl");
@@ -89,7 +89,7 @@ impl Shell {
             bail!("{line}: not a command for a node");
         };
         let edge = self.agents.edge(node)?.in_namespace(args.access.namespace);
-        let typed = Arc::new(Mutex::new(Typed {
+        let typed = Arc::new(Mutex::new(CommandRecord {
             node: node.to_owned(),
             line,
             aim,
@@ -102,7 +102,7 @@ impl Shell {
         let sheet = typed.clone();
         let work = async move {
             let before = requests(&cluster);
-            let mut paper = Paper {
+            let mut paper = OutputLog {
                 sheet: sheet.clone(),
                 start,
                 line: Vec::new(),
@@ -133,10 +133,10 @@ impl Shell {
             voice,
             text,
         };
-        let prompt = (self.told == 0).then(|| line(typed.began, Voice::Typed, typed.prompt()));
+        let prompt = (self.told == 0).then(|| line(typed.began, LineKind::Typed, typed.prompt()));
         let told = self.told.saturating_sub(1);
         let printed = typed.printed.iter().skip(told);
-        let printed = printed.map(|(at, text)| line(*at, Voice::Printed, text.clone()));
+        let printed = printed.map(|(at, text)| line(*at, LineKind::Printed, text.clone()));
         let news = prompt.into_iter().chain(printed).collect();
         self.told = typed.printed.len() + 1;
         if typed.ended.is_some() {
@@ -157,20 +157,20 @@ impl Shell {
     }
 
     /// Every command in order.
-    pub(super) fn typed(&self) -> Vec<Typed> {
+    pub(super) fn typed(&self) -> Vec<CommandRecord> {
         let running = self.running.iter().map(|(typed, _)| lock(typed).clone());
         self.ended.iter().cloned().chain(running).collect()
     }
 }
 
 /// What a command prints, cut into lines and dated.
-struct Paper {
-    sheet: Arc<Mutex<Typed>>,
+struct OutputLog {
+    sheet: Arc<Mutex<CommandRecord>>,
     start: Instant,
     line: Vec<u8>,
 }
 
-impl Paper {
+impl OutputLog {
     fn print(&mut self, text: &str) {
         let at = self.start.elapsed();
         let lines = text.lines().map(|line| (at, line.to_owned()));
@@ -178,7 +178,7 @@ impl Paper {
     }
 }
 
-impl io::Write for Paper {
+impl io::Write for OutputLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for byte in bytes {
             match byte {
@@ -206,6 +206,6 @@ fn requests(cluster: &Cluster) -> u64 {
     agents.map(|count| count.number).sum()
 }
 
-fn lock(typed: &Mutex<Typed>) -> MutexGuard<'_, Typed> {
+fn lock(typed: &Mutex<CommandRecord>) -> MutexGuard<'_, CommandRecord> {
     typed.lock().unwrap_or_else(PoisonError::into_inner)
 }

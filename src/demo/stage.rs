@@ -11,9 +11,11 @@ use kube::api::{Patch, PatchParams, PostParams};
 use tokio::time::{Instant, sleep_until};
 
 use super::monitor::{Measure, Monitor, MonitorRecord};
-use super::report::{Line, Time, Voice};
-use super::script::{Deed, NAME, NAMESPACE, Script, ScriptEngine, ScriptStep, Typing};
-use super::shell::{Shell, Typed};
+use super::report::{Line, LineKind, Time};
+use super::script::{
+    NAME, NAMESPACE, OwnerCommand, Script, ScriptEngine, ScriptStep, ScriptedEvent,
+};
+use super::shell::{CommandRecord, Shell};
 use super::view::{Frame, OwnersView, cells};
 use crate::clock::Clock;
 use crate::core::Phase;
@@ -21,7 +23,7 @@ use crate::demo::agents::{self, Agents};
 use crate::index::SetKey;
 use crate::sim::cluster::{Count, FaultGuard};
 use crate::sim::kubelet::{self, FakeNodeSpec, Outage, Rule};
-use crate::sim::picture::{ClusterPicture, Look};
+use crate::sim::picture::{ClusterLook, ClusterPicture};
 use crate::sim::world::{World, WorldSetup};
 
 /// Virtual time begins here: a fixed day, so that every run has the same dates.
@@ -69,7 +71,7 @@ pub(super) struct DemoStage {
 
 /// Why a play is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum StoryEnd {
     /// The rollout is complete, with that many offline nodes left.
     Complete(usize),
     /// The controller stopped it by itself.
@@ -194,7 +196,7 @@ impl DemoStage {
     fn tell(&mut self, text: String) {
         self.said.clone_from(&text);
         let at = Time::from(self.now());
-        let voice = Voice::Story;
+        let voice = LineKind::Story;
         self.timeline.push(Line { at, voice, text });
     }
 
@@ -211,7 +213,7 @@ impl DemoStage {
             let mut told = |at: Option<Duration>, text: String| {
                 let line = at.map(|at| Line {
                     at: at.into(),
-                    voice: Voice::Story,
+                    voice: LineKind::Story,
                     text,
                 });
                 let new = line.filter(|line| !self.timeline.contains(line));
@@ -223,25 +225,25 @@ impl DemoStage {
         }
     }
 
-    async fn act(&mut self, deed: &Deed) -> Result<()> {
+    async fn act(&mut self, deed: &ScriptedEvent) -> Result<()> {
         let kubelets = &self.world.kubelets;
         match deed {
-            Deed::Leave(names) => {
+            ScriptedEvent::Leave(names) => {
                 for name in names {
                     kubelets.set_offline(name, Outage::MARKED).await?;
                 }
             }
-            Deed::Return(names) => {
+            ScriptedEvent::Return(names) => {
                 for name in names {
                     kubelets.set_online(name).await?;
                 }
             }
-            Deed::Flap(names, up, down) => {
+            ScriptedEvent::Flap(names, up, down) => {
                 for name in names {
                     kubelets.flap(name, *up, *down).await?;
                 }
             }
-            Deed::SetImage => {
+            ScriptedEvent::SetImage => {
                 let sets: Api<DaemonSet> = Api::namespaced(self.world.client(), NAMESPACE);
                 let patch = Patch::Strategic(self.script.rollout.change());
                 sets.patch(NAME, &PatchParams::default(), &patch).await?;
@@ -250,17 +252,17 @@ impl DemoStage {
                 let away = record.nodes.iter().filter(|(_, node)| !node.ready);
                 self.away = away.map(|(name, _)| name.clone()).collect();
             }
-            Deed::Cut(node) => {
+            ScriptedEvent::Cut(node) => {
                 self.cut = Some(agents::cut(&self.world.cluster, node));
             }
-            Deed::Mend => self.cut = None,
-            Deed::Type(typing) => self.type_in(typing)?,
-            Deed::Tell => {}
+            ScriptedEvent::Mend => self.cut = None,
+            ScriptedEvent::Type(typing) => self.type_in(typing)?,
+            ScriptedEvent::Tell => {}
         }
         Ok(())
     }
 
-    fn type_in(&mut self, typing: &Typing) -> Result<()> {
+    fn type_in(&mut self, typing: &OwnerCommand) -> Result<()> {
         let mut line = typing.line.clone();
         {
             let record = self.monitor.record();
@@ -275,12 +277,12 @@ impl DemoStage {
     }
 
     /// Every command that was typed.
-    pub(super) fn typed(&self) -> Vec<Typed> {
+    pub(super) fn typed(&self) -> Vec<CommandRecord> {
         self.shell.as_ref().map(Shell::typed).unwrap_or_default()
     }
 
     /// What is thought of every node.
-    pub(super) fn look(&self) -> Option<Look> {
+    pub(super) fn look(&self) -> Option<ClusterLook> {
         self.picture.look()
     }
 
@@ -315,7 +317,7 @@ impl DemoStage {
         let nodes = self.script.nodes.iter();
         let pod = |name: &String| Some((name.clone(), record.pod_on(name)?.1.clone()));
         let typed = self.typed().pop();
-        let prompt = typed.iter().map(Typed::prompt);
+        let prompt = typed.iter().map(CommandRecord::prompt);
         let printed = typed.iter().flat_map(|typed| &typed.printed);
         let printed = printed.map(|(_, line)| line.clone());
         OwnersView {
@@ -325,10 +327,10 @@ impl DemoStage {
     }
 
     /// Whether, and why, the play is over.
-    pub(super) fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<StoryEnd> {
         let now = self.now();
         if now >= self.script.limit {
-            return Some(Ending::TimeUp);
+            return Some(StoryEnd::TimeUp);
         }
         let busy = self.shell.as_ref().is_some_and(Shell::is_busy);
         let changed = self.changed.filter(|_| self.next.is_none() && !busy)?;
@@ -343,18 +345,18 @@ impl DemoStage {
             ScriptEngine::YurtDs(_) => STUCK,
             ScriptEngine::Native => NATIVE_STUCK,
         };
-        (quiet >= stuck).then_some(Ending::Stuck)
+        (quiet >= stuck).then_some(StoryEnd::Stuck)
     }
 }
 
-fn settled(look: &Look) -> Option<Ending> {
+fn settled(look: &ClusterLook) -> Option<StoryEnd> {
     let (complete, words) = look.complete.as_ref()?;
     match look.plan.phase {
         // Nodes that returned a moment ago are about to follow.
         _ if look.is_settling() => None,
-        Phase::Complete { offline, .. } if *complete => Some(Ending::Complete(offline)),
-        Phase::Stalled(_) | Phase::Invalid => Some(Ending::Stopped(words.clone())),
-        Phase::AwaitingOwners => Some(Ending::Announced),
+        Phase::Complete { offline, .. } if *complete => Some(StoryEnd::Complete(offline)),
+        Phase::Stalled(_) | Phase::Invalid => Some(StoryEnd::Stopped(words.clone())),
+        Phase::AwaitingOwners => Some(StoryEnd::Announced),
         _ => None,
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::monitor::{MonitorRecord, MonitoredNode};
-use super::report::{DemoReport, Followed, Promise, Time, WriteCounts};
+use super::report::{DemoReport, FollowedRollout, Promise, Time, WriteCounts};
 use super::script::ScriptEngine;
-use super::stage::{DemoStage, Ending};
+use super::stage::{DemoStage, StoryEnd};
 use crate::core::Mode;
 use crate::k8s::client::Role;
 use crate::sim::cluster::Count;
 
 impl DemoStage {
     /// The report on what was played.
-    pub(super) fn report(&mut self, ending: &Ending) -> DemoReport {
+    pub(super) fn report(&mut self, ending: &StoryEnd) -> DemoReport {
         self.timeline.sort_by_key(|line| line.at);
         let record = self.record();
         let nodes = &record.nodes;
@@ -81,7 +81,7 @@ impl DemoStage {
         &self,
         report: &DemoReport,
         record: &MonitorRecord,
-        ending: &Ending,
+        ending: &StoryEnd,
     ) -> Vec<Promise> {
         let Some(writes) = &report.writes else {
             return Vec::new(); // the native controller has promised nothing
@@ -94,7 +94,7 @@ impl DemoStage {
             return self.promises_to(owner, record, ending);
         }
         if self.script.rollout.engine == ScriptEngine::YurtDs(Mode::Ota) {
-            let asked = *ending == Ending::Announced && writes.pod_deletions == 0;
+            let asked = *ending == StoryEnd::Announced && writes.pod_deletions == 0;
             return vec![promise("no pod was replaced; every owner is asked", asked)];
         }
         let budget = promise(
@@ -102,7 +102,7 @@ impl DemoStage {
             report.most_down <= report.allowed,
         );
         if self.script.doomed {
-            let stopped = matches!(ending, Ending::Stopped(_));
+            let stopped = matches!(ending, StoryEnd::Stopped(_));
             return vec![
                 budget,
                 promise("a revision that fails stops by itself", stopped),
@@ -110,10 +110,10 @@ impl DemoStage {
         }
         let mut online = record.nodes.values().filter(|node| node.ready);
         let mut away = self.away.iter().filter_map(|name| record.nodes.get(name));
-        let complete = matches!(ending, Ending::Complete(_));
+        let complete = matches!(ending, StoryEnd::Complete(_));
         let frugal = writes.pod_deletions == writes.replaced_pods as u64;
         let frugal = promise("one API write per replaced pod", frugal);
-        if matches!(ending, Ending::TimeUp) {
+        if matches!(ending, StoryEnd::TimeUp) {
             return vec![budget, frugal]; // of the others nothing is known before it is over
         }
         vec![
@@ -137,12 +137,12 @@ fn updated_at(nodes: &BTreeMap<String, MonitoredNode>) -> BTreeMap<String, Time>
 }
 
 /// Nodes that were away at the change and are updated now.
-fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<Followed> {
-    let mut followed: Vec<Followed> = away
+fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<FollowedRollout> {
+    let mut followed: Vec<FollowedRollout> = away
         .iter()
         .filter_map(|name| {
             let node = nodes.get(name)?;
-            Some(Followed {
+            Some(FollowedRollout {
                 node: name.clone(),
                 returned_at: node.returned?.into(),
                 updated_at: node.updated?.into(),
@@ -153,21 +153,21 @@ fn followed(away: &[String], nodes: &BTreeMap<String, MonitoredNode>) -> Vec<Fol
     followed
 }
 
-fn words(ending: &Ending, record: &MonitorRecord, nodes: usize) -> String {
+fn words(ending: &StoryEnd, record: &MonitorRecord, nodes: usize) -> String {
     match ending {
-        Ending::Complete(0) => "complete".to_owned(),
-        Ending::Complete(offline) => format!("complete except offline: {offline}"),
-        Ending::Stopped(words) => format!("stopped by itself ({words})"),
-        Ending::Announced if record.updated() > 0 => format!(
+        StoryEnd::Complete(0) => "complete".to_owned(),
+        StoryEnd::Complete(offline) => format!("complete except offline: {offline}"),
+        StoryEnd::Stopped(words) => format!("stopped by itself ({words})"),
+        StoryEnd::Announced if record.updated() > 0 => format!(
             "{} of {nodes} owners confirmed, the others are asked (OTA)",
             record.updated()
         ),
-        Ending::Announced => "every owner is asked (OTA)".to_owned(),
-        Ending::Stuck => format!(
+        StoryEnd::Announced => "every owner is asked (OTA)".to_owned(),
+        StoryEnd::Stuck => format!(
             "stuck at {}%: nothing moves any more",
             record.updated() * 100 / nodes.max(1)
         ),
-        Ending::TimeUp => format!(
+        StoryEnd::TimeUp => format!(
             "the time was up at {}%",
             record.updated() * 100 / nodes.max(1)
         ),

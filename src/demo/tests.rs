@@ -102,8 +102,8 @@ async fn played_with(change: impl FnOnce(&mut Script)) -> DemoReport {
     play(script, 1).await.unwrap()
 }
 
-fn is_typed_for(step: &script::ScriptStep, aim: script::Aim) -> bool {
-    matches!(&step.deed, script::Deed::Type(typing) if typing.aim == aim)
+fn is_typed_for(step: &script::ScriptStep, aim: script::CommandPurpose) -> bool {
+    matches!(&step.deed, script::ScriptedEvent::Type(typing) if typing.aim == aim)
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +111,7 @@ async fn an_upgrade_that_waits_for_its_pull_breaks_a_promise() {
     let without_pull = |script: &mut Script| {
         script
             .steps
-            .retain(|step| !is_typed_for(step, script::Aim::Pull));
+            .retain(|step| !is_typed_for(step, script::CommandPurpose::Pull));
     };
     let report = played_with(without_pull).await;
     let broken = report.promises.iter().filter(|promise| !promise.held);
@@ -154,7 +154,7 @@ async fn without_a_confirmation_no_pod_is_replaced() {
     let unconfirmed = |script: &mut Script| {
         script
             .steps
-            .retain(|step| !is_typed_for(step, script::Aim::Confirm));
+            .retain(|step| !is_typed_for(step, script::CommandPurpose::Confirm));
     };
     let report = played_with(unconfirmed).await;
     assert!(!report.held(), "{}", report.text(true));

@@ -11,7 +11,7 @@ use super::report::Time;
 use super::text::wrap;
 use crate::core::names::{POD_IMAGE_READY, POD_NEED_UPGRADE};
 use crate::core::{Offline, Verdict};
-use crate::sim::picture::Look;
+use crate::sim::picture::ClusterLook;
 
 /// What the cell of a node says. The order is that of the legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -163,7 +163,7 @@ impl Cell {
 }
 
 /// The cell of every node.
-pub(super) fn cells(look: Option<&Look>, record: &MonitorRecord) -> Vec<(String, Cell)> {
+pub(super) fn cells(look: Option<&ClusterLook>, record: &MonitorRecord) -> Vec<(String, Cell)> {
     let updated = |name: &String| {
         let node = record.nodes.get(name);
         node.is_some_and(|node| node.updated.is_some())

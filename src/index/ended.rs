@@ -25,14 +25,14 @@ const KEPT: usize = 1024;
 
 /// What a condition says of pods that ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Recalled {
+pub(super) struct ReportedProblem {
     /// Their revision.
     hash: Arc<str>,
     reason: Arc<str>,
     said: Arc<str>,
 }
 
-impl Recalled {
+impl ReportedProblem {
     /// What the message of a condition says of `node`, if it is that the new pods do not start there.
     pub(super) fn read(message: &str, node: &NodeName) -> Option<Self> {
         let (hash, rest) = message.strip_prefix("revision ")?.split_once(": ")?;
@@ -73,7 +73,7 @@ impl Ended {
         node: &NodeName,
         (pod, record): (&k8s::Pod, &mut PodRecord),
         now: Timestamp,
-        recalled: impl FnOnce() -> Option<Recalled>,
+        recalled: impl FnOnce() -> Option<ReportedProblem>,
     ) {
         let is_known = self.0.contains_key(node);
         if record.pod.in_place.is_over {
@@ -101,7 +101,13 @@ impl Ended {
         }
     }
 
-    fn recall(&mut self, node: &NodeName, record: &PodRecord, recalled: Recalled, now: Timestamp) {
+    fn recall(
+        &mut self,
+        node: &NodeName,
+        record: &PodRecord,
+        recalled: ReportedProblem,
+        now: Timestamp,
+    ) {
         let series = Series {
             hash: Some(recalled.hash),
             times: CRASHING_RESTARTS,

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::disruptions::Disruptions;
-use super::ended::{Ended, Recalled};
+use super::ended::{Ended, ReportedProblem};
 use super::fleet_cache::{Basis, FleetCache};
 use super::guarded::GuardedRevision;
 use super::key::SetKey;
@@ -120,7 +120,7 @@ pub enum RequeueDelay {
 
 /// Who controls a pod.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum PodController {
     /// The DaemonSet itself.
     DaemonSet,
     /// One of its revisions: we made it, beside another one.
@@ -234,11 +234,11 @@ impl SetRecord {
     ///
     /// A pod of ours is controlled by a ControllerRevision and names the DaemonSet as a second owner. That reference goes
     /// when the DaemonSet is deleted without its pods; then the name of the revision tells whose it was.
-    fn whose(&self, meta: &ObjectMeta) -> Option<Whose> {
+    fn whose(&self, meta: &ObjectMeta) -> Option<PodController> {
         let owners = || meta.owner_references.iter().flatten();
         let controller = owners().find(|owner| owner.controller == Some(true))?;
         if *controller.uid == *self.uid {
-            return Some(Whose::DaemonSet);
+            return Some(PodController::DaemonSet);
         }
         let label = |key| meta.labels.as_ref()?.get(key).map(String::as_str);
         let own = owners().any(|owner| *owner.uid == *self.uid);
@@ -249,7 +249,8 @@ impl SetRecord {
             let names = !hash.is_empty() && controller.name.ends_with(&format!("-{hash}"));
             !others && names
         };
-        (controller.kind == "ControllerRevision" && (own || was_own())).then_some(Whose::Surge)
+        (controller.kind == "ControllerRevision" && (own || was_own()))
+            .then_some(PodController::Surge)
     }
 
     /// Takes in a pod; one that is neither this DaemonSet's nor made by us beside one of it is forgotten.
@@ -260,7 +261,7 @@ impl SetRecord {
         };
         let uid = PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default());
         let before = record_of(&self.places, &self.pods, &uid).cloned();
-        let surge = whose == Whose::Surge;
+        let surge = whose == PodController::Surge;
         let Some((node, mut record)) =
             PodRecord::read(pod, surge, before.as_ref(), &mut self.label_sets, now)
         else {
@@ -270,7 +271,7 @@ impl SetRecord {
         let recalled = || {
             let mut told = conditions.iter();
             let stalled = told.find(|told| told.kind == STALLED && told.status == "True")?;
-            Recalled::read(&stalled.message, &node).filter(|_| is_first_look)
+            ReportedProblem::read(&stalled.message, &node).filter(|_| is_first_look)
         };
         self.ended.note(&node, (pod, &mut record), now, recalled);
         if before.as_ref() == Some(&record) {

@@ -31,16 +31,16 @@ use tracing::{info, warn};
 
 use self::admit::Admitted;
 use self::live::{Live, LiveJudgement, requests};
-use self::neighbours::Neighbours;
+use self::neighbours::PodLookups;
 use self::precheck::{PodOwner, is_failed, precheck};
 use self::reason::Reason;
 use self::static_pod::GuardedManifest;
 use self::text::ActionVerb;
-use self::turns::{Held, Turns};
+use self::turns::{UpgradeLock, UpgradeLocks};
 use self::upgrades::Revisions;
 use super::answer::Answer;
 use super::cloud::Cloud;
-use super::memory::Memory;
+use super::memory::PodCache;
 use super::pod::{NodePod, PodKey};
 use crate::clock::Clock;
 use crate::core::Revision;
@@ -55,7 +55,7 @@ pub(super) struct Setup {
     /// The API server.
     pub(super) client: Client,
     /// The pods of this node.
-    pub(super) memory: Memory,
+    pub(super) memory: PodCache,
     /// Whether the API server answers.
     pub(super) cloud: Cloud,
     /// This node.
@@ -71,8 +71,8 @@ pub(super) struct Setup {
 pub(super) struct Actions {
     setup: Setup,
     live: Live,
-    turns: Turns,
-    neighbours: Neighbours,
+    turns: UpgradeLocks,
+    neighbours: PodLookups,
     revisions: Revisions,
     guarded: GuardedManifest,
     /// Held by the one call that finds out whether a lost cloud is back.
@@ -84,8 +84,8 @@ impl Actions {
     pub(super) fn new(setup: Setup) -> Self {
         Self {
             live: Live::new(setup.client.clone(), setup.cloud.clone()),
-            turns: Turns::default(),
-            neighbours: Neighbours::default(),
+            turns: UpgradeLocks::default(),
+            neighbours: PodLookups::default(),
             revisions: Revisions::default(),
             guarded: GuardedManifest::new(setup.manifest_dir.clone()),
             probe: Arc::default(),
@@ -137,7 +137,7 @@ impl Actions {
     }
 
     /// Waits for the end of other calls for this pod.
-    async fn turn(&self, verb: ActionVerb, pod: &NodePod) -> Result<Held, Answer> {
+    async fn turn(&self, verb: ActionVerb, pod: &NodePod) -> Result<UpgradeLock, Answer> {
         let held = self.turns.take(pod, &self.setup.memory).await;
         if held.is_deleted() {
             return Err(verb.deleting(pod.key()));
@@ -179,7 +179,7 @@ impl Actions {
         verb: ActionVerb,
         pod: &NodePod,
         target: &Revision,
-        held: &Held,
+        held: &UpgradeLock,
     ) -> Result<Answer, Answer> {
         let key = pod.key();
         let parameters = DeleteParams {

@@ -19,11 +19,11 @@ use super::body;
 use super::cloud::Cloud;
 use super::document::{self, Documents};
 use super::last_sync::LastSync;
-use super::memory::Memory;
+use super::memory::PodCache;
 use super::origin::{self, RequestOrigin};
 use super::reply::{self, Reply};
 use super::route::{Route, is_subdomain, route};
-use super::state::Keeper;
+use super::state::StateStore;
 use super::watch::NodeWatch;
 use crate::clock::Clock;
 
@@ -52,13 +52,13 @@ pub struct Agent(Arc<Inner>);
 
 struct Inner {
     origin: RequestOrigin,
-    memory: Memory,
+    memory: PodCache,
     last_sync: LastSync,
     documents: Documents,
     actions: Actions,
     watch: JoinHandle<()>,
     guard: JoinHandle<()>,
-    keeper: Option<(Keeper, JoinHandle<()>)>,
+    keeper: Option<(StateStore, JoinHandle<()>)>,
 }
 
 impl Inner {
@@ -96,11 +96,11 @@ impl Agent {
                 );
             }
         }
-        let memory = Memory::default();
+        let memory = PodCache::default();
         let cloud = Cloud::default();
         let last_sync = LastSync::new(config.clock.clone());
         let keeper = config.state_dir.map(|directory| {
-            let keeper = Keeper {
+            let keeper = StateStore {
                 directory,
                 node: config.node.clone(),
                 memory: memory.clone(),

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use super::memory::Memory;
+use super::memory::PodCache;
 use super::pod::NodePod;
 
 const HEAD: &str = r#"{"kind":"PodList","apiVersion":"v1","metadata":{},"items":["#;
@@ -25,13 +25,13 @@ pub(super) struct Document {
 /// Makes documents of the memory, at the first read after a change.
 #[derive(Debug)]
 pub(super) struct Documents {
-    memory: Memory,
+    memory: PodCache,
     last: Mutex<Option<(u64, Document)>>,
 }
 
 impl Documents {
     /// Of that memory.
-    pub(super) fn new(memory: Memory) -> Self {
+    pub(super) fn new(memory: PodCache) -> Self {
         Self {
             memory,
             last: Mutex::new(None),
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn nothing_is_served_before_anything_is_known_and_an_empty_list_is_a_list() {
-        let memory = Memory::default();
+        let memory = PodCache::default();
         let documents = Documents::new(memory.clone());
         assert!(documents.current().is_none());
         memory.replace([]);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn pods_are_complete_and_made_into_a_document_once_per_change() {
-        let memory = Memory::default();
+        let memory = PodCache::default();
         let documents = Documents::new(memory.clone());
         memory.replace([pod(B), pod(A)]);
         let first = documents.current().unwrap();

@@ -10,23 +10,23 @@ use super::pod::{NodePod, PodKey};
 
 /// The pods of this node. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
-pub(super) struct Memory(Arc<Shared>);
+pub(super) struct PodCache(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<MemoryState>,
+    state: Mutex<PodCacheState>,
     changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct MemoryState {
+struct PodCacheState {
     /// `None` before anything was ever known.
     pods: Option<BTreeMap<PodKey, NodePod>>,
     /// Whether the watch stands, so that what is not here is not there.
     live: bool,
 }
 
-impl Default for Memory {
+impl Default for PodCache {
     fn default() -> Self {
         Self(Arc::new(Shared {
             state: Mutex::default(),
@@ -35,7 +35,7 @@ impl Default for Memory {
     }
 }
 
-impl Memory {
+impl PodCache {
     /// That pod, if it is known here.
     pub(super) fn pod(&self, key: &PodKey) -> Option<NodePod> {
         self.state().pods.as_ref()?.get(key).cloned()
@@ -107,7 +107,7 @@ impl Memory {
         self.0.changes.send_modify(|number| *number += 1);
     }
 
-    fn state(&self) -> MutexGuard<'_, MemoryState> {
+    fn state(&self) -> MutexGuard<'_, PodCacheState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

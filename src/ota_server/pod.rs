@@ -43,13 +43,13 @@ pub(super) struct NodePod(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     key: PodKey,
-    facts: Facts,
+    facts: PodDetails,
     raw: Box<RawValue>,
 }
 
 /// What is decided upon.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct PodDetails {
     /// Its UID.
     pub(super) uid: String,
     /// Its version.
@@ -104,7 +104,7 @@ impl NodePod {
     }
 
     /// What is decided upon.
-    pub(super) fn facts(&self) -> &Facts {
+    pub(super) fn facts(&self) -> &PodDetails {
         &self.0.facts
     }
 
@@ -137,7 +137,7 @@ impl NodePod {
         };
         let (meta, status) = (wire.metadata, wire.status);
         let condition = |kind: &str| status.conditions.iter().find(|found| found.kind == kind);
-        let facts = Facts {
+        let facts = PodDetails {
             uid: meta.uid,
             resource_version: meta.resource_version,
             node: wire.spec.node_name,

@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tracing::{info, warn};
 
 use super::last_sync::LastSync;
-use super::memory::Memory;
+use super::memory::PodCache;
 use super::pod::NodePod;
 
 /// Name of the file in the directory.
@@ -40,13 +40,13 @@ const LAST_WRITE: Duration = Duration::from_secs(3);
 
 /// Keeps the state of one node in one directory.
 #[derive(Clone)]
-pub(super) struct Keeper {
+pub(super) struct StateStore {
     /// Where.
     pub(super) directory: PathBuf,
     /// Whose.
     pub(super) node: String,
     /// The pods.
-    pub(super) memory: Memory,
+    pub(super) memory: PodCache,
     /// Their age.
     pub(super) last_sync: LastSync,
     /// What was written last; held while writing.
@@ -62,7 +62,7 @@ pub(super) struct WrittenState {
 }
 
 #[derive(Deserialize)]
-struct Form {
+struct StateDocument {
     form: u32,
 }
 
@@ -73,7 +73,7 @@ struct StateFile {
     items: Vec<Box<RawValue>>,
 }
 
-impl Keeper {
+impl StateStore {
     /// Takes in what an earlier process left, if that is of this node; makes the directory when there is none.
     pub(super) fn load(&self) {
         let path = self.directory.join(FILE);
@@ -181,7 +181,7 @@ fn read(path: &Path, node: &str) -> io::Result<Option<(Timestamp, Vec<NodePod>)>
         return Err(io::Error::other("it is too large to be one: remove it"));
     }
     let text = std::fs::read(path)?;
-    let form: Form = serde_json::from_slice(&text)?;
+    let form: StateDocument = serde_json::from_slice(&text)?;
     if form.form != FORM {
         return Err(io::Error::other(format!(
             "it has form {}, and this version reads form {FORM}: remove it, or start the version that wrote it",

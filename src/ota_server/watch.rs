@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::cloud::{self, Cloud};
 use super::last_sync::LastSync;
-use super::memory::Memory;
+use super::memory::PodCache;
 use super::pod::{NodePod, PodKey};
 use crate::k8s::client::{self, CallError, WATCH_TIMEOUT_SECONDS};
 
@@ -46,7 +46,7 @@ pub(super) struct NodeWatch {
     /// This node.
     pub(super) node: String,
     /// What is kept.
-    pub(super) memory: Memory,
+    pub(super) memory: PodCache,
     /// When something was heard last.
     pub(super) last_sync: LastSync,
     /// Whether the API server answers.
@@ -55,7 +55,7 @@ pub(super) struct NodeWatch {
 
 /// Why a watch does not stand.
 #[derive(Debug)]
-enum Lost {
+enum WatchError {
     /// What was missed cannot be told any more: list again.
     Gone,
     /// The API server says no, or something that makes no sense: resume.
@@ -64,7 +64,7 @@ enum Lost {
     Silent(String),
 }
 
-impl From<CallError> for Lost {
+impl From<CallError> for WatchError {
     fn from(error: CallError) -> Self {
         match &error {
             CallError::Kube(kube::Error::Api(status)) if status.code == 410 => Self::Gone,
@@ -86,12 +86,12 @@ impl NodeWatch {
             };
             self.memory.set_live(false);
             match &lost {
-                Lost::Silent(_) => self.cloud.lost(),
-                Lost::Gone | Lost::Refused(_) => self.cloud.found(),
+                WatchError::Silent(_) => self.cloud.lost(),
+                WatchError::Gone | WatchError::Refused(_) => self.cloud.found(),
             }
             match lost {
-                Lost::Gone => version = None,
-                Lost::Refused(error) | Lost::Silent(error) if failures == 0 => {
+                WatchError::Gone => version = None,
+                WatchError::Refused(error) | WatchError::Silent(error) if failures == 0 => {
                     warn!(%error, "The watch of this node's pods failed and is tried again");
                 }
                 _ => {}
@@ -102,7 +102,11 @@ impl NodeWatch {
     }
 
     /// Lists when there is nothing to resume from, then watches until the server ends it.
-    async fn follow(&self, version: &mut Option<String>, failures: &mut u32) -> Result<(), Lost> {
+    async fn follow(
+        &self,
+        version: &mut Option<String>,
+        failures: &mut u32,
+    ) -> Result<(), WatchError> {
         let from = match version {
             Some(version) => version.clone(),
             None => version.insert(self.list().await?).clone(),
@@ -129,14 +133,16 @@ impl NodeWatch {
                 heard = tokio::time::timeout(SILENCE, events.try_next()) => heard,
             };
             match heard {
-                Err(_) => return Err(Lost::Silent(format!("silent for {SILENCE:?}"))),
+                Err(_) => return Err(WatchError::Silent(format!("silent for {SILENCE:?}"))),
                 Ok(Err(error)) => return Err(CallError::Kube(error).into()),
                 Ok(Ok(Some(event))) => {
                     self.take(event, version)?;
                     self.hear();
                 }
                 Ok(Ok(None)) if lasts => return Ok(()),
-                Ok(Ok(None)) => return Err(Lost::Refused("the watch ended at once".to_owned())),
+                Ok(Ok(None)) => {
+                    return Err(WatchError::Refused("the watch ended at once".to_owned()));
+                }
             }
         }
     }
@@ -147,7 +153,7 @@ impl NodeWatch {
     }
 
     /// Lists all pods of this node; returns the version from which to watch.
-    async fn list(&self) -> Result<String, Lost> {
+    async fn list(&self) -> Result<String, WatchError> {
         let mut params = ListParams::default().fields(&self.selector()).limit(PAGE);
         let mut pods = Vec::new();
         loop {
@@ -170,7 +176,7 @@ impl NodeWatch {
         &self,
         event: WatchEvent<Box<RawValue>>,
         version: &mut Option<String>,
-    ) -> Result<(), Lost> {
+    ) -> Result<(), WatchError> {
         let (found, is_deleted) = match event {
             WatchEvent::Added(raw) | WatchEvent::Modified(raw) => (read(raw), false),
             WatchEvent::Deleted(raw) => (read(raw), true),
@@ -230,14 +236,14 @@ fn note_lasting(failures: &mut u32) {
 }
 
 /// A request that cannot even be written.
-fn odd(error: kube::core::request::Error) -> Lost {
-    Lost::Refused(error.to_string())
+fn odd(error: kube::core::request::Error) -> WatchError {
+    WatchError::Refused(error.to_string())
 }
 
 /// Reads a pod; one that cannot be read is reported and costs only itself.
-fn read(raw: Box<RawValue>) -> Result<NodePod, Stub> {
+fn read(raw: Box<RawValue>) -> Result<NodePod, PodStub> {
     NodePod::read_or_return(raw).map_err(|(error, raw)| {
-        let stub: Stub = serde_json::from_str(raw.get()).unwrap_or_default();
+        let stub: PodStub = serde_json::from_str(raw.get()).unwrap_or_default();
         let (namespace, name) = (&stub.metadata.namespace, &stub.metadata.name);
         warn!(%namespace, %name, %error, "The API server sent a pod that cannot be read; it is left out");
         stub
@@ -247,7 +253,7 @@ fn read(raw: Box<RawValue>) -> Result<NodePod, Stub> {
 /// What can be told of a pod that cannot be read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Stub {
+struct PodStub {
     metadata: StubMeta,
 }
 
@@ -262,7 +268,7 @@ struct StubMeta {
     resource_version: String,
 }
 
-impl Stub {
+impl PodStub {
     fn key(&self) -> Option<PodKey> {
         let StubMeta {
             name, namespace, ..
@@ -327,7 +333,7 @@ mod tests {
         (Client::new(service, "default"), asked)
     }
 
-    fn names(memory: &Memory) -> Vec<String> {
+    fn names(memory: &PodCache) -> Vec<String> {
         let pods = memory.pods().unwrap_or_default();
         pods.iter().map(|pod| pod.key().name.clone()).collect()
     }
@@ -343,7 +349,7 @@ mod tests {
         );
         let odd_bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12"}}}"#;
         let (client, asked) = server(&[list, watch, format!("{odd_bookmark}\n")]);
-        let memory = Memory::default();
+        let memory = PodCache::default();
         let watch = NodeWatch {
             client,
             node: "edge".to_owned(),
@@ -384,7 +390,7 @@ mod tests {
         let watch = NodeWatch {
             client,
             node: "edge".to_owned(),
-            memory: Memory::default(),
+            memory: PodCache::default(),
             last_sync: LastSync::new(Clock::System),
             cloud: Cloud::default(),
         };
@@ -401,7 +407,7 @@ mod tests {
             let watch = NodeWatch {
                 client: server(&[]).0,
                 node: node.to_owned(),
-                memory: Memory::default(),
+                memory: PodCache::default(),
                 last_sync: LastSync::new(Clock::System),
                 cloud: Cloud::default(),
             };

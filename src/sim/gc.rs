@@ -32,7 +32,7 @@ type Meta = PartialObjectMeta<DynamicObject>;
 /// Index of a kind, and the object's key.
 type Id = (usize, WatchedKey);
 /// Where an owner would be, with its name and UID.
-type Doubted = (Api<DynamicObject>, String, String);
+type UnresolvedOwner = (Api<DynamicObject>, String, String);
 
 /// Starts the collector; it stops when the returned task is dropped.
 pub fn start(client: Client) -> Task {
@@ -209,7 +209,7 @@ impl Collector {
     }
 
     /// Where to ask for an owner that is not in the caches.
-    fn api_of(&self, owner: &OwnerReference, namespace: &str) -> Option<Doubted> {
+    fn api_of(&self, owner: &OwnerReference, namespace: &str) -> Option<UnresolvedOwner> {
         let kind = self.kinds.iter().find(|kind| is_of(owner, kind))?;
         let api = match kind.kind.as_str() {
             "Node" => Api::all_with(self.client.clone(), kind),
@@ -284,7 +284,7 @@ impl Collector {
     }
 
     /// Writes, unless one of the owners that seem to be gone is there after all.
-    fn write(&mut self, id: Id, write: Write, doubted: Vec<Doubted>) {
+    fn write(&mut self, id: Id, write: Write, doubted: Vec<UnresolvedOwner>) {
         let Some(object) = self.get(&id).filter(|_| !self.busy.contains(&id)) else {
             return;
         };
@@ -307,7 +307,7 @@ impl Collector {
 }
 
 /// Asks the API server itself: a dependent may be seen before its owner.
-async fn any_exists(doubted: Vec<Doubted>) -> Result<bool, Error> {
+async fn any_exists(doubted: Vec<UnresolvedOwner>) -> Result<bool, Error> {
     for (api, name, uid) in doubted {
         let found = api.get_metadata_opt(&name).await?;
         if found.is_some_and(|object| object.metadata.uid == Some(uid)) {

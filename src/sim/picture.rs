@@ -24,7 +24,7 @@ pub(crate) struct ClusterPicture {
 
 /// One look.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct ClusterLook {
     /// Every node and what is thought of it.
     pub(crate) nodes: Vec<(String, Verdict)>,
     /// The whole plan.
@@ -33,7 +33,7 @@ pub(crate) struct Look {
     pub(crate) complete: Option<(bool, String)>,
 }
 
-enum Seen {
+enum PictureEvent {
     Node(Event<Node>),
     Set(Event<DaemonSet>),
     Revision(Event<ControllerRevision>),
@@ -65,7 +65,7 @@ impl ClusterPicture {
     }
 
     /// What is thought of every node now; `None` while too little is known, or when the DaemonSet is not ours.
-    pub(crate) fn look(&self) -> Option<Look> {
+    pub(crate) fn look(&self) -> Option<ClusterLook> {
         let now = self.clock.now();
         let mut index = lock(&self.index);
         let Reading::Strategy { strategy, .. } = index.reading(&self.key)?.clone() else {
@@ -76,7 +76,7 @@ impl ClusterPicture {
         let conditions = &index.set(&self.key)?.conditions;
         let complete = conditions.iter().find(|one| one.kind == ROLLOUT_COMPLETE);
         let names = fleet.nodes.iter().map(|node| node.name.to_string());
-        Some(Look {
+        Some(ClusterLook {
             nodes: names.zip(plan.verdicts.iter().copied()).collect(),
             complete: complete.map(|one| (one.status == "True", one.message.clone())),
             plan,
@@ -84,7 +84,7 @@ impl ClusterPicture {
     }
 }
 
-impl Look {
+impl ClusterLook {
     /// Whether a node returned a moment ago and waits for its turn.
     pub(crate) fn is_settling(&self) -> bool {
         let settling =
@@ -114,10 +114,12 @@ async fn follow(
     let pods = Api::namespaced(client, &key.namespace);
     let pods = watch(pods, everything().labels(&labels)).default_backoff();
     let streams = [
-        nodes.map(|event| event.map(Seen::Node)).boxed(),
-        sets.map(|event| event.map(Seen::Set)).boxed(),
-        revisions.map(|event| event.map(Seen::Revision)).boxed(),
-        pods.map(|event| event.map(Seen::Pod)).boxed(),
+        nodes.map(|event| event.map(PictureEvent::Node)).boxed(),
+        sets.map(|event| event.map(PictureEvent::Set)).boxed(),
+        revisions
+            .map(|event| event.map(PictureEvent::Revision))
+            .boxed(),
+        pods.map(|event| event.map(PictureEvent::Pod)).boxed(),
     ];
     let mut events = futures::stream::select_all(streams);
     while let Some(event) = events.next().await {
@@ -127,32 +129,32 @@ async fn follow(
     }
 }
 
-fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: Seen) {
+fn take(index: &mut Index, key: &SetKey, clock: &Clock, event: PictureEvent) {
     let now = clock.now();
     match event {
-        Seen::Node(Event::Apply(node) | Event::InitApply(node)) => {
+        PictureEvent::Node(Event::Apply(node) | Event::InitApply(node)) => {
             index.apply_node(&node, now);
         }
-        Seen::Node(Event::Delete(node)) => {
+        PictureEvent::Node(Event::Delete(node)) => {
             index.delete_node(node.metadata.name.as_deref().unwrap_or_default());
         }
-        Seen::Set(Event::Apply(set) | Event::InitApply(set))
+        PictureEvent::Set(Event::Apply(set) | Event::InitApply(set))
             if SetKey::of(&set.metadata).as_ref() == Some(key) =>
         {
             index.apply_set(&set);
         }
-        Seen::Revision(Event::Apply(revision) | Event::InitApply(revision)) => {
+        PictureEvent::Revision(Event::Apply(revision) | Event::InitApply(revision)) => {
             index.apply_revision(&revision);
         }
-        Seen::Revision(Event::Delete(revision)) => {
+        PictureEvent::Revision(Event::Delete(revision)) => {
             index.delete_revision(&revision);
         }
-        Seen::Pod(Event::Apply(pod) | Event::InitApply(pod)) => {
+        PictureEvent::Pod(Event::Apply(pod) | Event::InitApply(pod)) => {
             if let Some(set) = index.set_mut(key) {
                 set.apply_pod(&pod, now);
             }
         }
-        Seen::Pod(Event::Delete(pod)) => {
+        PictureEvent::Pod(Event::Delete(pod)) => {
             if let Some(set) = index.set_mut(key) {
                 set.delete_pod(pod.metadata.uid.as_deref().unwrap_or_default());
             }

@@ -6,10 +6,10 @@ use tracing::{debug, error, info, warn};
 use super::{Done, Engine};
 use crate::controller::apply::WriteError;
 use crate::controller::permissions;
-use crate::controller::refused::{Meaning, is_by_webhook, meaning};
+use crate::controller::refused::{RefusalMeaning, is_by_webhook, meaning};
 use crate::controller::report::Notice;
 use crate::controller::report::refused::WRITE_REFUSED;
-use crate::controller::surge::{Made, Wanted};
+use crate::controller::surge::{SurgeRequest, SurgeResult};
 use crate::controller::write_backoff::WriteBackoff;
 use crate::core::{Action, NodeName, PodRef, PodUid, Refusals, RefusedWrite};
 use crate::index::{PodWrite, RequeueDelay, SetKey, SetRecord, WriteAnswer};
@@ -17,14 +17,14 @@ use crate::k8s::client::Failure;
 
 /// What a write was about.
 #[derive(Clone, Copy)]
-enum About<'a> {
+enum WrittenTo<'a> {
     /// A pod that is there.
     Pod(&'a PodRef),
     /// A node that is to have another pod, beside the one of this name.
     Node(&'a NodeName, &'a str),
 }
 
-impl<'a> About<'a> {
+impl<'a> WrittenTo<'a> {
     fn name(self) -> &'a str {
         match self {
             Self::Pod(pod) => pod.name.as_str(),
@@ -141,8 +141,8 @@ impl Engine {
     fn note_surged(
         &mut self,
         key: &SetKey,
-        wanted: &[Wanted],
-        made: Result<Vec<Made>, WriteError>,
+        wanted: &[SurgeRequest],
+        made: Result<Vec<SurgeResult>, WriteError>,
         now: Timestamp,
     ) {
         let answers = match made {
@@ -174,14 +174,14 @@ impl Engine {
     fn note_made(
         &mut self,
         key: &SetKey,
-        wanted: &Wanted,
+        wanted: &SurgeRequest,
         result: Result<(), &WriteError>,
         now: Timestamp,
     ) {
         // Whose name is taken was looked at.
         self.end_write(key, &wanted.action(), result, now);
         let beside = wanted.beside.name.as_str();
-        let about = About::Node(&wanted.node, beside);
+        let about = WrittenTo::Node(&wanted.node, beside);
         self.remember(key, about, RefusedWrite::Create, result, now);
     }
 
@@ -253,7 +253,7 @@ impl Engine {
         now: Timestamp,
     ) {
         let result = result.as_ref().copied();
-        self.remember(key, About::Pod(pod), what, result, now);
+        self.remember(key, WrittenTo::Pod(pod), what, result, now);
     }
 
     /// Remembers whom the API server refused, so that others have their turn; slows down all writes to pods while it is not
@@ -261,7 +261,7 @@ impl Engine {
     fn remember(
         &mut self,
         key: &SetKey,
-        about: About<'_>,
+        about: WrittenTo<'_>,
         what: RefusedWrite,
         result: Result<(), &WriteError>,
         now: Timestamp,
@@ -272,14 +272,14 @@ impl Engine {
         if let Some(state) = self.state.sets.get_mut(key) {
             match &meaning {
                 None => state.pods = WriteBackoff::default(),
-                Some(Meaning::Server(_)) => lasting = state.pods.is_lasting(leadership, now),
+                Some(RefusalMeaning::Server(_)) => lasting = state.pods.is_lasting(leadership, now),
                 Some(_) => {}
             }
         }
         let mut is_refused = false;
         let unfit = match &meaning {
-            Some(Meaning::Unwanted(unwanted)) if what == RefusedWrite::Renew => {
-                unwanted.is_invalid.then(|| unwanted.sentence.clone())
+            Some(RefusalMeaning::Rejected(rejected)) if what == RefusedWrite::Renew => {
+                rejected.is_invalid.then(|| rejected.sentence.clone())
             }
             _ => None,
         };
@@ -289,28 +289,28 @@ impl Engine {
                 let place = (node, about.uid());
                 match &meaning {
                     None => refusals.accept(node, what),
-                    Some(Meaning::Unwanted(_)) if unfit.is_some() => {
+                    Some(RefusalMeaning::Rejected(_)) if unfit.is_some() => {
                         refusals.note_unfit(about.uid().cloned());
                     }
-                    Some(Meaning::Unwanted(unwanted)) => {
-                        refusals.refuse(place, what, &unwanted.sentence, now);
+                    Some(RefusalMeaning::Rejected(rejected)) => {
+                        refusals.refuse(place, what, &rejected.sentence, now);
                     }
-                    Some(Meaning::Conflict(said) | Meaning::Unwell(said)) => {
+                    Some(RefusalMeaning::Conflict(said) | RefusalMeaning::Unwell(said)) => {
                         refusals.meet(place, what, said, now);
                     }
-                    Some(Meaning::Server(said)) if lasting => {
+                    Some(RefusalMeaning::Server(said)) if lasting => {
                         refusals.meet(place, what, said, now);
                     }
-                    Some(Meaning::Server(_) | Meaning::Nothing) => {}
+                    Some(RefusalMeaning::Server(_) | RefusalMeaning::Nothing) => {}
                 }
             };
             match about {
-                About::Pod(pod) => set.note_write(&pod.uid, note),
-                About::Node(node, _) => set.note_write_on(node, note),
+                WrittenTo::Pod(pod) => set.note_write(&pod.uid, note),
+                WrittenTo::Node(node, _) => set.note_write_on(node, note),
             }
         }
         // Who is refused has pauses of its own, and holds up nobody else.
-        if let (Some(Meaning::Server(_) | Meaning::Unwell(_)), false, Some(state)) =
+        if let (Some(RefusalMeaning::Server(_) | RefusalMeaning::Unwell(_)), false, Some(state)) =
             (&meaning, is_refused, self.state.sets.get_mut(key))
         {
             state.pods.slow_down(now);
@@ -323,7 +323,7 @@ impl Engine {
     }
 
     /// Tells of pods that are made anew because the API server lets nobody change them so.
-    fn tell_unfit(&self, key: &SetKey, about: About<'_>, sentence: &str) {
+    fn tell_unfit(&self, key: &SetKey, about: WrittenTo<'_>, sentence: &str) {
         let notice = Notice {
             warning: true,
             reason: "NotInPlace",
@@ -353,11 +353,11 @@ impl Engine {
     }
 
     /// Tells that the conditions are old, where they cannot say so themselves.
-    fn tell_unreported(&self, key: &SetKey, meaning: &Meaning) {
-        let Meaning::Unwanted(unwanted) = meaning else {
+    fn tell_unreported(&self, key: &SetKey, meaning: &RefusalMeaning) {
+        let RefusalMeaning::Rejected(rejected) = meaning else {
             return;
         };
-        if unwanted.lacks_permission {
+        if rejected.lacks_permission {
             return; // told as such
         }
         let notice = Notice {
@@ -366,7 +366,7 @@ impl Engine {
             note: format!(
                 "the API server refuses to patch the status of the DaemonSet: {}; its conditions are older than the rollout \
                  until that ends, and ctl status tells how it stands{}",
-                unwanted.sentence,
+                rejected.sentence,
                 match self
                     .index
                     .set(key)
@@ -385,7 +385,12 @@ impl Engine {
     }
 
     /// Says once what a person has to mend.
-    fn note_refusal(&mut self, key: &SetKey, refusal: &WriteError, meaning: Option<&Meaning>) {
+    fn note_refusal(
+        &mut self,
+        key: &SetKey,
+        refusal: &WriteError,
+        meaning: Option<&RefusalMeaning>,
+    ) {
         let WriteError::Failed {
             verb,
             resource,
@@ -395,7 +400,7 @@ impl Engine {
             return;
         };
         let lacks_permission = match meaning {
-            Some(Meaning::Unwanted(unwanted)) => unwanted.lacks_permission,
+            Some(RefusalMeaning::Rejected(rejected)) => rejected.lacks_permission,
             _ => false,
         };
         match error.failure() {

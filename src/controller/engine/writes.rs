@@ -7,10 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::{Done, Engine};
-use crate::controller::metrics::Withheld;
+use crate::controller::metrics::SkipReason;
 use crate::controller::owner::DaemonSetOwner;
 use crate::controller::report::{Notice, Report};
-use crate::controller::surge::Wanted;
+use crate::controller::surge::SurgeRequest;
 use crate::core::engine::not_ready::UnexplainedPods;
 use crate::core::{Action, Fleet, Plan, Progress, RevisionUnknown, Targeting, Verdict};
 use crate::index::SetKey;
@@ -33,7 +33,7 @@ impl Engine {
         if !self.parts.writer.may_write() {
             self.parts
                 .metrics
-                .withheld(Withheld::NotLeader, actions.len());
+                .withheld(SkipReason::NotLeader, actions.len());
             return;
         }
         if let Some(report) = report {
@@ -57,7 +57,7 @@ impl Engine {
                     node,
                     beside,
                     revision,
-                } => wanted.push(Wanted {
+                } => wanted.push(SurgeRequest {
                     node,
                     beside,
                     revision,
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Makes pods beside others.
-    fn surge(&mut self, key: &SetKey, wanted: Vec<Wanted>, now: Timestamp) {
+    fn surge(&mut self, key: &SetKey, wanted: Vec<SurgeRequest>, now: Timestamp) {
         let index = &mut self.index;
         let (Some(owner), Some(first)) = (index.set(key).map(DaemonSetOwner::of), wanted.first())
         else {
@@ -87,7 +87,7 @@ impl Engine {
             return; // the watch has just forgotten it, and is about to tell of another one
         };
         if let Some(set) = index.set_mut(key) {
-            let actions = wanted.iter().map(Wanted::action);
+            let actions = wanted.iter().map(SurgeRequest::action);
             actions.for_each(|action| set.begin_write(&action, now));
         }
         self.state.sets.entry(key.clone()).or_default().under_way += 1;

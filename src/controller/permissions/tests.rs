@@ -188,7 +188,7 @@ async fn what_is_missing_is_asked_for_until_it_is_granted() {
     });
     let client = Client::new(service, "default");
     let metrics = Arc::new(Metrics::new());
-    let (lacking, told) = Lacking::new();
+    let (lacking, told) = DeniedPermissions::new();
     let following = {
         let (client, metrics) = (client.clone(), metrics.clone());
         let missing = Missing::default();

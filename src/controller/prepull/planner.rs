@@ -109,7 +109,7 @@ impl Planner {
         job_store: &JobStore,
         now: Timestamp,
     ) -> (Vec<PullStep>, Option<Timestamp>) {
-        let mut turn = Turn::new(self, job_store, now);
+        let mut turn = PlanningPass::new(self, job_store, now);
         turn.go_on();
         turn.begin();
         turn.clear();
@@ -167,7 +167,7 @@ impl Planner {
 }
 
 /// One look at everything.
-struct Turn<'a> {
+struct PlanningPass<'a> {
     planner: &'a mut Planner,
     now: Timestamp,
     jobs: BTreeMap<PullKey, Vec<&'a Job>>,
@@ -180,7 +180,7 @@ struct Turn<'a> {
     queue: BTreeMap<u64, PullRequest>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> PlanningPass<'a> {
     fn new(planner: &'a mut Planner, job_store: &'a JobStore, now: Timestamp) -> Self {
         let mut jobs: BTreeMap<PullKey, Vec<&Job>> = BTreeMap::new();
         for (wish, job) in job_store.jobs() {

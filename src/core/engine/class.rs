@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::surge::Pair;
+use super::surge::SurgePair;
 use crate::core::lifecycle::Preparing;
 use crate::core::verdict::{Cause, Offline, Progress, Verdict};
 
@@ -46,7 +46,7 @@ pub(super) enum Class {
     /// On its way, or waiting for the native controller: occupies budget.
     InProgress(Progress),
     /// Has a pod that we made beside another one.
-    Surging(Box<Pair>),
+    Surging(Box<SurgePair>),
     /// Runs an available pod of the current revision.
     Done,
     /// Runs an outdated pod.

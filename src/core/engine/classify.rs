@@ -6,7 +6,7 @@ use super::class::Class;
 use super::failing::proved_at;
 use super::patience::{JUDGED_AFTER, failure_window};
 use super::removal;
-use super::surge::{self, Pair, Terms};
+use super::surge::{self, SurgePair, Terms};
 use crate::core::fleet::{Node, Pod, Readiness, Targeting};
 use crate::core::id::PodRevision;
 use crate::core::instant::later;
@@ -22,7 +22,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
         Readiness::NotReady { since } => return offline(node, since),
         Readiness::Ready { since } => since,
     };
-    if let Some(pair) = Pair::of(node, terms) {
+    if let Some(pair) = SurgePair::of(node, terms) {
         return with_surge(strategy, node, pair, ready_since, terms);
     }
     let mut alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -34,7 +34,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
         (Some(_), Some(_)) => Class::InProgress(Progress::Surplus),
         (Some(pod), None) => match single(strategy, pod, ready_since, terms) {
             Class::Done | Class::Outdated { settling: None, .. } if surge::is_followed(node) => {
-                Class::Surging(Box::new(Pair::followed(pod, terms)))
+                Class::Surging(Box::new(SurgePair::followed(pod, terms)))
             }
             class => class,
         },
@@ -45,7 +45,7 @@ pub(super) fn classify(strategy: &Strategy, node: &Node, terms: Terms) -> Class 
 fn with_surge(
     strategy: &Strategy,
     node: &Node,
-    pair: Pair,
+    pair: SurgePair,
     node_ready_since: Timestamp,
     terms: Terms,
 ) -> Class {
@@ -56,7 +56,7 @@ fn with_surge(
                 settling: Some(_), ..
             },
         ) => settling,
-        _ => Class::Surging(Box::new(Pair {
+        _ => Class::Surging(Box::new(SurgePair {
             has_way_back: surge::has_way_back(strategy, node),
             ..pair
         })),

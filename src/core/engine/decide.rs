@@ -23,7 +23,7 @@ use super::guard::Guard;
 use super::judged::JudgedFleet;
 use super::patience::BEHIND_PATIENCE;
 use super::pause::is_paused;
-use super::surge::{self, Parting, Release, Terms};
+use super::surge::{self, SurgeRelease, Terms, WithdrawnPair};
 use super::{ota, removal, revert};
 use crate::core::action::{Action, Pull};
 use crate::core::fleet::Fleet;
@@ -60,7 +60,7 @@ pub fn decide(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 
 /// The plan, with the slots of those who were refused in the hands of those who are tried again.
 fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
-    let mut draft = Draft::of(JudgedFleet::of(strategy, fleet, now));
+    let mut draft = PlanDraft::of(JudgedFleet::of(strategy, fleet, now));
     let revision = match &fleet.revision {
         RevisionState::Unknown(behind) => return draft.hold(*behind),
         RevisionState::Current(_) if draft.judged.meets_unknown() => {
@@ -100,7 +100,7 @@ fn attempt(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Plan {
 /// mode left behind goes, and so does every pod that was made beside another one, unless it is all there is.
 ///
 /// `min_ready` is `spec.minReadySeconds`.
-pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> Release {
+pub fn release(fleet: &Fleet, min_ready: Duration, now: Timestamp) -> SurgeRelease {
     let terms = Terms {
         min_ready,
         in_order: fleet.in_order,
@@ -124,7 +124,7 @@ pub fn queue(strategy: &Strategy, fleet: &Fleet, now: Timestamp) -> Vec<usize> {
 }
 
 /// A plan in the making.
-struct Draft<'a> {
+struct PlanDraft<'a> {
     judged: JudgedFleet<'a>,
     actions: Vec<Action>,
     /// By position in the fleet.
@@ -148,7 +148,7 @@ struct Draft<'a> {
     reverts_again: Option<Timestamp>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PlanDraft<'a> {
     /// Nothing is written yet, and every node is told what follows from its class.
     fn of(judged: JudgedFleet<'a>) -> Self {
         Self {
@@ -178,7 +178,7 @@ impl<'a> Draft<'a> {
             let Class::Surging(pair) = class else {
                 continue;
             };
-            if let Some(parting) = Parting::of(&self.judged.fleet.nodes[position], terms) {
+            if let Some(parting) = WithdrawnPair::of(&self.judged.fleet.nodes[position], terms) {
                 (pair.progress, pair.turn) = (parting.progress, parting.turn);
                 let told = Verdict::InProgress(parting.progress);
                 self.verdicts[position] = pair.failed_or(told);
@@ -195,7 +195,8 @@ impl<'a> Draft<'a> {
         for (position, class) in self.judged.classes.iter().enumerate() {
             let is_left = matches!(class, Class::Repelled | Class::NotTargeted);
             if is_left && self.judged.summary.is_paired(position) {
-                let parting = Parting::of(&self.judged.fleet.nodes[position], self.judged.terms());
+                let parting =
+                    WithdrawnPair::of(&self.judged.fleet.nodes[position], self.judged.terms());
                 let progress = parting.map_or(Progress::SurgeLeaving, |parting| parting.progress);
                 self.verdicts[position] = Verdict::InProgress(progress);
             }

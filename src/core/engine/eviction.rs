@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::core::action::Action;
-use crate::core::fleet::evictions::{Alike, EvictionAnswer, Evictions};
+use crate::core::fleet::evictions::{BudgetClass, EvictionAnswer, Evictions};
 use crate::core::fleet::{Fleet, Pod};
 use crate::core::settings::{Disruption, Strategy};
 use crate::core::verdict::{Progress, Verdict};
@@ -32,7 +32,7 @@ pub(super) struct EvictionRequests<'a> {
     /// When a pod of the fleet became Ready last.
     newest: Option<Timestamp>,
     /// For whom this plan asks once more.
-    asked: BTreeSet<Alike>,
+    asked: BTreeSet<BudgetClass>,
     /// So many of these were refused before.
     again: usize,
 }
@@ -79,7 +79,7 @@ impl<'a> EvictionRequests<'a> {
     /// Whether this pod may be asked for now: one at a time of those that were refused.
     pub(super) fn may_ask(&self, pod: &Pod) -> bool {
         let due = self.due(pod);
-        due.is_none_or(|due| due <= self.now && !self.asked.contains(&Alike::of(pod)))
+        due.is_none_or(|due| due <= self.now && !self.asked.contains(&BudgetClass::of(pod)))
     }
 
     /// Whether it is about to be asked again although the back-off is not over: somebody became Ready meanwhile.
@@ -100,7 +100,7 @@ impl<'a> EvictionRequests<'a> {
             return (None, blocked);
         }
         if answers.of(pod).is_some() {
-            self.asked.insert(Alike::of(pod));
+            self.asked.insert(BudgetClass::of(pod));
         }
         self.again += usize::from(blocked.is_some());
         (Some(Action::Evict(pod.reference())), blocked.or(replacing))

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::eviction::EvictionRequests;
 use super::opening::Openings;
 use super::predownload::Images;
-use super::replacement::{Way, way};
+use super::replacement::{UpdateMethod, way};
 use crate::core::fleet::refusals::{Part, Refusing};
 use crate::core::fleet::{Fleet, Node, Pod};
 use crate::core::settings::Strategy;
@@ -153,5 +153,5 @@ impl<'a> Gates<'a> {
 /// The pod of this node that has to go, where it is not updated in place.
 fn evicted<'a>(strategy: &Strategy, fleet: &'a Fleet, node: &'a Node) -> Option<&'a Pod> {
     let pod = node.outdated()?;
-    matches!(way(strategy, fleet, pod), Way::Recreate(_)).then_some(pod)
+    matches!(way(strategy, fleet, pod), UpdateMethod::Recreate(_)).then_some(pod)
 }

@@ -18,7 +18,7 @@ use super::guard::charges::charge;
 use super::observation::Observation;
 use super::order::{Order, Turn};
 use super::pod_summary::PodSummary;
-use super::replacement::{self, Way};
+use super::replacement::{self, UpdateMethod};
 use super::scope::RolloutScope;
 use super::surge::Terms;
 use super::unmatched::unmatched;
@@ -152,8 +152,8 @@ impl JudgedFleet<'_> {
         self.gates.may_step(position)
             && pod.is_none_or(|pod| {
                 let is_in_place = || match replacement::way(self.strategy, self.fleet, pod) {
-                    Way::InPlace(_) => true,
-                    Way::Recreate(_) => false,
+                    UpdateMethod::InPlace(_) => true,
+                    UpdateMethod::Recreate(_) => false,
                 };
                 self.gates.asking.may_ask(pod) || is_in_place()
             })

@@ -12,7 +12,7 @@ use crate::core::engine::pod_summary::PodSummary;
 use crate::core::engine::predownload::Images;
 use crate::core::engine::scope::RolloutScope;
 use crate::core::engine::surge::Terms;
-use crate::core::engine::waves::Members;
+use crate::core::engine::waves::WaveMembership;
 use crate::core::fleet::Fleet;
 use crate::core::settings::Strategy;
 
@@ -21,7 +21,7 @@ pub(super) struct Observation<'a> {
     pub(super) classes: Vec<Class>,
     pub(super) summary: PodSummary<'a>,
     pub(super) scope: RolloutScope,
-    pub(super) members: Members<'a>,
+    pub(super) members: WaveMembership<'a>,
     pub(super) openings: Openings<'a>,
     /// `None`: nothing is pulled ahead.
     pub(super) images: Option<Images<'a>>,
@@ -35,7 +35,7 @@ impl<'a> Observation<'a> {
             classes: Vec::with_capacity(nodes),
             summary: PodSummary::at(fleet),
             scope: RolloutScope::of(nodes),
-            members: Members::of(strategy, nodes),
+            members: WaveMembership::of(strategy, nodes),
             openings: Openings::of(strategy, nodes, now),
             images: Images::of(strategy, fleet, now),
         };

@@ -97,7 +97,7 @@ pub(super) fn of_rollout(
         .filter(|told| waiting(told.1) || has_two(told));
     let grace = missing_grace(fleet);
     let (mut worst, mut deadline, mut all_stuck) = (None, None, true);
-    let mut taken = Taken::default();
+    let mut taken = StuckSlots::default();
     for (node, verdict) in holding {
         match stuck(node, verdict, grace, now) {
             Ok(stall) => {
@@ -121,14 +121,14 @@ pub(super) fn of_rollout(
 
 /// Slots that are taken by nodes which do not move.
 #[derive(Default)]
-struct Taken {
+struct StuckSlots {
     down: usize,
     beside: usize,
     /// Whether nodes that joined are under way.
     joining: bool,
 }
 
-impl Taken {
+impl StuckSlots {
     fn add(&mut self, node: &Node, verdict: &Verdict) {
         match node.pods.iter().any(|pod| pod.surge) {
             true => self.beside += 1,

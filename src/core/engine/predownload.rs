@@ -19,7 +19,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::class::Class;
-use super::replacement::{self, Way};
+use super::replacement::{self, UpdateMethod};
 use crate::core::action::{Action, BATCH, Pull, PullInitiator};
 use crate::core::fleet::{Fleet, Node, Pod, PullFailure};
 use crate::core::id::{PodRevision, Revision, RevisionState};
@@ -69,8 +69,8 @@ impl Predownloading {
             .outdated()
             .map(|pod| replacement::way(strategy, fleet, pod));
         match way {
-            Some(Way::InPlace(change)) => !change.images.is_empty(),
-            Some(Way::Recreate(_)) => !self.only_in_place,
+            Some(UpdateMethod::InPlace(change)) => !change.images.is_empty(),
+            Some(UpdateMethod::Recreate(_)) => !self.only_in_place,
             None => true,
         }
     }
@@ -78,7 +78,7 @@ impl Predownloading {
 
 /// How a node stands with the images of the current revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
+enum ImageState {
     /// It has them, or runs no outdated pod.
     Settled,
     /// Nobody has asked it for them.
@@ -103,7 +103,7 @@ pub(super) struct Images<'a> {
     fleet: &'a Fleet,
     now: Timestamp,
     /// By position in the fleet.
-    stands: Vec<Stand>,
+    stands: Vec<ImageState>,
 }
 
 /// Whom to ask, and whose request stands.
@@ -140,9 +140,9 @@ impl<'a> Images<'a> {
     pub(super) fn note(&mut self, node: &Node, class: &Class) {
         let concerns = || self.settings.concerns(self.strategy, self.fleet, node);
         self.stands.push(match class {
-            Class::Done => Stand::Settled,
+            Class::Done => ImageState::Settled,
             _ if concerns() => stand(node, self.target),
-            _ => Stand::Settled,
+            _ => ImageState::Settled,
         });
     }
 
@@ -152,13 +152,13 @@ impl<'a> Images<'a> {
             return None;
         }
         match self.stands[position] {
-            Stand::Settled => None,
-            Stand::Unasked => Some(PullStage::Queued { failed: false }),
-            Stand::Asked { again } => Some(PullStage::UnderWay { again }),
-            Stand::Failed { retry } if retry <= self.now => {
+            ImageState::Settled => None,
+            ImageState::Unasked => Some(PullStage::Queued { failed: false }),
+            ImageState::Asked { again } => Some(PullStage::UnderWay { again }),
+            ImageState::Failed { retry } if retry <= self.now => {
                 Some(PullStage::Queued { failed: true })
             }
-            Stand::Failed { retry } => Some(PullStage::Failed { retry }),
+            ImageState::Failed { retry } => Some(PullStage::Failed { retry }),
         }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Images<'a> {
         let limit = self.settings.parallelism.resolve(base);
         let mut asking = PullsAhead::default();
         for (position, node) in self.fleet.nodes.iter().enumerate() {
-            let is_asked = matches!(self.stands[position], Stand::Asked { .. });
+            let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
             if is_asked && goes_on(&classes[position]) {
                 let room = asking.pulls.len() < limit;
                 let waits = waits(&verdicts[position]);
@@ -187,9 +187,9 @@ impl<'a> Images<'a> {
             return asking;
         }
         let queue = queue();
-        let unasked = |position: &&usize| self.stands[**position] == Stand::Unasked;
+        let unasked = |position: &&usize| self.stands[**position] == ImageState::Unasked;
         let due = |position: &&usize| match self.stands[**position] {
-            Stand::Failed { retry } => retry <= self.now,
+            ImageState::Failed { retry } => retry <= self.now,
             _ => false,
         };
         let fresh = queue.iter().filter(unasked);
@@ -205,7 +205,7 @@ impl<'a> Images<'a> {
             asking.actions.push(Action::AskForImages {
                 pod: pod.reference(),
                 revision: self.target.clone(),
-                anew: self.stands[*position] == Stand::Unasked,
+                anew: self.stands[*position] == ImageState::Unasked,
             });
         }
         asking
@@ -215,7 +215,7 @@ impl<'a> Images<'a> {
     fn next_retry(&self, classes: &[Class]) -> Option<Timestamp> {
         let stands = self.stands.iter().zip(classes);
         let retries = stands.filter_map(|(stand, class)| match (stand, class) {
-            (Stand::Failed { retry }, Class::Outdated { settling: None, .. }) => Some(*retry),
+            (ImageState::Failed { retry }, Class::Outdated { settling: None, .. }) => Some(*retry),
             _ => None,
         });
         retries.filter(|retry| *retry > self.now).min()
@@ -223,7 +223,7 @@ impl<'a> Images<'a> {
 
     /// While all is paused nothing begins and nothing is written; what is under way goes on.
     pub(super) fn rest(&self) -> Vec<Pull> {
-        let asked = |(_, stand): &(&Node, &Stand)| matches!(stand, Stand::Asked { .. });
+        let asked = |(_, stand): &(&Node, &ImageState)| matches!(stand, ImageState::Asked { .. });
         let nodes = self.fleet.nodes.iter().zip(&self.stands).filter(asked);
         let pulls = nodes.filter_map(|(node, _)| self.pull(node, false));
         pulls
@@ -241,7 +241,7 @@ impl<'a> Images<'a> {
             return false;
         };
         let names_target = image.revision.as_ref() == Some(self.target);
-        let is_asked = matches!(self.stands[position], Stand::Asked { .. });
+        let is_asked = matches!(self.stands[position], ImageState::Asked { .. });
         // A result on a pod that was updated in place says the truth, and nobody has to write.
         if pod.revision == PodRevision::Current {
             return names_target && image.status;
@@ -283,24 +283,24 @@ fn waits(verdict: &Verdict) -> bool {
     )
 }
 
-fn stand(node: &Node, target: &Revision) -> Stand {
+fn stand(node: &Node, target: &Revision) -> ImageState {
     let Some(pod) = node.outdated() else {
-        return Stand::Settled;
+        return ImageState::Settled;
     };
     let image = pod.image_ready.as_ref();
     match image.filter(|image| image.revision.as_ref() == Some(target)) {
-        Some(image) if image.status => Stand::Settled,
-        Some(image) if image.waits => Stand::Asked {
+        Some(image) if image.status => ImageState::Settled,
+        Some(image) if image.waits => ImageState::Asked {
             again: image.failure.is_some(),
         },
-        _ if node.has_images => Stand::Settled,
-        None => Stand::Unasked,
+        _ if node.has_images => ImageState::Settled,
+        None => ImageState::Unasked,
         Some(image) => match &image.failure {
-            Some(failure) => Stand::Failed {
+            Some(failure) => ImageState::Failed {
                 retry: retry(failure),
             },
             // It says neither when it failed nor when it was asked for.
-            None => Stand::Unasked,
+            None => ImageState::Unasked,
         },
     }
 }

@@ -9,7 +9,7 @@ use crate::core::settings::{RollingUpdateType, Strategy};
 
 /// How an outdated pod is brought to the current revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum UpdateMethod {
     /// By changing this in the running pod.
     InPlace(Arc<InPlaceChange>),
     /// By deleting it, so that the native controller makes a new one; why, where something else was asked for.
@@ -17,9 +17,9 @@ pub enum Way {
 }
 
 /// How `pod` of `fleet` is brought to the current revision.
-pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
+pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> UpdateMethod {
     if strategy.rolling_update_type == RollingUpdateType::Standard {
-        return Way::Recreate(None);
+        return UpdateMethod::Recreate(None);
     }
     let found = pod
         .in_place
@@ -27,14 +27,14 @@ pub fn way(strategy: &Strategy, fleet: &Fleet, pod: &Pod) -> Way {
         .as_ref()
         .and_then(|old| fleet.transitions.get(old));
     if fleet.refusals.is_unfit(&pod.uid) {
-        return Way::Recreate(Some(Recreate::Refused));
+        return UpdateMethod::Recreate(Some(Recreate::Refused));
     }
     match found {
-        None => Way::Recreate(Some(Recreate::UnknownRevision)),
-        Some(Err(why)) => Way::Recreate(Some(*why)),
+        None => UpdateMethod::Recreate(Some(Recreate::UnknownRevision)),
+        Some(Err(why)) => UpdateMethod::Recreate(Some(*why)),
         Some(Ok(transition)) => match applicable(transition, &pod.in_place) {
-            Ok(change) => Way::InPlace(change.clone()),
-            Err(why) => Way::Recreate(Some(why)),
+            Ok(change) => UpdateMethod::InPlace(change.clone()),
+            Err(why) => UpdateMethod::Recreate(Some(why)),
         },
     }
 }

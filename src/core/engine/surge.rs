@@ -72,7 +72,7 @@ impl Terms {
 
 /// The pods of the DaemonSet itself on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Own {
+enum OwnPod {
     /// There is none.
     None,
     /// Those that are there are terminating.
@@ -90,7 +90,7 @@ enum Own {
 
 /// The pod that we made beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spare {
+enum SurgePod {
     /// Not Ready.
     Starting,
     /// Ready, but not yet for `minReadySeconds`.
@@ -120,7 +120,7 @@ pub(super) enum SurgeStep {
 
 /// The state of a node with a pod that we made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct SurgePair {
     /// What is done now.
     pub(super) step: SurgeStep,
     /// In words.
@@ -161,28 +161,28 @@ pub(super) struct Pair {
 /// its pod is younger and is the one that it removes. A rollback makes ours outdated: it goes, the serving one stays.
 /// Where ours is all that serves, it stays until there is something better. While it is not known whether the old one goes
 /// (it changed meanwhile, or nobody answered), ours is not handed over: of the two the native controller would keep the old one.
-fn step(own: Own, spare: Spare, in_order: bool, now: Timestamp) -> SurgeStep {
+fn step(own: OwnPod, spare: SurgePod, in_order: bool, now: Timestamp) -> SurgeStep {
     match (own, spare) {
-        (Own::Several | Own::InDoubt, _) | (_, Spare::Leaving) => SurgeStep::Wait,
-        (Own::Outdated { .. }, Spare::Ended { again }) if again > now => SurgeStep::Wait,
-        (_, Spare::Ended { .. } | Spare::Outdated { ready: false }) => SurgeStep::Remove,
-        (Own::Current { younger: true, .. }, Spare::Available) => SurgeStep::HandOver,
+        (OwnPod::Several | OwnPod::InDoubt, _) | (_, SurgePod::Leaving) => SurgeStep::Wait,
+        (OwnPod::Outdated { .. }, SurgePod::Ended { again }) if again > now => SurgeStep::Wait,
+        (_, SurgePod::Ended { .. } | SurgePod::Outdated { ready: false }) => SurgeStep::Remove,
+        (OwnPod::Current { younger: true, .. }, SurgePod::Available) => SurgeStep::HandOver,
         (
-            Own::Current {
+            OwnPod::Current {
                 available: true, ..
             },
             _,
         ) => SurgeStep::Remove,
-        (Own::None | Own::Leaving, _) if in_order => SurgeStep::HandOver,
-        (Own::None | Own::Leaving, _) => SurgeStep::Wait,
-        (Own::Outdated { available: false }, Spare::Outdated { .. }) => SurgeStep::Retire,
-        (Own::Outdated { available: true }, Spare::Outdated { .. }) => SurgeStep::Remove,
-        (Own::Outdated { .. }, Spare::Available) => SurgeStep::Retire,
-        (Own::Outdated { .. }, Spare::Starting | Spare::Young { .. }) => SurgeStep::Wait,
-        (Own::Current { .. }, Spare::Outdated { .. }) => SurgeStep::Wait,
-        (Own::Current { younger: true, .. }, _) => SurgeStep::HandOver,
-        (Own::Current { .. }, Spare::Starting) => SurgeStep::Remove,
-        (Own::Current { .. }, Spare::Young { .. } | Spare::Available) => SurgeStep::Wait,
+        (OwnPod::None | OwnPod::Leaving, _) if in_order => SurgeStep::HandOver,
+        (OwnPod::None | OwnPod::Leaving, _) => SurgeStep::Wait,
+        (OwnPod::Outdated { available: false }, SurgePod::Outdated { .. }) => SurgeStep::Retire,
+        (OwnPod::Outdated { available: true }, SurgePod::Outdated { .. }) => SurgeStep::Remove,
+        (OwnPod::Outdated { .. }, SurgePod::Available) => SurgeStep::Retire,
+        (OwnPod::Outdated { .. }, SurgePod::Starting | SurgePod::Young { .. }) => SurgeStep::Wait,
+        (OwnPod::Current { .. }, SurgePod::Outdated { .. }) => SurgeStep::Wait,
+        (OwnPod::Current { younger: true, .. }, _) => SurgeStep::HandOver,
+        (OwnPod::Current { .. }, SurgePod::Starting) => SurgeStep::Remove,
+        (OwnPod::Current { .. }, SurgePod::Young { .. } | SurgePod::Available) => SurgeStep::Wait,
     }
 }
 
@@ -238,7 +238,7 @@ pub(super) fn alive(node: &Node) -> Option<&Pod> {
     alive.next().filter(|_| alive.next().is_none())
 }
 
-impl Pair {
+impl SurgePair {
     /// The pair of a node that is online; `None` when there is no pod of ours.
     pub(super) fn of(node: &Node, terms: Terms) -> Option<Self> {
         let made = spare(node)?;
@@ -246,36 +246,36 @@ impl Pair {
         let available_at = |pod: &Pod| terms.available_at(pod);
         let available = |pod: &Pod| terms.is_available(pod);
         let spare = match (made.revision, available_at(made)) {
-            _ if made.terminating => Spare::Leaving,
-            _ if made.in_place.is_over => Spare::Ended {
+            _ if made.terminating => SurgePod::Leaving,
+            _ if made.in_place.is_over => SurgePod::Ended {
                 again: later(made.created, AGAIN),
             },
-            (PodRevision::Outdated, ready) => Spare::Outdated {
+            (PodRevision::Outdated, ready) => SurgePod::Outdated {
                 ready: ready.is_some(),
             },
-            (_, Some(at)) if at <= now => Spare::Available,
-            (_, Some(available_at)) => Spare::Young { available_at },
-            (_, None) => Spare::Starting,
+            (_, Some(at)) if at <= now => SurgePod::Available,
+            (_, Some(available_at)) => SurgePod::Young { available_at },
+            (_, None) => SurgePod::Starting,
         };
         let mut pods = own(node).filter(|pod| !pod.terminating);
         let own = match (pods.next(), pods.next()) {
-            (None, _) if own(node).next().is_none() => Own::None,
-            (None, _) if own(node).any(|pod| pod.in_doubt) => Own::InDoubt,
-            (None, _) => Own::Leaving,
-            (Some(_), Some(_)) => Own::Several,
-            (Some(pod), None) if pod.revision == PodRevision::Current => Own::Current {
+            (None, _) if own(node).next().is_none() => OwnPod::None,
+            (None, _) if own(node).any(|pod| pod.in_doubt) => OwnPod::InDoubt,
+            (None, _) => OwnPod::Leaving,
+            (Some(_), Some(_)) => OwnPod::Several,
+            (Some(pod), None) if pod.revision == PodRevision::Current => OwnPod::Current {
                 available: available(pod),
                 younger: age(pod) > age(made),
             },
-            (Some(pod), None) => Own::Outdated {
+            (Some(pod), None) => OwnPod::Outdated {
                 available: available(pod),
             },
         };
         let step = step(own, spare, terms.in_order, now);
         let in_time = |pod: &Pod| available_at(pod).filter(|at| *at > now);
         let turn = match spare {
-            Spare::Ended { again } => Some(again).filter(|again| *again > now),
-            Spare::Young { available_at } => Some(available_at),
+            SurgePod::Ended { again } => Some(again).filter(|again| *again > now),
+            SurgePod::Young { available_at } => Some(available_at),
             _ => None,
         };
         let alive = node.pods.iter().filter(|pod| !pod.terminating);
@@ -283,7 +283,7 @@ impl Pair {
             step,
             progress: progress(step, spare),
             served: alive.clone().any(available),
-            broken: own == Own::Outdated { available: false },
+            broken: own == OwnPod::Outdated { available: false },
             outdated: true,
             has_way_back: false,
             turn: alive.filter_map(in_time).chain(turn).min(),
@@ -344,16 +344,18 @@ fn writes(node: &Node, step: SurgeStep, leaves: Option<Action>, in_order: bool) 
 }
 
 /// What is said of it.
-fn progress(step: SurgeStep, spare: Spare) -> Progress {
+fn progress(step: SurgeStep, spare: SurgePod) -> Progress {
     match (step, spare) {
-        (SurgeStep::Remove, _) | (_, Spare::Leaving | Spare::Outdated { .. }) => {
+        (SurgeStep::Remove, _) | (_, SurgePod::Leaving | SurgePod::Outdated { .. }) => {
             Progress::SurgeLeaving
         }
-        (SurgeStep::Retire | SurgeStep::HandOver, _) | (SurgeStep::Wait, Spare::Available) => {
+        (SurgeStep::Retire | SurgeStep::HandOver, _) | (SurgeStep::Wait, SurgePod::Available) => {
             Progress::SurgeTakingOver
         }
-        (SurgeStep::Wait, Spare::Young { available_at }) => Progress::SurgeYoung { available_at },
-        (SurgeStep::Wait, Spare::Starting | Spare::Ended { .. }) => Progress::SurgeStarting,
+        (SurgeStep::Wait, SurgePod::Young { available_at }) => {
+            Progress::SurgeYoung { available_at }
+        }
+        (SurgeStep::Wait, SurgePod::Starting | SurgePod::Ended { .. }) => Progress::SurgeStarting,
     }
 }
 
@@ -369,7 +371,7 @@ fn superfluous(node: &Node) -> Vec<Action> {
 /// What becomes of the pod of ours on a node where no pod belongs (any more), which keeps its old one, or that is not rolled
 /// out (by us) any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parting {
+pub(super) struct WithdrawnPair {
     step: SurgeStep,
     /// In words.
     pub(super) progress: Progress,
@@ -377,7 +379,7 @@ pub(super) struct Parting {
     pub(super) turn: Option<Timestamp>,
 }
 
-impl Parting {
+impl WithdrawnPair {
     /// The native controller removes the DaemonSet's own pod or leaves it, and does not know ours. `None`: there is none of
     /// ours that stays or has to be ended by us.
     ///
@@ -424,13 +426,13 @@ impl Parting {
 
 /// What to write about pods of ours on nodes where no pod belongs (any more), or which keep their old one.
 pub(super) fn leave(node: &Node, terms: Terms) -> Vec<Action> {
-    let step = Parting::of(node, terms).map_or(SurgeStep::Wait, |parting| parting.step);
+    let step = WithdrawnPair::of(node, terms).map_or(SurgeStep::Wait, |parting| parting.step);
     writes(node, step, None, terms.in_order)
 }
 
 /// What becomes of the pods that were made beside others in a fleet that is not rolled out (by us) any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Release {
+pub struct SurgeRelease {
     /// What to write.
     pub actions: Vec<Action>,
     /// Whether something that we made stays for now: until the native controller, a node or a pod has done its part.
@@ -442,12 +444,12 @@ pub struct Release {
 }
 
 /// What to write so that nothing of ours is left in a fleet that is not rolled out (by us) any more.
-pub(super) fn release(fleet: &Fleet, terms: Terms) -> Release {
-    let mut release = Release::default();
+pub(super) fn release(fleet: &Fleet, terms: Terms) -> SurgeRelease {
+    let mut release = SurgeRelease::default();
     let made = fleet.nodes.iter().filter(|node| spare(node).is_some());
     for node in made {
         release.actions.extend(leave(node, terms));
-        let Some(parting) = Parting::of(node, terms) else {
+        let Some(parting) = WithdrawnPair::of(node, terms) else {
             continue;
         };
         release.waits |= parting.step == SurgeStep::Wait;

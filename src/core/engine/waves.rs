@@ -47,7 +47,7 @@ pub(super) struct WaveProgress<'a> {
     told: Option<&'a Waves>,
     /// The wave of each node by position in the fleet; empty without waves: all are in the first.
     members: Vec<usize>,
-    waves: Vec<Tally>,
+    waves: Vec<WaveCounts>,
     /// Whether a node failed in a wave that is not in the list any more, or not known.
     unlisted: bool,
 }
@@ -60,12 +60,12 @@ fn told(strategy: &Strategy) -> Option<&Waves> {
 
 /// The wave of each node by its position, to be told to [`WaveProgress::of`].
 #[derive(Debug)]
-pub(super) struct Members<'a> {
+pub(super) struct WaveMembership<'a> {
     told: Option<&'a Waves>,
     waves: Vec<usize>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> WaveMembership<'a> {
     /// None so far, of so many.
     pub(super) fn of(strategy: &'a Strategy, nodes: usize) -> Self {
         let told = told(strategy);
@@ -84,7 +84,7 @@ impl<'a> Members<'a> {
 
 /// One wave in numbers.
 #[derive(Clone, Debug, Default)]
-struct Tally {
+struct WaveCounts {
     /// Targeted nodes that take part.
     base: usize,
     done: usize,
@@ -110,7 +110,7 @@ impl<'a> WaveProgress<'a> {
     pub(super) fn of(
         strategy: &Strategy,
         fleet: &Fleet,
-        members: Members<'a>,
+        members: WaveMembership<'a>,
         (classes, summary): (&[Class], &PodSummary<'_>),
         charges: &Charges,
         scope: &RolloutScope,
@@ -120,7 +120,7 @@ impl<'a> WaveProgress<'a> {
         let mut wave_progress = Self {
             told,
             members: members.waves,
-            waves: vec![Tally::default(); told.map_or(1, Waves::count)],
+            waves: vec![WaveCounts::default(); told.map_or(1, Waves::count)],
             unlisted: false,
         };
         if let Some(waves) = told {
@@ -221,7 +221,7 @@ impl<'a> WaveProgress<'a> {
         let Some(waves) = self.told else {
             return Vec::new();
         };
-        let stand = |(position, tally): (usize, &Tally)| WaveStand {
+        let stand = |(position, tally): (usize, &WaveCounts)| WaveStand {
             name: waves.name(position).to_owned(),
             nodes: tally.base,
             done: tally.done,

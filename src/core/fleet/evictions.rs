@@ -2,7 +2,7 @@
 //! PodDisruptionBudgets allow.
 //!
 //! A budget selects pods by their labels and treats those that are not Ready in another way. So what is said about one pod
-//! holds for all that are [`Alike`]: a thousand nodes behind one budget are one question. It is asked again after
+//! holds for all that are [`BudgetClass`]: a thousand nodes behind one budget are one question. It is asked again after
 //! [`BACK_OFF`], or a moment after a pod of the fleet became Ready, which is what a budget mostly waits for.
 //!
 //! A restart of the controller forgets all that: then it is asked once more.
@@ -29,12 +29,12 @@ const NOTICED: Duration = Duration::from_secs(1);
 
 /// Pods that no disruption budget tells apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::core) struct Alike {
+pub(in crate::core) struct BudgetClass {
     labels: Labels,
     ready: bool,
 }
 
-impl Alike {
+impl BudgetClass {
     pub(in crate::core) fn of(pod: &Pod) -> Self {
         Self {
             labels: pod.exit.labels.clone(),
@@ -45,7 +45,7 @@ impl Alike {
 
 /// How evictions of the pods of a DaemonSet were answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Evictions(pub(in crate::core) BTreeMap<Alike, EvictionAnswer>);
+pub struct Evictions(pub(in crate::core) BTreeMap<BudgetClass, EvictionAnswer>);
 
 /// The last answer for pods that are alike. While they never were refused there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Evictions {
     /// Takes in that `pod` was evicted.
     pub fn accept(&mut self, pod: &Pod) {
         // Who was never refused is not remembered.
-        if let Some(answer) = self.0.get_mut(&Alike::of(pod)) {
+        if let Some(answer) = self.0.get_mut(&BudgetClass::of(pod)) {
             *answer = EvictionAnswer::Accepted;
         }
     }
@@ -88,7 +88,7 @@ impl Evictions {
     pub fn refuse(&mut self, pod: &Pod, mut refusal: Refusal, now: Timestamp) {
         let answer = self
             .0
-            .entry(Alike::of(pod))
+            .entry(BudgetClass::of(pod))
             .or_insert(EvictionAnswer::Accepted);
         let (first, earlier) = match answer {
             EvictionAnswer::Refused {
@@ -125,7 +125,7 @@ impl Evictions {
             asked: now,
             times: 1,
         };
-        self.0.insert(Alike::of(pod), answer);
+        self.0.insert(BudgetClass::of(pod), answer);
     }
 
     /// Forgets what is about none of these pods, once there is much to forget.
@@ -147,7 +147,7 @@ impl Evictions {
     pub(in crate::core) fn of(&self, pod: &Pod) -> Option<&EvictionAnswer> {
         match self.0.is_empty() {
             true => None,
-            false => self.0.get(&Alike::of(pod)),
+            false => self.0.get(&BudgetClass::of(pod)),
         }
     }
 }

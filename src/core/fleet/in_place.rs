@@ -23,7 +23,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::core::id::Revision;
 
 pub use shape::Shape;
-pub use state::{Before, InPlaceState};
+pub use state::{InPlaceState, PreviousContainer};
 pub use transition::{InPlaceChange, InPlaceTransition, InPlaceTransitions, Recreate};
 
 /// What an update in place has to know of a pod.
@@ -38,7 +38,7 @@ pub struct InPlace {
     /// The last update in place that we asked for.
     pub update: Option<InPlaceUpdate>,
     /// The containers that this update has not brought to their new images yet, with what they were like before it.
-    pub unfinished: BTreeMap<String, Before>,
+    pub unfinished: BTreeMap<String, PreviousContainer>,
     /// The stopped revision that this update took it back from; `None`: it did not.
     pub reverted_from: Option<Revision>,
 }
@@ -108,7 +108,7 @@ pub struct Renewal {
     /// What differs.
     pub change: Arc<InPlaceChange>,
     /// What the containers were like before, for the pod's own memory.
-    pub before: BTreeMap<String, Before>,
+    pub before: BTreeMap<String, PreviousContainer>,
     /// The stopped revision that the pod is taken back from; `None`: it gets the current one.
     pub reverts: Option<Revision>,
 }

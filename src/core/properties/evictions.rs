@@ -6,7 +6,7 @@ use proptest::strategy::Strategy as _;
 
 use super::world::{Pace, World};
 use super::{Random, carry_out, config, deleted, fleets, now, shares, strategies};
-use crate::core::engine::replacement::{Way, way};
+use crate::core::engine::replacement::{UpdateMethod, way};
 use crate::core::fleet::Hold;
 use crate::core::{Strategy, *};
 
@@ -143,7 +143,7 @@ proptest! {
             let old = |pod: &Pod| pod.revision == PodRevision::Outdated && !pod.terminating;
             let first = node.pods.iter().find(|pod| old(pod));
             // Who is updated in place asks nobody.
-            let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), Way::Recreate(_));
+            let leaves = |pod: &Pod| matches!(way(&strategy, &blocked, pod), UpdateMethod::Recreate(_));
             if first.is_some_and(|pod| is_refused(pod) && leaves(pod)) {
                 node.hold = Some(Hold { until: None, reason: "".into(), unreadable: false });
             }

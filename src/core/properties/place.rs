@@ -13,7 +13,7 @@ use super::{
     strategies,
 };
 use crate::core::fleet::in_place::{
-    Before, InPlaceTransition, InPlaceTransitions, InPlaceUpdate, Recreate, Shape,
+    InPlaceTransition, InPlaceTransitions, InPlaceUpdate, PreviousContainer, Recreate, Shape,
 };
 use crate::core::{
     Action, InPlace, PodRef, PodRevision, RollingUpdateType, Share, Strategy, decide,
@@ -46,7 +46,7 @@ pub(super) fn pods() -> impl Random<InPlace> {
         restarts: 0,
         is_init: false,
     };
-    let before = || Before {
+    let before = || PreviousContainer {
         image_id: Some("main:1".into()),
         restart_count: 0,
         superseded: None,

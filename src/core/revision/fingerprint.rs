@@ -32,10 +32,11 @@ impl fmt::Debug for TemplateFingerprint {
 impl TemplateFingerprint {
     /// The fingerprint of a DaemonSet's `spec.template` or a ControllerRevision's `data.spec.template`.
     pub fn of(template: &Value) -> Self {
-        let (mut meaning, mut spelling) = (Print::default(), Print::default());
+        let (mut meaning, mut spelling) =
+            (FingerprintHasher::default(), FingerprintHasher::default());
         match template {
-            Value::Object(map) => meaning.object(map, Place::Template),
-            other => meaning.value(other, Place::Elsewhere),
+            Value::Object(map) => meaning.object(map, TemplateField::Template),
+            other => meaning.value(other, TemplateField::Elsewhere),
         }
         spelling.bytes(template.to_string().as_bytes());
         Self {
@@ -52,7 +53,7 @@ impl TemplateFingerprint {
 
 /// Where in the template a value stands, as far as it matters for `{}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TemplateField {
     /// The template itself.
     Template,
     /// `spec` of the template.
@@ -63,7 +64,7 @@ enum Place {
     Elsewhere,
 }
 
-impl Place {
+impl TemplateField {
     fn under(self, key: &str) -> Self {
         match (self, key) {
             (Self::Template, "spec") => Self::Spec,
@@ -81,16 +82,16 @@ impl Place {
     }
 }
 
-/// FNV-1a with 128 bits over an unambiguous encoding: every text has its length in wave_progress, every value its kind.
-struct Print(u128);
+/// FNV-1a with 128 bits over an unambiguous encoding: every text is preceded by its length, every value its kind.
+struct FingerprintHasher(u128);
 
-impl Default for Print {
+impl Default for FingerprintHasher {
     fn default() -> Self {
         Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 }
 
-impl Print {
+impl FingerprintHasher {
     fn bytes(&mut self, bytes: &[u8]) {
         const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
         for byte in bytes {
@@ -98,7 +99,7 @@ impl Print {
         }
     }
 
-    fn value(&mut self, value: &Value, place: Place) {
+    fn value(&mut self, value: &Value, place: TemplateField) {
         match value {
             Value::Null => self.bytes(b"n"),
             Value::Bool(true) => self.bytes(b"t"),
@@ -116,7 +117,7 @@ impl Print {
         }
     }
 
-    fn object(&mut self, map: &Map<String, Value>, place: Place) {
+    fn object(&mut self, map: &Map<String, Value>, place: TemplateField) {
         let mut fields: Vec<(&String, &Value)> = map
             .iter()
             .filter(|(key, value)| counts(key, value, place))
@@ -150,8 +151,8 @@ impl Print {
 }
 
 /// Whether a field says anything.
-fn counts(key: &str, value: &Value, place: Place) -> bool {
-    let is_directive = place == Place::Template && key == "$patch";
+fn counts(key: &str, value: &Value, place: TemplateField) -> bool {
+    let is_directive = place == TemplateField::Template && key == "$patch";
     let is_nothing = value.is_null() || (place.may_leave_out_empty(key) && says_nothing(value));
     !is_directive && !is_nothing
 }

@@ -107,7 +107,7 @@ pub(super) fn reverted_later(rollout: &RolloutView<'_>, node: &Node) -> String {
 }
 
 /// What is still known of a node that was lost with this revision and whose Node was deleted since.
-pub struct Gone {
+pub struct DeletedNode {
     /// The verdict's word.
     pub verdict: &'static str,
     /// Since when it was NotReady, as far as known.
@@ -119,11 +119,11 @@ pub struct Gone {
 }
 
 /// What the guard remembers of a node that no Node object tells of; `None`: nothing.
-pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<Gone> {
+pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<DeletedNode> {
     let record = rollout.plan.record.as_ref()?;
     let since = record.judged.get(name).copied();
     if record.failed.contains(name) {
-        return Some(Gone {
+        return Some(DeletedNode {
             verdict: Verdict::FailedByRevision {
                 since: since.unwrap_or(rollout.now),
                 cause: Cause::NodeLost,
@@ -141,7 +141,7 @@ pub fn gone(rollout: &RolloutView<'_>, name: &NodeName) -> Option<Gone> {
         });
     }
     let is_open = since.is_some() || record.touched.contains(name);
-    is_open.then(|| Gone {
+    is_open.then(|| DeletedNode {
         verdict: Verdict::Offline(Offline::NoNode).word(),
         since,
         because: "was lost after its pod was touched, and its Node was deleted since; it is not judged yet whether this \

@@ -8,7 +8,7 @@ use super::pulls;
 use super::rollout::RolloutView;
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, stall_of};
-use crate::core::engine::replacement::Way;
+use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::evictions::BACK_OFF;
 use crate::core::fleet::{Node, Pod, Targeting};
@@ -249,13 +249,13 @@ pub(super) fn cure_progress(
         ),
         Progress::Replacing => {
             let does = match way_of(rollout, node) {
-                Way::InPlace(_) => {
+                UpdateMethod::InPlace(_) => {
                     "The controller patches the pod, and its kubelet restarts what changed."
                 }
-                Way::Recreate(_) if rollout.strategy.disruption == Disruption::Evict => {
+                UpdateMethod::Recreate(_) if rollout.strategy.disruption == Disruption::Evict => {
                     "The controller evicts the old pod, and the native DaemonSet controller makes a new one."
                 }
-                Way::Recreate(_) => {
+                UpdateMethod::Recreate(_) => {
                     "The controller deletes the old pod, and the native DaemonSet controller makes a new one."
                 }
             };

@@ -15,7 +15,7 @@ use super::since::verdict_since;
 use super::surging::surging;
 use crate::core::eligibility::Obstacle;
 use crate::core::engine::deadline::{is_between_crashes, stall_of};
-use crate::core::engine::replacement::Way;
+use crate::core::engine::replacement::UpdateMethod;
 use crate::core::engine::revert::is_due;
 use crate::core::fleet::{Node, NodeWindow, Targeting};
 use crate::core::id::{RevisionState, RevisionUnknown};
@@ -146,8 +146,10 @@ fn held_up(rollout: &RolloutView<'_>, node: &Node, progress: Progress) -> String
 fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
     let pod = pod_name(node);
     match way_of(rollout, node) {
-        Way::InPlace(_) => format!("has its turn: its pod{pod} is to be updated in place now"),
-        Way::Recreate(why) => format!(
+        UpdateMethod::InPlace(_) => {
+            format!("has its turn: its pod{pod} is to be updated in place now")
+        }
+        UpdateMethod::Recreate(why) => format!(
             "has its turn: its old pod{pod} is to be {}{}",
             match rollout.asks_again {
                 true => ASKED_AGAIN,
@@ -161,8 +163,8 @@ fn replacing(rollout: &RolloutView<'_>, node: &Node) -> String {
 /// How it will get the current revision, where an update in place was asked for.
 pub(super) fn manner(rollout: &RolloutView<'_>, node: &Node) -> String {
     match way_of(rollout, node) {
-        Way::InPlace(_) => "; its pod is updated in place then".to_owned(),
-        Way::Recreate(why) => not_in_place(why),
+        UpdateMethod::InPlace(_) => "; its pod is updated in place then".to_owned(),
+        UpdateMethod::Recreate(why) => not_in_place(why),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The pods of a node in a sentence about it: their names, what ails them, how they are replaced.
 
 use super::rollout::RolloutView;
-use crate::core::engine::replacement::{Way, way};
+use crate::core::engine::replacement::{UpdateMethod, way};
 use crate::core::fleet::in_place::Recreate;
 use crate::core::fleet::{Node, Pod};
 use crate::core::id::PodRevision;
@@ -88,10 +88,10 @@ pub(super) fn awaited(rollout: &RolloutView<'_>, node: &Node) -> Vec<String> {
 }
 
 /// How the outdated pod of a node gets the current revision.
-pub(super) fn way_of(rollout: &RolloutView<'_>, node: &Node) -> Way {
+pub(super) fn way_of(rollout: &RolloutView<'_>, node: &Node) -> UpdateMethod {
     let mut pods = node.pods.iter();
     let outdated = pods.find(|pod| !pod.terminating && pod.revision == PodRevision::Outdated);
-    outdated.map_or(Way::Recreate(None), |pod| {
+    outdated.map_or(UpdateMethod::Recreate(None), |pod| {
         way(rollout.strategy, rollout.fleet, pod)
     })
 }

@@ -2,7 +2,7 @@
 
 use super::pods::{ASKED_AGAIN, is_kept, trouble_words};
 use super::rollout::RolloutView;
-use crate::core::engine::surge::Release;
+use crate::core::engine::surge::SurgeRelease;
 use crate::core::fleet::{Node, Pod};
 use crate::core::id::NodeName;
 use crate::core::instant;
@@ -67,7 +67,7 @@ pub(super) fn surging(
 }
 
 /// Where pods that were made beside others stay for now, and what ends that.
-pub fn kept_words(released: &Release) -> String {
+pub fn kept_words(released: &SurgeRelease) -> String {
     let names = released.kept.iter().map(NodeName::as_str);
     format!(
         "new pods stay beside the old ones on {}, because they serve and the old ones do not: each goes when the old pod on \

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Requirement, Test, Unusable, is_label_value, unusable};
+use super::{InvalidSelector, Requirement, Test, is_label_value, unusable};
 
 /// Reads requirements that are separated by commas outside of parentheses.
-pub(super) fn read(query: &str) -> Result<Vec<Requirement>, Unusable> {
+pub(super) fn read(query: &str) -> Result<Vec<Requirement>, InvalidSelector> {
     split(query)
         .map(|part| {
             let part = part.trim();

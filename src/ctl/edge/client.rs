@@ -6,7 +6,7 @@ use http::{Method, Request, Response};
 use http_body_util::Empty;
 
 use super::answer::{ActReply, Pods};
-use super::connect::{Connector, Silence, exchange, tcp};
+use super::connect::{ConnectError, Connector, exchange, tcp};
 use super::pod::LocalPod;
 use super::server::{CHECK, NodeServer};
 use super::upgrades::Upgrades;
@@ -121,7 +121,7 @@ impl Edge {
     }
 
     /// What was tried, what happened, and what to check.
-    fn unreachable(&self, silence: &Silence, is_write: bool) -> CliError {
+    fn unreachable(&self, silence: &ConnectError, is_write: bool) -> CliError {
         let server = &self.server;
         let heard = match is_write && silence.may_have_been_heard() {
             true => {

@@ -49,7 +49,7 @@ pub(super) fn tcp(host: String, port: u16) -> Connector {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum Silence {
+pub(super) enum ConnectError {
     /// No connection.
     Unconnected(io::Error),
     /// No connection in time.
@@ -62,14 +62,14 @@ pub(super) enum Silence {
     Endless,
 }
 
-impl Silence {
+impl ConnectError {
     /// Whether the request may have been received all the same.
     pub(super) fn may_have_been_heard(&self) -> bool {
         !matches!(self, Self::Unconnected(_) | Self::NotInTime)
     }
 }
 
-impl fmt::Display for Silence {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unconnected(error) => f.write_str(&plain(error)),
@@ -96,20 +96,20 @@ fn plain(error: &io::Error) -> String {
 pub(super) async fn exchange(
     connect: &Connector,
     request: Request<Empty<Bytes>>,
-) -> Result<Response<Bytes>, Silence> {
+) -> Result<Response<Bytes>, ConnectError> {
     let stream = match timeout(CONNECT_DEADLINE, connect()).await {
-        Ok(stream) => stream.map_err(Silence::Unconnected)?,
-        Err(_) => return Err(Silence::NotInTime),
+        Ok(stream) => stream.map_err(ConnectError::Unconnected)?,
+        Err(_) => return Err(ConnectError::NotInTime),
     };
     timeout(ANSWER_DEADLINE, converse(stream, request))
         .await
-        .unwrap_or(Err(Silence::Slow))
+        .unwrap_or(Err(ConnectError::Slow))
 }
 
 async fn converse(
     stream: Box<dyn Stream>,
     request: Request<Empty<Bytes>>,
-) -> Result<Response<Bytes>, Silence> {
+) -> Result<Response<Bytes>, ConnectError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| broken(&error))?;
@@ -126,20 +126,20 @@ async fn converse(
     }
 }
 
-async fn read(response: Response<Incoming>) -> Result<Response<Bytes>, Silence> {
+async fn read(response: Response<Incoming>) -> Result<Response<Bytes>, ConnectError> {
     let (head, body) = response.into_parts();
     let body = Limited::new(body, MAX_BODY).collect().await;
     let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
         Ok(error) => broken(&error),
-        Err(error) if error.is::<LengthLimitError>() => Silence::Endless,
-        Err(error) => Silence::Broken(error.to_string()),
+        Err(error) if error.is::<LengthLimitError>() => ConnectError::Endless,
+        Err(error) => ConnectError::Broken(error.to_string()),
     })?;
     Ok(Response::from_parts(head, body.to_bytes()))
 }
 
-fn broken(error: &hyper::Error) -> Silence {
+fn broken(error: &hyper::Error) -> ConnectError {
     if error.is_parse() {
-        return Silence::Broken("it is not HTTP".into());
+        return ConnectError::Broken("it is not HTTP".into());
     }
     let mut text = error.to_string();
     let mut next = std::error::Error::source(error);
@@ -150,7 +150,7 @@ fn broken(error: &hyper::Error) -> Silence {
         }
         next = source.source();
     }
-    Silence::Broken(text)
+    ConnectError::Broken(text)
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
     fn causes_are_told_without_numbers() {
         let refused = io::Error::from_raw_os_error(111);
         assert_eq!(
-            Silence::Unconnected(refused).to_string(),
+            ConnectError::Unconnected(refused).to_string(),
             "connection refused"
         );
     }

@@ -13,7 +13,7 @@ use crate::core::instant;
 use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::screen::Screen;
-use crate::ctl::table::Paint;
+use crate::ctl::table::CellStyle;
 
 /// An unchanged answer costs the server next to nothing; and whoever waits hears of the end within a second.
 const EVERY: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         }
         let _ = if self.screen.live {
             // In front, because the end of a long line is cut.
-            let passed = Paint::Faint.on(&format!("{:>4}", self.after()), self.screen.colour);
+            let passed = CellStyle::Faint.on(&format!("{:>4}", self.after()), self.screen.colour);
             self.screen.redraw(&format!("{passed} {line}\n"))
         } else if self.told != line {
             let shown = self.screen.print(&format!("{line}\n"));
@@ -128,9 +128,9 @@ impl<'a, 'b> Follow<'a, 'b> {
             return;
         }
         let paint = match outcome.code {
-            Code::Complete => Paint::Good,
-            Code::Progressing => Paint::Busy,
-            _ => Paint::Bad,
+            Code::Complete => CellStyle::Good,
+            Code::Progressing => CellStyle::Busy,
+            _ => CellStyle::Bad,
         };
         let message = paint.on(&outcome.message, self.screen.colour);
         if self.screen.live {

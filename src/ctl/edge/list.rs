@@ -14,7 +14,7 @@ use crate::ctl::code::Code;
 use crate::ctl::error::CliError;
 use crate::ctl::print;
 use crate::ctl::screen::Screen;
-use crate::ctl::table::{Paint, Table};
+use crate::ctl::table::{CellStyle, Table};
 
 /// Shows the pods of the node.
 pub(super) async fn pods(
@@ -233,18 +233,18 @@ fn changes(rows: &[NodePodRow], wide: bool, colour: bool) -> String {
     table.print(colour)
 }
 
-fn plain(text: &str) -> (String, Paint) {
-    (one_line(text), Paint::Plain)
+fn plain(text: &str) -> (String, CellStyle) {
+    (one_line(text), CellStyle::Plain)
 }
 
 /// `1/1`, and what is wrong where something is.
-fn ready(row: &NodePodRow) -> (String, Paint) {
+fn ready(row: &NodePodRow) -> (String, CellStyle) {
     let counted = &row.ready_containers;
     match &row.problem {
-        _ if row.terminating => (format!("{counted} Terminating"), Paint::Busy),
-        Some(problem) => (format!("{counted} {}", one_line(problem)), Paint::Bad),
-        None if row.ready => (counted.clone(), Paint::Good),
-        None => (format!("{counted} not Ready"), Paint::Busy),
+        _ if row.terminating => (format!("{counted} Terminating"), CellStyle::Busy),
+        Some(problem) => (format!("{counted} {}", one_line(problem)), CellStyle::Bad),
+        None if row.ready => (counted.clone(), CellStyle::Good),
+        None => (format!("{counted} not Ready"), CellStyle::Busy),
     }
 }
 
@@ -253,23 +253,25 @@ fn since(row: &NodePodRow, now: Timestamp) -> String {
     created.map_or_else(|| "-".to_owned(), |created| instant::between(created, now))
 }
 
-fn update(row: &NodePodRow) -> (String, Paint) {
+fn update(row: &NodePodRow) -> (String, CellStyle) {
     match (row.update, row.update_refused) {
-        (Some("available"), Some(why)) => (format!("refused: {why}"), Paint::Bad),
-        (Some("available"), None) => ("available".to_owned(), Paint::Busy),
-        (Some(_), _) => ("up to date".to_owned(), Paint::Good),
-        (None, _) => ("-".to_owned(), Paint::Plain),
+        (Some("available"), Some(why)) => (format!("refused: {why}"), CellStyle::Bad),
+        (Some("available"), None) => ("available".to_owned(), CellStyle::Busy),
+        (Some(_), _) => ("up to date".to_owned(), CellStyle::Good),
+        (None, _) => ("-".to_owned(), CellStyle::Plain),
     }
 }
 
-fn image_ready(row: &NodePodRow) -> (String, Paint) {
+fn image_ready(row: &NodePodRow) -> (String, CellStyle) {
     match (row.image_ready, &row.image_ready_message) {
-        (None, _) => ("-".to_owned(), Paint::Plain),
-        (Some("failed"), Some(why)) if !why.is_empty() => (format!("failed: {why}"), Paint::Bad),
-        (Some("failed"), _) => ("failed".to_owned(), Paint::Bad),
-        (Some("pulled"), _) => ("pulled".to_owned(), Paint::Good),
-        (Some("stale"), _) => ("pulled for another version".to_owned(), Paint::Busy),
-        (Some(word), _) => (word.to_owned(), Paint::Busy),
+        (None, _) => ("-".to_owned(), CellStyle::Plain),
+        (Some("failed"), Some(why)) if !why.is_empty() => {
+            (format!("failed: {why}"), CellStyle::Bad)
+        }
+        (Some("failed"), _) => ("failed".to_owned(), CellStyle::Bad),
+        (Some("pulled"), _) => ("pulled".to_owned(), CellStyle::Good),
+        (Some("stale"), _) => ("pulled for another version".to_owned(), CellStyle::Busy),
+        (Some(word), _) => (word.to_owned(), CellStyle::Busy),
     }
 }
 

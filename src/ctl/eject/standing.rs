@@ -12,7 +12,7 @@ use crate::ctl::snapshot::RolloutSnapshot;
 use crate::index::SetKey;
 
 /// A DaemonSet as it stands, and what follows from that.
-pub(super) struct Standing {
+pub(super) struct EjectCandidate {
     pub(super) key: SetKey,
     pub(super) set: DaemonSet,
     pub(super) snapshot: RolloutSnapshot,
@@ -63,7 +63,7 @@ impl OldNodes {
     }
 }
 
-impl Standing {
+impl EjectCandidate {
     pub(super) fn is_on_delete(&self) -> bool {
         let spec = self.set.spec.as_ref();
         let strategy = spec.and_then(|spec| spec.update_strategy.as_ref());

@@ -1,13 +1,13 @@
 //! What `ctl eject` says: why not, what would be, what was done.
 
-use super::standing::{Standing, native};
+use super::standing::{EjectCandidate, native};
 use crate::core::names::ANNOTATION_PREFIX;
 use crate::core::settings::setting;
 use crate::core::words::plural;
 use crate::core::{Mode, Share};
 use crate::index::SetKey;
 
-impl Standing {
+impl EjectCandidate {
     /// Why it is refused while pods are outdated, and the ways on.
     pub(super) fn refusal(&self) -> String {
         let key = &self.key;

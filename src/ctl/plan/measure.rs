@@ -50,22 +50,22 @@ pub(super) struct MeasuredPace {
     /// From its deletion until it is gone; seconds.
     pub(super) end_seconds: u64,
     /// What more passes until the next one begins.
-    pub(super) reaction: Reaction,
+    pub(super) reaction: ReactionTimes,
     /// From the change until a pod that is updated in place is Ready, on average; seconds, `null` when none was measured.
     pub(super) in_place_seconds: Option<u64>,
     /// What more passes until the next one is changed.
-    pub(super) in_place_reaction: Reaction,
+    pub(super) in_place_reaction: ReactionTimes,
 }
 
 /// What passes from one to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Reaction {
+pub(super) struct ReactionTimes {
     pub(super) milliseconds: u64,
     /// Whether it was so in the last rollout; otherwise it is assumed.
     pub(super) measured: bool,
 }
 
-impl Reaction {
+impl ReactionTimes {
     fn of(measured: Option<Duration>) -> Self {
         let time = measured.unwrap_or(REACTION);
         Self {
@@ -85,8 +85,8 @@ pub(super) struct Measured {
     starts: Times,
     changes: Times,
     end: Duration,
-    reaction: Reaction,
-    change_reaction: Reaction,
+    reaction: ReactionTimes,
+    change_reaction: ReactionTimes,
 }
 
 /// How the present revision was rolled out.
@@ -128,8 +128,10 @@ impl Measured {
             starts: Times::of(undisturbed(start_of), width),
             changes: Times::of(undisturbed(change_of), width),
             end,
-            reaction: Reaction::of(replaced.and_then(|turn| reaction(turn, end))),
-            change_reaction: Reaction::of(changed.and_then(|turn| reaction(turn, Duration::ZERO))),
+            reaction: ReactionTimes::of(replaced.and_then(|turn| reaction(turn, end))),
+            change_reaction: ReactionTimes::of(
+                changed.and_then(|turn| reaction(turn, Duration::ZERO)),
+            ),
         }
     }
 
@@ -454,9 +456,9 @@ mod tests {
             measured_pods: 11,
             crowded: false,
             end_seconds: 30,
-            reaction: Reaction::of(None),
+            reaction: ReactionTimes::of(None),
             in_place_seconds: None,
-            in_place_reaction: Reaction::of(None),
+            in_place_reaction: ReactionTimes::of(None),
         };
         assert_eq!(measured(&pods, 11).pace(), pace);
     }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::change::UNSET;
-use super::measure::Reaction;
+use super::measure::ReactionTimes;
 use super::played::ReplacementManner;
 use super::row::{PlanRow, StepRow};
 use crate::core::words::{named, plural};
-use crate::ctl::table::{Paint, Table};
+use crate::ctl::table::{CellStyle, Table};
 
 /// More nodes are told by batch.
 const EACH: usize = 20;
@@ -132,7 +132,7 @@ fn pace(row: &PlanRow) -> String {
 }
 
 /// How soon the next one begins, in a sentence.
-fn reaction(reaction: Reaction) -> String {
+fn reaction(reaction: ReactionTimes) -> String {
     let known = match reaction.measured {
         true => "as in the last rollout",
         false => "assumed",
@@ -174,7 +174,7 @@ fn folded(row: &PlanRow, colour: bool) -> String {
         if hidden > 0 && position == BATCHES / 2 {
             table.row(vec![(
                 format!("… {hidden} more (-o wide tells all)"),
-                Paint::Faint,
+                CellStyle::Faint,
             )]);
         }
         if hidden > 0 && (BATCHES / 2..BATCHES / 2 + hidden).contains(&position) {
@@ -200,14 +200,14 @@ fn folded(row: &PlanRow, colour: bool) -> String {
     table.print(colour)
 }
 
-fn plain(text: String) -> (String, Paint) {
-    (text, Paint::Plain)
+fn plain(text: String) -> (String, CellStyle) {
+    (text, CellStyle::Plain)
 }
 
-fn ready(seconds: Option<u64>) -> (String, Paint) {
+fn ready(seconds: Option<u64>) -> (String, CellStyle) {
     match seconds {
-        Some(seconds) => (at(seconds), Paint::Good),
-        None => ("never".to_owned(), Paint::Bad),
+        Some(seconds) => (at(seconds), CellStyle::Good),
+        None => ("never".to_owned(), CellStyle::Bad),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Actions;
-use super::neighbours::{Looked, could_be_named, is_name};
+use super::neighbours::{PodLookup, could_be_named, is_name};
 use super::precheck::{PodOwner, precheck};
 use super::reason::Reason;
 use super::text::{self, ActionVerb};
@@ -91,13 +91,13 @@ impl Actions {
             }
         };
         match self.neighbours.look_up(&self.setup.node, key, look).await? {
-            Looked::Found(pod) => self.admit_read(verb, pod),
+            PodLookup::Found(pod) => self.admit_read(verb, pod),
             // It is not on this node; without a watch nobody can say even that.
-            Looked::Refused if self.setup.memory.is_live() && !self.setup.cloud.is_lost() => {
+            PodLookup::Refused if self.setup.memory.is_live() && !self.setup.cloud.is_lost() => {
                 Err(text::not_found(key))
             }
-            Looked::Refused => Err(text::disconnected(Reason::Disconnected)),
-            Looked::Absent => Err(text::not_found(key)),
+            PodLookup::Refused => Err(text::disconnected(Reason::Disconnected)),
+            PodLookup::Absent => Err(text::not_found(key)),
         }
     }
 

@@ -43,7 +43,7 @@ pub(super) struct Live {
 }
 
 /// A pod and what it is judged by, as they were read together.
-pub(super) struct Seen {
+pub(super) struct JudgedPod {
     /// The pod.
     pub(super) pod: Result<NodePod, CallError>,
     /// Its DaemonSet with the revisions.
@@ -118,18 +118,18 @@ impl Live {
     /// The revisions may be as old as the API server's memory of them: for the newest list it waits up to 100 ms after
     /// any write, since Kubernetes 1.31. Pod and DaemonSet are always the newest, and revisions that do not fit to them
     /// leave the judgement in doubt.
-    pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> Seen {
+    pub(super) async fn look(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let set = self.set(&key.namespace, owner, ListParams::default().match_any());
         let (pod, set) = tokio::join!(self.pod(key), set);
-        Seen { pod, set }
+        JudgedPod { pod, set }
     }
 
     /// The same, all of it the newest, one after the other: no pod that was read then runs a revision that was made
     /// after the list.
-    pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> Seen {
+    pub(super) async fn look_again(&self, key: &PodKey, owner: &OwnerReference) -> JudgedPod {
         let pod = self.pod(key).await;
         let set = self.set(&key.namespace, owner, ListParams::default());
-        Seen {
+        JudgedPod {
             pod,
             set: set.await,
         }

@@ -31,7 +31,7 @@ const LONGEST: usize = 63 - RANDOM;
 
 /// What bounds the look-ups. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Neighbours(Arc<Inner>);
+pub(super) struct PodLookups(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -49,7 +49,7 @@ struct LookupState {
 
 /// What is known of a name.
 #[derive(Clone, Debug)]
-pub(super) enum Looked {
+pub(super) enum PodLookup {
     /// That pod has it.
     Found(NodePod),
     /// No pod has it.
@@ -58,20 +58,20 @@ pub(super) enum Looked {
     Refused,
 }
 
-impl Neighbours {
+impl PodLookups {
     /// Looks a pod up, one caller at a time. What is found on `node` is not remembered: it changes.
     pub(super) async fn look_up<E>(
         &self,
         node: &str,
         key: &PodKey,
         look: impl AsyncFnOnce() -> Result<Option<NodePod>, E>,
-    ) -> Result<Looked, E> {
+    ) -> Result<PodLookup, E> {
         let _turn = self.0.turn.lock().await;
         if let Some(known) = self.known(key) {
             return Ok(known.into());
         }
         if !self.take_token() {
-            return Ok(Looked::Refused);
+            return Ok(PodLookup::Refused);
         }
         let found = look().await?;
         if found.as_ref().is_none_or(|pod| pod.facts().node != node) {
@@ -106,7 +106,7 @@ impl Neighbours {
     }
 }
 
-impl From<Option<NodePod>> for Looked {
+impl From<Option<NodePod>> for PodLookup {
     fn from(found: Option<NodePod>) -> Self {
         found.map_or(Self::Absent, Self::Found)
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_at_once_and_then_one_in_five_seconds() {
-        let neighbours = Neighbours::default();
+        let neighbours = PodLookups::default();
         let looks = async |numbers: std::ops::Range<u32>| {
             let mut looks = 0;
             for number in numbers {
@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_name_that_nobody_has_is_not_looked_up_again_for_a_while() {
-        let neighbours = Neighbours::default();
+        let neighbours = PodLookups::default();
         let mut looks = 0;
         for _ in 0..7 {
             let look = async || {

@@ -9,7 +9,7 @@ use super::reason::Reason;
 use super::text::{self, ActionVerb};
 use crate::core::names::{PULL_IMAGE_FAIL, UNTOLERATED_TAINT};
 use crate::ota_server::answer::Answer;
-use crate::ota_server::pod::{Facts, NodePod, NodePodCondition, PodKey};
+use crate::ota_server::pod::{NodePod, NodePodCondition, PodDetails, PodKey};
 
 /// Who makes a pod again.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ pub(super) fn precheck(verb: ActionVerb, node: &str, pod: &NodePod) -> Result<Po
 }
 
 /// Whether a new version waits for the pod, as far as its conditions say.
-pub(super) fn needs_upgrade(facts: &Facts) -> bool {
+pub(super) fn needs_upgrade(facts: &PodDetails) -> bool {
     facts
         .need_upgrade
         .as_ref()
@@ -54,13 +54,13 @@ pub(super) fn needs_upgrade(facts: &Facts) -> bool {
 }
 
 /// Whether no other pod would come to this node if this one went: the controller, which sees the node, says so in the reason.
-pub(super) fn is_repelled(facts: &Facts) -> bool {
+pub(super) fn is_repelled(facts: &PodDetails) -> bool {
     let announced = facts.need_upgrade.as_ref();
     announced.is_some_and(|told| told.is_true() && told.reason == UNTOLERATED_TAINT)
 }
 
 /// The pre-pull that counts: one of another revision than the one that waits is stale, and nobody's concern.
-pub(super) fn image_of(facts: &Facts) -> Option<&NodePodCondition> {
+pub(super) fn image_of(facts: &PodDetails) -> Option<&NodePodCondition> {
     let target = facts.need_upgrade.as_ref().and_then(NodePodCondition::hash);
     let image = facts.image_ready.as_ref()?;
     let stale = target
@@ -75,7 +75,7 @@ pub(super) fn is_failed(image: &NodePodCondition) -> bool {
 }
 
 /// A node without any pod is worse than one with an old pod.
-fn check_node(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
+fn check_node(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     match is_repelled(facts) {
         true => Err(text::repelled(key)),
         false => Ok(()),
@@ -83,7 +83,7 @@ fn check_node(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
 }
 
 /// A pull is optional until it is asked for.
-fn check_image(key: &PodKey, facts: &Facts) -> Result<(), Answer> {
+fn check_image(key: &PodKey, facts: &PodDetails) -> Result<(), Answer> {
     match image_of(facts) {
         Some(image) if !image.is_true() => Err(text::image_not_ready(key, image, is_failed(image))),
         _ => Ok(()),

@@ -49,7 +49,7 @@ impl World {
         sim.kubelets.add_nodes(nodes.into()).await.unwrap();
         let actions = Actions::new(Setup {
             client: sim.cluster.client(AGENT),
-            memory: Memory::default(),
+            memory: PodCache::default(),
             cloud: Cloud::default(),
             node: "n1".to_owned(),
             clock,
@@ -89,7 +89,7 @@ impl World {
         self.memory().set_live(true);
     }
 
-    fn memory(&self) -> &Memory {
+    fn memory(&self) -> &PodCache {
         &self.actions.setup.memory
     }
 

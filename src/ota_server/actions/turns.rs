@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
-use crate::ota_server::memory::Memory;
+use crate::ota_server::memory::PodCache;
 use crate::ota_server::pod::{NodePod, PodKey};
 
 /// Who is at work, and which pods were deleted that the watch still shows alive. As long as the pods of this node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turns(Arc<Mutex<BTreeMap<String, Arc<Slot>>>>);
+pub(super) struct UpgradeLocks(Arc<Mutex<BTreeMap<String, Arc<LockState>>>>);
 
 #[derive(Debug)]
-struct Slot {
+struct LockState {
     key: PodKey,
     turn: Arc<Turn<()>>,
     deleted: AtomicBool,
@@ -22,29 +22,29 @@ struct Slot {
 
 /// The turn of one call; the next one waits for its end.
 #[derive(Debug)]
-pub(super) struct Held {
-    slot: Arc<Slot>,
+pub(super) struct UpgradeLock {
+    slot: Arc<LockState>,
     /// Whether another call had to end before.
     pub(super) waited: bool,
     _turn: OwnedMutexGuard<()>,
 }
 
-impl Turns {
+impl UpgradeLocks {
     /// Waits until no other call is at work on that pod.
-    pub(super) async fn take(&self, pod: &NodePod, memory: &Memory) -> Held {
+    pub(super) async fn take(&self, pod: &NodePod, memory: &PodCache) -> UpgradeLock {
         let slot = self.slot(pod, memory);
         let (waited, turn) = match slot.turn.clone().try_lock_owned() {
             Ok(turn) => (false, turn),
             Err(_) => (true, slot.turn.clone().lock_owned().await),
         };
-        Held {
+        UpgradeLock {
             slot,
             waited,
             _turn: turn,
         }
     }
 
-    fn slot(&self, pod: &NodePod, memory: &Memory) -> Arc<Slot> {
+    fn slot(&self, pod: &NodePod, memory: &PodCache) -> Arc<LockState> {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|uid, slot| {
             let deleted = slot.deleted.load(Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Turns {
         });
         let uid = &pod.facts().uid;
         let slot = slots.entry(uid.clone()).or_insert_with(|| {
-            Arc::new(Slot {
+            Arc::new(LockState {
                 key: pod.key().clone(),
                 turn: Arc::default(),
                 deleted: AtomicBool::new(false),
@@ -62,7 +62,7 @@ impl Turns {
     }
 }
 
-impl Held {
+impl UpgradeLock {
     /// Whether we deleted this pod.
     pub(super) fn is_deleted(&self) -> bool {
         self.slot.deleted.load(Ordering::Relaxed)
@@ -75,7 +75,7 @@ impl Held {
 }
 
 /// Whether memory knows by itself that the pod goes, or is gone.
-fn is_shown(memory: &Memory, key: &PodKey, uid: &str) -> bool {
+fn is_shown(memory: &PodCache, key: &PodKey, uid: &str) -> bool {
     memory.is_live()
         && memory.pod(key).is_none_or(|pod| {
             let facts = pod.facts();

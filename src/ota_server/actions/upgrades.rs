@@ -34,20 +34,20 @@ type RevisionKey = (String, String);
 
 #[derive(Clone, Debug)]
 enum CachedRevision {
-    Containers(Arc<[Listed]>),
+    Containers(Arc<[ListedContainer]>),
     AbsentUntil(Instant),
 }
 
 /// A container of a template or a pod.
 #[derive(Clone, Debug)]
-struct Listed {
+struct ListedContainer {
     container: Container,
     is_init: bool,
 }
 
 /// The containers in the order in which they start.
-fn in_order(spec: PodSpec) -> impl Iterator<Item = Listed> {
-    let listed = |is_init| move |container| Listed { container, is_init };
+fn in_order(spec: PodSpec) -> impl Iterator<Item = ListedContainer> {
+    let listed = |is_init| move |container| ListedContainer { container, is_init };
     let init = spec.init_containers.into_iter().map(listed(true));
     init.chain(spec.containers.into_iter().map(listed(false)))
 }
@@ -157,7 +157,7 @@ impl Actions {
 }
 
 impl Revisions {
-    fn get(&self, key: &RevisionKey) -> Option<Arc<[Listed]>> {
+    fn get(&self, key: &RevisionKey) -> Option<Arc<[ListedContainer]>> {
         match self.state().get(key) {
             Some(CachedRevision::Containers(containers)) => Some(containers.clone()),
             _ => None,
@@ -208,7 +208,7 @@ fn revision_of(pod: &NodePod) -> Option<RevisionKey> {
 }
 
 /// The containers of a pod, and those that come; `new`: what the revision brings, as far as that is known.
-fn containers(pod: &NodePod, new: Option<&[Listed]>) -> Vec<Value> {
+fn containers(pod: &NodePod, new: Option<&[ListedContainer]>) -> Vec<Value> {
     let running: k8s::Pod = serde_json::from_str(pod.raw()).unwrap_or_default();
     let mut statuses = running.status.init_container_statuses;
     statuses.extend(running.status.container_statuses);
@@ -217,10 +217,10 @@ fn containers(pod: &NodePod, new: Option<&[Listed]>) -> Vec<Value> {
         new.find(|listed| listed.container.name == name)
             .map(|listed| &listed.container.image)
     };
-    let present: Vec<Listed> = in_order(running.spec).collect();
+    let present: Vec<ListedContainer> = in_order(running.spec).collect();
     let mut listed: Vec<Value> = present
         .iter()
-        .map(|Listed { container, is_init }| {
+        .map(|ListedContainer { container, is_init }| {
             let name = &container.name;
             let mut entry = json!({
                 "name": name,
@@ -235,12 +235,12 @@ fn containers(pod: &NodePod, new: Option<&[Listed]>) -> Vec<Value> {
             entry
         })
         .collect();
-    let comes = |new: &&Listed| {
+    let comes = |new: &&ListedContainer| {
         let mut present = present.iter();
         present.all(|listed| listed.container.name != new.container.name)
     };
     let added = new.into_iter().flatten().filter(comes);
-    let added = added.map(|Listed { container, is_init }| {
+    let added = added.map(|ListedContainer { container, is_init }| {
         json!({
             "name": container.name,
             "init": is_init,

@@ -15,7 +15,7 @@ use super::schema;
 use super::status::{ApiFailure, StatusCause};
 use super::store::Store;
 use super::verbs;
-use super::write::{WriteOutcome, Writing};
+use super::write::{WriteContext, WriteOutcome};
 
 /// PATCH with `application/apply-patch+yaml`.
 pub(crate) fn apply(
@@ -23,7 +23,7 @@ pub(crate) fn apply(
     parsed: &Parsed,
     target: &Target,
     config: Value,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<WriteOutcome, ApiFailure> {
     let manager = parsed.query.get("fieldManager");
     if manager.is_empty() {
@@ -81,7 +81,7 @@ pub(crate) fn apply(
 fn checked(
     target: &Target,
     mut config: Value,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<(Value, Vec<String>), ApiFailure> {
     for (field, pointer) in [("apiVersion", "/apiVersion"), ("kind", "/kind")] {
         if config.text(pointer).is_empty() {

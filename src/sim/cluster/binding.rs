@@ -8,14 +8,14 @@ use super::resources::Storage;
 use super::status::{ApiFailure, success};
 use super::store::Store;
 use super::verbs;
-use super::write::{WriteOutcome, Writing, seconds};
+use super::write::{WriteContext, WriteOutcome, seconds};
 
 /// POST `pods/NAME/binding`: gives an unbound pod its node.
 pub(crate) fn bind(
     store: &mut Store,
     target: &Target,
     body: &Value,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<WriteOutcome, ApiFailure> {
     let node = body.text("/target/name");
     if node.is_empty() {
@@ -50,7 +50,7 @@ pub(crate) fn bind(
     Ok(WriteOutcome::new(201, success(json!({}))))
 }
 
-fn scheduled(pod: &mut Value, writing: &Writing) {
+fn scheduled(pod: &mut Value, writing: &WriteContext) {
     let condition = json!({
         "type": "PodScheduled",
         "status": "True",

@@ -11,7 +11,7 @@ use super::selector::selects;
 use super::status::{ApiFailure, success};
 use super::store::Store;
 use super::verbs;
-use super::write::{DeleteOptions, WriteOutcome, Writing, seconds};
+use super::write::{DeleteOptions, WriteContext, WriteOutcome, seconds};
 
 /// What an eviction over the budget is answered with.
 const VIOLATES: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -21,7 +21,7 @@ pub(crate) fn evict(
     store: &mut Store,
     target: &Target,
     options: &DeleteOptions,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<WriteOutcome, ApiFailure> {
     let pods = Target {
         subresource: String::new(),
@@ -66,7 +66,7 @@ fn mark(pod: &mut Value, now: Timestamp) {
 }
 
 /// Takes one disruption out of the pod's budget.
-fn spend(store: &mut Store, pod: &Value, writing: &Writing) -> Result<(), ApiFailure> {
+fn spend(store: &mut Store, pod: &Value, writing: &WriteContext) -> Result<(), ApiFailure> {
     let budgets: Vec<Value> = budgets(store, pod.namespace())
         .into_iter()
         .filter(|budget| {

@@ -21,7 +21,7 @@ use super::status::{ApiFailure, StatusCause};
 use super::store::{Filter, ObjectKey, Store, Stored};
 use super::verbs;
 use super::watch::{self, ObjectForm};
-use super::write::{DeleteOptions, WriteOutcome, Writing};
+use super::write::{DeleteOptions, WriteContext, WriteOutcome};
 use super::{access, apply, binding, discovery, disruption, openapi, patch, protobuf};
 use crate::clock::Clock;
 
@@ -342,7 +342,7 @@ impl ApiServer {
         Ok(outcome_answer(target, form, outcome))
     }
 
-    fn writing(&self, parsed: &Parsed) -> Result<Writing, ApiFailure> {
+    fn writing(&self, parsed: &Parsed) -> Result<WriteContext, ApiFailure> {
         let options = match parsed.info.verb.as_str() {
             "create" => "CreateOptions",
             "update" => "UpdateOptions",
@@ -357,7 +357,7 @@ impl ApiServer {
                 StatusCause::unsupported("fieldValidation", &validation.into(), LEVELS),
             ));
         }
-        Ok(Writing {
+        Ok(WriteContext {
             now: self.clock.now(),
             dry_run: parsed.query.dry_run(options)?,
             strict: validation == "Strict",
@@ -561,7 +561,7 @@ fn patch_object(
     target: &Target,
     content: &str,
     body: &Bytes,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<WriteOutcome, ApiFailure> {
     if content == "application/apply-patch+yaml" {
         let config = incoming(target.resource, decode_body(content, body)?);

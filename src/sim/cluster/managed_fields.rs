@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::fields::{self, Paths};
 use super::object::Object;
 use super::request::Target;
-use super::write::{Writing, seconds};
+use super::write::{WriteContext, seconds};
 
 /// Who wrote, how, and where.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ impl FieldOwner {
         }
     }
 
-    pub(super) fn entry(&self, paths: &Paths, writing: &Writing) -> Value {
+    pub(super) fn entry(&self, paths: &Paths, writing: &WriteContext) -> Value {
         let mut entry = json!({
             "manager": self.manager,
             "operation": self.operation,
@@ -71,7 +71,7 @@ pub(super) fn owners(object: &Value) -> FieldOwners {
 pub(super) fn entries(
     owners: &FieldOwners,
     old: &Value,
-    writing: &Writing,
+    writing: &WriteContext,
     changed: Option<&FieldOwner>,
 ) -> Value {
     let olds = old["metadata"]["managedFields"].as_array();
@@ -93,7 +93,7 @@ pub(super) fn entries(
 }
 
 /// Counts the owners of an object that was written without apply: what changed belongs to the writer now.
-pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &Writing) -> Value {
+pub(crate) fn track(target: &Target, old: &Value, object: &Value, writing: &WriteContext) -> Value {
     let (before, after) = (fields::of(old), fields::of(object));
     let changed: Paths = after
         .iter()

@@ -344,7 +344,7 @@ pub(crate) struct Store {
 }
 
 /// A watch as opened: what to tell first, then the queue.
-pub(crate) struct Opened {
+pub(crate) struct OpenedWatch {
     /// Name of the watcher, for bookmarks and for its end.
     pub(crate) id: u64,
     /// Present objects, when the watch starts with them.
@@ -483,7 +483,7 @@ impl Store {
         storage: Storage,
         filter: Filter,
         since: Option<u64>,
-    ) -> Result<Opened, u64> {
+    ) -> Result<OpenedWatch, u64> {
         let floor = self.collections.entry(storage).or_default().floor;
         if since.is_some_and(|since| since < floor) {
             return Err(floor);
@@ -521,7 +521,7 @@ impl Store {
                 queue: sender,
             },
         );
-        Ok(Opened {
+        Ok(OpenedWatch {
             id,
             present,
             replay,

@@ -14,14 +14,14 @@ use super::request::Target;
 use super::resources::Storage;
 use super::status::{ApiFailure, StatusCause, success};
 use super::store::{Filter, ObjectKey, Store, Stored};
-use super::write::{DeleteOptions, WriteOutcome, Writing, seconds};
+use super::write::{DeleteOptions, WriteContext, WriteOutcome, seconds};
 use super::{admission, budgets, defaults, managed_fields, schema, validate};
 
 /// Decodes a body as the kind of the path and checks that it belongs there.
 pub(crate) fn decode(
     target: &Target,
     mut body: Value,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<(Value, Vec<String>), ApiFailure> {
     let resource = target.resource;
     let expected = stored_form_version(target);
@@ -71,7 +71,7 @@ pub(crate) fn create(
     store: &mut Store,
     target: &Target,
     body: Value,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<WriteOutcome, ApiFailure> {
     let resource = target.resource;
     let (mut object, warnings) = decode(target, body, writing)?;
@@ -181,7 +181,7 @@ fn name_object(store: &mut Store, target: &Target, object: &mut Value) -> Result
 }
 
 /// Stores unless it is a dry run, and looks after what depends on it.
-fn commit(store: &mut Store, target: &Target, object: Value, writing: &Writing) -> Value {
+fn commit(store: &mut Store, target: &Target, object: Value, writing: &WriteContext) -> Value {
     if writing.dry_run {
         return object;
     }
@@ -219,7 +219,7 @@ pub(crate) fn replace(
     store: &mut Store,
     target: &Target,
     body: Value,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<WriteOutcome, ApiFailure> {
     let resource = target.resource;
     let (mut object, warnings) = decode(target, body, writing)?;
@@ -265,7 +265,7 @@ pub(crate) fn update(
     target: &Target,
     current: &Stored,
     mut object: Value,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<Value, ApiFailure> {
     let resource = target.resource;
     let old = &current.value;
@@ -396,7 +396,7 @@ pub(crate) fn delete(
     store: &mut Store,
     target: &Target,
     options: &DeleteOptions,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<WriteOutcome, ApiFailure> {
     let current = get(store, target)?;
     check_preconditions(target, &current.value, options)?;
@@ -480,7 +480,7 @@ fn mark(
     storage: Storage,
     object: &Value,
     options: &DeleteOptions,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Option<Value> {
     let grace = grace(storage, object, options);
     let finalizers = finalizers(object, options);
@@ -576,7 +576,7 @@ pub(crate) fn delete_collection(
     target: &Target,
     filter: &Filter,
     options: &DeleteOptions,
-    writing: &Writing,
+    writing: &WriteContext,
 ) -> Result<Vec<Arc<Stored>>, ApiFailure> {
     let selected: Vec<Arc<Stored>> = store
         .select(target.resource.storage, filter, None)
@@ -597,7 +597,7 @@ pub(crate) fn delete_collection(
 }
 
 /// Deletes what is in a namespace that is going; pods get the time that they ask for.
-fn empty_namespace(store: &mut Store, namespace: &str, writing: &Writing) {
+fn empty_namespace(store: &mut Store, namespace: &str, writing: &WriteContext) {
     for resource in super::resources::RESOURCES {
         if !resource.namespaced || resource.storage == Storage::Nothing {
             continue;

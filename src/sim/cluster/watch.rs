@@ -13,7 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::present::Form;
 use super::resources::Resource;
-use super::store::{Opened, Store, StoreChange, StoreSignal, watch_line};
+use super::store::{OpenedWatch, Store, StoreChange, StoreSignal, watch_line};
 
 /// Time between bookmarks; kube-apiserver takes about a minute.
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ struct Watch {
 /// The lines of a watch.
 pub(crate) fn lines(
     store: Arc<Mutex<Store>>,
-    opened: Opened,
+    opened: OpenedWatch,
     manner: ObjectForm,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
     let mut first: VecDeque<Bytes> = opened

@@ -26,7 +26,7 @@ impl WriteOutcome {
 
 /// The circumstances of a write.
 #[derive(Clone, Debug)]
-pub(crate) struct Writing {
+pub(crate) struct WriteContext {
     /// The server's time.
     pub(crate) now: Timestamp,
     /// Check everything, change nothing.
@@ -41,7 +41,7 @@ pub(crate) struct Writing {
     pub(crate) managed: Option<Value>,
 }
 
-impl Writing {
+impl WriteContext {
     pub(crate) fn timestamp(&self) -> String {
         seconds(self.now)
     }

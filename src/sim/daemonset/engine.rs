@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::history::{self, History};
-use super::manage::{ManagedNode, ManagedView, Todo};
+use super::manage::{ManagePlan, ManagedNode, ManagedView};
 use super::options::DaemonSetsOptions;
 use super::pods::{self, by_node};
 use super::set::Set;
@@ -520,7 +520,7 @@ impl Next {
     }
 }
 
-fn to_writes(view: &ManagedView<'_>, todo: &Todo<'_>) -> Vec<DaemonSetWrite> {
+fn to_writes(view: &ManagedView<'_>, todo: &ManagePlan<'_>) -> Vec<DaemonSetWrite> {
     let create = todo
         .create
         .iter()

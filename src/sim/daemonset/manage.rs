@@ -21,7 +21,7 @@ pub(super) struct ManagedNode {
 
 /// What to do for one DaemonSet.
 #[derive(Debug, Default)]
-pub(super) struct Todo<'a> {
+pub(super) struct ManagePlan<'a> {
     /// Nodes that get a pod.
     pub(super) create: Vec<&'a str>,
     /// Pods that go.
@@ -56,8 +56,8 @@ impl<'a> ManagedView<'a> {
 
     /// One pod on every node that should have one, none where it should not be. `may_retry` says for a node with a
     /// failed pod whether its back-off is over.
-    pub(super) fn manage(&self, mut may_retry: impl FnMut(&str) -> bool) -> Todo<'a> {
-        let mut todo = Todo::default();
+    pub(super) fn manage(&self, mut may_retry: impl FnMut(&str) -> bool) -> ManagePlan<'a> {
+        let mut todo = ManagePlan::default();
         for node in self.nodes.keys() {
             let pods = self.pods.get(node.as_str());
             match (self.targeting(node), pods) {
@@ -94,7 +94,7 @@ impl<'a> ManagedView<'a> {
         &self,
         node: &'a str,
         pods: &[&'a Pod],
-        todo: &mut Todo<'a>,
+        todo: &mut ManagePlan<'a>,
         may_retry: &mut impl FnMut(&str) -> bool,
     ) -> Vec<&'a Pod> {
         let mut running = Vec::with_capacity(pods.len());
@@ -113,7 +113,7 @@ impl<'a> ManagedView<'a> {
     }
 
     /// With surge a node may have one old and one new pod; the old one goes when the new one is available.
-    fn surplus_of_surge(&self, running: &[&'a Pod], todo: &mut Todo<'a>) {
+    fn surplus_of_surge(&self, running: &[&'a Pod], todo: &mut ManagePlan<'a>) {
         if running.len() <= 1 {
             return;
         }
@@ -130,13 +130,13 @@ impl<'a> ManagedView<'a> {
     }
 
     /// What the native rolling update does next; nothing under OnDelete.
-    pub(super) fn roll(&self) -> Todo<'a> {
+    pub(super) fn roll(&self) -> ManagePlan<'a> {
         let NativeStrategy::RollingUpdate {
             max_unavailable,
             max_surge,
         } = &self.set.strategy
         else {
-            return Todo::default();
+            return ManagePlan::default();
         };
         let mut nodes: BTreeMap<&'a str, Targeting> = BTreeMap::new();
         let names = self.nodes.keys().map(String::as_str);
@@ -162,7 +162,7 @@ impl<'a> ManagedView<'a> {
     }
 
     /// Deletes old pods while fewer than `limit` nodes lack an available one. NotReady nodes count like all others.
-    fn replace(&self, nodes: &[&'a str], limit: usize) -> Todo<'a> {
+    fn replace(&self, nodes: &[&'a str], limit: usize) -> ManagePlan<'a> {
         let mut unavailable = 0;
         let mut broken = Vec::new();
         let mut candidates = Vec::new();
@@ -179,15 +179,15 @@ impl<'a> ManagedView<'a> {
         }
         candidates.truncate(limit.saturating_sub(unavailable));
         broken.extend(candidates);
-        Todo {
+        ManagePlan {
             delete: broken,
-            ..Todo::default()
+            ..ManagePlan::default()
         }
     }
 
     /// Adds new pods beside the old ones on at most `limit` nodes; where the new one is available the old one goes.
-    fn surge(&self, nodes: &[&'a str], limit: usize) -> Todo<'a> {
-        let mut todo = Todo::default();
+    fn surge(&self, nodes: &[&'a str], limit: usize) -> ManagePlan<'a> {
+        let mut todo = ManagePlan::default();
         let mut candidates = Vec::new();
         let mut surging = 0;
         for node in nodes {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::behaviour::{Rule, Rules};
 use super::node::{FakeNodeSpec, Flap, KubeletNode, Outage, unknown};
 use super::options::KubeletOptions;
-use super::pod::{Host, KubeletPod, NextStep, PodStage, PodStep};
+use super::pod::{KubeletPod, NextStep, NodeHandle, PodStage, PodStep};
 
 use super::status;
 use super::view::PodView;
@@ -422,7 +422,7 @@ impl KubeletEngine {
     }
 
     /// Lets a pod of an online node of ours do something, then plans and writes what follows from it.
-    fn with(&mut self, uid: &str, act: impl FnOnce(&mut KubeletPod, &mut Host<'_>)) {
+    fn with(&mut self, uid: &str, act: impl FnOnce(&mut KubeletPod, &mut NodeHandle<'_>)) {
         let Some(name) = self
             .pods
             .get(uid)
@@ -438,7 +438,7 @@ impl KubeletEngine {
         if !node.online {
             return;
         }
-        let mut host = Host {
+        let mut host = NodeHandle {
             name: &name,
             rules: &self.rules,
             images: &mut node.images,

@@ -158,7 +158,7 @@ pub(super) struct NextStep {
 }
 
 /// What a pod can ask its node.
-pub(super) struct Host<'a> {
+pub(super) struct NodeHandle<'a> {
     pub(super) name: &'a str,
     pub(super) rules: &'a Rules,
     pub(super) images: &'a mut BTreeSet<String>,
@@ -174,7 +174,7 @@ pub(super) struct Host<'a> {
     pub(super) next: &'a mut NextStep,
 }
 
-impl Host<'_> {
+impl NodeHandle<'_> {
     fn behaviour(&self, image: &str) -> Behaviour {
         self.rules.of(self.name, image).clone()
     }
@@ -255,7 +255,7 @@ impl KubeletPod {
     }
 
     /// Brings the pod in line with what its object says; called for every version seen and when the node returns.
-    pub(super) fn sync(&mut self, host: &mut Host<'_>) {
+    pub(super) fn sync(&mut self, host: &mut NodeHandle<'_>) {
         let observed = std::mem::replace(&mut self.observed, self.seen.metadata.generation);
         if self.stage == PodStage::Live && !self.seen.is_deleted() {
             self.dirty |= self.observed != observed;
@@ -269,7 +269,7 @@ impl KubeletPod {
         }
     }
 
-    fn admit(&mut self, host: &mut Host<'_>) {
+    fn admit(&mut self, host: &mut NodeHandle<'_>) {
         self.stage = PodStage::Live;
         self.started = Some(host.now);
         self.initialized.set(true, host.now);
@@ -280,7 +280,7 @@ impl KubeletPod {
     }
 
     /// Lets the kubelet start every container.
-    fn begin(&mut self, host: &mut Host<'_>) {
+    fn begin(&mut self, host: &mut NodeHandle<'_>) {
         for index in 0..self.seen.spec.containers.len() {
             let wanted = &self.seen.spec.containers[index];
             self.containers
@@ -290,7 +290,7 @@ impl KubeletPod {
     }
 
     /// Goes on with a pod that an earlier run of this program had started.
-    fn adopt(&mut self, host: &mut Host<'_>) -> bool {
+    fn adopt(&mut self, host: &mut NodeHandle<'_>) -> bool {
         let status = &self.seen.status;
         let running = |c: &&super::view::ContainerStatusView| c.state.running.is_some();
         if status.container_statuses.iter().filter(running).count()
@@ -339,7 +339,7 @@ impl KubeletPod {
     }
 
     /// Follows changes of a live pod's object: images, readiness gates, and what others wrote into its status.
-    fn follow(&mut self, host: &mut Host<'_>) {
+    fn follow(&mut self, host: &mut NodeHandle<'_>) {
         if self.containers.is_empty() && self.seen.has_other_images() {
             self.begin(host);
         }
@@ -366,7 +366,7 @@ impl KubeletPod {
         }
     }
 
-    fn replace(&mut self, index: usize, image: String, host: &mut Host<'_>) {
+    fn replace(&mut self, index: usize, image: String, host: &mut NodeHandle<'_>) {
         let container = &mut self.containers[index];
         container.image = image;
         container.failures = 0;
@@ -380,7 +380,7 @@ impl KubeletPod {
         }
     }
 
-    fn stop(&mut self, host: &mut Host<'_>) {
+    fn stop(&mut self, host: &mut NodeHandle<'_>) {
         let runs = self.containers.iter().any(KubeletContainer::is_running);
         let kills = |container: &KubeletContainer| {
             let behaviour = host.rules.of(host.name, &container.image);
@@ -401,7 +401,7 @@ impl KubeletPod {
     }
 
     /// Lets happen what was planned. Steps of an earlier life do nothing.
-    pub(super) fn step(&mut self, step: PodStep, host: &mut Host<'_>) {
+    pub(super) fn step(&mut self, step: PodStep, host: &mut NodeHandle<'_>) {
         match step {
             PodStep::End => self.end(host.now),
             PodStep::Container(index, life, act) => {
@@ -414,7 +414,7 @@ impl KubeletPod {
         }
     }
 
-    fn act(&mut self, index: usize, act: PodAct, host: &mut Host<'_>) {
+    fn act(&mut self, index: usize, act: PodAct, host: &mut NodeHandle<'_>) {
         match act {
             PodAct::Pulled => self.pulled(index, host),
             PodAct::PullAgain => self.pull(index, host),
@@ -438,7 +438,7 @@ impl KubeletPod {
     }
 
     /// Pulls the image of a container unless the node has it, then starts it.
-    fn pull(&mut self, index: usize, host: &mut Host<'_>) {
+    fn pull(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let container = &mut self.containers[index];
         let behaviour = host.behaviour(&container.image);
         let life = container.life;
@@ -475,7 +475,7 @@ impl KubeletPod {
         }
     }
 
-    fn pulled(&mut self, index: usize, host: &mut Host<'_>) {
+    fn pulled(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let behaviour = host.behaviour(&self.containers[index].image);
         let error = self.pull_error(&behaviour);
         let container = &mut self.containers[index];
@@ -512,7 +512,7 @@ impl KubeletPod {
             })
     }
 
-    fn start(&mut self, index: usize, host: &mut Host<'_>) {
+    fn start(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let always = self.restarts_always();
         let behaviour = host.behaviour(&self.containers[index].image);
         let container = &mut self.containers[index];
@@ -561,7 +561,7 @@ impl KubeletPod {
         host.next.steps.extend(end.into_iter().chain(kills));
     }
 
-    fn fail(&mut self, index: usize, host: &mut Host<'_>) {
+    fn fail(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         self.containers[index].end(1, host.now);
         if self.seen.spec.restart_policy.as_deref() != Some("Never") {
             self.restart_later(index, host);
@@ -569,7 +569,7 @@ impl KubeletPod {
     }
 
     /// Plans the next start of a container that ended: at once the first time, then with a growing back-off.
-    fn restart_later(&mut self, index: usize, host: &mut Host<'_>) {
+    fn restart_later(&mut self, index: usize, host: &mut NodeHandle<'_>) {
         let container = &mut self.containers[index];
         let lasted = match &container.state {
             PodState::Terminated(exit) => exit.finished.duration_since(exit.started),
@@ -606,7 +606,7 @@ impl KubeletPod {
     }
 
     /// The node was restarted: every container starts anew.
-    pub(super) fn reboot(&mut self, host: &mut Host<'_>) {
+    pub(super) fn reboot(&mut self, host: &mut NodeHandle<'_>) {
         if self.stage != PodStage::Live {
             return;
         }

@@ -31,11 +31,11 @@ use crate::sim::watched::{
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A pod, as far as its place is concerned.
-type Lodger = WatchedPart<LodgerSpec, LodgerStatus>;
+type ScheduledPod = WatchedPart<ScheduledPodSpec, ScheduledPodStatus>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct LodgerSpec {
+struct ScheduledPodSpec {
     node_name: String,
     #[serde(deserialize_with = "of_ends")]
     tolerations: Vec<Value>,
@@ -55,20 +55,20 @@ fn of_ends<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct LodgerStatus {
-    conditions: Vec<LodgerCondition>,
+struct ScheduledPodStatus {
+    conditions: Vec<ScheduledPodCondition>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct LodgerCondition {
+struct ScheduledPodCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,
 }
 
 /// A Lease, of which only matters that it changed.
-type Beat = WatchedPart<IgnoredAny, IgnoredAny>;
+type Heartbeat = WatchedPart<IgnoredAny, IgnoredAny>;
 
 /// What is due at some instant.
 enum Due {
@@ -91,7 +91,7 @@ pub(super) struct NodeLifecycleController {
     clock: Clock,
     options: NodeLifecycleOptions,
     nodes: Cache<DynamicObject>,
-    pods: Cache<Lodger>,
+    pods: Cache<ScheduledPod>,
     /// Keys of pods by node.
     lodgers: BTreeMap<String, BTreeSet<WatchedKey>>,
     /// When a node was heard of last, where Leases tell.
@@ -139,7 +139,10 @@ impl NodeLifecycleController {
             ApiResource::erase::<Pod>(&()),
         );
         let mut nodes = events(Api::<DynamicObject>::all_with(client(), &node), "");
-        let mut pods = events(Api::<Lodger>::all_with(client(), &pod), "spec.nodeName!=");
+        let mut pods = events(
+            Api::<ScheduledPod>::all_with(client(), &pod),
+            "spec.nodeName!=",
+        );
         let (mut beats, mut pulse) = self.heartbeats();
         loop {
             tokio::select! {
@@ -180,7 +183,7 @@ impl NodeLifecycleController {
     fn heartbeats(
         &mut self,
     ) -> (
-        WatchEvents<Beat>,
+        WatchEvents<Heartbeat>,
         watch::Receiver<BTreeMap<String, Instant>>,
     ) {
         if let Some(pulse) = &self.options.pulse {
@@ -257,7 +260,7 @@ impl NodeLifecycleController {
         let Some(pod) = self.pods.get(key) else {
             return;
         };
-        let ready = |c: &LodgerCondition| c.kind == "Ready" && c.status == "True";
+        let ready = |c: &ScheduledPodCondition| c.kind == "Ready" && c.status == "True";
         if !pod.status.conditions.iter().any(ready) {
             return;
         }
@@ -323,7 +326,7 @@ impl NodeLifecycleController {
         }
     }
 
-    fn pod_changed(&mut self, change: &WatchedChange<Lodger>) {
+    fn pod_changed(&mut self, change: &WatchedChange<ScheduledPod>) {
         if let Some(before) = &change.before
             && let Some(pods) = self.lodgers.get_mut(&before.spec.node_name)
         {

@@ -1,12 +1,12 @@
 //! The numbers of a plan.
 
-use super::Draft;
+use super::PlanDraft;
 use crate::core::engine::class::Class;
 use crate::core::plan::Counts;
 use crate::core::settings::Mode;
 use crate::core::verdict::{Cause, Progress, Revert, Verdict};
 
-impl Draft<'_> {
+impl PlanDraft<'_> {
     pub(super) fn counts(&self) -> Counts {
         let mut counts = Counts {
             targeted: self.judged.budget.targeted,

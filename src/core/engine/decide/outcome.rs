@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::Draft;
+use super::PlanDraft;
 use super::counts::begins;
 use super::wake::leaving;
 use crate::core::engine::class::Class;
@@ -21,7 +21,7 @@ use crate::core::verdict::{Guarded, Offline, Progress, Revert, Verdict, WaveShut
 /// From this `min-interval` on its end is told.
 const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
-impl Draft<'_> {
+impl PlanDraft<'_> {
     pub(super) fn finish(mut self, phase: Option<Phase>) -> Plan {
         let actions = std::mem::take(&mut self.actions);
         let mut refused = self.judged.gates.refusing.again(actions.iter());

@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::Draft;
-use super::slots::{Manner, Slots};
+use super::PlanDraft;
+use super::slots::{SlotKind, Slots};
 use crate::core::action::{Action, BATCH};
 use crate::core::engine::class::Class;
 use crate::core::engine::domains::Domains;
 use crate::core::engine::order::{Order, Turn};
 use crate::core::engine::pace::Pace;
-use crate::core::engine::replacement::{self, Way};
+use crate::core::engine::replacement::{self, UpdateMethod};
 use crate::core::engine::{ota, removal, revert, surge};
 use crate::core::fleet::Pod;
 use crate::core::id::{PodUid, RevisionState};
 use crate::core::verdict::{Progress, Revert, Verdict};
 
-impl Draft<'_> {
+impl PlanDraft<'_> {
     /// Replaces what the budget allows, in the stated order.
     pub(super) fn roll(&mut self) {
         self.go_on_beside();
@@ -57,8 +57,8 @@ impl Draft<'_> {
             }
             let (in_wave, in_time) = (&mut in_wave[turn.wave], &mut pace[turn.wave].replacements);
             let may = |manner| match manner {
-                Manner::Delete => self.judged.may_delete(turn.position),
-                Manner::Surge => self.judged.gates.may_surge(turn.position),
+                SlotKind::Delete => self.judged.may_delete(turn.position),
+                SlotKind::Surge => self.judged.gates.may_surge(turn.position),
             };
             if *in_time > 0
                 && domains.may_begin(&self.judged.fleet.nodes[turn.position])
@@ -149,7 +149,7 @@ impl Draft<'_> {
             let in_wave = &mut in_wave[self.judged.gates.wave_progress.of_node(position)];
             let written = self.actions.len();
             if !available || free > 0 && *in_wave > 0 {
-                self.replace(position, Manner::Delete);
+                self.replace(position, SlotKind::Delete);
             } else if !is_hooked {
                 self.verdicts[position] = Verdict::Budget { broken: false };
             }
@@ -352,12 +352,12 @@ impl Draft<'_> {
         self.actions.extend(withdrawn);
     }
 
-    fn replace(&mut self, position: usize, manner: Manner) {
+    fn replace(&mut self, position: usize, manner: SlotKind) {
         let node = &self.judged.fleet.nodes[position];
         let Some(pod) = node.outdated() else {
             return;
         };
-        if let (Manner::Surge, RevisionState::Current(revision)) =
+        if let (SlotKind::Surge, RevisionState::Current(revision)) =
             (manner, &self.judged.fleet.revision)
         {
             self.actions.push(Action::Surge {
@@ -369,8 +369,8 @@ impl Draft<'_> {
             return;
         }
         let in_place = match replacement::way(self.judged.strategy, self.judged.fleet, pod) {
-            Way::InPlace(change) => replacement::renewal(self.judged.fleet, pod, &change),
-            Way::Recreate(why) => {
+            UpdateMethod::InPlace(change) => replacement::renewal(self.judged.fleet, pod, &change),
+            UpdateMethod::Recreate(why) => {
                 self.recreates = self.recreates.or(why);
                 None
             }

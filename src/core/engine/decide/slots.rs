@@ -5,7 +5,7 @@ use crate::core::settings::Strategy;
 
 /// How the pod of a node is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum SlotKind {
     /// It is deleted, and the native controller makes the next one.
     Delete,
     /// The next one is made beside it.
@@ -50,16 +50,20 @@ impl Slots {
         &mut self,
         in_wave: &mut Self,
         available: bool,
-        may: impl Fn(Manner) -> bool,
-    ) -> Option<Manner> {
+        may: impl Fn(SlotKind) -> bool,
+    ) -> Option<SlotKind> {
         let pairs = match available {
             true => [
-                (&mut self.surge, &mut in_wave.surge, Manner::Surge),
-                (&mut self.available, &mut in_wave.available, Manner::Delete),
+                (&mut self.surge, &mut in_wave.surge, SlotKind::Surge),
+                (
+                    &mut self.available,
+                    &mut in_wave.available,
+                    SlotKind::Delete,
+                ),
             ],
             false => [
-                (&mut self.broken, &mut in_wave.broken, Manner::Delete),
-                (&mut self.surge, &mut in_wave.surge, Manner::Surge),
+                (&mut self.broken, &mut in_wave.broken, SlotKind::Delete),
+                (&mut self.surge, &mut in_wave.surge, SlotKind::Surge),
             ],
         };
         let mut pairs = pairs.into_iter();

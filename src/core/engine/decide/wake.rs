@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::Draft;
+use super::PlanDraft;
 use crate::core::engine::class::Class;
 use crate::core::engine::classify::judged_at;
 use crate::core::engine::patience::failure_window;
 use crate::core::engine::removal;
-use crate::core::engine::surge::{self, Parting};
+use crate::core::engine::surge::{self, WithdrawnPair};
 use crate::core::fleet::refusals::Part;
 use crate::core::fleet::{Node, Pod, Targeting};
 use crate::core::id::{NodeName, PodRevision};
 use crate::core::instant::later;
 use crate::core::verdict::{Progress, Verdict};
 
-impl Draft<'_> {
+impl PlanDraft<'_> {
     /// When nodes change their class by time alone: back for long enough, or available for long enough.
     pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
         fn alive(node: &Node) -> Option<&Pod> {
@@ -50,7 +50,7 @@ impl Draft<'_> {
             }
             Class::Surging(ref pair) => pair.turn,
             Class::Kept(_) | Class::NotTargeted if self.judged.summary.is_surging => {
-                let parts = Parting::of(node, terms).and_then(|parting| parting.turn);
+                let parts = WithdrawnPair::of(node, terms).and_then(|parting| parting.turn);
                 parts.into_iter().chain(serves_again(position)).min()
             }
             Class::Kept(_) => serves_again(position),

@@ -17,7 +17,7 @@ use crate::core::settings::Mode;
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     /// Nodes that were lost within the window after the rollout touched them, by time.
-    suspects: Vec<Suspect>,
+    suspects: Vec<LostNode>,
     /// The same of those that are gone since, in the order of names.
     gone: Vec<(NodeName, Timestamp)>,
     /// Nodes that the rollout had not touched when they were lost, also those that are back since and of which `record` tells.
@@ -37,7 +37,7 @@ pub(super) struct Losses {
 
 /// A node that was lost soon after the rollout touched it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Suspect {
+pub(super) struct LostNode {
     /// Its position in the fleet.
     pub(super) position: usize,
     /// When it turned NotReady.
@@ -83,7 +83,7 @@ impl Losses {
                 let is_seen = node.disrupted_at.as_ref().is_some_and(is_soon);
                 let shows = node.marked_at().any(|touched| is_soon(&touched))
                     || is_seen && node.pods.iter().any(leaves);
-                losses.suspects.push(Suspect {
+                losses.suspects.push(LostNode {
                     position,
                     since,
                     is_only_known_here: !shows,
@@ -163,7 +163,7 @@ impl Losses {
     }
 
     /// Nodes that were lost soon after the rollout touched them.
-    pub(super) fn suspects(&self) -> impl Iterator<Item = Suspect> {
+    pub(super) fn suspects(&self) -> impl Iterator<Item = LostNode> {
         self.suspects.iter().copied()
     }
 

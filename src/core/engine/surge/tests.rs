@@ -15,30 +15,30 @@ fn ago(seconds: i64) -> Timestamp {
 }
 
 /// Every column of the table, in its order.
-fn spares() -> [Spare; 7] {
+fn spares() -> [SurgePod; 7] {
     [
-        Spare::Starting,
-        Spare::Young {
+        SurgePod::Starting,
+        SurgePod::Young {
             available_at: ago(-5),
         },
-        Spare::Available,
-        Spare::Outdated { ready: false },
-        Spare::Outdated { ready: true },
-        Spare::Ended { again: ago(-30) },
-        Spare::Leaving,
+        SurgePod::Available,
+        SurgePod::Outdated { ready: false },
+        SurgePod::Outdated { ready: true },
+        SurgePod::Ended { again: ago(-30) },
+        SurgePod::Leaving,
     ]
 }
 
 #[test]
 fn every_cell_of_the_table_is_as_it_is_written_down() {
     use SurgeStep::{HandOver, Remove, Retire, Wait};
-    let current = |available, younger| Own::Current { available, younger };
-    let outdated = |available| Own::Outdated { available };
+    let current = |available, younger| OwnPod::Current { available, younger };
+    let outdated = |available| OwnPod::Outdated { available };
     let takes_over = [HandOver, HandOver, HandOver, Remove, HandOver, Remove, Wait];
     let waits = [Wait, Wait, Wait, Remove, Wait, Remove, Wait];
     let rows = [
-        (Own::None, takes_over),
-        (Own::Leaving, takes_over),
+        (OwnPod::None, takes_over),
+        (OwnPod::Leaving, takes_over),
         (
             outdated(false),
             [Wait, Wait, Retire, Remove, Retire, Wait, Wait],
@@ -63,13 +63,13 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
             current(false, false),
             [Remove, Wait, Wait, Remove, Wait, Remove, Wait],
         ),
-        (Own::Several, [Wait; 7]),
-        (Own::InDoubt, [Wait; 7]),
+        (OwnPod::Several, [Wait; 7]),
+        (OwnPod::InDoubt, [Wait; 7]),
     ];
     for (own, expected) in rows {
         for in_order in [true, false] {
             let found = spares().map(|spare| step(own, spare, in_order, now()));
-            let depends = matches!(own, Own::None | Own::Leaving);
+            let depends = matches!(own, OwnPod::None | OwnPod::Leaving);
             let expected = if depends && !in_order {
                 waits
             } else {
@@ -82,8 +82,8 @@ fn every_cell_of_the_table_is_as_it_is_written_down() {
 
 #[test]
 fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next() {
-    let outdated = Own::Outdated { available: true };
-    let ended = |again| step(outdated, Spare::Ended { again }, true, now());
+    let outdated = OwnPod::Outdated { available: true };
+    let ended = |again| step(outdated, SurgePod::Ended { again }, true, now());
     assert_eq!(
         [ended(ago(-1)), ended(ago(0)), ended(ago(1))],
         [SurgeStep::Wait, SurgeStep::Remove, SurgeStep::Remove]
@@ -94,36 +94,39 @@ fn a_pod_that_failed_for_good_goes_after_a_minute_and_only_then_comes_the_next()
 #[test]
 fn no_step_takes_the_last_available_pod() {
     let owns = [
-        Own::None,
-        Own::Leaving,
-        Own::Outdated { available: false },
-        Own::Outdated { available: true },
-        Own::Current {
+        OwnPod::None,
+        OwnPod::Leaving,
+        OwnPod::Outdated { available: false },
+        OwnPod::Outdated { available: true },
+        OwnPod::Current {
             available: false,
             younger: true,
         },
-        Own::Current {
+        OwnPod::Current {
             available: false,
             younger: false,
         },
-        Own::Current {
+        OwnPod::Current {
             available: true,
             younger: true,
         },
-        Own::Several,
-        Own::InDoubt,
+        OwnPod::Several,
+        OwnPod::InDoubt,
     ];
     for own in owns {
         for spare in spares() {
             let own_serves = matches!(
                 own,
-                Own::Outdated { available: true }
-                    | Own::Current {
+                OwnPod::Outdated { available: true }
+                    | OwnPod::Current {
                         available: true,
                         ..
                     }
             );
-            let spare_serves = matches!(spare, Spare::Available | Spare::Outdated { ready: true });
+            let spare_serves = matches!(
+                spare,
+                SurgePod::Available | SurgePod::Outdated { ready: true }
+            );
             match step(own, spare, false, now()) {
                 SurgeStep::Remove => assert!(own_serves || !spare_serves, "{own:?} {spare:?}"),
                 SurgeStep::Retire => assert!(spare_serves, "{own:?} {spare:?}"),
@@ -179,7 +182,7 @@ fn terms(in_order: bool) -> Terms {
 }
 
 fn actions(node: &Node) -> Vec<Action> {
-    let pair = Pair::of(node, terms(true)).expect("a pair");
+    let pair = SurgePair::of(node, terms(true)).expect("a pair");
     let leaves = alive(node).map(|old| Action::Delete(old.reference()));
     pair.actions(node, leaves, true)
 }
@@ -190,7 +193,7 @@ fn the_old_pod_goes_when_the_new_one_is_ready_for_long_enough() {
     let old = || pod("old", Outdated, 500);
     let young = node([old(), made("new", Current, 9)]);
     assert_eq!(actions(&young), []);
-    let pair = Pair::of(&young, terms(true)).expect("a pair");
+    let pair = SurgePair::of(&young, terms(true)).expect("a pair");
     assert_eq!((pair.turn, pair.served), (Some(ago(-1)), true));
     let available = node([old(), made("new", Current, 10)]);
     let retire = Action::Retire {

@@ -26,13 +26,13 @@ pub struct InPlaceState {
     pub reverted_from: Option<String>,
     /// By container what it was like before: those whose images were changed, and those that had been restarted.
     #[serde(default)]
-    pub last_container_statuses: BTreeMap<String, Before>,
+    pub last_container_statuses: BTreeMap<String, PreviousContainer>,
 }
 
 /// A container before the update.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Before {
+pub struct PreviousContainer {
     /// The content of the image that it ran, empty when it never ran; `None` when its image was not changed.
     #[serde(rename = "imageID", default, skip_serializing_if = "Option::is_none")]
     pub image_id: Option<String>,
@@ -44,7 +44,10 @@ pub struct Before {
 }
 
 /// What to remember of a pod before `change` is made.
-pub(in crate::core) fn before(change: &InPlaceChange, pod: &InPlace) -> BTreeMap<String, Before> {
+pub(in crate::core) fn before(
+    change: &InPlaceChange,
+    pod: &InPlace,
+) -> BTreeMap<String, PreviousContainer> {
     let worth = pod.containers.iter().filter_map(|container| {
         let changes = !container.is_init && change.images.contains_key(&container.name);
         // One that an earlier update has not finished with is not done because this one leaves it alone.
@@ -52,7 +55,7 @@ pub(in crate::core) fn before(change: &InPlaceChange, pod: &InPlace) -> BTreeMap
         if let Some(unfinished) = unfinished.filter(|_| !container.is_init) {
             return Some((container.name.to_string(), unfinished.clone()));
         }
-        let before = Before {
+        let before = PreviousContainer {
             image_id: changes.then(|| container.image_id.to_string()),
             restart_count: container.restarts,
             superseded: (changes && pod.is_under_way()).then(|| container.image.to_string()),
@@ -77,7 +80,7 @@ impl InPlaceState {
         &self,
         containers: &[RunningContainer],
         seen: Option<bool>,
-    ) -> BTreeMap<String, Before> {
+    ) -> BTreeMap<String, PreviousContainer> {
         let awaited = self.awaited(containers, seen);
         awaited
             .map(|(name, before)| (name.clone(), before.clone()))
@@ -88,8 +91,8 @@ impl InPlaceState {
         &self,
         containers: &[RunningContainer],
         seen: Option<bool>,
-    ) -> impl Iterator<Item = (&String, &Before)> {
-        let is_awaited = move |(name, before): &(&String, &Before)| {
+    ) -> impl Iterator<Item = (&String, &PreviousContainer)> {
+        let is_awaited = move |(name, before): &(&String, &PreviousContainer)| {
             before.image_id.as_ref().is_some_and(|image_id| {
                 let mut containers = containers.iter();
                 let container = containers.find(|known| *known.name == ***name);
@@ -138,7 +141,12 @@ impl InPlaceState {
     }
 }
 
-fn is_done(before: &Before, image_id: &str, now: &RunningContainer, seen: Option<bool>) -> bool {
+fn is_done(
+    before: &PreviousContainer,
+    image_id: &str,
+    now: &RunningContainer,
+    seen: Option<bool>,
+) -> bool {
     let is_superseded = before.superseded.as_ref().is_some_and(|image| {
         is_same_image(&now.reported, image) && !is_same_image(&now.reported, &now.image)
     });

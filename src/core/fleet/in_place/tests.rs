@@ -104,7 +104,7 @@ fn everything_else_makes_a_new_pod() {
 
 /// Container "main" of a pod that ran `main:1` with this content before the update to `main:2`.
 fn state(image_id: &str) -> InPlaceState {
-    let before = Before {
+    let before = PreviousContainer {
         image_id: Some(image_id.into()),
         restart_count: 3,
         superseded: None,

@@ -260,7 +260,7 @@ fn a_pod_that_may_not_be_changed_in_place_is_made_anew() {
     };
     assert_eq!(
         way(&fleet),
-        crate::core::engine::replacement::Way::Recreate(Some(
+        crate::core::engine::replacement::UpdateMethod::Recreate(Some(
             crate::core::fleet::in_place::Recreate::Refused
         ))
     );

@@ -32,7 +32,7 @@ const PENDING: &str = ".pending";
 
 /// The folder. Whoever calls holds the lock of `guard`: one change at a time.
 #[derive(Clone, Debug)]
-pub(super) struct Folder {
+pub(super) struct ManifestFolder {
     /// Where it is.
     pub(super) path: PathBuf,
 }
@@ -65,7 +65,7 @@ pub(super) enum FolderOutcome {
     Written(String),
 }
 
-impl Folder {
+impl ManifestFolder {
     /// Makes `manifest` that of its pod; `pending` says who is awaited.
     pub(super) fn replace(&self, manifest: &Manifest, pending: Pending) -> Result<FolderOutcome> {
         let present = self.find(manifest)?;

@@ -13,9 +13,9 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
-use super::folder::{Folder, Pending};
+use super::folder::{ManifestFolder, Pending};
 use crate::clock::Clock;
-use crate::ota_server::memory::Memory;
+use crate::ota_server::memory::PodCache;
 use crate::ota_server::pod::PodKey;
 
 /// How long a new static pod may take to become Ready before the old one is put back.
@@ -28,14 +28,14 @@ const SETTLE: Duration = Duration::from_secs(30);
 /// The folder of manifests, one change at a time. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
 pub(in crate::ota_server::actions) struct GuardedManifest {
-    folder: Folder,
+    folder: ManifestFolder,
     turn: Arc<Mutex<()>>,
     awaited: Arc<Notify>,
 }
 
 /// A replaced pod, and when its time is over.
 #[derive(Debug)]
-struct Awaited {
+struct AwaitedReturn {
     pending: Pending,
     due: Instant,
 }
@@ -44,7 +44,7 @@ impl GuardedManifest {
     /// That folder; it need not be there.
     pub(in crate::ota_server::actions) fn new(path: PathBuf) -> Self {
         Self {
-            folder: Folder { path },
+            folder: ManifestFolder { path },
             turn: Arc::default(),
             awaited: Arc::default(),
         }
@@ -58,7 +58,7 @@ impl GuardedManifest {
     /// Works on the folder, on a thread that may block. What began is ended, even if nobody waits for it any more.
     pub(super) async fn with_folder<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Folder) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&ManifestFolder) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turn.clone().lock_owned().await;
         let folder = self.folder.clone();
@@ -70,8 +70,8 @@ impl GuardedManifest {
     }
 
     /// Watches over replaced static pods until dropped, beginning with those of an earlier run.
-    pub(in crate::ota_server::actions) async fn watch(&self, memory: &Memory, clock: &Clock) {
-        let mut awaited: Vec<Awaited> = Vec::new();
+    pub(in crate::ota_server::actions) async fn watch(&self, memory: &PodCache, clock: &Clock) {
+        let mut awaited: Vec<AwaitedReturn> = Vec::new();
         let mut live_since = None;
         loop {
             match self.with_folder(|folder| folder.pending()).await {
@@ -100,7 +100,7 @@ impl GuardedManifest {
         }
     }
 
-    async fn judge(&self, one: &Awaited, memory: &Memory, counts: bool) {
+    async fn judge(&self, one: &AwaitedReturn, memory: &PodCache, counts: bool) {
         let pending = one.pending.clone();
         let pod = &pending.pod.clone();
         if is_ready(memory, &pending) {
@@ -131,18 +131,18 @@ impl GuardedManifest {
 }
 
 /// Keeps what is still awaited with its time, and takes in what is new.
-fn follow(awaited: &mut Vec<Awaited>, found: Vec<Pending>, now: Timestamp) {
+fn follow(awaited: &mut Vec<AwaitedReturn>, found: Vec<Pending>, now: Timestamp) {
     awaited.retain(|one| found.contains(&one.pending));
     for pending in found {
         if awaited.iter().all(|one| one.pending != pending) {
             let due = Instant::now() + left(&pending, now);
-            awaited.push(Awaited { pending, due });
+            awaited.push(AwaitedReturn { pending, due });
         }
     }
 }
 
 /// Whether the mirror of the new pod is there, and Ready.
-fn is_ready(memory: &Memory, pending: &Pending) -> bool {
+fn is_ready(memory: &PodCache, pending: &Pending) -> bool {
     let pod = memory.pod(&PodKey::new(&pending.namespace, &pending.pod));
     pod.is_some_and(|pod| {
         let facts = pod.facts();

@@ -29,7 +29,7 @@ fn pending(uid: &str) -> Pending {
 
 struct Manifests {
     _directory: tempfile::TempDir,
-    folder: Folder,
+    folder: ManifestFolder,
 }
 
 impl Manifests {
@@ -42,7 +42,7 @@ impl Manifests {
         let path = directory.path().to_owned();
         Self {
             _directory: directory,
-            folder: Folder { path },
+            folder: ManifestFolder { path },
         }
     }
 
@@ -201,7 +201,7 @@ fn what_cannot_be_replaced_safely_is_refused_with_a_sentence() {
     for manifests in [twice, taken, linked] {
         assert!(manifests.folder.pending().unwrap().is_empty());
     }
-    let absent = Folder {
+    let absent = ManifestFolder {
         path: "/nowhere".into(),
     };
     let error = absent.replace(&manifest("i:2"), pending("u1")).unwrap_err();
